@@ -1,0 +1,71 @@
+"""Headgate: real-time notifications from Python services to browsers, without silent loss.
+
+`from headgate import Publisher` brings in redis and the no-I/O modules only; the gateway's parts (`Headgate`, the Flask
+extension) are loaded when they are first asked for, so that a publisher never imports gevent, Flask or Socket.IO.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from .errors import (
+    BusRefused,
+    BusUnavailable,
+    Forbidden,
+    HeadgateError,
+    InvalidEvent,
+    InvalidPattern,
+    InvalidRequest,
+    InvalidTopic,
+    LimitReached,
+    NotSerializable,
+    PayloadTooLarge,
+    SettingsError,
+    Unauthorized,
+    UnknownNamespace,
+)
+
+if TYPE_CHECKING:
+    from .flask_extension import Headgate
+    from .identity import Handshake, Identity
+    from .publisher import Publisher, Receipt
+
+__version__ = "0.1.0"
+
+_LAZY = {
+    "Headgate": "flask_extension",
+    "Handshake": "identity",
+    "Identity": "identity",
+    "Publisher": "publisher",
+    "Receipt": "publisher",
+}
+
+__all__ = [
+    "BusRefused",
+    "BusUnavailable",
+    "Forbidden",
+    "Handshake",
+    "Headgate",
+    "HeadgateError",
+    "Identity",
+    "InvalidEvent",
+    "InvalidPattern",
+    "InvalidRequest",
+    "InvalidTopic",
+    "LimitReached",
+    "NotSerializable",
+    "PayloadTooLarge",
+    "Publisher",
+    "Receipt",
+    "SettingsError",
+    "Unauthorized",
+    "UnknownNamespace",
+    "__version__",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return getattr(import_module(f".{_LAZY[name]}", __name__), name)
+    raise AttributeError(f"module 'headgate' has no attribute {name!r}")

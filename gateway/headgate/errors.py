@@ -1,0 +1,171 @@
+"""The one error tree: every refusal that Headgate makes, with its wire code and its parts.
+
+An error carries parts (numbers and names), never a finished sentence: the text is built from the parts, so the
+publisher, the HTTP API, the gateway and the browser say the same thing about the same fault. `code` is the word that
+travels on the wire (docs/protocol.md lists them all) and `retry` says whether trying the same thing again can help.
+
+Overflow of a client queue is not here: it is a result, not an exception (see client_queue.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+
+class HeadgateError(Exception):
+    """Base of every error that Headgate raises on purpose.
+
+    Subclasses set `code` (the wire word) and `retry`, and pass their parts as keyword arguments to `__init__`.
+    """
+
+    code: ClassVar[str] = "error"
+    retry: ClassVar[bool] = False
+
+    def __init__(self, message: str, **parts: Any) -> None:
+        super().__init__(message)
+        self.message = message
+        self.parts: Mapping[str, Any] = parts
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return `{code, message, retry, **parts}`: what a client, an HTTP caller or an acknowledgement is told."""
+        return {"code": self.code, "message": self.message, "retry": self.retry, **self.parts}
+
+
+class InvalidTopic(HeadgateError):
+    """A topic outside the grammar (1 to 8 words of `[A-Za-z0-9_-]`, joined by dots, at most 255 bytes)."""
+
+    code = "invalid_topic"
+
+    def __init__(self, topic: object, reason: str) -> None:
+        self.topic = topic
+        shown = _shown(topic)
+        super().__init__(f"invalid topic {shown}: {reason}", topic=shown, reason=reason)
+
+
+class InvalidPattern(HeadgateError):
+    """A pattern outside the grammar: a topic whose words may also be `*` or `#`."""
+
+    code = "invalid_pattern"
+
+    def __init__(self, pattern: object, reason: str) -> None:
+        self.pattern = pattern
+        shown = _shown(pattern)
+        super().__init__(f"invalid pattern {shown}: {reason}", pattern=shown, reason=reason)
+
+
+class InvalidEvent(HeadgateError):
+    """An event whose id, time or envelope is malformed; `field` names the part at fault."""
+
+    code = "invalid_event"
+
+    def __init__(self, field: str, reason: str) -> None:
+        self.field = field
+        super().__init__(f"invalid event {field}: {reason}", field=field, reason=reason)
+
+
+class NotSerializable(HeadgateError):
+    """Data that is not JSON: an unknown type, NaN or infinity, a non-string key, nesting too deep, bad UTF-8."""
+
+    code = "not_serializable"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"data is not JSON: {reason}", reason=reason)
+
+
+class PayloadTooLarge(HeadgateError):
+    """A payload above the limit, refused at `where` (publisher, bus, gateway, http, browser) before it is parsed."""
+
+    code = "payload_too_large"
+
+    def __init__(self, size: int, limit: int, where: str) -> None:
+        self.size, self.limit, self.where = size, limit, where
+        super().__init__(
+            f"payload of {size} bytes is above the limit of {limit} bytes ({where})", size=size, limit=limit, where=where
+        )
+
+
+class UnknownNamespace(HeadgateError):
+    """A namespace that this gateway does not serve."""
+
+    code = "unknown_namespace"
+
+    def __init__(self, namespace: object, known: Sequence[str]) -> None:
+        shown = _shown(namespace)
+        super().__init__(
+            f"unknown namespace {shown}; this gateway serves {', '.join(known) or 'none'}", namespace=shown, known=list(known)
+        )
+
+
+class BusUnavailable(HeadgateError):
+    """Redis did not answer, refused the write, or cannot be reached. Nothing is claimed to have been published."""
+
+    code = "bus_unavailable"
+    retry = True
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the bus is unavailable: {reason}", reason=reason)
+
+
+class BusRefused(HeadgateError):
+    """Redis answered and will not do it: too old, wrong password, no permission, out of memory, a read-only replica."""
+
+    code = "bus_refused"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the bus refused: {reason}", reason=reason)
+
+
+class Unauthorized(HeadgateError):
+    """No valid identity: no token, or one that the authenticator does not accept."""
+
+    code = "unauthorized"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"not authorized: {reason}", reason=reason)
+
+
+class Forbidden(HeadgateError):
+    """A known client asked for something outside its grants."""
+
+    code = "forbidden"
+
+    def __init__(self, action: str, name: str) -> None:
+        super().__init__(f"not allowed to {action} {_shown(name)}", action=action, name=_shown(name))
+
+
+class LimitReached(HeadgateError):
+    """A named limit (`subscriptions`, `wildcards`, `rate`, …) is used up; `limit` is its value."""
+
+    code = "limit_reached"
+
+    def __init__(self, name: str, limit: int | float) -> None:
+        super().__init__(f"limit reached: {name} (at most {limit})", name=name, limit=limit)
+
+
+class InvalidRequest(HeadgateError):
+    """A message from a client that is not one of the requests in docs/protocol.md."""
+
+    code = "invalid_request"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"invalid request: {reason}", reason=reason)
+
+
+class SettingsError(HeadgateError):
+    """One or more settings are wrong; `faults` has one line for each, all reported together."""
+
+    code = "invalid_settings"
+
+    def __init__(self, faults: Sequence[str]) -> None:
+        self.faults = tuple(faults)
+        count = len(self.faults)
+        head = f"{count} setting{'s are' if count != 1 else ' is'} wrong:"
+        super().__init__("\n  ".join([head, *self.faults]), faults=list(self.faults))
+
+
+def _shown(value: object, limit: int = 80) -> str:
+    """Return a short printable form of a value that may be hostile or huge: never more than `limit` characters."""
+    text = value if isinstance(value, str) else repr(value)
+    text = text if text.isprintable() else ascii(text)[1:-1]
+    return repr(text if len(text) <= limit else text[:limit] + "…")

@@ -1,0 +1,51 @@
+"""Where things are in Redis: every key and channel name, in one place. No I/O.
+
+The namespace is the hash tag, so all keys of one namespace live in one slot and the function library can touch them
+in one step. functions.lua builds the same names from the log's key; a test holds the two together.
+"""
+
+from __future__ import annotations
+
+import re
+
+from .errors import UnknownNamespace
+
+DEFAULT_NAMESPACE = "notifications"
+_NAMESPACE = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
+
+
+def check_namespace(namespace: object) -> str:
+    """Return a namespace's name without the leading slash that Socket.IO gives it.
+
+    Raises:
+        UnknownNamespace: it is not 1 to 64 characters of `[A-Za-z0-9_-]`.
+    """
+    name = namespace.removeprefix("/") if isinstance(namespace, str) else ""
+    if not _NAMESPACE.fullmatch(name):
+        raise UnknownNamespace(namespace, ())
+    return name
+
+
+def log_key(namespace: str) -> str:
+    """Return the key of the namespace's stream; its entry ids are `<offset>-0`."""
+    return f"hg:{{{namespace}}}:log"
+
+
+def head_key(namespace: str) -> str:
+    """Return the key of the hash with epoch and offset (and the retention that the gateway wrote)."""
+    return f"hg:{{{namespace}}}:head"
+
+
+def id_key(namespace: str, event_id: str) -> str:
+    """Return the key that remembers an event id for IDEMPOTENCY_S seconds."""
+    return f"hg:{{{namespace}}}:id:{event_id}"
+
+
+def channel(namespace: str, topic: str) -> str:
+    """Return the channel on which events of a topic are published."""
+    return f"hg:{{{namespace}}}:{topic}"
+
+
+def channel_prefix(namespace: str) -> str:
+    """Return what every channel of the namespace starts with; the rest is the topic."""
+    return f"hg:{{{namespace}}}:"

@@ -1,0 +1,240 @@
+"""Settings: one frozen dataclass, read once from mappings, every fault reported together. No I/O.
+
+In: the process environment, an application's configuration, the command line (later ones win). Out: `Settings`, which
+is what the rest of Headgate reads; nothing else looks at the environment. `docs/settings.md` is generated from here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from .errors import SettingsError, UnknownNamespace
+from .layout import DEFAULT_NAMESPACE, check_namespace
+
+PREFIX = "HEADGATE_"
+HARD_MAX_PAYLOAD_BYTES = 1024 * 1024
+# Names with our prefix that belong to tools around the gateway (Makefile, tests, publishers), not to it.
+_FOREIGN = {"HEADGATE_REDIS_SERVER", "HEADGATE_CHROMIUM", "HEADGATE_CONFIG"}
+
+
+def _integer(low: int, high: int, unit: str) -> tuple[Callable[[Any], Any], str]:
+    def read(raw: Any) -> int:
+        if isinstance(raw, bool) or not re.fullmatch(r"[+-]?\d+", str(raw).strip()) or not low <= int(raw) <= high:
+            raise ValueError
+        return int(raw)
+
+    return read, f"a whole number from {low} to {high} {unit}".rstrip()
+
+
+def _number(low: float, high: float, unit: str) -> tuple[Callable[[Any], Any], str]:
+    def read(raw: Any) -> float:
+        value = float(raw)
+        if isinstance(raw, bool) or not low <= value <= high:
+            raise ValueError
+        return value
+
+    return read, f"a number from {low:g} to {high:g} {unit}".rstrip()
+
+
+def _switch(raw: Any) -> bool:
+    if isinstance(raw, bool):
+        return raw
+    return {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False, "": False}[
+        str(raw).strip().lower()
+    ]
+
+
+def _words(raw: Any) -> tuple[str, ...]:
+    parts = raw.split(",") if isinstance(raw, str) else list(raw)
+    return tuple(part.strip() for part in parts if part.strip())
+
+
+def _namespaces(raw: Any) -> tuple[str, ...]:
+    try:
+        names = tuple(check_namespace(name) for name in _words(raw))
+    except UnknownNamespace as error:
+        raise ValueError from error
+    if not names or len(set(names)) != len(names):
+        raise ValueError
+    return names
+
+
+def _redis_url(raw: Any) -> str:
+    url = urlsplit(str(raw).strip())
+    if url.scheme not in ("redis", "rediss", "unix") or not (url.hostname or url.path):
+        raise ValueError
+    _ = url.port  # raises ValueError when it is not a port
+    return str(raw).strip()
+
+
+def _origins(raw: Any) -> tuple[str, ...]:
+    origins = _words(raw)
+    for origin in origins:
+        url = urlsplit(origin)
+        if origin != "*" and (url.scheme not in ("http", "https") or not url.netloc or url.path or url.query):
+            raise ValueError
+    return origins
+
+
+def _text(raw: Any) -> str:
+    if not isinstance(raw, str) or not raw.strip():
+        raise ValueError
+    return raw.strip()
+
+
+def _level(raw: Any) -> str:
+    if str(raw).strip().lower() not in ("debug", "info", "warning", "error"):
+        raise ValueError
+    return str(raw).strip().lower()
+
+
+def _setting(default: Any, kind: tuple[Callable[[Any], Any], str], doc: str, *, secret: bool = False) -> Any:
+    """Declare one setting: its default, how it is read and what is expected, what it does."""
+    read, expected = kind
+    return field(default=default, repr=not secret, metadata={"read": read, "expected": expected, "doc": doc, "secret": secret})
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything that can be set. Each field `name` is `HEADGATE_NAME` in the environment and in `app.config`."""
+
+    host: str = _setting(
+        "127.0.0.1", (_text, "a host name or address"), "Address to listen on; loopback unless you say otherwise."
+    )
+    port: int = _setting(8000, _integer(0, 65535, "(0 picks a free one)"), "Port to listen on.")
+    redis_url: str | None = _setting(
+        None,
+        (_redis_url, "a URL such as redis://host:6379/0, rediss://… or unix:///path"),
+        "Redis or Valkey to use. Unset: a private server is started and ended with the gateway.",
+        secret=True,
+    )
+    data_dir: str = _setting(".headgate", (_text, "a folder"), "Folder of the private Redis server: socket, data, log.")
+    dev: bool = _setting(
+        False,
+        (_switch, "on or off"),
+        "Development: anonymous clients may subscribe to everything and publish. Never with a public address.",
+    )
+    demo: bool = _setting(False, (_switch, "on or off"), "Serve the demo (the shared orders board) at /.")
+    namespaces: tuple[str, ...] = _setting(
+        (DEFAULT_NAMESPACE,),
+        (_namespaces, "names of [A-Za-z0-9_-], comma-separated, each once"),
+        "Namespaces to serve; each is one log, one set of limits, one Socket.IO namespace.",
+    )
+    allowed_origins: tuple[str, ...] = _setting(
+        (),
+        (_origins, "origins such as https://app.example.com, comma-separated"),
+        "Origins that may connect besides the gateway's own.",
+    )
+    max_payload_bytes: int = _setting(
+        65536, _integer(1, HARD_MAX_PAYLOAD_BYTES, "bytes"), "Largest payload of an event, in bytes of JSON text."
+    )
+    queue_frames: int = _setting(256, _integer(2, 65536, "frames"), "Client queue: frames that may wait for one client.")
+    queue_bytes: int = _setting(
+        1024 * 1024, _integer(65536, 256 * 1024 * 1024, "bytes"), "Client queue: bytes that may wait for one client."
+    )
+    send_buffer_bytes: int = _setting(
+        65536, _integer(4096, 16 * 1024 * 1024, "bytes"), "Kernel send buffer (SO_SNDBUF) of each client's socket."
+    )
+    write_deadline_s: float = _setting(
+        10.0, _number(0.1, 600, "seconds"), "A socket that accepts nothing for this long while frames wait is closed."
+    )
+    ping_interval_s: float = _setting(25.0, _number(0.05, 600, "seconds"), "Time between pings to a client.")
+    ping_timeout_s: float = _setting(
+        20.0, _number(0.05, 600, "seconds"), "A client that does not answer a ping for this long is gone."
+    )
+    handshake_deadline_s: float = _setting(
+        10.0, _number(0.1, 600, "seconds"), "A connection must have sent its request, and joined a namespace, within this time."
+    )
+    inbound_per_s: float = _setting(
+        50.0, _number(0.1, 100000, "messages per second"), "Messages that one client may send per second."
+    )
+    inbound_burst: int = _setting(100, _integer(1, 100000, "messages"), "Messages that one client may send at once.")
+    max_subscriptions: int = _setting(128, _integer(1, 65536, "patterns"), "Subscriptions of one client.")
+    max_wildcards: int = _setting(32, _integer(0, 65536, "patterns"), "Subscriptions of one client that hold a wildcard.")
+    log_max_events: int = _setting(10000, _integer(1, 10_000_000, "events"), "Log retention by count, per namespace.")
+    log_max_age_s: int = _setting(600, _integer(1, 30 * 86400, "seconds"), "Log retention by age, per namespace.")
+    fence_interval_s: float = _setting(
+        1.0, _number(0.05, 60, "seconds"), "Time between fences: proofs that everything up to the log's head has arrived."
+    )
+    log_level: str = _setting("info", (_level, "debug, info, warning or error"), "Least severe log line to write.")
+
+    @classmethod
+    def read(cls, *sources: Mapping[str, Any]) -> Settings:
+        """Return the settings found in `sources`; a later source wins over an earlier one.
+
+        Keys without the prefix `HEADGATE_` are not ours and ignored. An empty string counts as not set.
+
+        Raises:
+            SettingsError: with one line for every wrong value and every unknown `HEADGATE_` name, all together.
+        """
+        known = {PREFIX + f.name.upper(): f for f in dataclasses.fields(cls)}
+        values: dict[str, Any] = {}
+        faults: list[str] = []
+        merged = {k: v for source in sources for k, v in source.items() if isinstance(k, str) and k.startswith(PREFIX)}
+        for name, raw in sorted(merged.items()):
+            if raw is None or raw == "" or name in _FOREIGN:
+                continue
+            if name not in known:
+                close = difflib.get_close_matches(name, known, 1, 0.6)
+                faults.append(f"{name} is not a setting" + (f"; did you mean {close[0]}?" if close else ""))
+                continue
+            spec = known[name]
+            try:
+                values[spec.name] = spec.metadata["read"](raw)
+            except (ValueError, TypeError, KeyError, AttributeError):
+                shown = "(hidden)" if spec.metadata["secret"] else repr(raw)[:80]
+                faults.append(f"{name}={shown}: expected {spec.metadata['expected']}")
+        if not faults:
+            faults = _cross_faults(cls(**values))
+        if faults:
+            raise SettingsError(faults)
+        return cls(**values)
+
+    def limits(self) -> dict[str, Any]:
+        """Return the limits that a client is told in `welcome`."""
+        return {
+            "max_payload_bytes": self.max_payload_bytes,
+            "queue_frames": self.queue_frames,
+            "queue_bytes": self.queue_bytes,
+            "max_subscriptions": self.max_subscriptions,
+            "max_wildcards": self.max_wildcards,
+            "inbound_per_s": self.inbound_per_s,
+            "inbound_burst": self.inbound_burst,
+            "write_deadline_s": self.write_deadline_s,
+        }
+
+
+def _cross_faults(settings: Settings) -> list[str]:
+    faults = []
+    if settings.max_payload_bytes * 2 > settings.queue_bytes:
+        faults.append(
+            f"HEADGATE_QUEUE_BYTES={settings.queue_bytes}: expected at least twice HEADGATE_MAX_PAYLOAD_BYTES "
+            f"({settings.max_payload_bytes}), or one event could fill a client's queue"
+        )
+    if "*" in settings.allowed_origins and not settings.dev:
+        faults.append("HEADGATE_ALLOWED_ORIGINS=*: expected exact origins; * is only accepted together with HEADGATE_DEV=1")
+    if settings.dev and settings.host not in ("127.0.0.1", "::1", "localhost"):
+        faults.append(
+            f"HEADGATE_DEV=1 with HEADGATE_HOST={settings.host}: expected a loopback address, as development lets anyone in"
+        )
+    return faults
+
+
+def describe() -> list[tuple[str, str, str, str]]:
+    """Return (environment name, default, expected, doc) of every setting: the source of docs/settings.md."""
+    return [
+        (PREFIX + f.name.upper(), "" if f.default in (None, ()) else _plain(f.default), f.metadata["expected"], f.metadata["doc"])
+        for f in dataclasses.fields(Settings)
+    ]
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return ",".join(value) if isinstance(value, tuple) else f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,122 @@
+"""Topics and patterns: the grammar, matching, containment. Pure functions, no I/O; mirrored by web/src/topic.js.
+
+A topic is 1 to 8 words of `[A-Za-z0-9_-]` joined by dots, at most 255 bytes. A pattern may also use the AMQP wildcards
+`*` (exactly one word) and `#` (zero or more words) as whole words, anywhere. `tests/golden/topics.json` holds the
+vectors that both implementations must satisfy.
+
+`matches` here is the plain definition: the oracle of the trie and of the tests. The hot path uses trie.py.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from .errors import InvalidPattern, InvalidTopic
+
+MAX_TOPIC_BYTES = 255
+MAX_TOPIC_WORDS = 8
+
+_WORD = "[A-Za-z0-9_-]+"
+_TOPIC = re.compile(rf"{_WORD}(?:\.{_WORD})*", re.ASCII)
+_PATTERN = re.compile(rf"(?:{_WORD}|\*|#)(?:\.(?:{_WORD}|\*|#))*", re.ASCII)
+
+
+def check_topic(topic: object) -> str:
+    """Return `topic` unchanged if it is a valid topic.
+
+    Raises:
+        InvalidTopic: with the first rule that it breaks.
+    """
+    fault = _fault(topic, _TOPIC, "words are letters, digits, _ and -, joined by single dots; wildcards are for patterns")
+    if fault:
+        raise InvalidTopic(topic, fault)
+    return topic  # type: ignore[return-value]
+
+
+def check_pattern(pattern: object) -> str:
+    """Return `pattern` unchanged if it is a valid pattern (every topic is one).
+
+    Raises:
+        InvalidPattern: with the first rule that it breaks.
+    """
+    fault = _fault(pattern, _PATTERN, "words are letters, digits, _ and -, or a lone * or #, joined by single dots")
+    if fault:
+        raise InvalidPattern(pattern, fault)
+    return pattern  # type: ignore[return-value]
+
+
+def is_wildcard(pattern: str) -> bool:
+    """Return whether a valid pattern holds a wildcard."""
+    return "*" in pattern or "#" in pattern
+
+
+def matches(pattern: str, topic: str) -> bool:
+    """Return whether a valid topic matches a valid pattern. Linear in words × words; the trie is the fast way."""
+    positions = _start(tokens := tuple(pattern.split(".")))
+    for word in topic.split("."):
+        positions = _step(tokens, positions, word)
+        if not positions:
+            return False
+    return bool(positions >> len(tokens) & 1)
+
+
+@lru_cache(maxsize=4096)
+def contains(grant: str, pattern: str) -> bool:
+    """Return whether every valid topic that matches `pattern` also matches `grant`: pattern in pattern.
+
+    Exact, also for the edges of the grammar (a topic has 1 to 8 words, so `*.#` contains `#`). It walks the two
+    patterns as automata over the words that occur in either of them and one word that occurs in neither, which
+    stands for all others. Patterns have at most 8 words, so the walk is small; the cache is bounded.
+    """
+    inner, outer = tuple(pattern.split(".")), tuple(grant.split("."))
+    alphabet = {word for word in (*inner, *outer) if word not in ("*", "#")} | {"\0 any other word"}
+    seen = {(_start(inner), _start(outer))}
+    for _ in range(MAX_TOPIC_WORDS):
+        reached = set()
+        for inside, outside in seen:
+            for word in alphabet:
+                if stepped := _step(inner, inside, word):
+                    covered = _step(outer, outside, word)
+                    if stepped >> len(inner) & 1 and not covered >> len(outer) & 1:
+                        return False
+                    reached.add((stepped, covered))
+        seen = reached
+    return True
+
+
+def _start(tokens: tuple[str, ...]) -> int:
+    return _skip_hashes(tokens, 1)
+
+
+def _step(tokens: tuple[str, ...], positions: int, word: str) -> int:
+    """Advance a set of positions (bit i: the first i tokens are used up) over one word."""
+    after = 0
+    for index, token in enumerate(tokens):
+        if positions >> index & 1:
+            if token == "#":
+                after |= 1 << index
+            elif token in ("*", word):
+                after |= 1 << index + 1
+    return _skip_hashes(tokens, after)
+
+
+def _skip_hashes(tokens: tuple[str, ...], positions: int) -> int:
+    for index, token in enumerate(tokens):
+        if token == "#" and positions >> index & 1:
+            positions |= 1 << index + 1
+    return positions
+
+
+def _fault(name: object, grammar: re.Pattern[str], rule: str) -> str | None:
+    if not isinstance(name, str):
+        return f"expected a string, got {type(name).__name__}"
+    if not name:
+        return "it is empty"
+    if len(name) > MAX_TOPIC_BYTES:
+        return f"longer than {MAX_TOPIC_BYTES} bytes"
+    if not grammar.fullmatch(name):
+        return rule
+    if (words := name.count(".") + 1) > MAX_TOPIC_WORDS:
+        return f"{words} words, at most {MAX_TOPIC_WORDS} are allowed"
+    return None

@@ -1,0 +1,114 @@
+# Two commands: `make run` starts the demo, `make test` runs every check. The rest is their parts.
+#
+# Python lives in .venv, JavaScript in node_modules, logs of the steps in build/log. A step leaves a stamp file beside what
+# it made, so that it is only repeated when what it was made from has changed. Works with GNU make 3.81 and newer.
+
+VENV := .venv
+BIN := $(VENV)/bin
+STEP := tools/step.sh
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input
+PIP_COMPILE := CUSTOM_COMPILE_COMMAND="make requirements" $(BIN)/pip-compile --quiet --strip-extras --allow-unsafe --generate-hashes \
+	--no-emit-index-url --no-emit-trusted-host --no-emit-find-links $(if $(UPGRADE),--upgrade)
+NPM_CI := npm ci --no-audit --no-fund --loglevel=error
+
+RUNTIME := $(VENV)/.headgate-runtime
+DEV := $(VENV)/.headgate-dev
+NODE := node_modules/.headgate-node
+WEB := web/dist/.headgate-built
+WEB_SOURCES := $(shell find web \( -name node_modules -o -name dist -o -name test -o -name types \) -prune -o -type f -print 2>/dev/null)
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+.PHONY: help run build test lint types imports docs-check web-check web-test py-test unit e2e chromium format settings \
+	requirements screenshot bench clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+run: build ## Set up everything and start the gateway with the demo (HEADGATE_* settings are honoured)
+	@exec $(BIN)/headgate serve --demo $(ARGS)
+
+build: $(RUNTIME) $(WEB) ## Install pinned dependencies and build the browser client
+
+test: $(DEV) build chromium ## Run everything: lint, types, import rules, docs, JavaScript and Python tests, end to end
+	@$(MAKE) --no-print-directory --keep-going lint web-check web-test py-test
+
+lint: $(DEV) ## ruff, mypy --strict, import rules, generated docs
+	@printf '\n== ruff ==\n'
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(MAKE) --no-print-directory --keep-going types imports docs-check
+
+types: $(DEV)
+	@printf '\n== mypy --strict ==\n'
+	@$(BIN)/mypy
+
+imports: $(DEV)
+	@printf '\n== import rules ==\n'
+	@$(BIN)/lint-imports --no-logo
+
+docs-check: $(DEV)
+	@printf '\n== generated docs ==\n'
+	@$(BIN)/python tools/settings_page.py --check
+
+web-check: $(NODE) ## Types and lint of the JavaScript
+	@printf '\n== JavaScript: types and lint ==\n'
+	@npm run --silent check
+
+web-test: build ## JavaScript tests
+	@printf '\n== JavaScript: tests ==\n'
+	@npm --silent test
+
+py-test: $(DEV) build chromium ## All Python tests, end to end included
+	@printf '\n== Python: unit, contract, integration, fault, end to end ==\n'
+	@$(BIN)/python -m pytest $(ARGS)
+
+unit: $(DEV) ## Unit and contract tests only (seconds)
+	@$(BIN)/python -m pytest tests/unit tests/contract $(ARGS)
+
+e2e: $(DEV) build chromium ## End-to-end tests in Chromium only
+	@$(BIN)/python -m pytest tests/e2e $(ARGS)
+
+chromium: $(DEV) ## Find Chromium, or bring one
+	@$(BIN)/python -m tools.chromium
+
+format: $(DEV) ## Format the Python code and sort its imports
+	@$(BIN)/ruff check --quiet --fix-only --select I .
+	@$(BIN)/ruff format .
+
+settings: $(RUNTIME) ## Write docs/settings.md from the code
+	@$(BIN)/python tools/settings_page.py
+
+requirements: $(DEV) ## Pin requirements*.txt anew after a change of dependencies (UPGRADE=1: to the newest versions)
+	@$(STEP) "pinning requirements.txt" requirements sh -c '$(PIP_COMPILE) --extra embedded --build-deps-for editable -o requirements.txt pyproject.toml'
+	@$(STEP) "pinning requirements-dev.txt" requirements-dev sh -c '$(PIP_COMPILE) -o requirements-dev.txt requirements-dev.in'
+
+screenshot: $(DEV) build chromium ## Make docs/screenshot.png with the tests' own browser
+	@$(BIN)/python -m tests.e2e.screenshot
+
+bench: $(DEV) build ## Measure against the peers (bench/README.md), short version
+	@$(BIN)/python -m bench --quick
+
+clean: ## Remove everything that was made, but for the private Redis data in .headgate
+	rm -rf $(VENV) node_modules web/node_modules web/dist build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache \
+		.import_linter_cache .hypothesis test-results
+
+$(RUNTIME): requirements.txt pyproject.toml
+	@$(STEP) "making .venv" venv tools/machine.sh venv
+	@$(STEP) "installing the pinned Python packages" pip $(PIP_INSTALL) --require-hashes -r requirements.txt
+	@$(STEP) "installing headgate itself" headgate $(PIP_INSTALL) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(DEV): $(RUNTIME) requirements-dev.txt
+	@$(STEP) "installing the pinned test tools" pip-dev $(PIP_INSTALL) --require-hashes -r requirements-dev.txt
+	@touch $@
+
+$(NODE): package.json package-lock.json web/package.json
+	@tools/machine.sh node >/dev/null
+	@$(STEP) "installing the pinned JavaScript packages" npm $(NPM_CI)
+	@touch $@
+
+$(WEB): $(NODE) $(WEB_SOURCES)
+	@$(STEP) "building the browser client" web npm run --silent build
+	@mkdir -p $(@D) && touch $@

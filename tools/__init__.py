@@ -1,0 +1,1 @@
+"""What the Makefile and the tests need around the product: find Chromium, generate the settings page."""

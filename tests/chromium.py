@@ -1,0 +1,27 @@
+"""The browser of the end-to-end tests: which Chromium, and with which switches."""
+
+from __future__ import annotations
+
+import pytest
+
+from tools import chromium
+
+# No sandbox, because a container's root cannot have one; the rest keeps the browser from talking to anyone but the test.
+BROWSER_SWITCHES = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+)
+
+
+@pytest.fixture(scope="session")
+def browser_path() -> str:
+    """Path of a Chromium that runs. Its absence fails the test: an end-to-end test that is skipped proves nothing."""
+    try:
+        return chromium.find()
+    except chromium.NoChromium as error:
+        pytest.fail(str(error), pytrace=False)

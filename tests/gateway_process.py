@@ -1,0 +1,211 @@
+"""A real gateway: `headgate serve` as its own process, started, watched and ended by a test.
+
+A test asks the fixture `start_gateway` for as many as it wants; all of them end with the test. Each listens on a port of
+its own choosing (settings' port 0) and, unless the test names a Redis, runs a private one in a folder of the test's.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol
+
+import pytest
+
+READY = re.compile(r"headgate: ready at (http://\S+?)/?(?:\s|$)")
+START_DEADLINE_S = 30.0
+STOP_DEADLINE_S = 10.0
+POLL_S = 0.02
+# Kept for the report of a failed test; a gateway that logs without end must not take the test run with it.
+MAX_LINES = 5000
+
+
+class GatewayFailed(AssertionError):
+    """The gateway ended, or did not say or do in time what was expected; the message ends with what it last wrote."""
+
+
+class GatewayProcess:
+    """One `headgate serve`. Use as a context manager, or call `start` and `stop`.
+
+    Args:
+        settings: names as in the environment (`HEADGATE_…`); what is not named has its default, whatever the
+            environment of the test run says (HEADGATE_REDIS_SERVER alone is passed on).
+        arguments: more words for the command line, such as `--demo` or `module:app`.
+        folder: working directory; the private Redis lives in it.
+    """
+
+    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None, arguments: tuple[str, ...] = ()) -> None:
+        self.folder = folder
+        # The console script beside the interpreter: what a user runs.
+        self.command = (str(Path(sys.executable).with_name("headgate")), "serve", *arguments)
+        self.url = ""
+        self._settings = {"HEADGATE_PORT": "0", "HEADGATE_DATA_DIR": str(folder / "data"), **(settings or {})}
+        self._lines: deque[str] = deque(maxlen=MAX_LINES)
+        self._grown = threading.Condition()
+        self._ended = False
+        self._process: subprocess.Popen[str] | None = None
+
+    def start(self, deadline_s: float = START_DEADLINE_S) -> GatewayProcess:
+        """Start it and return when it has printed its URL and `/healthz` answers 200.
+
+        Raises:
+            GatewayFailed: not within `deadline_s` seconds, or it ended first; it is stopped then.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        # A group of its own, so that a Ctrl-C in the terminal of the test run reaches pytest, which then stops it.
+        self._process = subprocess.Popen(
+            self.command,
+            cwd=self.folder,
+            env=self._environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            bufsize=1,
+            start_new_session=True,
+        )
+        threading.Thread(target=self._collect, args=(self._process,), name="gateway output", daemon=True).start()
+        give_up = time.monotonic() + deadline_s
+        try:
+            self.url = self.wait_for_line(READY, deadline_s)[1]
+            self._wait_until_healthy(give_up)
+        except GatewayFailed:
+            self.stop()
+            raise
+        return self
+
+    def stop(self, deadline_s: float = STOP_DEADLINE_S) -> int:
+        """End it as an operator would (SIGTERM), then by force after `deadline_s`; return its exit status. Idempotent."""
+        process = self._process
+        if process is None:
+            return 0
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(deadline_s)
+            except subprocess.TimeoutExpired:
+                self.kill()
+        return process.wait()
+
+    def kill(self) -> None:
+        """End it as a crash would (SIGKILL), and wait until it is gone."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    @property
+    def pid(self) -> int:
+        """Process id, for SIGSTOP, /proc and the like."""
+        assert self._process is not None, "not started"
+        return self._process.pid
+
+    @property
+    def output(self) -> str:
+        """Everything that it has written so far, standard output and error in one (the last MAX_LINES lines)."""
+        with self._grown:
+            return "\n".join(self._lines)
+
+    def wait_for_line(self, pattern: str | re.Pattern[str], deadline_s: float = START_DEADLINE_S) -> re.Match[str]:
+        """Return the first match of `pattern` in a line that it has written, now or within `deadline_s` seconds.
+
+        Raises:
+            GatewayFailed: the deadline passed, or it ended without writing one.
+        """
+        wanted = re.compile(pattern)
+        give_up = time.monotonic() + deadline_s
+        with self._grown:
+            while True:
+                for line in self._lines:
+                    if match := wanted.search(line):
+                        return match
+                if self._ended:
+                    raise self._failure(f"ended without writing {wanted.pattern!r}")
+                if not self._grown.wait(give_up - time.monotonic()) and time.monotonic() >= give_up:
+                    raise self._failure(f"did not write {wanted.pattern!r} within {deadline_s:g} s")
+
+    def __enter__(self) -> GatewayProcess:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+    def _environment(self) -> dict[str, str]:
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith("HEADGATE_") or k == "HEADGATE_REDIS_SERVER"}
+        return {**inherited, "PYTHONUNBUFFERED": "1", **self._settings}
+
+    def _collect(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
+        with process.stdout:
+            for line in process.stdout:
+                with self._grown:
+                    self._lines.append(line.rstrip("\n"))
+                    self._grown.notify_all()
+        with self._grown:
+            self._ended = True
+            self._grown.notify_all()
+
+    def _wait_until_healthy(self, give_up: float) -> None:
+        answer = "nothing"
+        while time.monotonic() < give_up:
+            if self._process is None or self._process.poll() is not None:
+                raise self._failure("ended before it was healthy")
+            try:
+                with urllib.request.urlopen(f"{self.url}/healthz", timeout=5) as response:
+                    if response.status == 200:
+                        return
+                    answer = str(response.status)
+            except urllib.error.HTTPError as error:
+                answer = f"{error.code} {error.read(500)!r}"
+            except OSError as error:
+                answer = str(error)
+            time.sleep(POLL_S)
+        raise self._failure(f"was not healthy in time; the last answer of /healthz: {answer}")
+
+    def _failure(self, what: str) -> GatewayFailed:
+        written = "\n  | ".join(self.output.splitlines()[-60:]) or "(nothing)"
+        return GatewayFailed(f"headgate {' '.join(self.command[1:])} {what}. It wrote:\n  | {written}")
+
+
+class StartGateway(Protocol):
+    """What the fixture `start_gateway` gives: call it with settings and arguments, get a gateway that is ready."""
+
+    def __call__(self, settings: Mapping[str, str] | None = None, *arguments: str) -> GatewayProcess: ...
+
+
+@pytest.fixture
+def start_gateway(tmp_path: Path) -> Iterator[StartGateway]:
+    """Start real gateways that end with the test: `start_gateway({"HEADGATE_DEMO": "1"}, "--dev")`."""
+    yield from _starter(lambda number: tmp_path / f"gateway-{number}")
+
+
+@pytest.fixture(scope="module")
+def start_module_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartGateway]:
+    """The same for gateways that all tests of a module share."""
+    yield from _starter(lambda number: tmp_path_factory.mktemp(f"gateway-{number}"))
+
+
+def _starter(folder: Callable[[int], Path]) -> Iterator[StartGateway]:
+    started: list[GatewayProcess] = []
+
+    def start(settings: Mapping[str, str] | None = None, *arguments: str) -> GatewayProcess:
+        gateway = GatewayProcess(folder(len(started)), settings, arguments)
+        started.append(gateway)
+        return gateway.start()
+
+    yield start
+    for gateway in reversed(started):
+        gateway.stop()
+        # Captured by pytest and shown only beside a failed test.
+        print(f"--- output of {gateway.url or 'a gateway that did not start'} ---\n{gateway.output}")

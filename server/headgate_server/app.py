@@ -1,0 +1,72 @@
+"""The application: routes put together around one gateway. `headgate serve` runs it when no other app is named.
+
+In: settings. Out: a Flask application whose extension carries the gateway. What the routes promise is written where
+they are: health.py, publish_api.py, demo.py; every refusal leaves through error_pages.py.
+"""
+
+from __future__ import annotations
+
+import os
+
+from flask import Blueprint, Flask, render_template
+
+from headgate import __version__
+from headgate.identity import Authenticator
+from headgate.settings import Settings
+
+from .demo import demo_authenticator, demo_routes
+from .demo_tokens import DemoTokens
+from .error_pages import install_error_pages
+from .gate import Gate
+from .health import health_routes
+from .orders import OrderBook
+from .publish_api import publish_routes
+from .security_headers import install_security_headers
+
+# Room for the names around the payload in a request body: topic 255, id 128, namespace 64, JSON punctuation.
+ENVELOPE_BYTES = 1024
+
+
+def create_app(settings: Settings | None = None, *, gate: Gate | None = None, metrics_open: bool = False) -> Flask:
+    """Return the ready-made server.
+
+    Args:
+        settings: what to run with; None reads the environment.
+        gate: a gateway that is already there, in place of the extension (the authenticator is then its own affair).
+        metrics_open: serve /metrics to every address instead of to loopback only.
+
+    Raises:
+        SettingsError: the environment holds settings that are wrong.
+    """
+    settings = settings or Settings.read(os.environ)
+    app = Flask(__name__)
+    app.config["MAX_CONTENT_LENGTH"] = settings.max_payload_bytes + ENVELOPE_BYTES
+    install_error_pages(app)
+    install_security_headers(app)
+    tokens = DemoTokens()
+    if gate is None:
+        gate = _extension(app, settings, demo_authenticator(tokens, dev=settings.dev) if settings.demo else None)
+    app.register_blueprint(health_routes(gate, metrics_open=metrics_open))
+    app.register_blueprint(publish_routes(gate, settings))
+    if settings.demo:
+        app.register_blueprint(demo_routes(OrderBook(gate.publish), tokens))
+    else:
+        app.register_blueprint(_index_route(settings))
+    return app
+
+
+def _extension(app: Flask, settings: Settings, authenticator: Authenticator | None) -> Gate:
+    # Imported here: the routes can be used and tested without gevent, Redis and Socket.IO.
+    from headgate.flask_extension import Headgate
+
+    return Headgate(app, authenticator=authenticator, settings=settings)
+
+
+def _index_route(settings: Settings) -> Blueprint:
+    routes = Blueprint("index", __name__)
+
+    @routes.get("/")
+    def index() -> str:
+        return render_template("index.html", version=__version__, namespaces=settings.namespaces, dev=settings.dev)
+
+    return routes

@@ -1,0 +1,88 @@
+"""The demo: Ana and Ben look at the same orders board. Pages, and the JSON routes behind them.
+
+`GET /` one board, `GET /two` both users side by side, `POST /demo/session {user}` a token, `GET /demo/orders`,
+`POST /demo/orders`, `PUT` and `DELETE /demo/orders/<id>`, `POST /demo/burst`. Every change needs the token as a Bearer
+header (which also means that no other site can make a browser send it) and is published by orders.py.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask import Blueprint, Response, jsonify, render_template, request
+
+from headgate.errors import InvalidRequest, Unauthorized
+from headgate.identity import Authenticator, Handshake, Identity
+
+from .demo_tokens import TOKEN_LIFETIME_S, USERS, DemoTokens
+from .orders import BURST_EVENTS, STATUSES, TEXT_LIMITS, OrderBook
+
+
+def demo_authenticator(tokens: DemoTokens, *, dev: bool) -> Authenticator:
+    """Return the authenticator of the demo: a user sees all orders and the user's own messages, and publishes nothing.
+
+    With `dev`, a client that shows no token at all may do everything, as HEADGATE_DEV promises.
+    """
+
+    def authenticate(handshake: Handshake) -> Identity | None:
+        if dev and "token" not in handshake.auth:
+            return Identity("anonymous", subscribe=("#",), publish=("#",))
+        user = tokens.verify(handshake.token)
+        return Identity(user, subscribe=("orders.#", f"users.{user}.#"))
+
+    return authenticate
+
+
+def demo_routes(book: OrderBook, tokens: DemoTokens) -> Blueprint:
+    """Return the demo's pages and routes."""
+    routes = Blueprint("demo", __name__)
+
+    @routes.get("/")
+    def board() -> str:
+        return render_template("demo.html", users=USERS, statuses=STATUSES, limits=TEXT_LIMITS, burst_events=BURST_EVENTS)
+
+    @routes.get("/two")
+    def two() -> str:
+        return render_template("two.html", users=USERS)
+
+    @routes.post("/demo/session")
+    def session() -> Response:
+        user = _body().get("user")
+        return jsonify(token=tokens.issue(user), user=user, expires_in_s=TOKEN_LIFETIME_S)
+
+    @routes.get("/demo/orders")
+    def orders() -> Response:
+        return jsonify(book.all())
+
+    @routes.post("/demo/orders")
+    def create_order() -> tuple[Response, int]:
+        return jsonify(book.create(_user(tokens))), 201
+
+    @routes.put("/demo/orders/<order_id>")
+    def change_order(order_id: str) -> Response:
+        return jsonify(book.change(order_id, _body(), _user(tokens)))
+
+    @routes.delete("/demo/orders/<order_id>")
+    def delete_order(order_id: str) -> tuple[str, int]:
+        book.delete(order_id, _body().get("version"), _user(tokens))
+        return "", 204
+
+    @routes.post("/demo/burst")
+    def burst() -> Response:
+        return jsonify(published=book.burst(_user(tokens)))
+
+    return routes
+
+
+def _user(tokens: DemoTokens) -> str:
+    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+    if scheme.lower() != "bearer":
+        raise Unauthorized("no token; POST /demo/session gives one")
+    return tokens.verify(token.strip())
+
+
+def _body() -> dict[str, Any]:
+    body = request.get_json(silent=True) if request.mimetype == "application/json" else None
+    if not isinstance(body, dict):
+        raise InvalidRequest("expected a JSON object of type application/json")
+    return body

@@ -1,0 +1,57 @@
+"""Health for those who run the gateway: is the process alive, can it serve, what does it count.
+
+`/livez` 200 while the process answers at all (restart it when it does not). `/healthz` 200 once the gateway can publish
+and deliver, else 503 with what is missing (send it no traffic until then). `/metrics` in the Prometheus text format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from ipaddress import ip_address
+from typing import Any
+
+from flask import Blueprint, Response, jsonify, request
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+from headgate.errors import Forbidden
+
+from .gate import Gate
+
+
+def health_routes(gate: Gate, *, metrics_open: bool) -> Blueprint:
+    """Return the routes; `metrics_open` serves /metrics to every address, not only to loopback."""
+    routes = Blueprint("health", __name__)
+
+    @routes.get("/livez")
+    def livez() -> Response:
+        return jsonify(alive=True)
+
+    @routes.get("/healthz")
+    def healthz() -> Response:
+        state = dict(gate.ready())
+        response = jsonify({**state, "missing": missing(state)})
+        response.status_code = 200 if state.get("ready") else 503
+        return response
+
+    @routes.get("/metrics")
+    def metrics() -> Response:
+        if not metrics_open and not _from_loopback():
+            raise Forbidden("read", "/metrics")
+        return Response(generate_latest(), content_type=CONTENT_TYPE_LATEST)
+
+    return routes
+
+
+def missing(state: Mapping[str, Any]) -> list[str]:
+    """Return the names in a readiness report that are down or not yet there."""
+    return sorted(name for name, value in state.items() if name != "ready" and (value is False or value == "down"))
+
+
+def _from_loopback() -> bool:
+    """Return whether the request came from this machine itself; one that a proxy passed on did not."""
+    if "X-Forwarded-For" in request.headers or "Forwarded" in request.headers:
+        return False
+    try:
+        return ip_address(request.remote_addr or "").is_loopback
+    except ValueError:
+        return False

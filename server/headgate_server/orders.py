@@ -1,0 +1,181 @@
+"""The demo's orders: an in-memory book in which every change is published before it counts.
+
+In: changes from the demo's routes. Out: an event per change, `orders.<id>.<verb>` with the whole order as data, in the
+order of the versions. The book is bounded, seeded, and forgotten when the process ends.
+
+Publish first, save second, both under one lock: a change whose publish raised is not saved, so the person who made it
+is told and nobody's board shows what the book does not hold. If the bus took the event and only its answer was lost,
+boards are ahead of the book until the next change of that order: versions come from one counter and are never used
+twice, so that next change wins everywhere.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from headgate.errors import HeadgateError, InvalidRequest, LimitReached
+
+STATUSES = ("new", "packed", "shipped", "failed")
+MAX_ORDERS = 200
+BURST_EVENTS = 50
+# What a person may edit, and how long it may be in characters.
+TEXT_LIMITS = {"carrier": 40, "note": 140}
+# Statuses that people want to be alerted about have a verb of their own; other changes are `updated`.
+_VERB_BY_STATUS = {"shipped": "shipped", "failed": "failed"}
+
+_SEED = (
+    ("new", 37, "Okafor Textiles", 12, "", 48_250, ""),
+    ("new", 41, "Lindqvist & Co", 3, "", 12_990, "Gift wrap, please"),
+    ("new", 44, "Café Miravent", 6, "", 8_640, ""),
+    ("packed", 42, "Haruto Tanaka", 1, "DHL", 34_900, "Fragile"),
+    ("packed", 39, "Moreau Frères", 8, "GLS", 21_430, ""),
+    ("shipped", 35, "Bright Day Nursery", 24, "UPS", 61_200, "Ring at the side door"),
+    ("shipped", 33, "A. Kowalska", 2, "FedEx", 5_980, ""),
+    ("failed", 31, "Dune Bikes", 1, "DPD", 129_900, "Nobody home, twice"),
+)
+_CUSTOMERS = ("Nordlicht Books", "Priya Raman", "Studio Halcyon", "Esperanza Vega", "Tidewater Tools", "J. van Dijk")
+
+
+class OrderNotFound(HeadgateError):
+    """There is no order with this number (any more)."""
+
+    code = "not_found"
+
+    def __init__(self, order_id: str) -> None:
+        super().__init__(f"there is no order {order_id[:20]}", id=order_id[:20])
+
+
+class OrderConflict(HeadgateError):
+    """Someone else changed the order first; `current` is what it is now."""
+
+    code = "conflict"
+
+    def __init__(self, current: Order) -> None:
+        super().__init__(
+            f"order {current.id} was changed by {current.by} in the meantime", id=current.id, current=asdict(current)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """One order as people see it. `version` grows with every change; `by` made the last one."""
+
+    id: str
+    status: str
+    customer: str
+    items: int
+    carrier: str
+    total_cents: int
+    note: str
+    scans: int
+    version: int
+    by: str
+
+
+class OrderBook:
+    """All orders, at most MAX_ORDERS. Every method is atomic; those that change may switch greenlets in `publish`."""
+
+    def __init__(self, publish: Callable[[str, Any], object], *, seed: int = 1) -> None:
+        self._publish = publish
+        self._lock = threading.Lock()
+        self._random = random.Random(seed)
+        self._versions = itertools.count(1)
+        self._orders: dict[str, Order] = {}
+        for status, number, customer, items, carrier, total_cents, note in _SEED:
+            order = Order(str(number), status, customer, items, carrier, total_cents, note, 0, next(self._versions), "the shop")
+            self._orders[order.id] = order
+        self._numbers = itertools.count(max(map(int, self._orders)) + 1)
+
+    def all(self) -> list[dict[str, Any]]:
+        """Return every order as JSON objects, oldest first. Never waits: what it reads is replaced, not changed."""
+        return [asdict(order) for order in list(self._orders.values())]
+
+    def create(self, by: str) -> dict[str, Any]:
+        """Add a made-up order and return it.
+
+        Raises:
+            LimitReached: the book is full.
+            BusUnavailable, BusRefused: nothing was added.
+        """
+        with self._lock:
+            if len(self._orders) >= MAX_ORDERS:
+                raise LimitReached("orders", MAX_ORDERS)
+            pick = self._random
+            items = pick.randint(1, 20)
+            total_cents = items * pick.randint(900, 6_500)
+            customer = pick.choice(_CUSTOMERS)
+            order = Order(str(next(self._numbers)), "new", customer, items, "", total_cents, "", 0, next(self._versions), by)
+            return self._commit(order, "created")
+
+    def change(self, order_id: str, fields: Mapping[str, Any], by: str) -> dict[str, Any]:
+        """Change status, carrier or note of an order whose `version` the caller has seen; return the order.
+
+        Raises:
+            InvalidRequest: a field is unknown, of the wrong type or too long; the version is missing.
+            OrderNotFound, OrderConflict: it is gone, or no longer what the caller saw.
+            BusUnavailable, BusRefused: nothing was changed.
+        """
+        edits = _check_edits(fields)
+        with self._lock:
+            before = self._seen(order_id, fields.get("version"))
+            after = replace(before, **edits, version=next(self._versions), by=by)
+            moved = after.status != before.status
+            return self._commit(after, _VERB_BY_STATUS.get(after.status, "updated") if moved else "updated")
+
+    def delete(self, order_id: str, version: object, by: str) -> None:
+        """Remove an order whose version the caller has seen. Raises as `change` does."""
+        with self._lock:
+            before = self._seen(order_id, version)
+            gone = replace(before, version=next(self._versions), by=by)
+            self._publish(f"orders.{order_id}.deleted", asdict(gone))
+            del self._orders[order_id]
+
+    def burst(self, by: str) -> int:
+        """Scan parcels BURST_EVENTS times, one change and one event each, round the orders; return how many.
+
+        Raises:
+            OrderNotFound: the book is empty.
+            BusUnavailable, BusRefused: those before it are published and saved, this one and the rest are not.
+        """
+        with self._lock:
+            if not self._orders:
+                raise OrderNotFound("(the board is empty)")
+            for order_id in itertools.islice(itertools.cycle(list(self._orders)), BURST_EVENTS):
+                before = self._orders[order_id]
+                self._commit(replace(before, scans=before.scans + 1, version=next(self._versions), by=by), "updated")
+        return BURST_EVENTS
+
+    def _commit(self, order: Order, verb: str) -> dict[str, Any]:
+        body = asdict(order)
+        self._publish(f"orders.{order.id}.{verb}", body)
+        self._orders[order.id] = order
+        return body
+
+    def _seen(self, order_id: str, version: object) -> Order:
+        """Return the order if `version` is its present one (optimistic locking: nobody waits for anybody)."""
+        if isinstance(version, bool) or not isinstance(version, int):
+            raise InvalidRequest("version: expected the version of the order that you saw")
+        if (order := self._orders.get(order_id)) is None:
+            raise OrderNotFound(order_id)
+        if order.version != version:
+            raise OrderConflict(order)
+        return order
+
+
+def _check_edits(fields: Mapping[str, Any]) -> dict[str, Any]:
+    edits = {name: value for name, value in fields.items() if name != "version"}
+    if unknown := sorted(set(edits) - {"status", *TEXT_LIMITS}):
+        raise InvalidRequest(f"{unknown[0][:40]}: not a field that can be changed")
+    if not edits:
+        raise InvalidRequest("nothing to change: expected status, carrier or note")
+    if "status" in edits and edits["status"] not in STATUSES:
+        raise InvalidRequest(f"status: expected one of {', '.join(STATUSES)}")
+    for name, limit in TEXT_LIMITS.items():
+        if name in edits and (not isinstance(edits[name], str) or len(edits[name]) > limit):
+            raise InvalidRequest(f"{name}: expected text of at most {limit} characters")
+    return edits

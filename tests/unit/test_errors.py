@@ -1,0 +1,135 @@
+"""The error tree: every refusal has a wire word, parts that are JSON, and text that a hostile value cannot flood."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+import headgate
+from headgate import errors
+from headgate.errors import (
+    BusRefused,
+    BusUnavailable,
+    Forbidden,
+    HeadgateError,
+    InvalidEvent,
+    InvalidPattern,
+    InvalidRequest,
+    InvalidTopic,
+    LimitReached,
+    NotSerializable,
+    PayloadTooLarge,
+    SettingsError,
+    Unauthorized,
+    UnknownNamespace,
+)
+
+EXAMPLES: tuple[HeadgateError, ...] = (
+    InvalidTopic("a..b", "empty word"),
+    InvalidPattern("a.*b", "not a lone wildcard"),
+    InvalidEvent("id", "too long"),
+    NotSerializable("NaN"),
+    PayloadTooLarge(70000, 65536, "publisher"),
+    UnknownNamespace("/admin", ("notifications",)),
+    BusUnavailable("connection refused"),
+    BusRefused("out of memory"),
+    Unauthorized("no token"),
+    Forbidden("subscribe to", "secret.#"),
+    LimitReached("subscriptions", 128),
+    InvalidRequest("not a mapping"),
+    SettingsError(["HEADGATE_PORT='x': expected a whole number"]),
+)
+
+HOSTILE = ("x" * 100_000, "line\nbreak", "\x1b[31mred", "\u202eevil", "\ud800", "", "'\"", None, 7, b"\xff", ["a"] * 50_000)
+
+
+def _tree(root: type[HeadgateError]) -> Iterator[type[HeadgateError]]:
+    for child in root.__subclasses__():
+        if child.__module__ == errors.__name__:
+            yield child
+            yield from _tree(child)
+
+
+KINDS: tuple[type[HeadgateError], ...] = (HeadgateError, *_tree(HeadgateError))
+
+
+def test_every_error_of_the_tree_has_an_example_here() -> None:
+    """A new error cannot be added without passing through the tests below."""
+    assert {type(example) for example in EXAMPLES} == set(KINDS) - {HeadgateError}
+
+
+def test_every_error_can_be_imported_from_the_package() -> None:
+    """`from headgate import …` is where users find them."""
+    for kind in KINDS:
+        assert getattr(headgate, kind.__name__) is kind
+        assert kind.__name__ in headgate.__all__
+
+
+def test_no_two_errors_share_a_wire_word() -> None:
+    """A client decides by the code alone."""
+    codes = [kind.code for kind in KINDS]
+    assert len(set(codes)) == len(codes)
+
+
+@pytest.mark.parametrize("error", EXAMPLES, ids=lambda error: error.code)
+def test_the_wire_form_is_json_with_code_message_retry_and_the_parts(error: HeadgateError) -> None:
+    """What a client is told survives JSON unchanged and holds every part beside the text."""
+    wire = error.to_wire()
+    assert json.loads(json.dumps(wire)) == wire
+    assert (wire["code"], wire["message"], wire["retry"]) == (error.code, str(error), error.retry)
+    assert {**wire, **error.parts} == wire
+
+
+def test_no_part_hides_behind_code_message_or_retry() -> None:
+    """A part of that name would overwrite the field that clients decide by."""
+    for error in EXAMPLES:
+        assert not {"code", "message", "retry"} & set(error.parts)
+
+
+def test_only_an_unavailable_bus_is_worth_another_try() -> None:
+    """Every other refusal is the same refusal the second time."""
+    assert [error.code for error in EXAMPLES if error.retry] == ["bus_unavailable"]
+
+
+def test_a_large_payload_says_its_size_the_limit_and_where() -> None:
+    """The one error for too big, wherever it is found."""
+    error = PayloadTooLarge(70000, 65536, "browser")
+    assert error.to_wire() == {
+        "code": "payload_too_large",
+        "message": "payload of 70000 bytes is above the limit of 65536 bytes (browser)",
+        "retry": False,
+        "size": 70000,
+        "limit": 65536,
+        "where": "browser",
+    }
+
+
+@pytest.mark.parametrize("value", HOSTILE, ids=lambda value: repr(value)[:20])
+def test_a_hostile_name_is_shown_short_printable_and_encodable(value: object) -> None:
+    """A name from outside ends in logs and terminals: no flood, no line break, no escape sequence, no lone surrogate."""
+    for error in (
+        InvalidTopic(value, "r"),
+        InvalidPattern(value, "r"),
+        UnknownNamespace(value, ()),
+        Forbidden("read", str(value)),
+    ):
+        text = str(error)
+        assert len(text) < 200
+        assert text.isprintable()
+        assert text.encode("utf-8")
+        assert json.dumps(error.to_wire())
+
+
+def test_an_unknown_namespace_names_those_that_are_served() -> None:
+    """The caller sees what would have worked."""
+    assert str(UnknownNamespace("/x", ("a", "b"))).endswith("this gateway serves a, b")
+    assert str(UnknownNamespace("/x", ())).endswith("this gateway serves none")
+
+
+def test_wrong_settings_are_told_one_per_line_and_counted() -> None:
+    """One run of the program shows everything there is to mend."""
+    assert str(SettingsError(["A is wrong", "B is wrong"])) == "2 settings are wrong:\n  A is wrong\n  B is wrong"
+    assert str(SettingsError(["A is wrong"])) == "1 setting is wrong:\n  A is wrong"
+    assert SettingsError(["A", "B"]).faults == ("A", "B")

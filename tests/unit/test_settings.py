@@ -1,0 +1,220 @@
+"""Settings: read once from mappings, later ones win, every fault told together, secrets hidden."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.errors import SettingsError
+from headgate.settings import HARD_MAX_PAYLOAD_BYTES, PREFIX, Settings, describe
+
+FIELDS = {PREFIX + field.name.upper(): field for field in dataclasses.fields(Settings)}
+
+
+def faults_of(**environment: Any) -> tuple[str, ...]:
+    with pytest.raises(SettingsError) as caught:
+        Settings.read({PREFIX + name: value for name, value in environment.items()})
+    return caught.value.faults
+
+
+def test_nothing_set_gives_the_defaults() -> None:
+    """An empty environment is a working gateway on loopback."""
+    assert Settings.read() == Settings.read({}) == Settings()
+    assert (Settings().host, Settings().port, Settings().max_payload_bytes) == ("127.0.0.1", 8000, 65536)
+
+
+def test_names_without_our_prefix_are_not_ours() -> None:
+    """The rest of the environment and of `app.config` is left alone, keys that are no strings included."""
+    assert Settings.read({"PORT": "9", "PATH": "/bin", 7: "x"}) == Settings()  # type: ignore[dict-item]
+
+
+def test_a_later_source_wins() -> None:
+    """Environment, then application configuration, then command line."""
+    read = Settings.read({"HEADGATE_PORT": "1", "HEADGATE_HOST": "::1"}, {"HEADGATE_PORT": 2}, {"HEADGATE_PORT": "3"})
+    assert (read.port, read.host) == (3, "::1")
+
+
+@pytest.mark.parametrize("nothing", ["", None])
+@pytest.mark.parametrize("name", FIELDS)
+def test_an_empty_value_counts_as_not_set(name: str, nothing: str | None) -> None:
+    """`HEADGATE_PORT= make run` is not an error."""
+    assert Settings.read({name: nothing}) == Settings()
+
+
+@pytest.mark.parametrize(("name", "default"), [(name, default) for name, default, _, _ in describe() if default])
+def test_every_default_is_read_back_from_its_own_description(name: str, default: str) -> None:
+    """What the settings page shows as the default can be pasted into an environment and means the same."""
+    assert Settings.read({name: default}) == Settings()
+
+
+def test_every_setting_is_described() -> None:
+    """The settings page leaves nothing out and explains each one."""
+    described = {name: (expected, doc) for name, _, expected, doc in describe()}
+    assert set(described) == set(FIELDS)
+    assert all(expected and doc.endswith(".") for expected, doc in described.values())
+
+
+@pytest.mark.parametrize(
+    ("name", "good", "value"),
+    [
+        ("PORT", "0", 0),
+        ("PORT", " 65535 ", 65535),
+        ("PORT", 8080, 8080),
+        ("DEV", "on", True),
+        ("DEV", True, True),
+        ("DEMO", "YES", True),
+        ("DEMO", "0", False),
+        ("QUEUE_FRAMES", "2", 2),
+        ("PING_INTERVAL_S", "0.05", 0.05),
+        ("NAMESPACES", "a, /b ,c", ("a", "b", "c")),
+        ("NAMESPACES", ["a", "b"], ("a", "b")),
+        ("ALLOWED_ORIGINS", "https://a.example, http://b.example:8080", ("https://a.example", "http://b.example:8080")),
+        ("REDIS_URL", "redis://:secret@host:6379/0", "redis://:secret@host:6379/0"),
+        ("REDIS_URL", "rediss://host", "rediss://host"),
+        ("REDIS_URL", "unix:///run/redis.sock", "unix:///run/redis.sock"),
+        ("LOG_LEVEL", "DEBUG", "debug"),
+        ("MAX_PAYLOAD_BYTES", "1", 1),
+    ],
+)
+def test_a_value_is_read(name: str, good: object, value: object) -> None:
+    """Text from an environment and typed values from a configuration mean the same."""
+    assert getattr(Settings.read({PREFIX + name: good}), name.lower()) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "bad"),
+    [
+        ("PORT", "-1"),
+        ("PORT", "65536"),
+        ("PORT", "80.5"),
+        ("PORT", "eighty"),
+        ("PORT", True),
+        ("PORT", "1_000"),
+        ("DEV", "maybe"),
+        ("QUEUE_FRAMES", "1"),
+        ("PING_INTERVAL_S", "nan"),
+        ("PING_INTERVAL_S", "inf"),
+        ("PING_INTERVAL_S", "-1"),
+        ("PING_INTERVAL_S", True),
+        ("NAMESPACES", ","),
+        ("NAMESPACES", "a,a"),
+        ("NAMESPACES", "a,/a"),
+        ("NAMESPACES", "a b"),
+        ("NAMESPACES", "a.b"),
+        ("NAMESPACES", 7),
+        ("ALLOWED_ORIGINS", "app.example.com"),
+        ("ALLOWED_ORIGINS", "https://a.example/path"),
+        ("ALLOWED_ORIGINS", "ftp://a.example"),
+        ("REDIS_URL", "localhost:6379"),
+        ("REDIS_URL", "http://host"),
+        ("REDIS_URL", "redis://host:port"),
+        ("REDIS_URL", "redis://"),
+        ("LOG_LEVEL", "chatty"),
+        ("HOST", "  "),
+        ("HOST", 7),
+        ("MAX_PAYLOAD_BYTES", str(HARD_MAX_PAYLOAD_BYTES + 1)),
+        ("MAX_PAYLOAD_BYTES", "0"),
+    ],
+)
+def test_a_wrong_value_is_refused_with_its_name_and_what_was_expected(name: str, bad: object) -> None:
+    """The line says what to type instead."""
+    (fault,) = faults_of(**{name: bad})
+    assert fault.startswith(PREFIX + name)
+    assert fault.endswith(f"expected {FIELDS[PREFIX + name].metadata['expected']}")
+
+
+def test_all_faults_are_told_together() -> None:
+    """Nobody starts the gateway five times to find five mistakes."""
+    faults = faults_of(PORT="x", DEV="maybe", QUEUE_BYTES="-1", PROT="1")
+    assert [fault.split("=")[0].split(" ")[0] for fault in faults] == [
+        "HEADGATE_DEV",
+        "HEADGATE_PORT",
+        "HEADGATE_PROT",
+        "HEADGATE_QUEUE_BYTES",
+    ]
+
+
+def test_a_misspelt_name_is_refused_with_the_nearest_one() -> None:
+    """A setting that silently does nothing is worse than an error."""
+    assert faults_of(MAX_PAYLOAD_BYTE="1") == (
+        "HEADGATE_MAX_PAYLOAD_BYTE is not a setting; did you mean HEADGATE_MAX_PAYLOAD_BYTES?",
+    )
+    assert faults_of(ZZZZZZZZZZZZZZZZZZZZ="1") == ("HEADGATE_ZZZZZZZZZZZZZZZZZZZZ is not a setting",)
+
+
+@pytest.mark.parametrize("name", ["REDIS_SERVER", "CHROMIUM"])
+def test_variables_of_the_tools_around_the_gateway_are_let_through(name: str) -> None:
+    """`make test` and the private Redis read these; the gateway started by them must not refuse them."""
+    assert Settings.read({PREFIX + name: "/usr/bin/x"}) == Settings()
+
+
+def test_a_huge_wrong_value_is_cut_in_the_message() -> None:
+    """A file pasted into a variable does not fill the terminal."""
+    (fault,) = faults_of(PORT="9" * 100_000)
+    assert len(fault) < 300
+
+
+def test_a_secret_shows_neither_in_repr_nor_in_a_fault() -> None:
+    """The Redis URL holds a password."""
+    read = Settings.read({"HEADGATE_REDIS_URL": "redis://:hunter2@host"})
+    assert "hunter2" not in repr(read)
+    (fault,) = faults_of(REDIS_URL="http://:hunter2@host")
+    assert "hunter2" not in fault
+    assert "(hidden)" in fault
+
+
+def test_settings_cannot_be_changed() -> None:
+    """They are read once; what a client was told at connect stays true."""
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Settings().port = 1  # type: ignore[misc]
+
+
+def test_one_event_may_not_fill_a_clients_queue() -> None:
+    """The queue holds at least two of the largest payloads."""
+    assert Settings.read({"HEADGATE_MAX_PAYLOAD_BYTES": "524288", "HEADGATE_QUEUE_BYTES": "1048576"}).queue_bytes == 1048576
+    (fault,) = faults_of(MAX_PAYLOAD_BYTES="524289", QUEUE_BYTES="1048576")
+    assert fault.startswith("HEADGATE_QUEUE_BYTES=1048576: expected at least twice HEADGATE_MAX_PAYLOAD_BYTES (524289)")
+
+
+def test_any_origin_is_only_for_development() -> None:
+    """`*` in production is how cross-site WebSocket hijacking begins."""
+    (fault,) = faults_of(ALLOWED_ORIGINS="*")
+    assert "HEADGATE_DEV=1" in fault
+    assert Settings.read({"HEADGATE_ALLOWED_ORIGINS": "*", "HEADGATE_DEV": "1"}).allowed_origins == ("*",)
+
+
+@pytest.mark.parametrize(("host", "accepted"), [("127.0.0.1", True), ("::1", True), ("localhost", True), ("0.0.0.0", False)])
+def test_development_stays_on_loopback(host: str, accepted: bool) -> None:
+    """Development lets anyone in, so it must not be reachable from outside."""
+    if accepted:
+        assert Settings.read({"HEADGATE_DEV": "1", "HEADGATE_HOST": host}).dev
+    else:
+        (fault,) = faults_of(DEV="1", HOST=host)
+        assert "loopback" in fault
+
+
+def test_the_limits_told_to_a_client_are_the_settings() -> None:
+    """Every limit in `welcome` is a setting of the same name and value."""
+    settings = Settings.read({"HEADGATE_QUEUE_FRAMES": "17", "HEADGATE_MAX_SUBSCRIPTIONS": "3"})
+    limits = settings.limits()
+    assert limits["queue_frames"] == 17
+    assert limits["max_subscriptions"] == 3
+    assert limits == {name: getattr(settings, name) for name in limits}
+
+
+@given(
+    st.dictionaries(st.sampled_from(sorted(FIELDS)), st.text(max_size=40) | st.integers() | st.floats() | st.binary(max_size=9))
+)
+def test_whatever_is_set_the_result_is_settings_or_one_settings_error(environment: dict[str, object]) -> None:
+    """No value, however odd, escapes as another kind of exception."""
+    try:
+        settings = Settings.read(environment)
+        faults = None
+    except SettingsError as error:
+        settings, faults = Settings(), error.faults
+    assert faults is None or (faults and all(fault.startswith(PREFIX) for fault in faults))
+    assert Settings.read({name: getattr(settings, field.name) for name, field in FIELDS.items()}) == settings

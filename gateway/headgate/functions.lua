@@ -1,0 +1,320 @@
+#!lua name=headgate
+-- The log of a namespace, as one Redis function library: append to the log and publish, in one atomic step.
+--
+-- In: FCALL from a publisher in any language. Out: an entry in the namespace's stream, and a message on the topic's
+-- channel (event.py reads it). Works on Redis 7.0 or newer and on Valkey; every key is in the slot of the log's key.
+--
+--   FCALL    headgate_publish   1 hg:{N}:log <topic> <payload> [<id>]                    → [epoch, offset, duplicate 0/1]
+--   FCALL    headgate_configure 1 hg:{N}:log <max_events> <max_age_ms> <max_payload_bytes> → [epoch, offset, first, time_ms]
+--   FCALL_RO headgate_head      1 hg:{N}:log                                             → [epoch, offset, first, time_ms]
+--   FCALL_RO headgate_version   0                                                        → version of this library
+--
+-- Promises: offsets are contiguous from 1 within an epoch; time never goes backwards within an epoch; a refused call has
+-- written nothing. A call is refused with the error `HEADGATE <code> <JSON of the parts>`; errors.py knows the codes.
+--
+-- The head hash: epoch, offset (of the newest event), time (its ms), first and first_time (of the oldest event, as far
+-- as this library trimmed), and the retention: max_events, max_age_ms, max_payload_bytes.
+--
+-- Raise VERSION with every change: an older library is replaced by a newer one, never the other way round.
+
+local VERSION = 1
+
+local HARD_MAX_PAYLOAD_BYTES = 1024 * 1024
+local MAX_TOPIC_BYTES, MAX_TOPIC_WORDS = 255, 8
+local MAX_ID_LENGTH = 128
+local MAX_NAMESPACE_LENGTH = 64
+local MAX_DEPTH = 64
+local IDEMPOTENCY_MS = 300000
+-- Retention until a gateway has configured the log.
+local DEFAULT_MAX_EVENTS, DEFAULT_MAX_AGE_MS, DEFAULT_MAX_PAYLOAD_BYTES = 10000, 600000, 65536
+-- What one publish may trim at most, so that a retention that was just lowered, or a log that was idle, is worked off in
+-- small steps: by age each entry must be read, by count it need not.
+local MAX_AGED_PER_CALL, MAX_SURPLUS_PER_CALL = 4, 100
+
+-- Refusals ------------------------------------------------------------------------------------------------------------
+
+local function refusal(code, parts)
+  return redis.error_reply('HEADGATE ' .. code .. ' ' .. cjson.encode(parts))
+end
+
+-- What a caller sent may be hostile or huge; an error line must stay printable and short.
+local function shown(text)
+  text = string.gsub(text, '[^\32-\126]', '?')
+  return #text > 80 and string.sub(text, 1, 80) .. '...' or text
+end
+
+-- Whole numbers above 1e14 would be printed with an exponent by tostring.
+local function whole(number)
+  return string.format('%.0f', number)
+end
+
+-- The grammar: topic.py, event.py and layout.py say the same -------------------------------------------------------------
+
+local function topic_fault(topic)
+  if topic == '' then return 'it is empty' end
+  if #topic > MAX_TOPIC_BYTES then return 'longer than ' .. MAX_TOPIC_BYTES .. ' bytes' end
+  if string.find(topic, '[^A-Za-z0-9_.-]') or string.find('.' .. topic .. '.', '..', 1, true) then
+    return 'words are letters, digits, _ and -, joined by single dots; wildcards are for patterns'
+  end
+  local _, dots = string.gsub(topic, '%.', '')
+  if dots + 1 > MAX_TOPIC_WORDS then
+    return (dots + 1) .. ' words, at most ' .. MAX_TOPIC_WORDS .. ' are allowed'
+  end
+end
+
+local function is_event_id(id)
+  return #id >= 1 and #id <= MAX_ID_LENGTH and not string.find(id, '[^A-Za-z0-9_.:~-]')
+end
+
+local function is_utf8(text)
+  local at = string.find(text, '[\128-\255]')
+  while at do
+    local next_at = string.match(text, '^[\194-\223][\128-\191]()', at)
+      or string.match(text, '^\224[\160-\191][\128-\191]()', at)
+      or string.match(text, '^\237[\128-\159][\128-\191]()', at)
+      or string.match(text, '^[\225-\236\238\239][\128-\191][\128-\191]()', at)
+      or string.match(text, '^\240[\144-\191][\128-\191][\128-\191]()', at)
+      or string.match(text, '^[\241-\243][\128-\191][\128-\191][\128-\191]()', at)
+      or string.match(text, '^\244[\128-\143][\128-\191][\128-\191]()', at)
+    if not next_at then return false end
+    at = string.find(text, '[\128-\255]', next_at)
+  end
+  return true
+end
+
+-- cjson lets control characters stand in strings; JSON does not.
+local function has_raw_control(text)
+  if not string.find(text, '%c') then return false end
+  if string.find(text, '[%z\1-\8\11\12\14-\31]') then return true end
+  for inside in string.gmatch((string.gsub(text, '\\.', '')), '"([^"]*)"') do
+    if string.find(inside, '[%z\1-\31]') then return true end
+  end
+  return false
+end
+
+-- An instance of our own (made at the first call: cjson is not there while a library loads), so that strictness and depth
+-- are not set for other libraries. It is still a little laxer than JSON in numbers (`1.`); the gateway checks once more.
+local strict_json
+
+local function json_fault(payload)
+  if not strict_json then
+    strict_json = cjson.new()
+    strict_json.decode_invalid_numbers(false)
+    strict_json.decode_max_depth(MAX_DEPTH)
+  end
+  local valid, fault = pcall(strict_json.decode, payload)
+  if not valid then return shown(tostring(fault)) end
+  if has_raw_control(payload) then return 'a control character in a string' end
+  if not is_utf8(payload) then return 'not UTF-8' end
+end
+
+-- The names of layout.py, built from the log's key. Returns nil and a refusal for any other key.
+local function names(keys)
+  local namespace = #keys == 1 and string.match(keys[1], '^hg:{([A-Za-z0-9_-]+)}:log$')
+  if not namespace or #namespace > MAX_NAMESPACE_LENGTH then
+    return nil, refusal('unknown_namespace', { namespace = shown(keys[1] or ''), expected = 'one key: hg:{namespace}:log' })
+  end
+  local prefix = 'hg:{' .. namespace .. '}:'
+  return { log = keys[1], head = prefix .. 'head', id = prefix .. 'id:', channel = prefix }
+end
+
+-- The head --------------------------------------------------------------------------------------------------------------
+
+-- What is not a plain number (a hand-made head) counts as not there. 15 digits are exact in Lua's numbers.
+local function number(text)
+  return text and #text <= 15 and string.find(text, '^%d+$') and tonumber(text) or nil
+end
+
+local function read_head(name)
+  local raw = redis.call(
+    'HMGET', name.head, 'epoch', 'offset', 'time', 'first', 'first_time', 'max_events', 'max_age_ms', 'max_payload_bytes'
+  )
+  local head = { epoch = raw[1] or '', offset = number(raw[2]), time = number(raw[3]) or 0, first_time = number(raw[5]) or 0 }
+  head.exists = head.offset and #head.epoch == 16 and not string.find(head.epoch, '[^0-9a-f]')
+  head.first = math.min(number(raw[4]) or 1, (head.offset or 0) + 1)
+  head.max_events = number(raw[6]) or DEFAULT_MAX_EVENTS
+  head.max_age_ms = number(raw[7]) or DEFAULT_MAX_AGE_MS
+  head.max_payload_bytes = number(raw[8]) or DEFAULT_MAX_PAYLOAD_BYTES
+  return head
+end
+
+local function now_ms()
+  local time = redis.call('TIME')
+  return tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+end
+
+-- The newest offset that the stream ever held: an XADD must go above it. 0 without a stream.
+local function newest_in_stream(name)
+  local found = redis.pcall('XINFO', 'STREAM', name.log)
+  for index = 1, #found, 2 do
+    if found[index] == 'last-generated-id' then return tonumber(string.match(found[index + 1], '^%d+')) end
+  end
+  return 0
+end
+
+-- A new incarnation: nothing of the old log may be taken for the new one's, so the stream goes. The address of a fresh
+-- table differs between processes, TIME within one.
+local function start_epoch(name, head, time)
+  local stamp = redis.call('TIME')
+  redis.call('UNLINK', name.log)
+  head.epoch = string.sub(redis.sha1hex(stamp[1] .. '.' .. stamp[2] .. name.log .. tostring({}) .. head.epoch), 1, 16)
+  head.offset, head.time, head.first, head.first_time = 0, time, 1, time
+end
+
+-- [epoch, offset of the newest event, offset of the oldest one that can still be read (offset + 1: none), time].
+local function position(name, head)
+  local oldest = redis.call('XRANGE', name.log, '-', '+', 'COUNT', 1)[1]
+  local first = oldest and tonumber(string.match(oldest[1], '^%d+')) or head.offset + 1
+  return { head.epoch, head.offset, first, head.time }
+end
+
+-- Retention -------------------------------------------------------------------------------------------------------------
+
+-- Trim by count, exactly, and by age. Reads nothing unless the oldest event is too old.
+local function trim(name, head)
+  local first = math.max(head.first, math.min(head.offset - head.max_events + 1, head.first + MAX_SURPLUS_PER_CALL))
+  if head.time - head.first_time > head.max_age_ms then
+    for _ = 1, MAX_AGED_PER_CALL do
+      local oldest = redis.call('XRANGE', name.log, whole(first), '+', 'COUNT', 1)[1]
+      local oldest_time = tonumber(oldest[2][6]) or 0
+      head.first_time = oldest_time
+      first = tonumber(string.match(oldest[1], '^%d+'))
+      if head.time - oldest_time <= head.max_age_ms then break end
+      first = first + 1
+    end
+  end
+  if first > head.first then
+    redis.call('XTRIM', name.log, 'MINID', '=', whole(first))
+    head.first = first
+  end
+end
+
+-- Publish -----------------------------------------------------------------------------------------------------------------
+
+-- A right that is missing for a later write must refuse before the first one, or a part of the step would stand.
+local function missing_right(writes)
+  for _, write in ipairs(writes) do
+    if not redis.acl_check_cmd(unpack(write)) then
+      return redis.error_reply('NOPERM this user may not run ' .. write[1] .. ' on ' .. write[2])
+    end
+  end
+end
+
+local function event_id(head, id)
+  return id or head.epoch .. '-' .. whole(head.offset)
+end
+
+-- Append at the next offset. A stream that is ahead of its head (one of them was lost, or restored) starts a new epoch.
+local function append(name, head, topic, id, payload)
+  local function add()
+    head.offset = head.offset + 1
+    return redis.pcall(
+      'XADD', name.log, whole(head.offset) .. '-0',
+      'topic', topic, 'id', event_id(head, id), 'time', whole(head.time), 'data', payload
+    )
+  end
+  local added = add()
+  if added.err and newest_in_stream(name) >= head.offset then
+    start_epoch(name, head, head.time)
+    added = add()
+  end
+  return added.err and added or nil
+end
+
+local function publish(keys, args)
+  local name, wrong_key = names(keys)
+  if not name then return wrong_key end
+  local topic, payload, id = args[1], args[2], args[3]
+  if #args ~= 2 and #args ~= 3 then
+    return refusal('invalid_request', { reason = 'expected topic, payload and perhaps an id' })
+  end
+  local fault = topic_fault(topic)
+  if fault then return refusal('invalid_topic', { topic = shown(topic), reason = fault }) end
+  if id and not is_event_id(id) then
+    return refusal('invalid_event', {
+      field = 'id', reason = 'expected 1 to ' .. MAX_ID_LENGTH .. ' characters of A-Z a-z 0-9 _ . : ~ -',
+    })
+  end
+  local head = read_head(name)
+  local limit = math.min(head.max_payload_bytes, HARD_MAX_PAYLOAD_BYTES)
+  if #payload > limit then
+    return refusal('payload_too_large', { size = #payload, limit = limit, where = 'bus' })
+  end
+  fault = json_fault(payload)
+  if fault then return refusal('not_serializable', { reason = fault }) end
+
+  if id and head.exists then
+    -- The receipt of an earlier epoch's event is worth nothing now: that event was lost with its log.
+    local epoch, offset = string.match(redis.call('GET', name.id .. id) or '', '^(%x+)-(%d+)$')
+    if epoch == head.epoch then return { epoch, tonumber(offset), 1 } end
+  end
+
+  local refused = missing_right({
+    { 'XADD', name.log, '1-0', 'topic', '' }, { 'XTRIM', name.log, 'MINID', '1' }, { 'UNLINK', name.log },
+    { 'HSET', name.head, 'offset', '1' }, { 'PUBLISH', name.channel .. topic, '' }, id and { 'SET', name.id .. id, '' },
+  })
+  if refused then return refused end
+  head.time = math.max(now_ms(), head.time)
+  if not head.exists then start_epoch(name, head, head.time) end
+  refused = append(name, head, topic, id, payload)
+  if refused then return refused end
+  trim(name, head)
+  redis.call(
+    'HSET', name.head, 'epoch', head.epoch, 'offset', whole(head.offset), 'time', whole(head.time),
+    'first', whole(head.first), 'first_time', whole(head.first_time)
+  )
+  if id then redis.call('SET', name.id .. id, head.epoch .. '-' .. whole(head.offset), 'PX', IDEMPOTENCY_MS) end
+  redis.call(
+    'PUBLISH', name.channel .. topic,
+    table.concat({ 'hg1', head.epoch, whole(head.offset), whole(head.time), event_id(head, id) }, ' ') .. '\n' .. payload
+  )
+  return { head.epoch, head.offset, 0 }
+end
+
+-- Configure, head, version ------------------------------------------------------------------------------------------------
+
+local function bounded(text, low, high)
+  local value = number(text)
+  return value and value >= low and value <= high and value
+end
+
+-- Store the retention, and make sure that the log has an epoch: a gateway calls this at its start.
+local function configure(keys, args)
+  local name, wrong_key = names(keys)
+  if not name then return wrong_key end
+  local max_events, max_age_ms = bounded(args[1], 1, 10000000), bounded(args[2], 1, 30 * 86400000)
+  local max_payload_bytes = bounded(args[3], 1, HARD_MAX_PAYLOAD_BYTES)
+  if not (#args == 3 and max_events and max_age_ms and max_payload_bytes) then
+    return refusal('invalid_request', {
+      reason = 'expected max_events 1 to 10000000, max_age_ms 1 to 30 days, max_payload_bytes 1 to ' .. HARD_MAX_PAYLOAD_BYTES,
+    })
+  end
+  local refused = missing_right({ { 'UNLINK', name.log }, { 'HSET', name.head, 'offset', '1' } })
+  if refused then return refused end
+  local head = read_head(name)
+  if not head.exists or newest_in_stream(name) > head.offset then
+    start_epoch(name, head, math.max(now_ms(), head.time))
+  end
+  redis.call(
+    'HSET', name.head, 'epoch', head.epoch, 'offset', whole(head.offset), 'time', whole(head.time),
+    'first', whole(head.first), 'first_time', whole(head.first_time),
+    'max_events', whole(max_events), 'max_age_ms', whole(max_age_ms), 'max_payload_bytes', whole(max_payload_bytes)
+  )
+  return position(name, head)
+end
+
+-- Where the log stands. Creates nothing: without a log the epoch is empty and the offset 0.
+local function head_position(keys)
+  local name, wrong_key = names(keys)
+  if not name then return wrong_key end
+  local head = read_head(name)
+  if not head.exists then return { '', 0, 1, 0 } end
+  return position(name, head)
+end
+
+redis.register_function('headgate_publish', publish)
+redis.register_function('headgate_configure', configure)
+redis.register_function{ function_name = 'headgate_head', callback = head_position, flags = { 'no-writes' } }
+redis.register_function{
+  function_name = 'headgate_version', callback = function() return VERSION end, flags = { 'no-writes' },
+}

@@ -81,7 +81,7 @@ settings: $(RUNTIME) ## Write docs/settings.md from the code
 	@$(BIN)/python tools/settings_page.py
 
 requirements: $(DEV) ## Pin requirements*.txt anew after a change of dependencies (UPGRADE=1: to the newest versions)
-	@$(STEP) "pinning requirements.txt" requirements sh -c '$(PIP_COMPILE) --extra embedded --build-deps-for editable -o requirements.txt pyproject.toml'
+	@$(STEP) "pinning requirements.txt" requirements sh -c '$(PIP_COMPILE) --extra embedded -o requirements.txt pyproject.toml requirements.in'
 	@$(STEP) "pinning requirements-dev.txt" requirements-dev sh -c '$(PIP_COMPILE) -o requirements-dev.txt requirements-dev.in'
 
 screenshot: $(DEV) build chromium ## Make docs/screenshot.png with the tests' own browser

@@ -1,0 +1,35 @@
+# The gateway with its ready-made server, as an unprivileged process that writes nothing but to /tmp.
+
+FROM node:20-bookworm-slim AS web
+WORKDIR /src
+COPY package.json package-lock.json ./
+COPY web/package.json web/
+RUN npm ci --no-audit --no-fund
+COPY web/ web/
+COPY server/ server/
+RUN npm run build
+
+FROM python:3.11-slim-bookworm AS wheel
+WORKDIR /src
+COPY requirements.txt ./
+RUN python -m venv /opt/headgate && /opt/headgate/bin/pip install --no-cache-dir --require-hashes -r requirements.txt
+COPY pyproject.toml README.md LICENSE ./
+COPY gateway/ gateway/
+COPY --from=web /src/server/ server/
+RUN /opt/headgate/bin/pip install --no-cache-dir --no-deps --no-build-isolation .
+
+FROM python:3.11-slim-bookworm
+COPY --from=wheel /opt/headgate /opt/headgate
+ENV PATH=/opt/headgate/bin:$PATH \
+    PYTHONUNBUFFERED=1 \
+    PYTHONDONTWRITEBYTECODE=1 \
+    HEADGATE_HOST=0.0.0.0 \
+    HEADGATE_PORT=8000 \
+    HEADGATE_DATA_DIR=/tmp/headgate
+WORKDIR /tmp
+USER 10001:10001
+EXPOSE 8000
+# Exec form: the gateway is process 1 and gets the SIGTERM of `docker stop` itself.
+CMD ["headgate", "serve"]
+HEALTHCHECK --interval=5s --timeout=3s --start-period=20s --retries=3 \
+    CMD ["python", "-c", "import os, urllib.request; urllib.request.urlopen('http://127.0.0.1:' + os.environ['HEADGATE_PORT'] + '/healthz', timeout=2)"]

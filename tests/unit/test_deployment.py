@@ -1,0 +1,125 @@
+"""What is shipped around the code: locks, containers, continuous integration. Read, not run: no engine is needed."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from headgate.settings import Settings
+
+ROOT = Path(__file__).resolve().parents[2]
+LOCKS = ("requirements.txt", "requirements-dev.txt")
+PIN = re.compile(r"^([a-z0-9-]+)==\S+ \\$")
+
+
+def normal(name: str) -> str:
+    """A package's name as PyPI compares it, without extras and version."""
+    return re.sub(r"[-_.]+", "-", re.split(r"[\[<>=!~; ]", name)[0]).lower()
+
+
+@pytest.fixture(scope="module")
+def compose() -> dict[str, Any]:
+    parsed = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+    assert isinstance(parsed, dict)
+    return parsed
+
+
+def pins(lock: str) -> list[str]:
+    return [match[1] for line in (ROOT / lock).read_text().splitlines() if (match := PIN.match(line))]
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_every_line_of_a_lock_is_a_pin_a_hash_or_a_comment(lock: str) -> None:
+    """A lock that names an index, a folder or a loose version is not the same on the next machine."""
+    for line in (ROOT / lock).read_text().splitlines():
+        assert PIN.match(line) or re.fullmatch(r"    --hash=sha256:[0-9a-f]{64}( \\)?|\s*#.*|", line), line
+        assert "://" not in line
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_every_pin_has_a_hash(lock: str) -> None:
+    """pip refuses the file otherwise, but only on the machine that has to install it."""
+    blocks = re.split(r"^(?=[a-z0-9-]+==)", (ROOT / lock).read_text(), flags=re.MULTILINE)[1:]
+    assert len(blocks) == len(pins(lock)) > 10
+    assert all("--hash=sha256:" in block for block in blocks)
+
+
+def test_every_dependency_of_the_package_is_pinned() -> None:
+    """A dependency that is added without `make requirements` would be missing on a fresh machine only."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = {normal(name) for name in (*project["dependencies"], *project["optional-dependencies"]["embedded"])}
+    assert wanted <= set(pins("requirements.txt"))
+
+
+def test_every_test_tool_is_pinned() -> None:
+    """The same for requirements-dev.in."""
+    lines = (ROOT / "requirements-dev.in").read_text().splitlines()
+    assert {normal(line) for line in lines if line and line[0] not in "#-"} <= set(pins("requirements-dev.txt"))
+
+
+def test_continuous_integration_runs_exactly_make_test() -> None:
+    """What is green there is green here."""
+    script = (ROOT / ".ci" / "run").read_text().splitlines()
+    assert script[-1] == "exec make test </dev/null"
+    assert (ROOT / ".ci" / "run").stat().st_mode & 0o111
+
+
+def test_the_composed_redis_is_pinned_and_reached_by_nobody_but_the_gateway(compose: dict[str, Any]) -> None:
+    """It has no password: it publishes no port and is on an internal network only."""
+    redis = compose["services"]["redis"]
+    assert re.fullmatch(r"redis:\d+\.\d+\.\d+-alpine", redis["image"])
+    assert "ports" not in redis
+    assert redis["networks"] == ["bus"]
+    assert compose["networks"]["bus"] == {"internal": True}
+
+
+def test_the_composed_redis_keeps_the_log_and_never_evicts(compose: dict[str, Any]) -> None:
+    """An evicted log entry would be an event lost in silence."""
+    command = compose["services"]["redis"]["command"]
+    options = dict(zip(command[1::2], command[2::2], strict=True))
+    assert options["--appendonly"] == "yes"
+    assert options["--maxmemory-policy"] == "noeviction"
+    assert "redis-data:/data" in compose["services"]["redis"]["volumes"]
+
+
+def test_the_composed_gateway_has_settings_that_headgate_accepts(compose: dict[str, Any]) -> None:
+    """A misspelt or contradictory setting would show at `docker compose up` only."""
+    environment = compose["services"]["gateway"]["environment"]
+    assert all(isinstance(value, str) for value in environment.values())
+    settings = Settings.read(environment)
+    assert (settings.demo, settings.dev, settings.host) == (True, False, "0.0.0.0")
+
+
+def test_the_composed_gateway_is_on_loopback_healthy_by_healthz_and_without_rights(compose: dict[str, Any]) -> None:
+    """The demo is not for the street."""
+    gateway = compose["services"]["gateway"]
+    assert gateway["ports"] == ["127.0.0.1:8000:8000"]
+    assert gateway["depends_on"] == {"redis": {"condition": "service_healthy"}}
+    assert "http://127.0.0.1:8000/healthz" in gateway["healthcheck"]["test"][-1]
+    assert gateway["read_only"] is True
+    assert gateway["cap_drop"] == ["ALL"]
+
+
+def test_the_image_runs_as_nobody_in_particular_from_pinned_bases() -> None:
+    """No root, no `latest`, and the gateway itself is process 1."""
+    lines = (ROOT / "Dockerfile").read_text().splitlines()
+    bases = [line.split()[1] for line in lines if line.startswith("FROM")]
+    assert all(re.fullmatch(r"(node:20|python:3\.11)(-\w+)+", base) for base in bases), bases
+    last_stage = lines[max(index for index, line in enumerate(lines) if line.startswith("FROM")) :]
+    assert "USER 10001:10001" in last_stage
+    assert 'CMD ["headgate", "serve"]' in last_stage
+
+
+def test_the_image_sees_every_file_that_it_copies() -> None:
+    """The ignore file lists what is let in; a new COPY that is not there fails at build time only."""
+    allowed = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    copied = set()
+    for line in (ROOT / "Dockerfile").read_text().splitlines():
+        if line.startswith("COPY ") and "--from" not in line:
+            copied |= {source.rstrip("/").split("/")[0] for source in line.split()[1:-1]}
+    assert copied == allowed

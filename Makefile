@@ -24,7 +24,7 @@ WEB_SOURCES := $(shell find web \( -name node_modules -o -name dist -o -name tes
 	requirements screenshot bench clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 run: build ## Set up everything and start the gateway with the demo (HEADGATE_* settings are honoured)
 	@exec $(BIN)/headgate serve --demo $(ARGS)
@@ -95,6 +95,7 @@ clean: ## Remove everything that was made, but for the private Redis data in .he
 		.import_linter_cache .hypothesis test-results
 
 $(RUNTIME): requirements.txt pyproject.toml
+	@tools/machine.sh check
 	@$(STEP) "making .venv" venv tools/machine.sh venv
 	@$(STEP) "installing the pinned Python packages" pip $(PIP_INSTALL) --require-hashes -r requirements.txt
 	@$(STEP) "installing headgate itself" headgate $(PIP_INSTALL) --no-deps --no-build-isolation --editable .
@@ -105,7 +106,6 @@ $(DEV): $(RUNTIME) requirements-dev.txt
 	@touch $@
 
 $(NODE): package.json package-lock.json web/package.json
-	@tools/machine.sh node >/dev/null
 	@$(STEP) "installing the pinned JavaScript packages" npm $(NPM_CI)
 	@touch $@
 

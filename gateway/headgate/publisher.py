@@ -1,0 +1,285 @@
+"""The publisher: from a Python value to a receipt. For any Python process: Flask, Django, Celery, a cron job.
+
+In: a topic and data from the application. Out: one FCALL to Redis, and the receipt that it answers, or an error. It never
+pretends: whatever is not known to be in the log raises.
+
+It imports redis_link.py and modules without I/O, never gevent, Flask or Socket.IO. Threads and greenlets may share one.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from types import TracebackType
+from typing import Any
+
+import msgspec
+
+from .errors import BusUnavailable, HeadgateError, LimitReached, NotSerializable, PayloadTooLarge, SettingsError
+from .event import MAX_DEPTH, check_event_id, check_json
+from .function_library import call_function, ensure_loaded, is_missing
+from .layout import DEFAULT_NAMESPACE, check_namespace, log_key
+from .redis_link import Client, call_many, open_client
+from .settings import HARD_MAX_PAYLOAD_BYTES, Settings
+from .topic import check_topic
+
+# One batch is one round trip, held in memory on both ends.
+MAX_BATCH_EVENTS = 10_000
+MAX_BATCH_BYTES = 64 * 1024 * 1024
+
+_encode = msgspec.json.Encoder().encode
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """Proof that an event is in the log: its position, and its id.
+
+    `duplicate` says that an event with this id was already there (from the last 300 s) and that nothing was added; the
+    position is then the earlier event's.
+    """
+
+    epoch: str
+    offset: int
+    duplicate: bool
+    id: str
+
+
+class PublishManyError(HeadgateError):
+    """Redis took some events of a batch and refused others; `outcomes` has a Receipt or an error for each, in order."""
+
+    code = "batch_refused"
+
+    def __init__(self, outcomes: Sequence[Receipt | HeadgateError]) -> None:
+        self.outcomes = tuple(outcomes)
+        refused = [(index, outcome) for index, outcome in enumerate(self.outcomes) if isinstance(outcome, HeadgateError)]
+        index, first = refused[0]
+        super().__init__(
+            f"{len(refused)} of {len(self.outcomes)} events were refused; the first is number {index}: {first.message}",
+            refused=len(refused),
+            published=len(self.outcomes) - len(refused),
+            first=first.to_wire(),
+        )
+
+
+class Publisher:
+    """Publishes events into the log of a namespace.
+
+    Args:
+        redis_url: `redis://`, `rediss://` or `unix://`. None: HEADGATE_REDIS_URL, else the private server of a gateway
+            that runs in this project's folder.
+        namespace: where to publish unless `publish` is told otherwise.
+        max_payload_bytes: largest payload, as JSON text, that is sent at all; the namespace's own limit in Redis still counts.
+        timeout_s: limit on each attempt; a call makes at most two.
+
+    Raises:
+        BusUnavailable: `redis_url` is None and no Redis is set or found.
+        SettingsError, UnknownNamespace: an argument, or a HEADGATE_ variable, is wrong.
+    """
+
+    def __init__(
+        self,
+        redis_url: str | None = None,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        max_payload_bytes: int = 65536,
+        timeout_s: float = 5.0,
+    ) -> None:
+        if not 1 <= max_payload_bytes <= HARD_MAX_PAYLOAD_BYTES:
+            raise SettingsError([f"max_payload_bytes={max_payload_bytes}: expected 1 to {HARD_MAX_PAYLOAD_BYTES} bytes"])
+        self._namespace = check_namespace(namespace)
+        self._max_payload_bytes = max_payload_bytes
+        self._client: Client = open_client(redis_url or find_redis_url(), timeout_s=timeout_s)
+        self._library_checked = False
+
+    def publish(self, topic: str, data: Any, id: str | None = None, namespace: str | None = None) -> Receipt:
+        """Append one event to the log and publish it; return its receipt. One round trip; waits for Redis.
+
+        Args:
+            topic: 1 to 8 words of `[A-Za-z0-9_-]`, joined by dots.
+            data: anything that is JSON: None, bool, numbers, str, lists and tuples, dicts with str keys; also what msgspec makes
+                JSON of (datetime, UUID, Decimal, dataclasses, Enum, bytes as base64). `msgspec.Raw` holds ready-made JSON text.
+            id: makes publishing idempotent for 300 s: 1 to 128 characters of `A-Z a-z 0-9 _ . : ~ -`. None: a new one.
+            namespace: None: the publisher's.
+
+        Raises:
+            InvalidTopic, InvalidEvent (the id), UnknownNamespace, NotSerializable, PayloadTooLarge: nothing was sent, or
+                Redis refused it; nothing was published.
+            BusRefused: Redis will not do it (out of memory, no permission, …); nothing was published.
+            BusUnavailable: no answer, twice: not known whether it was published. Publish it again with the same id.
+        """
+        command = self._command(topic, data, id, namespace)
+        try:
+            epoch, offset, duplicate = self._fcall(command)
+        except BusUnavailable:
+            # The id makes a second attempt safe: if the first one arrived, it is found, not doubled.
+            epoch, offset, duplicate = self._fcall(command)
+        return Receipt(epoch.decode(), offset, bool(duplicate) and id is not None, command[-1])
+
+    def publish_many(
+        self, events: Iterable[tuple[str, Any] | tuple[str, Any, str | None]], namespace: str | None = None
+    ) -> list[Receipt]:
+        """Publish events (topic, data) or (topic, data, id) in order and in one round trip; return their receipts.
+
+        Every event is checked before the first is sent. It is no transaction: other publishers' events may come between.
+
+        Raises:
+            LimitReached: more than MAX_BATCH_EVENTS events or MAX_BATCH_BYTES of payload.
+            InvalidTopic, InvalidEvent, UnknownNamespace, NotSerializable, PayloadTooLarge: nothing was sent; a note on the
+                error tells the number of the event at fault.
+            PublishManyError: Redis refused some of them; it holds a receipt or an error for each.
+            BusUnavailable: no answer, twice: not known which were published.
+        """
+        batch: list[tuple[str | bytes | int, ...]] = []
+        generated: list[bool] = []
+        size = 0
+        for event in events:
+            topic, data, event_id = event if len(event) == 3 else (*event, None)
+            if len(batch) >= MAX_BATCH_EVENTS:
+                raise LimitReached("batch_events", MAX_BATCH_EVENTS)
+            try:
+                command = self._command(topic, data, event_id, namespace)
+            except HeadgateError as error:
+                error.add_note(f"event number {len(batch)} of the batch")
+                raise
+            size += len(command[4])
+            if size > MAX_BATCH_BYTES:
+                raise LimitReached("batch_bytes", MAX_BATCH_BYTES)
+            batch.append(command)
+            generated.append(event_id is None)
+        if not batch:
+            return []
+        try:
+            replies = self._fcall_many(batch)
+        except BusUnavailable:
+            replies = self._fcall_many(batch)
+        outcomes = [
+            reply
+            if isinstance(reply, HeadgateError)
+            else Receipt(reply[0].decode(), reply[1], bool(reply[2]) and not new_id, str(command[-1]))
+            for reply, command, new_id in zip(replies, batch, generated, strict=True)
+        ]
+        receipts = [outcome for outcome in outcomes if isinstance(outcome, Receipt)]
+        if len(receipts) < len(outcomes):
+            raise PublishManyError(outcomes)
+        return receipts
+
+    def close(self) -> None:
+        """Close the connections to Redis; idempotent. A later `publish` opens new ones."""
+        self._client.close()
+
+    def __enter__(self) -> Publisher:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def _command(self, topic: str, data: Any, event_id: str | None, namespace: str | None) -> tuple[Any, ...]:
+        key = log_key(self._namespace if namespace is None else check_namespace(namespace))
+        check_topic(topic)
+        payload = encode_data(data)
+        if len(payload) > self._max_payload_bytes:
+            raise PayloadTooLarge(len(payload), self._max_payload_bytes, "publisher")
+        event_id = uuid.uuid4().hex if event_id is None else check_event_id(event_id)
+        return "FCALL", "headgate_publish", 1, key, topic, payload, event_id
+
+    def _fcall(self, command: tuple[Any, ...]) -> Any:
+        self._check_library()
+        return call_function(self._client, *command)
+
+    def _fcall_many(self, batch: list[tuple[str | bytes | int, ...]]) -> list[Any]:
+        self._check_library()
+        replies = call_many(self._client, batch)
+        if not any(is_missing(reply) for reply in replies):
+            return replies
+        ensure_loaded(self._client)
+        return call_many(self._client, batch)
+
+    def _check_library(self) -> None:
+        """Load the function library, or replace an older one, before this publisher's first call."""
+        if not self._library_checked:
+            ensure_loaded(self._client)
+            self._library_checked = True
+
+
+def encode_data(data: Any) -> bytes:
+    """Return `data` as compact, strict JSON text; `msgspec.Raw` is checked and returned as it is.
+
+    Raises:
+        NotSerializable: an unknown type, NaN or infinity, a key that is not a string, nesting deeper than MAX_DEPTH, a lone
+            surrogate.
+    """
+    if type(data) is msgspec.Raw:
+        payload = bytes(data)
+        check_json(payload)
+        return payload
+    try:
+        # msgspec would write NaN as null and the key 1 as "1": data that changes on its way is refused instead.
+        _check_value(data, MAX_DEPTH)
+        return _encode(data)
+    except UnicodeEncodeError as error:
+        raise NotSerializable("a lone surrogate in a string") from error
+    except (TypeError, ValueError, RecursionError, OverflowError) as error:
+        raise NotSerializable(str(error)) from error
+
+
+def find_redis_url() -> str:
+    """Return HEADGATE_REDIS_URL, else the URL of the private server that runs in this project's data folder.
+
+    Raises:
+        BusUnavailable: neither is there; the message says what to do.
+        SettingsError: the variable is wrong.
+    """
+    names = ("HEADGATE_REDIS_URL", "HEADGATE_DATA_DIR")
+    settings = Settings.read({name: os.environ.get(name) for name in names})
+    if settings.redis_url:
+        return settings.redis_url
+    from .embedded import find_private_redis  # only here: a publisher with a URL needs no code that starts servers
+
+    url = find_private_redis(settings.data_dir)
+    if url is None:
+        raise BusUnavailable(
+            "no Redis: set HEADGATE_REDIS_URL, or start a gateway in this folder (`headgate serve`), which brings a private one"
+        )
+    return url
+
+
+_LEAVES = frozenset((str, int, bool, type(None)))
+
+
+def _check_value(value: Any, depth: int) -> None:
+    """Check what msgspec would silently change. Depth counts lists and dicts, as event.check_json does."""
+    kind = type(value)
+    if kind in _LEAVES:
+        return
+    if kind is float:
+        if not math.isfinite(value):
+            raise NotSerializable(f"{value} is not a JSON number")
+    elif isinstance(value, dict):
+        _check_depth(depth)
+        for key, item in value.items():
+            if not isinstance(key, str):
+                raise NotSerializable(f"a key is of type {type(key).__name__}, only strings are JSON")
+            _check_value(item, depth - 1)
+    elif isinstance(value, list | tuple | set | frozenset):
+        _check_depth(depth)
+        for item in value:
+            _check_value(item, depth - 1)
+    elif isinstance(value, Decimal):
+        if not value.is_finite():
+            raise NotSerializable(f"{value} is not a number in JSON")
+    elif kind is msgspec.Raw:
+        raise NotSerializable("msgspec.Raw inside other data; it may only be the whole")
+    else:
+        # Dataclasses, structs, dates and the like: look at what msgspec makes of them. Raises TypeError for what it cannot.
+        plain = msgspec.to_builtins(value)
+        if type(plain) is not kind:
+            _check_value(plain, depth)
+
+
+def _check_depth(depth: int) -> None:
+    if depth <= 0:
+        raise NotSerializable(f"nested deeper than {MAX_DEPTH} levels")

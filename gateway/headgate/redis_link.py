@@ -1,0 +1,369 @@
+"""The link to Redis: the one file that imports redis and hiredis.
+
+Two kinds of connection, and nothing else talks to Redis:
+
+- `open_client` for commands: a small pool without hidden retries, so that nothing is written twice behind the caller's
+  back. Threads and greenlets may share it, as each command borrows a connection of its own; still give every role (log
+  reader, fence, publisher) its own client, so that one role's stall is not another's. Run commands through `call` and
+  `call_many`: they speak this project's errors. Never kill a greenlet inside a call.
+- `SubscriberLink` for Pub/Sub: one connection that is never replaced silently. When it breaks, its owner is told, and
+  reads the log from the last offset that it is sure of.
+
+No message of any error holds a URL's password: they are built from host, port and path, and from what Redis answered.
+This file imports no gevent; in a patched process its sockets are cooperative, in others they block.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import Any
+from urllib.parse import urlsplit
+
+import hiredis
+import msgspec
+import redis
+import redis.exceptions
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from .errors import (
+    BusRefused,
+    BusUnavailable,
+    HeadgateError,
+    InvalidEvent,
+    InvalidRequest,
+    InvalidTopic,
+    NotSerializable,
+    PayloadTooLarge,
+    UnknownNamespace,
+)
+
+Client = redis.Redis
+Command = Sequence[str | bytes | int]
+_pack: Callable[[Any], bytes] = hiredis.pack_command  # its stub knows only tuples of one type
+
+NEEDED = "Redis 7.0 or newer, or Valkey"
+READ_BYTES = 256 * 1024
+# A reply is held in memory until it is whole; Redis itself would pass on 512 MB. Above this the link is broken instead.
+MAX_REPLY_BYTES = 64 * 1024 * 1024
+MAX_CONNECTIONS = 16
+
+# Refusals that pass by themselves: worth trying again.
+_PASSING = {"LOADING", "BUSY", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN", "NOREPLICAS", "UNBLOCKED", "FAILOVER"}
+_MEANING = {
+    "OOM": "it is out of memory (maxmemory)",
+    "MISCONF": "it cannot write to its disk",
+    "READONLY": "it is a read-only replica",
+    "NOAUTH": "it wants a password",
+    "WRONGPASS": "wrong user name or password",
+    "NOPERM": "no permission",
+    "LOADING": "it is loading its data",
+    "BUSY": "it is busy running a script",
+    "CLUSTERDOWN": "its cluster is down",
+    "MASTERDOWN": "its primary is down",
+    "NOREPLICAS": "it has too few replicas to accept a write",
+    "MOVED": "another node of the cluster owns this namespace",
+    "ASK": "another node of the cluster is taking over this namespace",
+}
+
+
+def open_client(url: str, *, timeout_s: float = 5.0, max_connections: int = MAX_CONNECTIONS) -> Client:
+    """Return a client for commands; it connects at its first command.
+
+    Args:
+        url: `redis://`, `rediss://` or `unix://`.
+        timeout_s: limit on connecting, on each command, and on waiting for a free connection of the pool.
+        max_connections: bound of the pool; one more command waits.
+
+    Raises:
+        BusRefused: `url` is not a Redis URL.
+    """
+    pool = _connection_pool(url, timeout_s, redis.BlockingConnectionPool, max_connections=max_connections, timeout=timeout_s)
+    return redis.Redis(connection_pool=pool, retry=Retry(NoBackoff(), 0))
+
+
+def call(client: Client, *command: str | bytes | int) -> Any:
+    """Run one command and return its reply; strings are bytes.
+
+    Raises:
+        BusUnavailable: no answer, or a broken one: whether the command ran is not known. Or Redis says to try later.
+        BusRefused: Redis answered and will not do it.
+        HeadgateError: what functions.lua refused, as the class of errors.py that it names.
+    """
+    try:
+        return _untyped(client).execute_command(*command)
+    except (redis.RedisError, OSError) as error:
+        raise _after(client, error) from error
+
+
+def call_many(client: Client, commands: Iterable[Command]) -> list[Any]:
+    """Run commands in one round trip, no transaction; return a reply, or the error (a HeadgateError), for each in order.
+
+    Raises:
+        BusUnavailable: the connection broke: which commands ran is not known.
+    """
+    try:
+        pipeline: Any = client.pipeline(transaction=False)
+        for command in commands:
+            pipeline.execute_command(*command)
+        replies = pipeline.execute(raise_on_error=False)
+    except (redis.RedisError, OSError) as error:
+        raise _after(client, error) from error
+    return [_translate(reply) if isinstance(reply, Exception) else reply for reply in replies]
+
+
+def check_server(client: Client) -> tuple[str, str]:
+    """Return (name, version) of the server, such as ("Redis", "7.0.15") or ("Valkey", "9.1.2").
+
+    Raises:
+        BusRefused: too old, wrong password, or not Redis at all, in one line that names what was found and needed.
+        BusUnavailable: nothing answers there.
+    """
+    reply = call(client, "INFO", "server")
+    if not isinstance(reply, dict) or "redis_version" not in reply:
+        raise BusRefused(f"what answers at {_place(client)} is not Redis; needed: {NEEDED}")
+    if "valkey_version" in reply:
+        return "Valkey", str(reply["valkey_version"])
+    version = str(reply["redis_version"])
+    if not is_new_enough(version):
+        raise BusRefused(f"Redis {version} at {_place(client)} is too old; needed: {NEEDED}")
+    return "Redis", version
+
+
+def is_new_enough(version: str) -> bool:
+    """Return whether a Redis version such as `7.0.15` has what Headgate needs (functions: 7.0)."""
+    major = re.match(r"\d+", version)
+    return major is not None and int(major[0]) >= 7
+
+
+def place(url: str) -> str:
+    """Return where a Redis URL points to, without user, password and options: what may stand in a log or an error."""
+    parts = urlsplit(url)
+    if parts.scheme == "unix":
+        return parts.path
+    return f"{parts.hostname or 'localhost'}:{parts.port or 6379}"
+
+
+class SubscriberLink:
+    """One Pub/Sub connection: it connects once, never reconnects, and says so when it breaks.
+
+    Owned by one greenlet or thread, which alone calls `connect` and `read`; any other may `send` (one at a time) and `close`.
+
+    Args:
+        url: `redis://`, `rediss://` or `unix://`.
+        connect_timeout_s: limit on connecting, authentication included; afterwards `settimeout` counts (none at first).
+    """
+
+    def __init__(self, url: str, connect_timeout_s: float = 5.0) -> None:
+        self._url, self._connect_timeout_s = url, connect_timeout_s
+        self._place = place(url)
+        self._socket: socket.socket | None = None
+        self._reader: Any = hiredis.Reader(protocolError=_BrokenReply, replyError=_ErrorReply)
+        self._buffer = bytearray(READ_BYTES)
+        self._unfinished_bytes = 0
+
+    def connect(self) -> None:
+        """Connect, once in this object's life. May wait up to `connect_timeout_s`.
+
+        Raises:
+            BusUnavailable: nothing answers, or not in time.
+            BusRefused: wrong password, no permission, or a URL that is none.
+        """
+        connection: Any = _connection_pool(self._url, self._connect_timeout_s).make_connection()
+        try:
+            connection.connect()
+        except (redis.RedisError, OSError) as error:
+            raise _translate(error, self._place) from error
+        # redis-py connects (address, TLS, AUTH, SELECT); from here on the socket is ours alone, so that nothing can
+        # reconnect it, time it out or read from it. tests/contract/test_redis_py_corners.py holds this corner.
+        self._socket, connection._sock = connection._sock, None
+        self._socket.settimeout(None)
+
+    def send(self, *commands: Command) -> None:
+        """Write commands such as ("SUBSCRIBE", channel) or ("PING", token) in one piece. Their replies come from `read`.
+
+        Raises:
+            BusUnavailable: the connection is broken or closed.
+        """
+        packed = b"".join(_pack(tuple(command)) for command in commands)
+        try:
+            self._open_socket().sendall(packed)
+        except OSError as error:
+            raise self._broken(error) from error
+
+    def read(self) -> list[Any]:
+        """Wait for a reply, then return all that have arrived, in order: lists of bytes and integers (RESP2).
+
+        In subscribe mode these are [b"message", channel, data], [b"pmessage", pattern, channel, data],
+        [b"subscribe", channel, count], [b"pong", token] and the like.
+
+        Raises:
+            BusUnavailable: end of stream, reset, the timeout of `settimeout`, a reply that is none or is too large, or `close`.
+            BusRefused: Redis answered a command with an error. Replies that came before it in the same read are lost
+                with it, so treat the link as broken.
+        """
+        gets, buffer = self._reader.gets, self._buffer
+        sock = self._open_socket()
+        while True:
+            try:
+                size = sock.recv_into(buffer)
+            except OSError as error:
+                raise self._broken(error) from error
+            if not size:
+                raise BusUnavailable(f"{self._place} closed the connection")
+            self._reader.feed(buffer, 0, size)
+            replies = []
+            try:
+                while (reply := gets()) is not False:
+                    replies.append(reply)
+            except _BrokenReply as error:
+                raise BusUnavailable(f"{self._place} sent something that is not a Redis reply") from error
+            if replies:
+                self._unfinished_bytes = 0
+                for reply in replies:
+                    if isinstance(reply, _ErrorReply):
+                        raise _translate(redis.ResponseError(str(reply)), self._place)
+                return replies
+            self._unfinished_bytes += size
+            if self._unfinished_bytes > MAX_REPLY_BYTES:
+                raise BusUnavailable(f"{self._place} sent a reply larger than {MAX_REPLY_BYTES} bytes")
+
+    def settimeout(self, timeout_s: float | None) -> None:
+        """Limit each wait of `read` and `send`; None waits for ever. A read that timed out may be repeated."""
+        self._open_socket().settimeout(timeout_s)
+
+    def fileno(self) -> int:
+        """Return the socket's file descriptor."""
+        return self._open_socket().fileno()
+
+    def close(self) -> None:
+        """Close the connection and wake whoever waits in `read`; idempotent, from any greenlet or thread."""
+        sock, self._socket = self._socket, None
+        if sock is None:
+            return
+        with suppress(OSError):  # the other end may have been faster
+            sock.shutdown(socket.SHUT_RDWR)  # close() alone would not wake a thread that is inside recv
+        sock.close()
+
+    def _open_socket(self) -> socket.socket:
+        if self._socket is None:
+            raise BusUnavailable(f"the connection to {self._place} is closed")
+        return self._socket
+
+    def _broken(self, error: OSError) -> BusUnavailable:
+        if self._socket is None:
+            return BusUnavailable(f"the connection to {self._place} was closed")
+        if isinstance(error, TimeoutError):
+            return BusUnavailable(f"{self._place} did not answer in time")
+        return BusUnavailable(f"the connection to {self._place} broke: {_reason(error)}")
+
+
+class _ErrorReply(Exception):
+    """An error that Redis sent as a reply (hiredis makes them with this class)."""
+
+
+class _BrokenReply(Exception):
+    """Bytes that are not the Redis protocol."""
+
+
+def _untyped(client: Client) -> Any:
+    return client
+
+
+def _connection_pool(
+    url: str, timeout_s: float, kind: type[redis.ConnectionPool] = redis.ConnectionPool, **options: Any
+) -> redis.ConnectionPool:
+    """Return a pool that makes connections our way, whatever options the URL carries."""
+    try:
+        pool = kind.from_url(url, **options)
+    except (ValueError, redis.RedisError) as error:
+        raise BusRefused("the Redis URL is not of the form redis://host:6379/0, rediss://… or unix:///path") from error
+    pool.connection_kwargs.update(
+        protocol=2,
+        decode_responses=False,
+        socket_timeout=timeout_s,
+        socket_connect_timeout=timeout_s,
+        retry=Retry(NoBackoff(), 0),
+        retry_on_error=[],
+        retry_on_timeout=False,
+        health_check_interval=0,
+        driver_info=None,  # no CLIENT SETINFO: two commands less per connection, and one right less to grant
+    )
+    return pool
+
+
+def _place(client: Client) -> str:
+    kwargs = client.connection_pool.connection_kwargs
+    return str(kwargs.get("path") or f"{kwargs.get('host', 'localhost')}:{kwargs.get('port', 6379)}")
+
+
+def _after(client: Client, error: Exception) -> HeadgateError:
+    """Translate an error of a client; after a broken connection or a demoted primary the idle ones are doubtful too."""
+    translated = _translate(error, _place(client))
+    if isinstance(translated, BusUnavailable) or isinstance(error, redis.exceptions.ReadOnlyError):
+        client.connection_pool.disconnect(inuse_connections=False)
+    return translated
+
+
+def _translate(error: BaseException, where: str = "Redis") -> HeadgateError:
+    """Return the error of our tree for one of redis-py (or of the operating system)."""
+    if isinstance(error, redis.exceptions.InvalidResponse):
+        return BusRefused(f"what answers at {where} is not Redis; needed: {NEEDED}")
+    if isinstance(error, redis.TimeoutError | TimeoutError):
+        return BusUnavailable(f"{where} did not answer in time")
+    word, text = _reply_of(error)
+    if word == "HEADGATE":
+        return _refusal(text)
+    if word in _PASSING:
+        return BusUnavailable(f"{where}: {_MEANING.get(word, word)} ({text})" if text else f"{where}: {_MEANING.get(word, word)}")
+    if word in _MEANING or isinstance(error, redis.AuthenticationError):
+        return BusRefused(f"{where}: {_MEANING.get(word, 'wrong user name or password')}" + (f" ({text})" if text else ""))
+    if "unknown command" in text.lower() and re.search(r"FCALL|FUNCTION", text, re.IGNORECASE):
+        return BusRefused(f"the server at {where} has no functions; needed: {NEEDED}")
+    if isinstance(error, redis.ConnectionError | OSError):
+        return BusUnavailable(f"{where}: {_reason(error)}")
+    return BusRefused(f"{where}: {text or type(error).__name__}")
+
+
+def _reply_of(error: BaseException) -> tuple[str, str]:
+    """Return (error word, rest) of an error reply; redis-py strips the word from some of them."""
+    text = str(error)[:500]
+    word = getattr(error, "status_code", None)
+    if isinstance(word, str) and word:
+        return word, text
+    head, _, rest = text.partition(" ")
+    return (head, rest) if re.fullmatch(r"[A-Z]{2,}", head) else ("", text)
+
+
+def _reason(error: BaseException) -> str:
+    """Return why a connection failed, without the addresses and numbers that redis-py and the system put around it."""
+    cause = error.__context__ if isinstance(error, redis.RedisError) and isinstance(error.__context__, OSError) else error
+    if isinstance(cause, OSError) and cause.strerror:
+        return cause.strerror[0].lower() + cause.strerror[1:]
+    return str(error)[:200] or type(error).__name__
+
+
+def _refusal(text: str) -> HeadgateError:
+    """Rebuild the error that functions.lua sent as `<code> <JSON of the parts>`."""
+    code, _, rest = text.partition(" ")
+    try:
+        parts = msgspec.json.decode(rest, type=dict[str, Any])
+        match code:
+            case "invalid_topic":
+                return InvalidTopic(parts["topic"], parts["reason"])
+            case "invalid_event":
+                return InvalidEvent(parts["field"], parts["reason"])
+            case "payload_too_large":
+                return PayloadTooLarge(int(parts["size"]), int(parts["limit"]), parts["where"])
+            case "not_serializable":
+                return NotSerializable(parts["reason"])
+            case "unknown_namespace":
+                return UnknownNamespace(parts["namespace"], ())
+            case "invalid_request":
+                return InvalidRequest(parts["reason"])
+    except (msgspec.DecodeError, KeyError, TypeError, ValueError):
+        pass  # a library of another version, or of somebody else: tell what it said
+    return BusRefused(f"the function library said {text}")

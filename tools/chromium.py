@@ -60,7 +60,7 @@ def bring() -> str:
     """Return the path of a Chromium, installing one by the first route that works.
 
     Raises:
-        NoChromium: every route failed; the message holds the last line of each.
+        NoChromium: every route failed; the message says of each why.
     """
     faults = []
     for route in _routes():
@@ -99,8 +99,9 @@ def _routes() -> Iterator[Sequence[str]]:
     if (root := _as_root()) is None:
         return
     if shutil.which("apt-get"):
-        # The download may be there and only miss its libraries; this is the cheaper of the two.
-        yield (*root, sys.executable, "-m", "playwright", "install-deps", "chromium")
+        if _playwrights_own() is not None:
+            # The download is there and only misses its libraries.
+            yield (*root, sys.executable, "-m", "playwright", "install-deps", "chromium")
         yield (*root, "apt-get", "update")
         yield (*root, "apt-get", "install", "-y", "--no-install-recommends", "chromium")
     elif shutil.which("dnf"):
@@ -119,7 +120,7 @@ def _as_root() -> tuple[str, ...] | None:
 
 
 def _run(command: Sequence[str]) -> str | None:
-    """Run one route; return None if it ended well, else its last line."""
+    """Run one route; return None if it ended well, else the line that says why: the first with "error" in it, or the last."""
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     try:
         done = subprocess.run(
@@ -137,7 +138,8 @@ def _run(command: Sequence[str]) -> str | None:
     if done.returncode == 0:
         return None
     lines = [line for line in done.stdout.splitlines() if line.strip()]
-    return lines[-1].strip() if lines else f"exit status {done.returncode}"
+    told = [line for line in lines if "error" in line.lower() or line.startswith("E:")] or lines[-1:]
+    return told[0].strip() if told else f"exit status {done.returncode}"
 
 
 def main() -> int:

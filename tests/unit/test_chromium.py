@@ -76,12 +76,12 @@ def test_routes_are_tried_in_turn_until_a_browser_answers(monkeypatch: pytest.Mo
 
 def test_when_every_route_fails_each_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """One look at the message shows whether it is the network, the rights or the disk."""
-    first = program(tmp_path / "first", "echo downloading; echo no route to host; exit 1")
+    first = program(tmp_path / "first", "echo downloading; echo Error: no route to host; echo '    at line 1'; exit 1")
     second = program(tmp_path / "second", "exit 7")
     monkeypatch.setattr(chromium, "_routes", lambda: iter([[str(first)], [str(second)], [str(tmp_path / "third")]]))
     with pytest.raises(chromium.NoChromium) as caught:
         chromium.bring()
     lines = str(caught.value).splitlines()
-    assert lines[1].endswith("first: no route to host")
+    assert lines[1].endswith("first: Error: no route to host")
     assert lines[2].endswith("second: exit status 7")
     assert "third" in lines[3]

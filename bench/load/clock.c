@@ -1,0 +1,63 @@
+#include "clock.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+uint64_t now_ns(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
+}
+
+static double seconds(struct timeval tv)
+{
+    return (double)tv.tv_sec + (double)tv.tv_usec / 1e6;
+}
+
+double own_cpu_s(void)
+{
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+double process_cpu_s(int pid)
+{
+    char path[64], line[2048];
+    if (pid <= 0)
+        return -1;
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    FILE *file = fopen(path, "r");
+    if (!file)
+        return -1;
+    size_t length = fread(line, 1, sizeof line - 1, file);
+    fclose(file);
+    line[length] = 0;
+    /* The second field is the program's name in parentheses and may itself hold spaces: count from the last ')'. */
+    const char *rest = strrchr(line, ')');
+    unsigned long user, system;
+    if (!rest || sscanf(rest + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user, &system) != 2)
+        return -1;
+    return (double)(user + system) / (double)sysconf(_SC_CLK_TCK);
+}
+
+double core_busy_s(int core)
+{
+    char line[512];
+    double busy = -1;
+    FILE *file = core >= 0 ? fopen("/proc/stat", "r") : NULL;
+    while (file && busy < 0 && fgets(line, sizeof line, file)) {
+        int number;
+        unsigned long user, nice, system, idle, wait, irq, softirq, steal;
+        if (sscanf(line, "cpu%d %lu %lu %lu %lu %lu %lu %lu %lu", &number, &user, &nice, &system, &idle, &wait, &irq, &softirq,
+                   &steal) == 9 && number == core)
+            busy = (double)(user + nice + system + irq + softirq + steal) / (double)sysconf(_SC_CLK_TCK);
+    }
+    if (file)
+        fclose(file);
+    return busy;
+}

@@ -1,0 +1,69 @@
+#include "histogram.h"
+
+#include <string.h>
+
+enum { SUB = 1 << HISTOGRAM_SUB_BITS };
+
+void histogram_clear(struct histogram *h)
+{
+    memset(h, 0, sizeof *h);
+    h->min_ns = UINT64_MAX;
+}
+
+/* Values below 2 × SUB have their own bucket; above, the top SUB_BITS + 1 bits choose it. */
+static unsigned bucket_of(uint64_t ns)
+{
+    unsigned magnitude = 63 - (unsigned)__builtin_clzll(ns | SUB);
+    unsigned shift = magnitude - HISTOGRAM_SUB_BITS;
+    unsigned index = (shift << HISTOGRAM_SUB_BITS) + (unsigned)(ns >> shift);
+    return index < HISTOGRAM_BUCKETS ? index : HISTOGRAM_BUCKETS - 1;
+}
+
+static uint64_t upper_edge_ns(unsigned index)
+{
+    unsigned shift = index >> HISTOGRAM_SUB_BITS;
+    if (shift > 0)
+        shift--;
+    uint64_t top = index - (shift << HISTOGRAM_SUB_BITS);
+    return ((top + 1) << shift) - 1;
+}
+
+void histogram_record(struct histogram *h, uint64_t ns)
+{
+    h->buckets[bucket_of(ns)]++;
+    h->count++;
+    h->sum_ns += (double)ns;
+    if (ns > h->max_ns)
+        h->max_ns = ns;
+    if (ns < h->min_ns)
+        h->min_ns = ns;
+}
+
+uint64_t histogram_percentile(const struct histogram *h, double percentile)
+{
+    if (!h->count)
+        return 0;
+    double wanted = percentile / 100.0 * (double)h->count;
+    uint64_t seen = 0;
+    for (unsigned i = 0; i < HISTOGRAM_BUCKETS; i++) {
+        seen += h->buckets[i];
+        if (h->buckets[i] && (double)seen >= wanted) {
+            uint64_t edge = upper_edge_ns(i);
+            return edge < h->max_ns ? edge : h->max_ns;
+        }
+    }
+    return h->max_ns;
+}
+
+void histogram_print(const struct histogram *h, FILE *out)
+{
+    static const double steps[] = {0, 10, 25, 50, 75, 90, 95, 97.5, 99, 99.5, 99.9, 99.95, 99.99, 99.999};
+    fprintf(out, "{\"count\":%llu,\"mean\":%.1f", (unsigned long long)h->count,
+            h->count ? h->sum_ns / (double)h->count / 1e3 : 0.0);
+    fprintf(out, ",\"p50\":%.1f,\"p90\":%.1f,\"p99\":%.1f,\"p99_9\":%.1f,\"max\":%.1f,\"distribution\":[",
+            (double)histogram_percentile(h, 50) / 1e3, (double)histogram_percentile(h, 90) / 1e3,
+            (double)histogram_percentile(h, 99) / 1e3, (double)histogram_percentile(h, 99.9) / 1e3, (double)h->max_ns / 1e3);
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
+        fprintf(out, "[%g,%.1f],", steps[i], (double)(steps[i] > 0 ? histogram_percentile(h, steps[i]) : h->count ? h->min_ns : 0) / 1e3);
+    fprintf(out, "[100,%.1f]]}", (double)h->max_ns / 1e3);
+}

@@ -1,0 +1,203 @@
+#include "swarm.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "clock.h"
+
+enum { EVENTS_PER_TURN = 1024 };
+
+static void watch_fd(struct swarm *swarm, int fd, void *who)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = who};
+    epoll_ctl(swarm->epoll, EPOLL_CTL_ADD, fd, &event);
+}
+
+void swarm_start(struct swarm *swarm)
+{
+    swarm->first_sequence = swarm->next = swarm->base = 1;
+    swarm->epoll = epoll_create1(EPOLL_CLOEXEC);
+    swarm->timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    watch_fd(swarm, swarm->timer, &swarm->timer);
+    watch_fd(swarm, STDIN_FILENO, swarm);
+    if (swarm->options.redis) {
+        redis_connect(&swarm->redis, swarm->options.redis);
+        watch_fd(swarm, swarm->redis.fd, &swarm->redis);
+    }
+}
+
+static void set_timer(struct swarm *swarm, uint64_t at_ns)
+{
+    if (swarm->timer_ns == at_ns)
+        return;
+    swarm->timer_ns = at_ns;
+    struct itimerspec spec = {.it_value = {(time_t)(at_ns / NS_PER_S), (long)(at_ns % NS_PER_S)}};
+    timerfd_settime(swarm->timer, TFD_TIMER_ABSTIME, &spec, NULL);
+}
+
+static void client_turn(struct swarm *swarm, struct client *client, uint32_t events)
+{
+    if (client->state == GONE)
+        return;
+    if (client->state == CONNECTING)
+        client_writable(swarm, client);
+    else if (events & EPOLLIN)
+        client_readable(swarm, client);
+    else if (events & (EPOLLHUP | EPOLLERR))
+        client_close(swarm, client, "reset by the server");
+}
+
+bool swarm_turn(struct swarm *swarm, uint64_t until_ns, bool commands)
+{
+    struct epoll_event events[EVENTS_PER_TURN];
+    bool commanded = false, hung_up = false;
+    set_timer(swarm, until_ns);
+    if (now_ns() >= until_ns)
+        swarm->timer_ns = 0; /* has fired, or will have: the next one is set anew */
+    int count = epoll_wait(swarm->epoll, events, EVENTS_PER_TURN, 1000);
+    for (int i = 0; i < count; i++) {
+        void *who = events[i].data.ptr;
+        if (who == &swarm->timer) {
+            uint64_t fired;
+            if (read(swarm->timer, &fired, sizeof fired) > 0)
+                swarm->timer_ns = 0;
+        } else if (who == &swarm->redis) {
+            swarm->bus_lost |= !redis_flush(&swarm->redis) || !redis_read_replies(&swarm->redis);
+            if (swarm->bus_lost)
+                epoll_ctl(swarm->epoll, EPOLL_CTL_DEL, swarm->redis.fd, NULL);
+        } else if (who == swarm) {
+            commanded = true;
+            hung_up = events[i].events & EPOLLHUP;
+        } else {
+            client_turn(swarm, who, events[i].events);
+        }
+    }
+    /* A command that comes during another is left for later; the end of input (the harness has gone) is not. */
+    if (hung_up && !commands)
+        swarm->quitting = true;
+    if (swarm->redis.out.length)
+        swarm->bus_lost |= !redis_flush(&swarm->redis);
+    return commanded;
+}
+
+unsigned swarm_reading(const struct swarm *swarm)
+{
+    return swarm->ready - swarm->stalled;
+}
+
+uint32_t swarm_outstanding(const struct swarm *swarm)
+{
+    return swarm->next - swarm->base;
+}
+
+uint64_t swarm_planned_ns(const struct swarm *swarm, uint32_t sequence)
+{
+    return swarm->planned_ns[sequence % RING];
+}
+
+static void move_base(struct swarm *swarm)
+{
+    while (swarm->base != swarm->next && !swarm->remaining[swarm->base % RING])
+        swarm->base++;
+}
+
+void swarm_forget(struct swarm *swarm)
+{
+    swarm->base = swarm->next;
+}
+
+bool swarm_publish(struct swarm *swarm, uint64_t planned_ns)
+{
+    if (swarm_outstanding(swarm) >= RING || swarm->bus_lost)
+        return false;
+    uint32_t sequence = swarm->next++;
+    swarm->remaining[sequence % RING] = swarm_reading(swarm);
+    swarm->planned_ns[sequence % RING] = planned_ns;
+    swarm->tally.published++;
+    template_fill(&swarm->template, sequence, planned_ns);
+    swarm->bus_lost |= !redis_send(&swarm->redis, swarm->template.bytes, swarm->template.length);
+    return !swarm->bus_lost;
+}
+
+void swarm_event(struct swarm *swarm, struct client *client, uint32_t sequence, uint64_t planned_ns, uint64_t read_ns)
+{
+    struct tally *tally = &swarm->tally;
+    uint32_t expected = client->next_sequence;
+    if (client->lagging) {
+        tally->caught_up++;
+        if (sequence + 1 >= swarm->next)
+            client->lagging = false;
+        client->next_sequence = sequence + 1;
+        return;
+    }
+    tally->deliveries++;
+    if (expected && sequence < expected) {
+        tally->late++;
+        return;
+    }
+    if (expected)
+        tally->missing += sequence - expected;
+    client->next_sequence = sequence + 1;
+    if (swarm->recording)
+        histogram_record(&swarm->latency, read_ns > planned_ns ? read_ns - planned_ns : 0);
+    uint32_t *remaining = &swarm->remaining[sequence % RING];
+    if (sequence >= swarm->base && sequence < swarm->next && *remaining && !--*remaining && sequence == swarm->base)
+        move_base(swarm);
+}
+
+static bool holds(const char *text, size_t length, const char *word)
+{
+    return memmem(text, length < 80 ? length : 80, word, strlen(word)) != NULL;
+}
+
+void swarm_notice(struct swarm *swarm, const char *text, size_t length)
+{
+    if (holds(text, length, "\"gap\""))
+        swarm->tally.gaps++;
+    else if (holds(text, length, "\"backpressure\""))
+        swarm->tally.backpressure++;
+    else
+        swarm->tally.other_notices++;
+}
+
+void swarm_client_ready(struct swarm *swarm, struct client *client)
+{
+    client->state = READY;
+    client->next_sequence = 0;
+    swarm->ready++;
+    histogram_record(&swarm->handshake, now_ns() - client->started_ns);
+}
+
+/* A client that leaves is not waited for any more: its share of every event under way is taken off. */
+static void settle(struct swarm *swarm, const struct client *client)
+{
+    uint32_t from = client->next_sequence > swarm->base ? client->next_sequence : swarm->base;
+    for (uint32_t sequence = from; sequence < swarm->next; sequence++)
+        if (swarm->remaining[sequence % RING])
+            swarm->remaining[sequence % RING]--;
+    move_base(swarm);
+}
+
+void swarm_client_gone(struct swarm *swarm, struct client *client, enum client_state before, const char *why)
+{
+    if (before == READY) {
+        swarm->ready--;
+        if (client->stalled)
+            swarm->stalled--;
+        else if (!client->lagging)
+            settle(swarm, client);
+    }
+    if (!why)
+        return;
+    if (before == READY) {
+        if (!swarm->closed++)
+            snprintf(swarm->first_closing, sizeof swarm->first_closing, "%s", why);
+    } else if (!swarm->failed++) {
+        snprintf(swarm->first_failure, sizeof swarm->first_failure, "%s", why);
+    }
+}

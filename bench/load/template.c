@@ -1,0 +1,60 @@
+#include "template.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SEQUENCE_DIGITS = 10, TIME_DIGITS = 20, MAX_TEMPLATE_BYTES = 8 << 20 };
+
+static uint64_t digits(const char *p, int count)
+{
+    uint64_t value = 0;
+    for (int i = 0; i < count; i++)
+        value = value * 10 + (uint64_t)(p[i] - '0');
+    return value;
+}
+
+const char *marker_find(const char *text, const char *end, uint32_t *sequence, uint64_t *planned_ns)
+{
+    for (const char *p = text; (p = memchr(p, '~', (size_t)(end - p))); p++) {
+        if (end - p < MARKER_BYTES)
+            return NULL;
+        if (p[SEQUENCE_DIGITS + 1] != ':' || p[MARKER_BYTES - 1] != '~')
+            continue;
+        *sequence = (uint32_t)digits(p + 1, SEQUENCE_DIGITS);
+        *planned_ns = digits(p + SEQUENCE_DIGITS + 2, TIME_DIGITS);
+        return p + MARKER_BYTES;
+    }
+    return NULL;
+}
+
+bool template_read(struct template *t, const char *path)
+{
+    FILE *file = fopen(path, "rb");
+    if (!file) {
+        fprintf(stderr, "cannot read template %s: %s\n", path, strerror(errno));
+        return false;
+    }
+    char *bytes = malloc(MAX_TEMPLATE_BYTES);
+    size_t length = bytes ? fread(bytes, 1, MAX_TEMPLATE_BYTES, file) : 0;
+    fclose(file);
+    uint32_t sequence;
+    uint64_t planned_ns;
+    const char *after = length ? marker_find(bytes, bytes + length, &sequence, &planned_ns) : NULL;
+    if (!after) {
+        fprintf(stderr, "template %s holds no marker\n", path);
+        free(bytes);
+        return false;
+    }
+    free(t->bytes);
+    *t = (struct template){bytes, length, (size_t)(after - MARKER_BYTES - bytes)};
+    return true;
+}
+
+void template_fill(struct template *t, uint32_t sequence, uint64_t planned_ns)
+{
+    char text[MARKER_BYTES + 1];
+    snprintf(text, sizeof text, "~%010u:%020llu~", sequence, (unsigned long long)planned_ns);
+    memcpy(t->bytes + t->marker, text, MARKER_BYTES);
+}

@@ -1,0 +1,29 @@
+/* One publish command as raw RESP bytes, with a marker in its payload that is filled in before every send.
+ *
+ * The marker is `~<sequence, 10 digits>:<planned time, 20 digits of ns>~`: fixed width, so that no length in the RESP
+ * command or in the adapter's message around it ever changes. The harness writes the template; this program knows no
+ * adapter's format. '~' occurs nowhere else in what the servers send before the marker. */
+#ifndef BENCH_TEMPLATE_H
+#define BENCH_TEMPLATE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define MARKER_BYTES 33
+
+struct template {
+    char *bytes;
+    size_t length, marker; /* marker: where it starts */
+};
+
+/* Read a template from a file; false (with a message on stderr) when it cannot be read or holds no marker. */
+bool template_read(struct template *t, const char *path);
+
+/* Write sequence and planned time into the marker. */
+void template_fill(struct template *t, uint32_t sequence, uint64_t planned_ns);
+
+/* Find the first marker in text; returns the byte after it, or NULL when there is none. */
+const char *marker_find(const char *text, const char *end, uint32_t *sequence, uint64_t *planned_ns);
+
+#endif

@@ -1,0 +1,315 @@
+"""What is measured. Each scenario takes a variant and returns one flat row of figures; a round is one row per variant.
+
+The figures' names carry their units. Which of them the table shows is said beside each scenario.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from .generator import Answer
+from .stage import Stage, stage
+from .variants import Variant, headgate_connect
+
+Row = dict[str, float | str]
+KIB = 1024
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One kind of measurement.
+
+    `run(variant, quick)` makes one row. `columns` of it go into the table (name → heading); `ratio` is the column that is
+    compared with Headgate's, `more_is_better` says in which direction. `targets` are checked on Headgate's medians:
+    column → (at least / at most, figure).
+    """
+
+    name: str
+    title: str
+    run: Callable[[Variant, bool], Row]
+    columns: Mapping[str, str]
+    variants: tuple[str, ...]
+    ratio: str
+    more_is_better: bool
+    quick: bool = False
+    targets: Mapping[str, tuple[str, float]] = field(default_factory=dict)
+
+
+def _checked(answer: Answer) -> Row:
+    """Return what every run has in common: did it go well, was the generator the bottleneck, did others disturb it."""
+    server_cpu_s = max(answer["server_cpu_s"], 1e-3)
+    return {
+        "outcome": answer["outcome"],
+        "seconds": round(answer["seconds"], 3),
+        "deliveries": answer["deliveries"],
+        "undelivered": answer["undelivered"],
+        "missing": answer["missing"],
+        "late": answer["late"],
+        "closed": answer["closed"],
+        "redis_errors": answer["redis_errors"],
+        "server_core_share": round(server_cpu_s / answer["seconds"], 3),
+        "load_core_share": round(answer["load_cpu_s"] / answer["seconds"], 3),
+        "others_on_server_core_share": round(max(0.0, answer["server_core_busy_s"] - server_cpu_s) / answer["seconds"], 3),
+        "lateness_of_generator_ms": round(answer["worst_lateness_us"] / 1000, 3),
+    }
+
+
+def _latency(answer: Answer, prefix: str = "") -> Row:
+    found = answer["microseconds"]
+    row: Row = {f"{prefix}{name}_ms": round(found[name] / 1000, 3) for name in ("p50", "p90", "p99", "p99_9", "max")}
+    row[f"{prefix}distribution_us"] = found["distribution"]
+    return row
+
+
+# Throughput ------------------------------------------------------------------------------------------------------------
+
+
+def throughput(clients: int, size_bytes: int, window: int = 8, offer_deflate: bool = False) -> Callable[[Variant, bool], Row]:
+    """Closed loop: `window` events under way; deliveries per second of the server's CPU."""
+
+    def run(variant: Variant, quick: bool) -> Row:
+        warm_s, measure_s = (1, 3) if quick else (2, 6)
+        with stage(variant, size_bytes=size_bytes, room=clients, offer_deflate=offer_deflate) as on:
+            on.generator.connects(clients)
+            answer = on.generator.ask("window", window, warm_s * 1000, measure_s * 1000, takes_s=warm_s + measure_s)
+            row = _checked(answer)
+            row["deliveries_per_cpu_s"] = round(answer["deliveries"] / max(answer["server_cpu_s"], 1e-3))
+            row["deliveries_per_s"] = round(answer["deliveries"] / answer["seconds"])
+            row["server_mib"] = round(on.server.resident_bytes() / KIB**2, 1)
+            return row
+
+    return run
+
+
+# Latency ---------------------------------------------------------------------------------------------------------------
+
+
+def schedule(clients: int, size_bytes: int, deliveries_per_s: int) -> Callable[[Variant, bool], Row]:
+    """Open loop at a fixed rate: the latency of every delivery, from the planned time of its event."""
+
+    def run(variant: Variant, quick: bool) -> Row:
+        warm_s, measure_s = (1, 5) if quick else (2, 20)
+        rate = deliveries_per_s / clients
+        with stage(variant, size_bytes=size_bytes, room=clients) as on:
+            on.generator.connects(clients)
+            on.generator.ask("open", rate, warm_s * 1000, takes_s=warm_s)
+            answer = on.generator.ask("open", rate, measure_s * 1000, takes_s=measure_s)
+            return _checked(answer) | _latency(answer)
+
+    return run
+
+
+def bursts(clients: int, size_bytes: int, events: int) -> Callable[[Variant, bool], Row]:
+    """Open loop, `events` at once every two seconds: the latency of every delivery, from the burst's planned time."""
+
+    def run(variant: Variant, quick: bool) -> Row:
+        times = 3 if quick else 8
+        with stage(variant, size_bytes=size_bytes, room=clients) as on:
+            on.generator.connects(clients)
+            on.generator.ask("burst", events, 1, 2000, takes_s=2)
+            answer = on.generator.ask("burst", events, times, 2000, takes_s=2 * times)
+            return _checked(answer) | _latency(answer)
+
+    return run
+
+
+# Memory ----------------------------------------------------------------------------------------------------------------
+
+
+def _settled_bytes(on: Stage) -> int:
+    """Return resident memory once it has not moved by more than 64 KiB in a second (at most 10 s): collectors are lazy."""
+    before = on.server.resident_bytes()
+    for _ in range(10):
+        on.generator.ask("idle", 1000, takes_s=1)
+        after = on.server.resident_bytes()
+        if abs(after - before) <= 64 * KIB:
+            return after
+        before = after
+    return before
+
+
+def memory(clients: int, offer_deflate: bool = False) -> Callable[[Variant, bool], Row]:
+    """Resident memory per client that is connected, subscribed and idle; what the first 100 cost is start-up, not theirs."""
+
+    def run(variant: Variant, _quick: bool) -> Row:
+        first = 100
+        with stage(variant, size_bytes=256, room=clients, offer_deflate=offer_deflate) as on:
+            on.generator.connects(first)
+            before = _settled_bytes(on)
+            on.generator.connects(clients - first)
+            answer = on.generator.ask("idle", 100, takes_s=0.1)
+            after = _settled_bytes(on)
+            row = _checked(answer)
+            row["kib_per_client"] = round((after - before) / (clients - first) / KIB, 2)
+            row["server_mib"] = round(after / KIB**2, 1)
+            return row
+
+    return run
+
+
+# Clients that do not read ------------------------------------------------------------------------------------------------
+
+
+def stalled(clients: int, stopped: int, size_bytes: int, events_per_s: int) -> Callable[[Variant, bool], Row]:
+    """Some clients stop reading: what they cost in memory, what the others notice, what becomes of the stopped ones."""
+
+    def run(variant: Variant, quick: bool) -> Row:
+        measure_s = 5 if quick else 8
+        with stage(variant, size_bytes=size_bytes, room=clients) as on:
+            generator = on.generator
+            generator.connects(clients)
+            generator.ask("open", events_per_s, 2000, takes_s=2)
+            calm = generator.ask("open", events_per_s, measure_s * 1000, takes_s=measure_s)
+            before = on.server.resident_bytes()
+            generator.ask("stall", stopped)
+            generator.tell("open", events_per_s, measure_s * 1000)
+            peak = _peak_bytes(on, measure_s)
+            answer = generator.answer(measure_s)
+            stopped_left = answer["stalled"]
+            generator.ask("unstall")
+            after = generator.ask("idle", 4000, takes_s=4)
+            row = _checked(answer) | _latency(calm, "calm_") | _latency(answer)
+            row["p99_change"] = round(answer["microseconds"]["p99"] / max(1.0, calm["microseconds"]["p99"]), 3)
+            row["growth_mib_per_stopped"] = round(max(0, peak - before) / stopped / KIB**2, 2)
+            row["growth_mib"] = round((on.server.resident_bytes() - before) / KIB**2, 2)
+            row["cut_while_stopped"] = stopped - stopped_left
+            row["events_owed"] = answer["published"] * stopped
+            row["caught_up"] = after["caught_up"]
+            row["gap_notices"] = after["gaps"]
+            row["backpressure_notices"] = after["backpressure"]
+            return row
+
+    return run
+
+
+def _peak_bytes(on: Stage, seconds: float) -> int:
+    """Return the largest resident memory seen, ten looks per second: a look is a measurement, not a wait for luck."""
+    peak, end = 0, time.monotonic() + seconds
+    while time.monotonic() < end:
+        peak = max(peak, on.server.resident_bytes())
+        time.sleep(0.1)
+    return peak
+
+
+# Connecting ----------------------------------------------------------------------------------------------------------------
+
+
+def connecting(clients: int, resume: bool) -> Callable[[Variant, bool], Row]:
+    """Clients join as fast as the server lets them, 64 under way at a time; joined means that events will come."""
+
+    def run(variant: Variant, quick: bool) -> Row:
+        count = clients // 4 if quick else clients
+        with stage(variant, size_bytes=256, room=count + 100, connects=_resuming(variant) if resume else ()) as on:
+            on.generator.connects(100)
+            answer = on.generator.connects(count)
+            row = _checked(answer) | _latency(answer)
+            row["connects_per_s"] = round(count / answer["seconds"])
+            row["connects_per_cpu_s"] = round(count / max(answer["server_cpu_s"], 1e-3))
+            return row
+
+    return run
+
+
+def _resuming(_variant: Variant) -> list[str]:
+    """Return a CONNECT with a position of a log that is gone: the gateway reads, compares and tells, as after a restart."""
+    return [headgate_connect(resume={"epoch": "0" * 16, "offset": 1})]
+
+
+PEERS = ("headgate", "stock", "node")
+BOUNDS = ("sink", "sink-each")
+_THROUGHPUT_COLUMNS = {
+    "deliveries_per_cpu_s": "deliveries per server CPU second",
+    "deliveries_per_s": "deliveries per second",
+    "load_core_share": "generator's share of its core",
+    "server_mib": "server memory (MiB)",
+}
+_LATENCY_COLUMNS = {
+    "p50_ms": "p50 ms", "p90_ms": "p90 ms", "p99_ms": "p99 ms", "p99_9_ms": "p99.9 ms", "max_ms": "max ms",
+    "server_core_share": "server's share of its core",
+}  # fmt: skip
+
+
+_CONNECTING_COLUMNS = {
+    "connects_per_s": "connects per second",
+    "connects_per_cpu_s": "per server CPU second",
+    "p99_ms": "p99 ms",
+    "max_ms": "max ms",
+}
+
+
+def _throughput(clients: int, size_bytes: int, label: str, window: int, target: float | None, **more: bool) -> Scenario:
+    offer_deflate = more.get("offer_deflate", False)
+    deflate = "-deflate" if offer_deflate else ""
+    return Scenario(
+        f"throughput-{clients}x{label.replace(' ', '')}-w{window}{deflate}",
+        f"Throughput: {clients:,} clients, {label}, window {window}" + (", permessage-deflate offered" if offer_deflate else ""),
+        throughput(clients, size_bytes, window, offer_deflate),
+        _THROUGHPUT_COLUMNS,
+        PEERS if offer_deflate else (*PEERS, *BOUNDS),
+        "deliveries_per_cpu_s",
+        more_is_better=True,
+        quick=more.get("quick", False),
+        targets={"deliveries_per_cpu_s": ("at least", target)} if target else {},
+    )
+
+
+SCENARIOS = {
+    scenario.name: scenario
+    for scenario in (
+        _throughput(1000, 256, "256 B", 8, 700_000, quick=True),
+        _throughput(1000, 1024, "1 KiB", 8, 600_000),
+        _throughput(5000, 256, "256 B", 8, 500_000),
+        _throughput(5000, 1024, "1 KiB", 8, 500_000),
+        _throughput(1000, 256, "256 B", 64, None),
+        _throughput(1000, 256, "256 B", 8, None, offer_deflate=True),
+        Scenario(
+            "schedule", "Open schedule: 10,000 deliveries per second to 1,000 clients, 256 B", schedule(1000, 256, 10_000),
+            _LATENCY_COLUMNS, (*PEERS, "sink"), "p99_ms", more_is_better=False, quick=True,
+        ),
+        Scenario(
+            "bursts", "Bursts: 20 events at once to 1,000 clients, 256 B", bursts(1000, 256, 20),
+            _LATENCY_COLUMNS, (*PEERS, "sink"), "p99_ms", more_is_better=False,
+        ),
+        Scenario(
+            "memory", "Memory per connected, subscribed, idle client at 5,000", memory(5000),
+            {"kib_per_client": "KiB per client", "server_mib": "server memory (MiB)"}, PEERS,
+            "kib_per_client", more_is_better=False, quick=True, targets={"kib_per_client": ("at most", 10)},
+        ),
+        Scenario(
+            "memory-deflate", "The same, permessage-deflate offered", memory(5000, offer_deflate=True),
+            {"kib_per_client": "KiB per client", "server_mib": "server memory (MiB)"}, PEERS,
+            "kib_per_client", more_is_better=False, targets={"kib_per_client": ("at most", 10)},
+        ),
+        Scenario(
+            "stalled", "One of 10 clients never reads, 60 KB × 100/s", stalled(10, 1, 60_000, 100),
+            {
+                "growth_mib_per_stopped": "memory growth (MiB)", "calm_p99_ms": "others' p99 before (ms)",
+                "p99_ms": "others' p99 meanwhile (ms)", "p99_change": "ratio", "max_ms": "max ms",
+                "cut_while_stopped": "cut", "caught_up": "caught up (events)", "gap_notices": "gap notices",
+            },
+            PEERS, "p99_ms", more_is_better=False, quick=True,
+            targets={"growth_mib_per_stopped": ("at most", 1.2), "p99_change": ("at most", 1.1)},
+        ),
+        Scenario(
+            "stalled-mix", "20 of 100 clients stopped, 1 KiB × 100/s", stalled(100, 20, 1024, 100),
+            {
+                "growth_mib_per_stopped": "memory growth per stopped client (MiB)", "calm_p99_ms": "others' p99 before (ms)",
+                "p99_ms": "others' p99 meanwhile (ms)", "max_ms": "longest freeze (max ms)",
+                "cut_while_stopped": "cut", "caught_up": "caught up (events)", "gap_notices": "gap notices",
+            },
+            PEERS, "p99_ms", more_is_better=False,
+        ),
+        Scenario(
+            "connecting", "Connections: joined and subscribed", connecting(4000, resume=False),
+            _CONNECTING_COLUMNS,
+            PEERS, "connects_per_s", more_is_better=True, quick=True, targets={"connects_per_s": ("at least", 1500)},
+        ),
+        Scenario(
+            "connecting-resume", "Connections that come back with a resume position", connecting(4000, resume=True),
+            _CONNECTING_COLUMNS,
+            ("headgate",), "connects_per_s", more_is_better=True, targets={"connects_per_s": ("at least", 1500)},
+        ),
+    )
+}  # fmt: skip

@@ -1,0 +1,74 @@
+"""One server, one generator and a fresh bus, set up for one measurement and taken down after it."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from .bus import Bus
+from .child import Child
+from .generator import Generator
+from .machine import cores
+from .variants import Variant, free_port
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What a scenario works with."""
+
+    variant: Variant
+    bus: Bus
+    server: Child
+    generator: Generator
+    port: int
+
+
+@contextmanager
+def stage(
+    variant: Variant,
+    *,
+    size_bytes: int,
+    room: int,
+    connects: Sequence[str] = (),
+    offer_deflate: bool = False,
+    receive_buffer_bytes: int | None = None,
+) -> Iterator[Stage]:
+    """Start bus, server and generator, all of them ended with the block.
+
+    Args:
+        variant: the server.
+        size_bytes: payload of the events that will be published.
+        room: how many clients there will be at most.
+        connects: CONNECT texts, used in turn; the variant's own if there is none.
+        offer_deflate: whether the clients offer permessage-deflate.
+        receive_buffer_bytes: SO_RCVBUF of the clients; the kernel's default if None.
+
+    Raises:
+        Failed: one of them does not start.
+    """
+    server_core, load_core = cores()
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="headgate-bench-")))
+        bus = Bus(folder, load_core)
+        stack.enter_context(bus)
+        port = free_port()
+        server = stack.enter_context(variant.start(bus, port, server_core, folder))
+        generator = Generator(
+            folder,
+            load_core,
+            port=port,
+            server_pid=server.pid,
+            server_core=server_core,
+            bus_socket=bus.socket,
+            connects=list(connects) or [variant.connect],
+            ready=variant.joined,
+            room=room,
+            offer_deflate=offer_deflate,
+            receive_buffer_bytes=receive_buffer_bytes,
+        )
+        stack.enter_context(generator)
+        generator.publishes(variant.template(bus, size_bytes))
+        yield Stage(variant, bus, server, generator, port)

@@ -1,0 +1,185 @@
+"""The servers that are measured: how each is started, joined and published to.
+
+All of them give every client of the namespace every event, each with the defaults that its documentation recommends.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import publishing
+from .bus import Bus
+from .child import Child
+from .generator import BINARIES
+
+NAMESPACE = "/notifications"
+LOG_KEY = "hg:{notifications}:log"
+CHANNEL = "hg:{notifications}:" + publishing.TOPIC
+PEERS = Path(__file__).parent / "peers"
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One kind of server.
+
+    `start(bus, port, core, folder)` starts it and returns when it takes connections; `template(bus, size)` is the command
+    that publishes an event of that payload size; `joined` is how the text begins that says that a client gets events from
+    now on; `missing()` names what is not installed, or is empty.
+    """
+
+    name: str
+    title: str
+    start: Callable[[Bus, int, int, Path], Child]
+    template: Callable[[Bus, int], bytes]
+    connect: str
+    joined: str
+    missing: Callable[[], str]
+
+
+def free_port() -> int:
+    """Return a loopback port that is free now."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def _start(command: list[str], core: int, folder: Path, ready: Callable[[], bool], env: dict[str, str] | None = None) -> Child:
+    child = Child(command, core=core, log=folder / "server.log", env=env)
+    try:
+        child.wait_ready(ready)
+    except BaseException:
+        child.stop()
+        raise
+    return child
+
+
+def _listens(port: int) -> Callable[[], bool]:
+    def check() -> bool:
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return True
+        return False
+
+    return check
+
+
+def _healthy(port: int) -> Callable[[], bool]:
+    def check() -> bool:
+        with (
+            suppress(OSError, urllib.error.URLError),
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=2) as answer,
+        ):
+            return bool(answer.status == 200)
+        return False
+
+    return check
+
+
+# Headgate --------------------------------------------------------------------------------------------------------------
+
+_HEADGATE = Path(sys.executable).with_name("headgate")
+
+
+def _start_headgate(bus: Bus, port: int, core: int, folder: Path) -> Child:
+    env = {"HEADGATE_REDIS_URL": bus.url, "HEADGATE_DATA_DIR": str(folder / "data"), "HEADGATE_LOG_LEVEL": "warning"}
+    return _start([str(_HEADGATE), "serve", "--dev", "--port", str(port)], core, folder, _healthy(port), env)
+
+
+def _headgate_template(_bus: Bus, size_bytes: int) -> bytes:
+    return publishing.command("FCALL", "headgate_publish", "1", LOG_KEY, publishing.TOPIC, publishing.payload(size_bytes))
+
+
+def _plain_template(_bus: Bus, size_bytes: int) -> bytes:
+    return publishing.command("PUBLISH", CHANNEL, publishing.payload(size_bytes))
+
+
+def headgate_connect(**auth: object) -> str:
+    """Return a CONNECT that subscribes to everything; `auth` adds a token or a resume position."""
+    body = {"subscriptions": [{"pattern": "#"}], **auth}
+    return f"40{NAMESPACE},{json.dumps(body, separators=(',', ':'))}"
+
+
+def _headgate_missing() -> str:
+    return "" if _HEADGATE.exists() else "headgate is not installed in this Python"
+
+
+# Peers -----------------------------------------------------------------------------------------------------------------
+
+_STOCK = [str(PEERS / ".venv" / "bin" / "python"), str(PEERS / "stock.py")]
+_NODE = ["node", str(PEERS / "node.js")]
+
+
+def _start_stock(bus: Bus, port: int, core: int, folder: Path) -> Child:
+    return _start([*_STOCK, "serve", str(port), bus.url, NAMESPACE], core, folder, _listens(port))
+
+
+def _stock_template(bus: Bus, size_bytes: int) -> bytes:
+    with bus.client() as client:
+        return publishing.captured(client, [*_STOCK, "emit", bus.url, NAMESPACE], publishing.payload(size_bytes))
+
+
+def _start_node(bus: Bus, port: int, core: int, folder: Path) -> Child:
+    env = {"NODE_ENV": "production"}
+    return _start([*_NODE, "serve", str(port), bus.socket, NAMESPACE], core, folder, _listens(port), env)
+
+
+def _node_template(bus: Bus, size_bytes: int) -> bytes:
+    with bus.client() as client:
+        return publishing.captured(client, [*_NODE, "emit", bus.socket, NAMESPACE], publishing.payload(size_bytes))
+
+
+def _stock_missing() -> str:
+    return "" if Path(_STOCK[0]).exists() else "not installed: make -C bench peers"
+
+
+def _node_missing() -> str:
+    installed = shutil.which("node") and (PEERS / "node_modules" / "socket.io").exists()
+    return "" if installed else "not installed: make -C bench peers"
+
+
+def _start_sink(*extra: str) -> Callable[[Bus, int, int, Path], Child]:
+    def start(bus: Bus, port: int, core: int, folder: Path) -> Child:
+        command = [str(BINARIES / "sink"), str(port), bus.socket, CHANNEL, NAMESPACE, *extra]
+        return _start(command, core, folder, _listens(port))
+
+    return start
+
+
+VARIANTS = {
+    variant.name: variant
+    for variant in (
+        Variant(
+            "headgate", "Headgate (logged publish)", _start_headgate, _headgate_template,
+            headgate_connect(), f'42{NAMESPACE},["welcome"', _headgate_missing,
+        ),
+        Variant(
+            "headgate-plain", "Headgate (plain PUBLISH)", _start_headgate, _plain_template,
+            headgate_connect(), f'42{NAMESPACE},["welcome"', _headgate_missing,
+        ),
+        Variant(
+            "stock", "python-socketio + RedisManager, gevent", _start_stock, _stock_template,
+            f"40{NAMESPACE},", f"40{NAMESPACE},", _stock_missing,
+        ),
+        Variant(
+            "node", "Node socket.io + redis adapter", _start_node, _node_template,
+            f"40{NAMESPACE},", f"40{NAMESPACE},", _node_missing,
+        ),
+        Variant(
+            "sink", "C, joined sends, no protocol (upper bound)", _start_sink(), _plain_template,
+            f"40{NAMESPACE},", f"40{NAMESPACE},", lambda: "",
+        ),
+        Variant(
+            "sink-each", "C, one send per delivery, no protocol", _start_sink("--each"), _plain_template,
+            f"40{NAMESPACE},", f"40{NAMESPACE},", lambda: "",
+        ),
+    )
+}  # fmt: skip

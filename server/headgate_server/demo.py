@@ -1,6 +1,6 @@
 """The demo: Ana and Ben look at the same orders board. Pages, and the JSON routes behind them.
 
-`GET /` one board, `GET /two` both users side by side, `POST /demo/session {user}` a token, `GET /demo/orders`,
+`GET /?user=ana` one board, `GET /two` both users side by side, `POST /demo/session {user}` a token, `GET /demo/orders`,
 `POST /demo/orders`, `PUT` and `DELETE /demo/orders/<id>`, `POST /demo/burst`. Every change needs the token as a Bearer
 header (which also means that no other site can make a browser send it) and is published by orders.py.
 """
@@ -39,7 +39,16 @@ def demo_routes(book: OrderBook, tokens: DemoTokens) -> Blueprint:
 
     @routes.get("/")
     def board() -> str:
-        return render_template("demo.html", users=USERS, statuses=STATUSES, limits=TEXT_LIMITS, burst_events=BURST_EVENTS)
+        asked = request.args.get("user", "")
+        return render_template(
+            "demo.html",
+            user=asked if asked in USERS else next(iter(USERS)),
+            pane="pane" in request.args,
+            users=USERS,
+            statuses=STATUSES,
+            limits=TEXT_LIMITS,
+            burst_events=BURST_EVENTS,
+        )
 
     @routes.get("/two")
     def two() -> str:

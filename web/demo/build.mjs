@@ -1,0 +1,40 @@
+/**
+ * Build of the demo's page: one script and one style sheet for the ready-made server.
+ *
+ * In: src/main.js with the browser client's sources (not its dist, so the order of builds does not matter), socket.io-client
+ * and Backbone; demo.css. Out: demo.js, demo.css, demo-icon.svg in the server's static folder. Called by ../build.mjs, or
+ * alone: `node web/demo/build.mjs`.
+ */
+import { cp, mkdir } from "node:fs/promises";
+import { dirname, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+import { build } from "esbuild";
+
+const DEMO = dirname(fileURLToPath(import.meta.url));
+const STATIC = resolve(DEMO, "../../server/headgate_server/static");
+
+/** Build the page; rejected when a source does not parse or an import is missing. */
+export async function buildDemo() {
+  await mkdir(STATIC, { recursive: true });
+  await Promise.all([
+    build({
+      absWorkingDir: DEMO,
+      entryPoints: { "demo": "src/main.js", "demo-style": "demo.css" },
+      entryNames: "demo",
+      outdir: STATIC,
+      bundle: true,
+      minify: true,
+      format: "esm",
+      target: "es2022",
+      legalComments: "none",
+      logLevel: "warning",
+      alias: { "headgate/backbone": resolve(DEMO, "../src/backbone.js"), headgate: resolve(DEMO, "../src/index.js") },
+      // Backbone looks for jQuery inside a `try` for its View and its sync, which this page does not use; the icon is a
+      // file of its own, which the pages name too.
+      external: ["jquery", "demo-icon.svg"],
+    }),
+    cp(resolve(DEMO, "demo-icon.svg"), resolve(STATIC, "demo-icon.svg")),
+  ]);
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) await buildDemo();

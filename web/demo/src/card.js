@@ -1,0 +1,147 @@
+/**
+ * One order's card: its DOM, kept in step with the order, and what a person does with it.
+ *
+ * In: `update` with the order as it is. Out: calls of the `actions` given. A field that someone is typing in is not
+ * overwritten by what others save; it is told apart when it is committed (edits.js).
+ *
+ * @import { EditOutcome } from "./edits.js"
+ * @typedef {Record<string, any>} Order
+ * @typedef {object} CardActions
+ * @property {(id: string, field: string, value: string, seen: string) => Promise<EditOutcome>} edit
+ * @property {(id: string, step: -1 | 1) => void} step
+ * @property {(id: string) => void} remove
+ */
+import { element } from "./element.js";
+import { money, neighbour } from "./order.js";
+
+export class Card {
+  #id;
+  #actions;
+  #limits;
+  #number;
+  #customer = element("span");
+  #total = element("span", { className: "total" });
+  #facts = element("p", { className: "facts" });
+  #by = element("span", { className: "by" });
+  #conflict = element("p", { className: "conflict", role: "alert", hidden: true });
+  #back = element("button", { type: "button", className: "icon", text: "‹" });
+  #forth = element("button", { type: "button", className: "icon", text: "›" });
+  /** @type {Map<string, { input: HTMLInputElement, seen: string }>} */
+  #fields = new Map();
+
+  /**
+   * @param {string} id
+   * @param {CardActions} actions
+   * @param {{ names: Record<string, string>, limits: Record<string, number> }} page
+   */
+  constructor(id, actions, { names, limits }) {
+    this.#id = id;
+    this.#actions = actions;
+    this.#limits = limits;
+    this.names = names;
+    this.#number = element("span", { className: "number", text: `#${id}` });
+    const title = element("h3", { id: `order-${id}-title` }, this.#number, this.#customer);
+    this.head = element("div", { className: "card-head", draggable: true }, title, this.#total);
+    const remove = element("button", { type: "button", className: "icon danger", text: "×", aria: { label: `Delete order ${id}` } });
+    this.#back.addEventListener("click", () => actions.step(id, -1));
+    this.#forth.addEventListener("click", () => actions.step(id, 1));
+    remove.addEventListener("click", () => actions.remove(id));
+    this.article = element(
+      "article",
+      { className: "card", tabIndex: 0, data: { id }, aria: { labelledby: title.id, describedby: "keys" } },
+      this.head,
+      this.#facts,
+      this.#field("carrier", "Carrier", "none yet"),
+      this.#field("note", "Note", "add a note"),
+      this.#conflict,
+      element("div", { className: "card-foot" }, this.#by, this.#back, this.#forth, remove),
+    );
+    this.element = element("li", {}, this.article);
+  }
+
+  /** @param {Order} order @param {boolean} fresh whether someone else has just changed it */
+  update(order, fresh) {
+    this.article.dataset.status = order.status;
+    this.#customer.textContent = order.customer;
+    this.#total.textContent = order.total_cents ? money(order.total_cents) : "";
+    this.#facts.textContent = factsOf(order);
+    this.#by.textContent = order.by ? `by ${Object.hasOwn(this.names, order.by) ? this.names[order.by] : order.by}` : "";
+    for (const [name, field] of this.#fields) this.#show(field, order[name] ?? "");
+    name(this.#back, this.#id, neighbour(order, -1));
+    name(this.#forth, this.#id, neighbour(order, 1));
+    if (fresh) this.#flash();
+  }
+
+  /** @param {boolean} busy */
+  set busy(busy) {
+    this.article.setAttribute("aria-busy", String(busy));
+  }
+
+  /** @param {string} name @param {string} label @param {string} placeholder */
+  #field(name, label, placeholder) {
+    const id = `order-${this.#id}-${name}`;
+    const input = element("input", { id, type: "text", name, placeholder, maxLength: this.#limits[name], autocomplete: "off" });
+    const field = { input, seen: "" };
+    this.#fields.set(name, field);
+    input.addEventListener("change", () => void this.#commit(name, field));
+    input.addEventListener("keydown", (event) => {
+      if (event.key === "Enter") input.blur();
+      if (event.key === "Escape") this.#revert(field);
+    });
+    input.setAttribute("aria-label", `${label} of order ${this.#id}`);
+    return element("div", { className: "field" }, element("label", { htmlFor: id, text: label }), input);
+  }
+
+  /** Show a saved value, unless something else has been typed. @param {{ input: HTMLInputElement, seen: string }} field @param {string} value */
+  #show(field, value) {
+    if (field.input.value !== field.seen && field.input.value !== value) return;
+    field.seen = value;
+    field.input.value = value;
+    field.input.title = value;
+  }
+
+  /** @param {{ input: HTMLInputElement, seen: string }} field */
+  #revert(field) {
+    field.input.value = field.seen;
+    this.#conflict.hidden = true;
+    field.input.blur();
+    this.article.focus();
+  }
+
+  /** @param {string} name @param {{ input: HTMLInputElement, seen: string }} field */
+  async #commit(name, field) {
+    const value = field.input.value.trim();
+    if (value === field.seen) return;
+    const outcome = await this.#actions.edit(this.#id, name, value, field.seen);
+    this.#conflict.hidden = outcome.saved || !outcome.theirs;
+    if (outcome.saved) {
+      field.seen = field.input.value = value;
+    } else if (outcome.theirs !== undefined) {
+      // Seen now: the next Enter means it. What was typed stays where it is.
+      field.seen = outcome.theirs;
+      this.#conflict.hidden = false;
+      this.#conflict.textContent = `${outcome.who} has written “${outcome.theirs}” meanwhile. Change yours, or Esc for theirs.`;
+    }
+  }
+
+  #flash() {
+    this.article.classList.remove("fresh");
+    void this.article.offsetWidth; // restarts the animation
+    this.article.classList.add("fresh");
+  }
+}
+
+/** @param {Order} order */
+function factsOf({ items, scans }) {
+  const parts = [];
+  if (items) parts.push(`${items} ${items === 1 ? "item" : "items"}`);
+  if (scans) parts.push(`${scans} ${scans === 1 ? "scan" : "scans"}`);
+  return parts.join(" · ");
+}
+
+/** @param {HTMLButtonElement} button @param {string} id @param {string | null} status */
+function name(button, id, status) {
+  button.disabled = !status;
+  button.hidden = !status;
+  button.setAttribute("aria-label", status ? `Move order ${id} to ${status}` : "");
+}

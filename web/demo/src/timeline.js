@@ -1,0 +1,54 @@
+/**
+ * The latest events, newest first, bounded: offset, topic, time; and the gaps between them.
+ *
+ * In: `add` for each event and gap, in a burst many per frame. Out: one change of the list per frame. What a hidden tab,
+ * which draws no frames, has not shown is bounded by the same number.
+ */
+import { element } from "./element.js";
+
+const MAX_ENTRIES = 40;
+
+export class Timeline {
+  /** @type {HTMLElement[]} newest last */
+  #waiting = [];
+  #scheduled = false;
+
+  /** @param {HTMLElement} root */
+  constructor(root) {
+    this.root = root;
+  }
+
+  /** @param {{ topic: string, time: number, offset?: number }} event */
+  event({ topic, time, offset }) {
+    this.#add("", offset === undefined ? "–" : String(offset), topic, time);
+  }
+
+  /** @param {{ from: number | null, to: number | null, count: number | null, reason: string }} gap */
+  gap({ from, to, count, reason }) {
+    this.#add("gap", "gap", `${count ?? "?"} missed (${from ?? "?"} to ${to ?? "?"}): ${reason}`, Date.now());
+  }
+
+  /** @param {string} className @param {string} offset @param {string} text @param {number} time_ms */
+  #add(className, offset, text, time_ms) {
+    const time = new Date(time_ms);
+    const entry = element("li", { className }, element("span", { className: "offset", text: offset }), element("code", { text, title: text }));
+    entry.append(element("time", { dateTime: Number.isNaN(time.getTime()) ? "" : time.toISOString(), text: clock(time) }));
+    this.#waiting.push(entry);
+    if (this.#waiting.length > MAX_ENTRIES) this.#waiting.shift();
+    if (this.#scheduled) return;
+    this.#scheduled = true;
+    requestAnimationFrame(() => this.#draw());
+  }
+
+  #draw() {
+    this.#scheduled = false;
+    this.root.prepend(...this.#waiting.reverse());
+    this.#waiting = [];
+    while (this.root.children.length > MAX_ENTRIES) this.root.lastElementChild?.remove();
+  }
+}
+
+/** @param {Date} time */
+function clock(time) {
+  return time.toLocaleTimeString("en-GB");
+}

@@ -1,0 +1,21 @@
+/**
+ * The script-tag build: `window.headgate`, with socket.io-client inside. LiveModel, LiveCollection and NotificationList
+ * are made of the page's own Backbone when they are first asked for, so pages without Backbone can do without it and the
+ * order of the script tags does not matter.
+ */
+import * as headgate from "./index.js";
+
+/** @returns {typeof import("./backbone.js")} */
+function live() {
+  if (!("Backbone" in globalThis)) throw new Error("headgate: LiveModel, LiveCollection and NotificationList need Backbone on this page");
+  return require("./backbone.js");
+}
+
+/** @type {any} */ (globalThis).headgate = Object.defineProperties(
+  { ...headgate },
+  {
+    LiveModel: { get: () => live().LiveModel, enumerable: true },
+    LiveCollection: { get: () => live().LiveCollection, enumerable: true },
+    NotificationList: { get: () => live().NotificationList, enumerable: true },
+  },
+);

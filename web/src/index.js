@@ -1,0 +1,7 @@
+/** The npm package `headgate`: the browser client. LiveModel and LiveCollection are in `headgate/backbone`. */
+export { connect } from "./connect.js";
+export { Dispatcher } from "./dispatcher.js";
+export { HeadgateError } from "./errors.js";
+export { Gate } from "./gate.js";
+export { PROTOCOL_VERSION } from "./protocol.js";
+export { checkPattern, checkTopic, matches } from "./topic.js";

@@ -1,0 +1,89 @@
+/**
+ * NotificationList: a bounded Backbone collection of notifications, newest first, with read state: the model of a
+ * notification centre.
+ *
+ * In: events of the patterns that the user has chosen. Out: the usual Backbone events, `unread` with the count when it
+ * changes. A notification is {id, topic, data, time, pattern, read}. An event with an id is listed once.
+ *
+ * @import { Gate, HeadgateEvent } from "./gate.js"
+ */
+import Backbone from "backbone";
+
+const DEFAULT_LIMIT = 100;
+
+/** @type {WeakMap<object, { gate: Gate, limit: number, chosen: Set<string>, unread: number }>} */
+const lists = new WeakMap();
+
+export class NotificationList extends Backbone.Collection {
+  /** @param {any} models @param {{ gate: Gate, patterns?: string[], limit?: number, [option: string]: any }} options */
+  constructor(models, options) {
+    super(models, options);
+    lists.set(this, { gate: options.gate, limit: options.limit ?? DEFAULT_LIMIT, chosen: new Set(), unread: this.unread });
+    this.on("add remove reset change:read", this.#recount, this);
+    for (const pattern of options.patterns ?? []) this.choose(pattern);
+  }
+
+  /** How many are not read. @returns {number} */
+  get unread() {
+    return this.filter((notification) => !notification.get("read")).length;
+  }
+
+  /** The patterns that the user has chosen. @returns {string[]} */
+  get chosen() {
+    return [...listOf(this).chosen];
+  }
+
+  /**
+   * Be notified of a pattern: subscribes.
+   * @param {string} pattern
+   * @returns {this}
+   */
+  choose(pattern) {
+    const { gate, chosen } = listOf(this);
+    if (chosen.has(pattern)) return this;
+    this.listenTo(gate, pattern, this.#take);
+    chosen.add(pattern);
+    return this;
+  }
+
+  /**
+   * Be notified of it no more: unsubscribes. What is listed stays.
+   * @param {string} pattern
+   * @returns {this}
+   */
+  dismiss(pattern) {
+    const { gate, chosen } = listOf(this);
+    if (chosen.delete(pattern)) this.stopListening(/** @type {any} */ (gate), pattern);
+    return this;
+  }
+
+  /** Mark one notification as read. @param {any} id */
+  read(id) {
+    this.get(id)?.set("read", true);
+  }
+
+  /** Mark all as read. */
+  readAll() {
+    this.invoke("set", "read", true);
+  }
+
+  /** @param {any} data @param {HeadgateEvent} event */
+  #take(data, { id, topic, time, pattern }) {
+    const attributes = { ...(id === null ? {} : { id }), topic, data, time, pattern, read: false };
+    this.unshift(/** @type {any} */ (attributes));
+    while (this.length > listOf(this).limit) this.pop();
+  }
+
+  #recount() {
+    const list = listOf(this);
+    const { unread } = this;
+    if (unread === list.unread) return;
+    list.unread = unread;
+    this.trigger("unread", unread);
+  }
+}
+
+/** @param {object} list */
+function listOf(list) {
+  return /** @type {NonNullable<ReturnType<typeof lists.get>>} */ (lists.get(list));
+}

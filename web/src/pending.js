@@ -1,0 +1,72 @@
+/**
+ * Pending edits of one model: what is being saved, and what the server said about it meanwhile. No I/O, no Backbone.
+ *
+ * While a save is under way its attributes belong to the user. What events and answers bring for them is kept here, and
+ * `end` says what they are to be afterwards:
+ * - failed: what the server last said, else what was there before;
+ * - saved: if our own change has already come back as an event, whatever the last event said, for it is later; else what
+ *   the answer said; else what was sent, for everything that came before is older.
+ */
+
+export class PendingEdits {
+  #saves = 0;
+  /** @type {Map<string, { before: any, sent: any, echoed: boolean, event?: { value: any }, answer?: { value: any } }>} */
+  #edits = new Map();
+
+  /**
+   * A save begins.
+   * @param {Record<string, any>} attributes what it sends
+   * @param {Record<string, any>} present attributes before the edit
+   * @returns {(ok: boolean) => Record<string, any>} to be called when it ends: attributes to set now
+   */
+  begin(attributes, present) {
+    this.#saves++;
+    for (const [name, sent] of Object.entries(attributes)) {
+      const { before } = this.#edits.get(name) ?? { before: present[name] };
+      this.#edits.set(name, { before, sent, echoed: false });
+    }
+    let ended = false;
+    return (ok) => {
+      if (ended) return {};
+      ended = true;
+      return this.#end(ok, attributes);
+    };
+  }
+
+  /**
+   * Return what of `attributes` may be set now, and keep the rest.
+   * @param {Record<string, any>} attributes
+   * @param {"event" | "answer"} source
+   * @returns {Record<string, any>}
+   */
+  sift(attributes, source) {
+    if (!this.#edits.size) return attributes;
+    /** @type {Record<string, any>} */
+    const free = {};
+    for (const [name, value] of Object.entries(attributes)) {
+      const edit = this.#edits.get(name);
+      if (edit) {
+        edit[source] = { value };
+        if (source === "event" && JSON.stringify(value) === JSON.stringify(edit.sent)) edit.echoed = true;
+      } else free[name] = value;
+    }
+    return free;
+  }
+
+  /** @param {boolean} ok @param {Record<string, any>} attributes */
+  #end(ok, attributes) {
+    for (const [name, value] of ok ? Object.entries(attributes) : []) {
+      const edit = this.#edits.get(name);
+      if (edit) edit.before = edit.answer ? edit.answer.value : value;
+    }
+    if (--this.#saves > 0) return {};
+    /** @type {Record<string, any>} */
+    const after = {};
+    for (const [name, { before, echoed, event, answer, sent }] of this.#edits) {
+      if (!ok) after[name] = event ? event.value : before;
+      else after[name] = echoed && event ? event.value : answer ? answer.value : sent;
+    }
+    this.#edits.clear();
+    return after;
+  }
+}

@@ -1,0 +1,61 @@
+/**
+ * The wire: names of messages and shapes of their bodies. Mirrors gateway/headgate/protocol.py; docs/protocol.md describes
+ * every message, and `tests/golden/wire.json` is read by both sides' tests. No I/O.
+ *
+ * @typedef {"catch_up" | "latest" | "drop"} Overflow what a subscription wants when its client queue is full
+ * @typedef {{ offset: number } | { time: number } | { last: number }} Since where in the log a subscription starts
+ * @typedef {{ epoch: string, offset: number }} Position a place in the log
+ * @typedef {{ pattern: string, overflow?: Overflow, since?: Since }} SubscribeRequest
+ * @typedef {{ code: string, message: string, retry?: boolean, [part: string]: any }} WireError
+ * @typedef {{ pattern: string, ok: boolean, error?: WireError }} SubscribeResult
+ * @typedef {{ max_payload_bytes?: number, inbound_per_s?: number, inbound_burst?: number, [name: string]: any }} Limits
+ *
+ * @typedef {object} Welcome
+ * @property {string} session
+ * @property {string | null} [user]
+ * @property {string} epoch
+ * @property {number} offset position of the gateway's live feed; a resumed client is brought there from its own
+ * @property {Limits} limits
+ * @property {boolean | null} resumed null: the client did not ask to resume
+ * @property {SubscribeResult[]} subscriptions
+ * @property {number} [heartbeat_s]
+ *
+ * @typedef {{ id: string | null, time: number, offset?: number, replayed?: boolean }} EventMeta time in ms since 1970
+ *
+ * @typedef {object} Gap events in offsets `from` to `to` (inclusive, null when unknown) that this client did not get
+ * @property {string[]} patterns
+ * @property {number | null} from
+ * @property {number | null} to
+ * @property {number | null} count
+ * @property {number | null} bytes
+ * @property {"overflow" | "upstream" | "trimmed" | "log_lost" | "quarantined"} reason
+ * @property {boolean} recoverable
+ *
+ * @typedef {{ state: "warning" | "on" | "off", queued: number, queued_bytes: number, discarded: number }} Backpressure
+ * @typedef {{ bus?: "up" | "down", moving?: { reason: string, within_s: number } }} Status
+ */
+
+export const PROTOCOL_VERSION = 1;
+
+// Server → client.
+export const WELCOME = "welcome";
+export const EVENT = "event";
+export const GAP = "gap";
+export const BACKPRESSURE = "backpressure";
+export const CURSOR = "cursor";
+export const STATUS = "status";
+
+// Client → server, each acknowledged with {ok: true, …} or {ok: false, error: {code, message, …}}.
+export const SUBSCRIBE = "subscribe";
+export const UNSUBSCRIBE = "unsubscribe";
+export const PUBLISH = "publish";
+export const REFRESH = "refresh";
+export const REPLAY = "replay";
+
+/** Overflow policies, stronger first. @type {Overflow[]} */
+export const OVERFLOW = ["catch_up", "latest", "drop"];
+
+/** Reason of a gap after which offsets start anew: the log itself was lost. */
+export const LOG_LOST = "log_lost";
+/** Reason of a gap whose events nobody can send any more. */
+export const TRIMMED = "trimmed";

@@ -1,0 +1,83 @@
+/**
+ * Topics and patterns: the grammar and matching. Pure functions, no I/O; mirrors gateway/headgate/topic.py.
+ *
+ * A topic is 1 to 8 words of `[A-Za-z0-9_-]` joined by dots, at most 255 bytes. A pattern may also use the AMQP wildcards
+ * `*` (exactly one word) and `#` (zero or more words) as whole words, anywhere. `tests/golden/topics.json` holds the
+ * vectors that both implementations must satisfy. Containment is the gateway's business and is not mirrored here.
+ */
+import { HeadgateError } from "./errors.js";
+
+export const MAX_TOPIC_BYTES = 255;
+export const MAX_TOPIC_WORDS = 8;
+
+const TOPIC = /^[\w-]+(?:\.[\w-]+)*$/;
+const PATTERN = /^(?:[\w-]+|\*|#)(?:\.(?:[\w-]+|\*|#))*$/;
+
+/**
+ * Return `topic` unchanged if it is a valid topic.
+ * @param {unknown} topic
+ * @returns {string}
+ * @throws {HeadgateError} `invalid_topic` {topic, reason}
+ */
+export function checkTopic(topic) {
+  return check("topic", topic, TOPIC, "words are letters, digits, _ and -, joined by single dots");
+}
+
+/**
+ * Return `pattern` unchanged if it is a valid pattern (every topic is one).
+ * @param {unknown} pattern
+ * @returns {string}
+ * @throws {HeadgateError} `invalid_pattern` {pattern, reason}
+ */
+export function checkPattern(pattern) {
+  return check("pattern", pattern, PATTERN, "words are letters, digits, _ and -, or a lone * or #, joined by single dots");
+}
+
+/**
+ * Return whether a valid topic matches a valid pattern.
+ * @param {string} pattern
+ * @param {string} topic
+ */
+export function matches(pattern, topic) {
+  if (pattern === topic) return true;
+  const tokens = pattern.split(".");
+  // Bit i of `positions`: the first i tokens can be used up by the words so far.
+  let positions = skipHashes(tokens, 1);
+  for (const word of topic.split(".")) {
+    let after = 0;
+    tokens.forEach((token, index) => {
+      if (!((positions >> index) & 1)) return;
+      if (token === "#") after |= 1 << index;
+      else if (token === "*" || token === word) after |= 1 << (index + 1);
+    });
+    positions = skipHashes(tokens, after);
+  }
+  return ((positions >> tokens.length) & 1) === 1;
+}
+
+/** @param {string[]} tokens @param {number} positions */
+function skipHashes(tokens, positions) {
+  tokens.forEach((token, index) => {
+    if (token === "#" && (positions >> index) & 1) positions |= 1 << (index + 1);
+  });
+  return positions;
+}
+
+/** @param {"topic" | "pattern"} kind @param {unknown} name @param {RegExp} grammar @param {string} rule */
+function check(kind, name, grammar, rule) {
+  const reason = fault(name, grammar, rule);
+  if (!reason) return /** @type {string} */ (name);
+  const shown = typeof name === "string" ? name.slice(0, 80) : typeof name;
+  throw new HeadgateError(`invalid_${kind}`, `invalid ${kind} '${shown}': ${reason}`, { [kind]: shown, reason });
+}
+
+/** @param {unknown} name @param {RegExp} grammar @param {string} rule */
+function fault(name, grammar, rule) {
+  if (typeof name !== "string") return `expected a string, got ${name === null ? "null" : typeof name}`;
+  if (!name) return "it is empty";
+  // The grammar is ASCII, so its characters are bytes.
+  if (name.length > MAX_TOPIC_BYTES) return `longer than ${MAX_TOPIC_BYTES} bytes`;
+  if (!grammar.test(name)) return rule;
+  const words = name.split(".").length;
+  return words > MAX_TOPIC_WORDS ? `${words} words, at most ${MAX_TOPIC_WORDS} are allowed` : "";
+}

@@ -1,0 +1,145 @@
+/**
+ * A gateway in the place of socket.io-client: records what the client sends, and sends, refuses or cuts on command.
+ * It keeps to the contract of docs/protocol.md and to socket.io-client's (`auth` asked at each connect, acknowledgements
+ * with a timeout error first), but not to timing: nothing happens unless a test says so.
+ */
+export class FakeGateway {
+  /** One entry for each CONNECT: the auth object. */
+  connects = [];
+  /** Requests that wait for `answer`. */
+  requests = [];
+  /** How often the client called `connect`. */
+  attempts = 0;
+  connected = false;
+  sendBuffer = [];
+  #listeners = new Map();
+  #any = [];
+  #waiters = [];
+
+  /** Pass this as the `io` option. */
+  io = (address, options) => {
+    this.address = address;
+    this.options = options;
+    return this;
+  };
+
+  // What the client calls.
+
+  on(name, listener) {
+    this.#listeners.set(name, listener);
+  }
+
+  onAny(listener) {
+    this.#any.push(listener);
+  }
+
+  off() {
+    this.#listeners.clear();
+  }
+
+  offAny() {
+    this.#any = [];
+  }
+
+  get listenerCount() {
+    return this.#listeners.size + this.#any.length;
+  }
+
+  connect() {
+    this.attempts++;
+    this.options.auth((auth) => {
+      this.connects.push(auth);
+      this.#wake();
+    });
+    this.#wake();
+  }
+
+  disconnect() {
+    this.#drop("io client disconnect");
+  }
+
+  timeout() {
+    return {
+      emit: (name, body, acknowledge) => {
+        this.requests.push({ name, body, acknowledge });
+        this.#wake();
+      },
+    };
+  }
+
+  // What a test calls.
+
+  /** Wait until `condition` holds, or fail. */
+  async until(condition, what = "condition") {
+    const deadlineMs = performance.now() + 5000;
+    while (!condition()) {
+      if (performance.now() > deadlineMs) throw new Error(`not reached in 5 s: ${what}`);
+      await new Promise((resolve) => {
+        this.#waiters.push(resolve);
+        setTimeout(resolve, 5);
+      });
+    }
+  }
+
+  /** Let the client in, with its CONNECT number `nth` (from 1). */
+  async welcome(more = {}, nth = this.connects.length || 1) {
+    await this.until(() => this.connects.length >= nth, `CONNECT ${nth}`);
+    const auth = this.connects[nth - 1];
+    this.connected = true;
+    this.emit("welcome", {
+      session: `s${nth}`, user: "ann", epoch: "e1", offset: 100, resumed: auth.resume ? true : null, heartbeat_s: 10,
+      limits: { max_payload_bytes: 1000, inbound_per_s: 1000, inbound_burst: 1000 },
+      subscriptions: auth.subscriptions.map(({ pattern }) => ({ pattern, ok: true })),
+      ...more,
+    });
+  }
+
+  emit(name, ...args) {
+    for (const listener of this.#any) listener(name, ...args);
+  }
+
+  event(topic, data, offset, more = {}) {
+    this.emit("event", topic, data, { id: `i${offset}`, time: 1000, ...(offset === undefined ? {} : { offset }), ...more });
+  }
+
+  /** Refuse the attempt. */
+  refuse(data, message = "refused") {
+    this.#listeners.get("connect_error")?.(Object.assign(new Error(message), { data }));
+  }
+
+  /** The network fails the attempt. */
+  fail() {
+    this.#listeners.get("connect_error")?.(new Error("xhr poll error"));
+  }
+
+  /** Cut the connection. */
+  cut(reason = "transport close") {
+    this.#drop(reason);
+  }
+
+  /** Answer the oldest request, which must have this name. */
+  async answer(name, reply = { ok: true }) {
+    await this.until(() => this.requests.length > 0, `a request ${name}`);
+    const request = this.requests.shift();
+    if (request.name !== name) throw new Error(`expected ${name}, got ${request.name} ${JSON.stringify(request.body)}`);
+    request.acknowledge(null, reply);
+    return request.body;
+  }
+
+  #drop(reason) {
+    const was = this.connected;
+    this.connected = false;
+    const lost = this.requests.splice(0);
+    if (was) this.#listeners.get("disconnect")?.(reason);
+    for (const { acknowledge } of lost) acknowledge(new Error("socket has been disconnected"));
+  }
+
+  #wake() {
+    for (const resolve of this.#waiters.splice(0)) resolve();
+  }
+}
+
+/** Let what was queued as microtasks, and one turn of the event loop, happen. */
+export function settle() {
+  return new Promise((resolve) => setImmediate(resolve));
+}

@@ -1,0 +1,555 @@
+import assert from "node:assert/strict";
+import { afterEach, beforeEach, describe, it, mock } from "node:test";
+import { connect } from "../src/index.js";
+import { FakeGateway, settle } from "./fake-gateway.js";
+
+const OPTIONS = { reconnectDelayMinMs: 1, reconnectDelayMaxMs: 2 };
+
+/** @type {FakeGateway} */
+let gateway;
+let gate;
+
+function open(options = {}) {
+  gate = connect("http://gateway.test", { ...OPTIONS, io: gateway.io, ...options });
+  return gate;
+}
+
+/** Record the calls of a handler as [label, data]. */
+function recorder() {
+  const calls = [];
+  const record = (label) => (data, event) => calls.push([label, data, event?.offset]);
+  return { calls, record };
+}
+
+/** Watch the timers that the client starts. */
+function countTimers() {
+  const { setTimeout: start, clearTimeout: clear } = globalThis;
+  const timers = { started: 0, pending: new Set() };
+  mock.method(globalThis, "setTimeout", (callback, delayMs, ...args) => {
+    if (!new Error().stack.includes("/web/src/")) return start(callback, delayMs, ...args);
+    const timer = start(() => timers.pending.delete(timer) && callback(...args), delayMs);
+    timers.started++;
+    timers.pending.add(timer);
+    return timer;
+  });
+  mock.method(globalThis, "clearTimeout", (timer) => {
+    timers.pending.delete(timer);
+    clear(timer);
+  });
+  return timers;
+}
+
+beforeEach(() => {
+  gateway = new FakeGateway();
+});
+
+afterEach(() => {
+  gate?.close();
+  mock.restoreAll();
+});
+
+describe("subscribing", () => {
+  it("carries the handlers of the same task in the first CONNECT", async () => {
+    open().on("orders.*.shipped", () => {});
+    gate.on("orders.#", () => {});
+    await gateway.welcome();
+    assert.equal(gateway.address, "http://gateway.test/notifications");
+    assert.deepEqual(gateway.connects, [{ subscriptions: [{ pattern: "orders.*.shipped" }, { pattern: "orders.#" }] }]);
+    await gate.subscribed("orders.#");
+  });
+
+  it("subscribes with the first handler and unsubscribes with the last", async () => {
+    open();
+    await gateway.welcome();
+    const [one, two] = [() => {}, () => {}];
+    gate.on("a.b", one).on("a.b", two);
+    assert.deepEqual(await gateway.answer("subscribe"), { pattern: "a.b" });
+    gate.off("a.b", one);
+    await settle();
+    assert.equal(gateway.requests.length, 0);
+    gate.off("a.b", two);
+    assert.deepEqual(await gateway.answer("unsubscribe"), { pattern: "a.b" });
+    await settle();
+    assert.deepEqual(gate.state.subscriptions, {});
+  });
+
+  it("sends nothing for a handler that comes and goes in one task", async () => {
+    open();
+    await gateway.welcome();
+    const handler = () => {};
+    gate.on("a", handler).off("a", handler);
+    await settle();
+    assert.deepEqual(gateway.requests, []);
+  });
+
+  it("unsubscribes what is left while it was still being asked for", async () => {
+    open();
+    await gateway.welcome();
+    gate.on("a", () => {});
+    await gateway.until(() => gateway.requests.length === 1);
+    gate.off("a");
+    await gateway.answer("subscribe");
+    assert.deepEqual(await gateway.answer("unsubscribe"), { pattern: "a" });
+  });
+
+  it("unsubscribes what was left between CONNECT and welcome", async () => {
+    open().on("a", () => {});
+    await gateway.until(() => gateway.connects.length === 1);
+    gate.off("a");
+    await gateway.welcome();
+    assert.deepEqual(await gateway.answer("unsubscribe"), { pattern: "a" });
+  });
+
+  it("reports a refusal as delivery:error and rejects subscribed()", async () => {
+    const errors = [];
+    open().on("secret.#", () => {}).on("delivery:error", (error) => errors.push(error));
+    const refusal = { code: "forbidden", message: "not allowed to subscribe 'secret.#'", retry: false, action: "subscribe" };
+    await gateway.welcome({ subscriptions: [{ pattern: "secret.#", ok: false, error: refusal }] });
+    assert.equal(errors.length, 1);
+    assert.equal(errors[0].pattern, "secret.#");
+    assert.equal(errors[0].error.code, "forbidden");
+    assert.deepEqual(errors[0].error.parts, { action: "subscribe" });
+    await assert.rejects(gate.subscribed("secret.#"), { code: "forbidden" });
+    assert.deepEqual(gate.state.subscriptions, { "secret.#": "refused" });
+  });
+
+  it("asks again for what was refused once a new token is in force", async () => {
+    let token = "old";
+    open({ token: () => token }).on("a", () => {});
+    await gateway.welcome({ subscriptions: [{ pattern: "a", ok: false, error: { code: "forbidden", message: "no" } }] });
+    token = "new";
+    const refreshed = gate.refresh();
+    assert.deepEqual(await gateway.answer("refresh"), { token: "new" });
+    await refreshed;
+    await gateway.answer("subscribe");
+    await gate.subscribed("a");
+  });
+
+  it("strengthens the overflow policy of a pattern, and never weakens it", async () => {
+    open();
+    await gateway.welcome();
+    gate.on("a", () => {}, null, { overflow: "drop" });
+    assert.deepEqual(await gateway.answer("subscribe"), { pattern: "a", overflow: "drop" });
+    gate.subscribe("a", { overflow: "latest" }, () => {});
+    assert.deepEqual(await gateway.answer("subscribe"), { pattern: "a", overflow: "latest" });
+    gate.on("a", () => {}, null, { overflow: "drop" });
+    await settle();
+    assert.deepEqual(gateway.requests, []);
+  });
+
+  it("throws at once for a name that is neither pattern nor lifecycle event", () => {
+    open();
+    for (const name of ["a..b", "a b*", "a/b", "ö", undefined, null]) {
+      assert.throws(() => gate.on(name, () => {}), { code: "invalid_pattern" }, String(name));
+    }
+  });
+
+  it("ends a subscription with its signal, and only that one", async () => {
+    open();
+    await gateway.welcome();
+    const { calls, record } = recorder();
+    const handler = record("h");
+    const leaving = new AbortController();
+    gate.subscribe("a", { signal: leaving.signal }, handler);
+    const other = gate.subscribe("a", record("other"));
+    await gateway.answer("subscribe");
+    await other.ready;
+    leaving.abort();
+    gateway.event("a", 1, 101);
+    assert.deepEqual(calls, [["other", 1, 101]]);
+    other.close();
+    await gateway.answer("unsubscribe");
+  });
+
+  it("keeps its own requests within what the gateway lets a client send", async () => {
+    open();
+    await gateway.welcome({ limits: { inbound_per_s: 1, inbound_burst: 8 } });
+    for (let i = 0; i < 20; i++) gate.on(`t.${i}`, () => {});
+    await settle();
+    assert.equal(gateway.requests.length, 4);
+  });
+});
+
+describe("dispatching", () => {
+  it("gives handlers (data, event)", async () => {
+    const seen = [];
+    open().on("orders.*.shipped", (...args) => seen.push(args));
+    await gateway.welcome();
+    gateway.event("orders.42.shipped", { carrier: "UPS" }, 101);
+    const event = {
+      topic: "orders.42.shipped", data: { carrier: "UPS" }, id: "i101", time: 1000, offset: 101, replayed: false,
+      pattern: "orders.*.shipped",
+    };
+    assert.deepEqual(seen, [[{ carrier: "UPS" }, event]]);
+  });
+
+  it("runs the handlers of every matching pattern in order of registration, each once", async () => {
+    open();
+    const { calls, record } = recorder();
+    const both = record("both");
+    gate.on("a.#", both).on("a.b", record("exact")).on("*.b", both).on("#", record("hash")).on("a.*.c", record("no"));
+    await gateway.welcome();
+    gateway.event("a.b", 1, 101);
+    assert.deepEqual(calls.map(([label]) => label), ["both", "exact", "hash"]);
+  });
+
+  it("goes on after a handler that throws, and reports it", async () => {
+    mock.method(console, "error", () => {});
+    const errors = [];
+    const { calls, record } = recorder();
+    open().on("a", () => {
+      throw new Error("mine");
+    });
+    gate.on("a", record("second")).on("delivery:error", (notice) => errors.push(notice));
+    await gateway.welcome();
+    gateway.event("a", 1, 101);
+    gateway.event("a", 2, 102);
+    assert.deepEqual(calls, [["second", 1, 101], ["second", 2, 102]]);
+    assert.deepEqual(errors.map(({ topic, error }) => [topic, error.message]), [["a", "mine"], ["a", "mine"]]);
+    assert.equal(console.error.mock.callCount(), 2);
+  });
+
+  it("treats names of Object.prototype as names", async () => {
+    const names = ["constructor", "__proto__", "hasOwnProperty", "toString", "prototype", "valueOf"];
+    const { calls, record } = recorder();
+    open();
+    for (const name of names) gate.on(name, record(name));
+    await gateway.welcome();
+    for (const [index, name] of names.entries()) gateway.event(name, null, 101 + index);
+    assert.deepEqual(calls.map(([label]) => label), names);
+    for (const name of names) gate.off(name);
+    assert.deepEqual(gate.state.subscriptions, {});
+  });
+
+  it("gives `all` every event once with its name first, without subscribing", async () => {
+    const seen = [];
+    open().on("all", (name, data) => seen.push([name, data]));
+    gate.on("a.*", () => {}).on("a.b", () => {});
+    await gateway.welcome();
+    assert.deepEqual(gateway.connects[0].subscriptions, [{ pattern: "a.*" }, { pattern: "a.b" }]);
+    gateway.event("a.b", 7, 101);
+    gateway.emit("gap", { patterns: ["a.*"], from: 1, to: 2, count: 2, bytes: 9, reason: "overflow", recoverable: true });
+    const names = seen.map(([name]) => name).filter((name) => name !== "state:change");
+    assert.deepEqual(names, ["connection:up", "a.b", "delivery:gap"]);
+  });
+
+  it("reaches a topic that is named all", async () => {
+    const { calls, record } = recorder();
+    open().subscribe("all", record("topic"));
+    await gateway.welcome();
+    gateway.event("all", 1, 101);
+    assert.deepEqual(gateway.connects[0].subscriptions, [{ pattern: "all" }]);
+    assert.deepEqual(calls, [["topic", 1, 101]]);
+  });
+
+  it("drops duplicates by offset, and lets plain events through", async () => {
+    const { calls, record } = recorder();
+    open().on("a", record("h"));
+    await gateway.welcome();
+    for (const offset of [101, 102, 102, 101, undefined, undefined, 103]) gateway.event("a", null, offset);
+    assert.deepEqual(calls.map(([, , offset]) => offset), [101, 102, null, null, 103]);
+  });
+
+  it("gives the past to the handlers that asked for it alone", async () => {
+    const { calls, record } = recorder();
+    open().on("a.#", record("old"));
+    await gateway.welcome();
+    gate.subscribe("a.b", { since: { last: 2 } }, record("new"));
+    assert.deepEqual(await gateway.answer("subscribe"), { pattern: "a.b", since: { last: 2 } });
+    gateway.event("a.b", null, 98, { replayed: true });
+    gateway.event("a.b", null, 99, { replayed: true });
+    gateway.event("a.b", null, 99, { replayed: true });
+    gateway.event("a.b", null, 101);
+    assert.deepEqual(calls.map(([label, , offset]) => [label, offset]), [["new", 98], ["new", 99], ["old", 101], ["new", 101]]);
+  });
+});
+
+describe("connection", () => {
+  it("resumes with its cursor and what was in force", async () => {
+    const ups = [];
+    const resumed = [];
+    open({ token: async () => "t" }).on("a", () => {});
+    gate.on("connection:up", (up) => ups.push(up.resumed)).on("delivery:resumed", (at) => resumed.push(at));
+    await gateway.welcome();
+    gateway.event("a", 1, 105);
+    gateway.cut();
+    assert.equal(gate.state.connection, "waiting");
+    gate.on("b", () => {});
+    await gateway.welcome({ offset: 110 }, 2);
+    assert.deepEqual(gateway.connects[1], { token: "t", resume: { epoch: "e1", offset: 105 }, subscriptions: [{ pattern: "a" }] });
+    assert.deepEqual(await gateway.answer("subscribe"), { pattern: "b" });
+    assert.deepEqual(ups, [null, true]);
+    assert.deepEqual(resumed, [{ epoch: "e1", offset: 110 }]);
+  });
+
+  it("sees what it missed, in order, and not what it had", async () => {
+    const { calls, record } = recorder();
+    open().on("a", record("h"));
+    await gateway.welcome();
+    gateway.event("a", 1, 101);
+    gateway.cut();
+    await gateway.welcome({ offset: 104 }, 2);
+    for (const offset of [101, 102, 103]) gateway.event("a", null, offset, { replayed: true });
+    gateway.event("a", null, 104);
+    assert.deepEqual(calls.map(([, , offset]) => offset), [101, 102, 103, 104]);
+  });
+
+  it("starts anew in a new epoch, whose offsets are lower", async () => {
+    const { calls, record } = recorder();
+    open().on("a", record("h"));
+    await gateway.welcome();
+    gateway.event("a", null, 500);
+    gateway.cut();
+    await gateway.welcome({ epoch: "e2", offset: 3, resumed: false }, 2);
+    assert.deepEqual([gate.state.epoch, gate.state.offset], ["e2", 3]);
+    gateway.event("a", null, 2, { replayed: true });
+    gateway.event("a", null, 4);
+    assert.deepEqual(calls.map(([, , offset]) => offset), [500, 2, 4]);
+  });
+
+  it("accepts the offsets of a new log after log_lost on a live connection", async () => {
+    const { calls, record } = recorder();
+    const gaps = [];
+    open({ resync: (gap) => gaps.push(gap.reason) }).on("a", record("h"));
+    await gateway.welcome();
+    gateway.event("a", null, 500);
+    gateway.emit("gap", { patterns: ["a"], from: null, to: null, count: null, bytes: 0, reason: "log_lost", recoverable: false });
+    gateway.emit("cursor", { epoch: "e2", offset: 0 });
+    gateway.event("a", null, 1);
+    assert.deepEqual(calls.map(([, , offset]) => offset), [500, 1]);
+    assert.deepEqual(gaps, ["log_lost"]);
+    assert.deepEqual([gate.state.epoch, gate.state.offset], ["e2", 1]);
+  });
+
+  it("moves its cursor with the gateway's heartbeat", async () => {
+    open().on("a", () => {});
+    await gateway.welcome();
+    gateway.emit("cursor", { epoch: "e1", offset: 150 });
+    gateway.cut();
+    await gateway.until(() => gateway.connects.length === 2);
+    assert.deepEqual(gateway.connects[1].resume, { epoch: "e1", offset: 150 });
+  });
+
+  it("does not take an overflow gap for a position: events of other policies may be on their way", async () => {
+    const { calls, record } = recorder();
+    open().on("a", record("h"));
+    await gateway.welcome();
+    gateway.emit("gap", { patterns: ["b"], from: 101, to: 120, count: 10, bytes: 50, reason: "overflow", recoverable: true });
+    gateway.event("a", null, 110);
+    assert.deepEqual(calls, [["h", null, 110]]);
+    assert.deepEqual([gate.state.gaps, gate.state.missed], [1, 10]);
+  });
+
+  it("stops after a refusal that asking again cannot change, and starts again on open()", async () => {
+    const refused = [];
+    open({ token: "bad" }).on("connection:refused", (error, { delay_ms }) => refused.push([error.code, delay_ms]));
+    await gateway.until(() => gateway.connects.length === 1);
+    gateway.refuse({ code: "unauthorized", message: "no", retry: false });
+    assert.deepEqual(refused, [["unauthorized", null]]);
+    assert.equal(gate.state.connection, "refused");
+    gate.open();
+    await gateway.welcome({}, 2);
+    assert.equal(gate.state.connection, "up");
+  });
+
+  it("asks a token function again after a refusal, a few times", async () => {
+    let asked = 0;
+    open({ token: () => `t${++asked}` });
+    for (let attempt = 1; attempt <= 5; attempt++) {
+      await gateway.until(() => gateway.connects.length === attempt);
+      gateway.refuse({ code: "unauthorized", message: "expired", retry: false });
+    }
+    assert.equal(gate.state.connection, "refused");
+    assert.deepEqual(gateway.connects.map(({ token }) => token), ["t1", "t2", "t3", "t4", "t5"]);
+  });
+
+  it("goes on trying when the network fails or the token cannot be had", async () => {
+    const refused = [];
+    let fails = true;
+    const token = () => (fails ? Promise.reject(new Error("no network")) : "t");
+    open({ token }).on("connection:refused", (error) => refused.push(error.code));
+    await gateway.until(() => refused.length === 2);
+    fails = false;
+    await gateway.until(() => gateway.connects.length === 1);
+    gateway.fail();
+    await gateway.welcome({}, 2);
+    assert.deepEqual([...new Set(refused)], ["token_unavailable"]);
+    assert.equal(gate.state.connection, "up");
+  });
+
+  it("gives up an attempt that brings no welcome", async () => {
+    open({ connectTimeoutMs: 10 });
+    await gateway.until(() => gateway.connects.length >= 2);
+  });
+
+  it("leaves a gateway that drains, within the time given, and resumes", async () => {
+    const moving = [];
+    open().on("a", () => {});
+    gate.on("connection:moving", (notice) => moving.push(notice.reason));
+    await gateway.welcome();
+    gateway.emit("status", { moving: { reason: "deploy", within_s: 0.01 } });
+    await gateway.until(() => gateway.connects.length === 2);
+    assert.deepEqual(moving, ["deploy"]);
+    assert.deepEqual(gateway.connects[1].resume, { epoch: "e1", offset: 100 });
+  });
+
+  it("tells bus and backpressure", async () => {
+    const notices = [];
+    open().on("delivery:backpressure", ({ state, where }) => notices.push([state, where]));
+    await gateway.welcome();
+    gateway.emit("status", { bus: "down" });
+    assert.equal(gate.state.bus, "down");
+    gateway.emit("backpressure", { state: "warning", queued: 200, queued_bytes: 5, discarded: 0 });
+    assert.deepEqual(notices, [["warning", "gateway"]]);
+  });
+
+  it("ignores messages of a later protocol", async () => {
+    open().on("a", () => {});
+    await gateway.welcome();
+    gateway.emit("novelty", { any: "thing" });
+    assert.equal(gate.state.connection, "up");
+  });
+
+  it("refreshes a token that says when it expires", async () => {
+    const now = Math.floor(Date.now() / 1000);
+    const jwt = (exp) => `h.${btoa(JSON.stringify({ exp, iat: now }))}.s`;
+    const tokens = [jwt(now + 1), jwt(now + 3600)];
+    open({ token: () => tokens.shift() });
+    await gateway.welcome();
+    const second = tokens[0];
+    assert.deepEqual(await gateway.answer("refresh"), { token: second });
+  });
+
+  it("leaves nothing behind when closed", async () => {
+    const timers = countTimers();
+    const handler = mock.fn();
+    const downs = [];
+    open().on("a", handler).on("connection:down", ({ reason }) => downs.push(reason));
+    await gateway.welcome();
+    const pending = gate.publish("a", 1);
+    gate.close();
+    gate.close();
+    await assert.rejects(pending, { code: "disconnected" });
+    await assert.rejects(gate.publish("a", 1), { code: "closed" });
+    gateway.event("a", 1, 101);
+    await settle();
+    assert.equal(handler.mock.callCount(), 0);
+    assert.equal(gateway.listenerCount, 0);
+    assert.deepEqual(downs, ["closed"]);
+    assert.equal(gate.state.connection, "closed");
+    assert.equal(timers.started > 0, true);
+    assert.equal(timers.pending.size, 0);
+  });
+});
+
+describe("a busy page", () => {
+  it("reconnects from its cursor when more waits than it holds", async () => {
+    const { calls, record } = recorder();
+    const discarded = [];
+    open({ inboxLimit: 3 }).on("a", (data, event) => {
+      record("h")(data, event);
+      // All in one task: what arrives meanwhile has to wait.
+      if (event.offset === 101) for (let offset = 102; offset <= 105; offset++) gateway.event("a", null, offset);
+    });
+    gate.on("delivery:backpressure", (notice) => discarded.push([notice.where, notice.discarded]));
+    await gateway.welcome();
+    gateway.event("a", null, 101);
+    assert.deepEqual(discarded, [["browser", 4]]);
+    await gateway.welcome({ offset: 105 }, 2);
+    assert.deepEqual(gateway.connects[1].resume, { epoch: "e1", offset: 101 });
+    for (let offset = 102; offset <= 105; offset++) gateway.event("a", null, offset, { replayed: true });
+    assert.deepEqual(calls.map(([, , offset]) => offset), [101, 102, 103, 104, 105]);
+  });
+
+  it("counts what cannot come again", async () => {
+    const gaps = [];
+    open({ inboxLimit: 2 }).on("a", (_data, event) => {
+      if (event.offset === 101) for (let i = 0; i < 3; i++) gateway.event("a", null, undefined);
+    });
+    gate.on("delivery:gap", ({ count, reason, recoverable }) => gaps.push([count, reason, recoverable]));
+    await gateway.welcome();
+    gateway.event("a", null, 101);
+    assert.deepEqual(gaps, [[3, "overflow", false]]);
+  });
+});
+
+describe("publishing", () => {
+  it("returns the receipt", async () => {
+    open();
+    await gateway.welcome();
+    const published = gate.publish("a.b", { x: 1 }, { id: "my-id" });
+    const body = await gateway.answer("publish", { ok: true, epoch: "e1", offset: 7, duplicate: false });
+    assert.deepEqual(body, { topic: "a.b", data: { x: 1 }, id: "my-id" });
+    assert.deepEqual(await published, { epoch: "e1", offset: 7, duplicate: false });
+  });
+
+  it("refuses what is too large, in bytes of UTF-8, before it is sent", async () => {
+    open();
+    await gateway.welcome();
+    const fits = "é".repeat(499);
+    const publishing = gate.publish("a", fits);
+    assert.equal((await gateway.answer("publish")).data, fits);
+    await publishing;
+    await assert.rejects(gate.publish("a", `${fits}x`), {
+      code: "payload_too_large", retry: false, parts: { size: 1001, limit: 1000, where: "browser" },
+    });
+    assert.deepEqual(gateway.requests, []);
+  });
+
+  it("refuses what is not JSON", async () => {
+    open();
+    await gateway.welcome();
+    const cycle = {};
+    cycle.self = cycle;
+    for (const data of [undefined, () => {}, Number.NaN, [1, Infinity], 1n, cycle]) {
+      await assert.rejects(gate.publish("a", data), { code: "not_serializable" });
+    }
+    await assert.rejects(gate.publish("a.*", 1), { code: "invalid_topic" });
+  });
+
+  it("rejects with the gateway's refusal, or because there is no connection", async () => {
+    open();
+    await assert.rejects(gate.publish("a", 1), { code: "disconnected", retry: true });
+    await gateway.welcome();
+    const publishing = gate.publish("a", 1);
+    await gateway.answer("publish", { ok: false, error: { code: "forbidden", message: "no", retry: false, action: "publish" } });
+    await assert.rejects(publishing, { code: "forbidden", message: "no", parts: { action: "publish" } });
+  });
+});
+
+describe("iterating", () => {
+  it("yields events and leaves with the loop", async () => {
+    open();
+    const events = gate.events("a.#");
+    const first = events.next();
+    await gateway.welcome();
+    gateway.event("a.b", 1, 101);
+    assert.equal((await first).value.data, 1);
+    await events.return();
+    await gateway.answer("unsubscribe");
+  });
+
+  it("is bounded, and tells what it discarded", async () => {
+    const gaps = [];
+    open().on("delivery:gap", (gap) => gaps.push([gap.count, gap.from, gap.to, gap.where]));
+    const events = gate.events("a", { limit: 2 });
+    const first = events.next();
+    await gateway.welcome();
+    for (let offset = 101; offset <= 105; offset++) gateway.event("a", null, offset);
+    assert.equal((await first).value.offset, 104);
+    assert.deepEqual(gaps, [[3, 101, 103, "iterator"]]);
+    assert.equal((await events.next()).value.offset, 105);
+    await events.return();
+  });
+
+  it("ends when the gate is closed or the signal says so", async () => {
+    open();
+    const leaving = new AbortController();
+    const [one, two] = [gate.events("a", { signal: leaving.signal }), gate.events("b")];
+    const ends = [one.next(), two.next()];
+    leaving.abort();
+    assert.equal((await ends[0]).done, true);
+    gate.close();
+    assert.equal((await ends[1]).done, true);
+  });
+});

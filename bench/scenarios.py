@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from .generator import Answer
+from .hostile import ATTACK_DEADLINE_S, ATTACKS
+from .hostile import attack as attack_server
 from .stage import Stage, stage
 from .variants import Variant, headgate_connect
 
@@ -193,6 +196,27 @@ def _peak_bytes(on: Stage, seconds: float) -> int:
     return peak
 
 
+def hostile(attack: str, clients: int = 100) -> Callable[[Variant, bool], Row]:
+    """One client attacks while 100 others get 100 events per second: the others' latency, and the server's memory."""
+
+    def run(variant: Variant, _quick: bool) -> Row:
+        with stage(variant, size_bytes=256, room=clients) as on:
+            on.generator.connects(clients)
+            on.generator.ask("open", 100, 2000, takes_s=2)
+            before = on.server.resident_bytes()
+            with ThreadPoolExecutor(1) as second:
+                seconds = ATTACK_DEADLINE_S / 2
+                on.generator.tell("open", 100, seconds * 1000)
+                sent = second.submit(attack_server, attack, on.port, variant.connect)
+                peak = _peak_bytes(on, seconds)
+                answer = on.generator.answer(seconds)
+                row = _checked(answer) | _latency(answer) | sent.result(ATTACK_DEADLINE_S * 2)
+            row["growth_mib"] = round(max(0, peak - before) / KIB**2, 2)
+            return row
+
+    return run
+
+
 # Connecting ----------------------------------------------------------------------------------------------------------------
 
 
@@ -255,6 +279,24 @@ def _throughput(clients: int, size_bytes: int, label: str, window: int, target: 
     )
 
 
+def _hostile(attack: str) -> Scenario:
+    return Scenario(
+        f"hostile-{attack}",
+        f"One client attacks ({attack}) while 100 others get 100 events/s",
+        hostile(attack),
+        {
+            "p99_ms": "others' p99 ms",
+            "max_ms": "worst stall (max ms)",
+            "growth_mib": "memory growth (MiB)",
+            "sent_mib": "MiB taken",
+        },
+        PEERS,
+        "max_ms",
+        more_is_better=False,
+        targets={"p99_ms": ("at most", 250), "growth_mib": ("at most", 5)},
+    )
+
+
 SCENARIOS = {
     scenario.name: scenario
     for scenario in (
@@ -263,6 +305,7 @@ SCENARIOS = {
         _throughput(5000, 256, "256 B", 8, 500_000),
         _throughput(5000, 1024, "1 KiB", 8, 500_000),
         _throughput(1000, 256, "256 B", 64, None),
+        _throughput(1000, 256, "256 B", 1, None),
         _throughput(1000, 256, "256 B", 8, None, offer_deflate=True),
         Scenario(
             "schedule", "Open schedule: 10,000 deliveries per second to 1,000 clients, 256 B", schedule(1000, 256, 10_000),
@@ -311,5 +354,6 @@ SCENARIOS = {
             _CONNECTING_COLUMNS,
             ("headgate",), "connects_per_s", more_is_better=True, targets={"connects_per_s": ("at least", 1500)},
         ),
+        *(_hostile(attack) for attack in ATTACKS),
     )
 }  # fmt: skip

@@ -40,6 +40,8 @@ from .errors import (
     PayloadTooLarge,
     UnknownNamespace,
 )
+from .layout import channel, channel_prefix
+from .topic import is_wildcard
 
 Client = redis.Redis
 Command = Sequence[str | bytes | int]
@@ -86,7 +88,7 @@ def open_client(url: str, *, timeout_s: float = 5.0, max_connections: int = MAX_
 
 
 def call(client: Client, *command: str | bytes | int) -> Any:
-    """Run one command and return its reply; strings are bytes.
+    """Run one command and return its reply as redis-py shapes it (INFO and HGETALL: a dict; XRANGE: pairs); text is bytes.
 
     Raises:
         BusUnavailable: no answer, or a broken one: whether the command ran is not known. Or Redis says to try later.
@@ -145,6 +147,17 @@ def place(url: str) -> str:
     if parts.scheme == "unix":
         return parts.path
     return f"{parts.hostname or 'localhost'}:{parts.port or 6379}"
+
+
+def subscription(namespace: str, pattern: str) -> tuple[str, str]:
+    """Return the command and the channel, or narrowest glob, that brings every event of a valid pattern.
+
+    A glob is a superset of a pattern (its `*` also matches dots), so the receiver must still match each topic.
+    """
+    if not is_wildcard(pattern):
+        return "SUBSCRIBE", channel(namespace, pattern)
+    # `#` may stand for no word at all, and takes the dots beside it along: `a.#.b` matches `a.b`.
+    return "PSUBSCRIBE", channel_prefix(namespace) + re.sub(r"(?:\.?#\.?)+", "*", pattern)
 
 
 class SubscriberLink:

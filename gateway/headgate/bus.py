@@ -1,0 +1,301 @@
+"""The bus listener: one namespace's live feed from Redis, proven complete or repaired from the log.
+
+In: channel messages over a connection that never reconnects by itself; the log. Out: events in log order, each once, to
+the namespace (`Feed.route`), and word of what is missing (`Feed.missing`), of a lost log, of the bus going up and down.
+
+Rules.
+1. The position (epoch, offset) is what the feed has handed on. It never goes back within an epoch.
+2. A logged event is handed on if and only if its offset is above the position. A hole below it is read from the log first.
+3. After every (re)connect: subscribe, wait until Redis confirms, then read the head. All above the head will come live; all
+   up to it is read from the log. Nothing can fall between.
+4. The fence, once a second: read the head, then PING on the subscriber connection. Redis answers in order, so the PONG
+   proves that everything up to that head has arrived. Two late fences, or any error, and the connection is replaced.
+5. A new epoch, or a head below the position, means that the log was lost: told once, and live goes on from its head.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from time import time
+from typing import Protocol
+
+import structlog
+
+from .errors import BusUnavailable, HeadgateError, InvalidEvent
+from .event import Event, decode_message, read_offset
+from .event_log import EventLog, Head
+from .layout import channel_prefix
+from .loop import Greenlet, Signal, sleep, spawn
+from .metrics import BUS_RECONNECTS, BUS_UP, EVENTS, LOG_LOST, QUARANTINED, REPAIRED
+from .protocol import GapReason
+from .redis_link import SubscriberLink, open_client
+from .settings import Settings
+from .topic import check_topic
+
+log = structlog.get_logger("headgate.bus")
+
+FIRST_RECONNECT_S, LAST_RECONNECT_S = 0.05, 1.0
+LATE_FENCES = 2
+# A fence's answer, the head and a page of the log come within this time or the connection counts as dead.
+COMMAND_TIMEOUT_S = 2.0
+# At most one line per this time about messages that were set aside; the metric counts them all.
+QUARANTINE_LOG_S = 10.0
+
+
+class Feed(Protocol):
+    """The namespace behind the listener. Called from the listener's greenlet only; may let the loop run."""
+
+    def route(self, events: Iterable[Event]) -> None:
+        """Hand events on, in order."""
+
+    def missing(self, first: int, last: int, reason: GapReason) -> None:
+        """Offsets `first`…`last` of the log will not come."""
+
+    def log_lost(self, head: Head) -> None:
+        """The log is another one now; `head` is where it stands."""
+
+    def bus_changed(self, up: bool) -> None:
+        """The live feed is proven, or is not."""
+
+    def fenced(self) -> None:
+        """Everything up to the position has been handed on; nothing is under way."""
+
+
+class Bus:
+    """The listener of one namespace: two greenlets (feed and fence), three connections, none shared."""
+
+    def __init__(self, namespace: str, redis_url: str, settings: Settings, feed: Feed) -> None:
+        self._namespace = namespace
+        self._url = redis_url
+        self._settings = settings
+        self._feed = feed
+        self._prefix = channel_prefix(namespace).encode()
+        self._pattern = self._prefix + b"*"
+        self._log = self._open_log()
+        self._fence_log = self._open_log()
+        self._link: SubscriberLink | None = None
+        self._greenlets: list[Greenlet] = []
+        self._fence: Head | None = None
+        self._fence_number = 0
+        self._late = 0
+        self._closed = False
+        self._quarantine_told_s = 0.0
+        self.epoch: str | None = None
+        self.offset = 0
+        self.up = False
+        self.last_error: HeadgateError | None = None
+        self.was_up = Signal()
+
+    def start(self) -> None:
+        """Start both greenlets. Idempotent."""
+        if not self._greenlets:
+            self._greenlets = [spawn(self._run), spawn(self._run_fence)]
+
+    def close(self) -> None:
+        """Stop listening. Idempotent; the greenlets end by themselves, as one inside a Redis call must not be killed."""
+        self._closed = True
+        if self._link is not None:
+            self._link.close()
+
+    # -- the feed -------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        wait_s = FIRST_RECONNECT_S
+        while not self._closed:
+            try:
+                self._listen()
+            except HeadgateError as error:
+                if self.up or self.last_error is None or self.last_error.message != error.message:
+                    log.warning("bus down", namespace=self._namespace, error=error.message)
+                wait_s = FIRST_RECONNECT_S if self.up else min(wait_s * 2, LAST_RECONNECT_S)
+                self.last_error = error
+            except Exception as error:
+                # A fault of ours must not end the feed for good: it is logged whole, and the log makes good what was lost.
+                log.exception("bus listener failed", namespace=self._namespace)
+                wait_s = LAST_RECONNECT_S
+                self.last_error = BusUnavailable(f"internal error: {type(error).__name__}")
+            self._set_up(False)
+            if self._link is not None:
+                self._link.close()
+                self._link = None
+            if not self._closed:
+                BUS_RECONNECTS.labels(self._namespace).inc()
+                sleep(wait_s * random.uniform(0.5, 1.0))
+
+    def _listen(self) -> None:
+        """Connect, catch up, and hand on live events until the connection breaks (which raises)."""
+        link = SubscriberLink(self._url, COMMAND_TIMEOUT_S)
+        self._link = link
+        link.connect()
+        link.settimeout(COMMAND_TIMEOUT_S)
+        link.send(("PSUBSCRIBE", self._pattern))
+        early = self._confirmed(link)
+        settings = self._settings
+        head = self._log.configure(settings.log_max_events, settings.log_max_age_s)
+        self._settle(head)
+        link.settimeout(None)
+        self._fence, self._late = None, 0
+        self._set_up(True)
+        self._take(early)
+        while True:
+            self._take(link.read())
+
+    def _confirmed(self, link: SubscriberLink) -> list[list[bytes]]:
+        """Wait until Redis has confirmed the subscription; return what came in behind the confirmation."""
+        while True:
+            replies = link.read()
+            for index, reply in enumerate(replies):
+                if reply[0] == b"psubscribe":
+                    return replies[index + 1 :]
+
+    def _settle(self, head: Head) -> None:
+        """Bring the position to `head`: from the log, or by telling that the log is another one."""
+        if self.epoch is None:
+            self.epoch, self.offset = head.epoch, head.offset
+        elif head.epoch != self.epoch or head.offset < self.offset:
+            LOG_LOST.labels(self._namespace).inc()
+            log.error("log lost", namespace=self._namespace, was_offset=self.offset, now_offset=head.offset)
+            self.epoch, self.offset = head.epoch, head.offset
+            self._feed.log_lost(head)
+        elif head.offset > self.offset:
+            self._repair(head.offset)
+
+    def _repair(self, upto: int) -> None:
+        """Hand on, from the log, what the live feed missed: everything above the position, up to `upto`."""
+        while self.offset < upto:
+            entries = self._log.page(self.offset, upto)
+            if not entries:
+                self._skip(upto, GapReason.TRIMMED)
+                return
+            for entry in entries:
+                if entry.offset > self.offset + 1:
+                    self._skip(entry.offset - 1, GapReason.TRIMMED)
+                if entry.event is None:
+                    self._quarantine(entry.error or BusUnavailable("unreadable entry"))
+                    self._skip(entry.offset, GapReason.QUARANTINED)
+                else:
+                    self.offset = entry.offset
+                    self._feed.route((entry.event,))
+            REPAIRED.labels(self._namespace).inc(len(entries))
+
+    def _skip(self, upto: int, reason: GapReason) -> None:
+        first, self.offset = self.offset + 1, upto
+        self._feed.missing(first, upto, reason)
+
+    def _take(self, replies: list[list[bytes]]) -> None:
+        """Hand on everything that one read brought, in slices between which nothing else intervenes."""
+        events: list[Event] = []
+        offset = self.offset
+        now_ms = int(time() * 1000)
+        for reply in replies:
+            kind = reply[0]
+            if kind == b"pmessage":
+                event = self._decode(reply[2], reply[3], now_ms)
+                if event is None:
+                    continue
+                if event.offset is not None:
+                    if event.epoch != self.epoch:
+                        self._hand_on(events, offset)
+                        self._settle(self._log.head())
+                        events, offset = [], self.offset
+                        if event.epoch != self.epoch:
+                            continue
+                    if event.offset <= offset:
+                        continue  # seen: by a repair, or through an overlapping subscription
+                    if event.offset > offset + 1:
+                        self._hand_on(events, offset)
+                        events = []
+                        if event.offset > self._log.head().offset:
+                            self._quarantine(InvalidEvent("header", "its offset is above the log's head"))
+                            continue
+                        self._repair(event.offset - 1)
+                    offset = event.offset
+                events.append(event)
+            elif kind == b"pong":
+                self._hand_on(events, offset)
+                events = []
+                self._ponged(reply[1])
+                offset = self.offset
+        self._hand_on(events, offset)
+
+    def _hand_on(self, events: list[Event], offset: int) -> None:
+        self.offset = max(self.offset, offset)
+        if events:
+            EVENTS.labels(self._namespace).inc(len(events))
+            self._feed.route(events)
+
+    def _decode(self, channel: bytes, message: bytes, now_ms: int) -> Event | None:
+        try:
+            topic = check_topic(channel[len(self._prefix) :].decode("ascii", "replace"))
+            return decode_message(topic, message, self._settings.max_payload_bytes, now_ms)
+        except HeadgateError as error:
+            # A bad message that stands in the log leaves a hole: the next good one, or the fence, finds it there and the
+            # clients are told. A plain PUBLISH was never promised to anyone.
+            if read_offset(message) is None:
+                self._quarantine(error)
+            return None
+
+    def _quarantine(self, error: HeadgateError) -> None:
+        QUARANTINED.labels(self._namespace, error.code).inc()
+        now_s = time()
+        if now_s - self._quarantine_told_s > QUARANTINE_LOG_S:
+            self._quarantine_told_s = now_s
+            log.warning("message quarantined", namespace=self._namespace, code=error.code, error=error.message)
+
+    # -- the fence ------------------------------------------------------------------------------------------------
+
+    def _run_fence(self) -> None:
+        while not self._closed:
+            sleep(self._settings.fence_interval_s)
+            if not self.up or self._closed:
+                continue
+            try:
+                self._raise_fence()
+            except HeadgateError as error:
+                self._late += 1
+                self.last_error = error
+            if self._late >= LATE_FENCES and self._link is not None:
+                log.warning("fence late", namespace=self._namespace, late=self._late)
+                self._late = 0
+                self._link.close()  # the listener's read raises, and it connects anew
+
+    def _raise_fence(self) -> None:
+        if self._fence is not None:
+            self._late += 1
+            return
+        head = self._fence_log.head()
+        link = self._link
+        if link is None or not self.up:
+            return
+        self._fence_number += 1
+        self._fence = head
+        link.send(("PING", b"fence %d" % self._fence_number))
+
+    def _ponged(self, token: bytes) -> None:
+        fence = self._fence
+        if fence is None or token != b"fence %d" % self._fence_number:
+            return
+        self._fence, self._late = None, 0
+        if fence.epoch != self.epoch or fence.offset != self.offset:
+            # Redis answers in order: what the fence's head counted and has not arrived is not coming. A head that looks
+            # old is read again, as events may have come in behind it.
+            self._settle(fence if fence.epoch == self.epoch and fence.offset > self.offset else self._log.head())
+        self._feed.fenced()
+
+    # -- private --------------------------------------------------------------------------------------------------
+
+    def _set_up(self, up: bool) -> None:
+        if up == self.up:
+            return
+        self.up = up
+        BUS_UP.labels(self._namespace).set(up)
+        if up:
+            self.last_error = None
+            self.was_up.set()
+            log.info("bus up", namespace=self._namespace, epoch=self.epoch, offset=self.offset)
+        self._feed.bus_changed(up)
+
+    def _open_log(self) -> EventLog:
+        client = open_client(self._url, timeout_s=COMMAND_TIMEOUT_S, max_connections=1)
+        return EventLog(self._namespace, client, self._settings.max_payload_bytes)

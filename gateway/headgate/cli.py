@@ -1,0 +1,197 @@
+"""The command line: `headgate publish`, `tail`, `serve`, `check` and `settings`.
+
+In: arguments, and for what is not given the environment (HEADGATE_…). Out: results on standard output, one clear line on
+standard error for every fault. Exit codes: 0, 1 for a fault, 2 for wrong usage, 130 after Ctrl-C.
+
+It imports click only; each command imports what it needs. `serve` patches the standard library before anything else of ours is
+loaded, and that would be too late once this file had imported it.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from .event import Event
+
+_namespace_option = click.option(
+    "--namespace", default="notifications", show_default=True, help="Namespace: one log, one set of limits."
+)
+_redis_option = click.option(
+    "--redis", "redis_url", metavar="URL", help="Redis to use, such as redis://host:6379/0. Default: HEADGATE_REDIS_URL."
+)
+# JSON escapes the other control characters by itself; these may stand in its strings, where an escape means the same.
+_TERMINAL_CONTROLS = re.compile(rb"\x7f|\xc2[\x80-\x9f]")
+
+
+def _one_line_errors(command: Callable[..., None]) -> Callable[..., None]:
+    """Turn the errors that Headgate raises on purpose into one line and exit code 1; others are bugs and keep their trace."""
+
+    @functools.wraps(command)
+    def wrapper(*args: Any, **kwargs: Any) -> None:
+        from .errors import HeadgateError
+
+        try:
+            command(*args, **kwargs)
+        except HeadgateError as error:
+            _fail(error.message)
+        except KeyboardInterrupt:
+            sys.exit(130)
+
+    return wrapper
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="headgate", message="%(prog)s %(version)s")
+def main() -> None:
+    """Headgate: real-time notifications from Python services to browsers, without silent loss."""
+
+
+@main.command()
+@click.argument("topic")
+@click.argument("data", metavar="JSON")
+@_namespace_option
+@click.option("--id", "event_id", metavar="ID", help="Publish at most once under this id (within 300 s).")
+@_redis_option
+@_one_line_errors
+def publish(topic: str, data: str, namespace: str, event_id: str | None, redis_url: str | None) -> None:
+    """Publish one event and print its receipt. JSON is the data; - reads it from standard input."""
+    import msgspec
+
+    from .publisher import Publisher
+    from .settings import HARD_MAX_PAYLOAD_BYTES
+
+    # One byte more than any limit: enough to be refused, without reading on for ever.
+    text = sys.stdin.buffer.read(HARD_MAX_PAYLOAD_BYTES + 1) if data == "-" else data.encode(errors="surrogateescape")
+    # The namespace's own limit, which Redis knows, decides.
+    with Publisher(redis_url, namespace=namespace, max_payload_bytes=HARD_MAX_PAYLOAD_BYTES) as publisher:
+        receipt = publisher.publish(topic, msgspec.Raw(text.strip()), id=event_id)
+    click.echo(
+        f"offset {receipt.offset} epoch {receipt.epoch} id {receipt.id}"
+        + (" (duplicate, not added)" if receipt.duplicate else "")
+    )
+
+
+@main.command()
+@click.argument("pattern")
+@_namespace_option
+@_redis_option
+@click.option("--json", "as_json", is_flag=True, help="Print each event as one JSON object.")
+@_one_line_errors
+def tail(pattern: str, namespace: str, redis_url: str | None, as_json: bool) -> None:
+    """Print live events that match PATTERN (* is one word, # is zero or more) until Ctrl-C."""
+    import time
+
+    from .errors import HeadgateError
+    from .event import decode_message
+    from .layout import channel_prefix, check_namespace
+    from .publisher import find_redis_url
+    from .redis_link import SubscriberLink, subscription
+    from .settings import HARD_MAX_PAYLOAD_BYTES
+    from .topic import check_pattern, check_topic, matches
+
+    namespace = check_namespace(namespace)
+    command = subscription(namespace, check_pattern(pattern))
+    prefix = channel_prefix(namespace).encode()
+    link = SubscriberLink(redis_url or find_redis_url())
+    link.connect()
+    link.send(command)
+    while True:
+        for reply in link.read():
+            if reply[0] in (b"subscribe", b"psubscribe"):
+                click.echo(f"listening to {pattern} in {namespace}", err=True)
+                continue
+            channel, message = reply[-2], reply[-1]
+            try:
+                topic = check_topic(channel.removeprefix(prefix).decode("ascii", "replace"))
+                if matches(pattern, topic):
+                    now_ms = time.time_ns() // 1_000_000
+                    _print_event(decode_message(topic, message, HARD_MAX_PAYLOAD_BYTES, now_ms), as_json)
+            except HeadgateError as error:
+                click.echo(f"set aside a message of {len(message)} bytes: {error.message}", err=True)
+
+
+@main.command()
+@click.argument("target", metavar="[MODULE:APP]", required=False)
+@click.option("--host", help="Address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on; 0 picks a free one.")
+@_redis_option
+@click.option("--dev", is_flag=True, help="Development: anonymous clients may subscribe to everything and publish.")
+@click.option("--demo", is_flag=True, help="Serve the demo at /.")
+def serve(target: str | None, host: str | None, port: int | None, redis_url: str | None, dev: bool, demo: bool) -> None:
+    """Run a Flask application with the gateway inside; without MODULE:APP the ready-made server."""
+    from gevent import monkey
+
+    monkey.patch_all()
+    from .serve import run
+
+    given = {
+        "HEADGATE_HOST": host,
+        "HEADGATE_PORT": None if port is None else str(port),
+        "HEADGATE_REDIS_URL": redis_url,
+        "HEADGATE_DEV": "1" if dev else None,
+        "HEADGATE_DEMO": "1" if demo else None,
+    }
+    sys.exit(run({name: value for name, value in given.items() if value is not None}, target))
+
+
+@main.command()
+@_redis_option
+@click.option("--load", is_flag=True, help="Also load Headgate's function library, or replace an older one.")
+@_one_line_errors
+def check(redis_url: str | None, load: bool) -> None:
+    """Say which Redis is found, which is needed, and whether the function library is there."""
+    from .function_library import VERSION, ensure_loaded, loaded_version
+    from .publisher import find_redis_url
+    from .redis_link import NEEDED, check_server, open_client, place
+
+    url = redis_url or find_redis_url()
+    client = open_client(url)
+    name, version = check_server(client)
+    click.echo(f"found: {name} {version} at {place(url)}")
+    click.echo(f"needed: {NEEDED}")
+    library = ensure_loaded(client) if load else loaded_version(client)
+    state = "not loaded; the first publisher or gateway loads it" if library is None else f"version {library}"
+    click.echo(f"function library: {state} (ours: {VERSION})")
+
+
+@main.command()
+def settings() -> None:
+    """Print every setting as a Markdown table."""
+    from .settings import describe
+
+    click.echo("| name | default | expected | what it does |\n|---|---|---|---|")
+    for row in describe():
+        name, default, expected, doc = (cell.replace("|", "\\|") for cell in row)
+        click.echo(f"| `{name}` | {f'`{default}`' if default else ''} | {expected} | {doc} |")
+
+
+def _print_event(event: Event, as_json: bool) -> None:
+    """Print one event on one line. No control character of a hostile payload reaches the terminal."""
+    import msgspec
+
+    if as_json:
+        parts: dict[str, Any] = {"topic": event.topic, "data": msgspec.Raw(event.data), "id": event.id, "time": event.time_ms}
+        if event.offset is not None:
+            parts |= {"epoch": event.epoch, "offset": event.offset}
+        line = msgspec.json.encode(parts)
+    else:
+        line = b"%b %b %b" % (b"-" if event.offset is None else b"%d" % event.offset, event.topic.encode(), event.data)
+    # JSON text may be laid out over several lines; one event is one line.
+    line = line.replace(b"\n", b" ").replace(b"\r", b" ")
+    click.echo(_TERMINAL_CONTROLS.sub(lambda found: b"\\u%04x" % ord(found[0].decode()), line))
+
+
+def _fail(message: str) -> None:
+    click.echo(f"headgate: {message}", err=True)
+    sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+"""Reading a namespace's log: its head, and pages of events. Writing is functions.lua's business alone.
+
+In: a command client from redis_link.py. Out: `Head`, and pages of `Entry`: an event, or the error of one that cannot be
+delivered. Offsets are contiguous, so whatever is not in a page between its ends is known to be gone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .errors import HeadgateError, PayloadTooLarge
+from .event import Event, check_json
+from .function_library import call_function
+from .layout import log_key
+from .redis_link import Client, call
+from .topic import check_topic
+
+# A page: enough that a round trip is cheap per event, small enough to hold (100 × 64 KiB at the most usual limit).
+PAGE_EVENTS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Where a log stands. `first` is the oldest offset still there (offset + 1 when it is empty)."""
+
+    epoch: str
+    offset: int
+    first: int
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One position of the log: `event`, or the `error` that keeps it from being delivered."""
+
+    offset: int
+    event: Event | None
+    error: HeadgateError | None = None
+
+
+class EventLog:
+    """One namespace's log. Methods wait for Redis; give every greenlet an EventLog with a client of its own."""
+
+    def __init__(self, namespace: str, client: Client, max_payload_bytes: int) -> None:
+        self._key = log_key(namespace)
+        self._client = client
+        self._max_payload_bytes = max_payload_bytes
+
+    def configure(self, max_events: int, max_age_s: int) -> Head:
+        """Store the retention in Redis, where every publisher's appends obey it, and make sure the log has an epoch.
+
+        Raises:
+            BusUnavailable, BusRefused: as redis_link.call.
+        """
+        limits = (max_events, max_age_s * 1000, self._max_payload_bytes)
+        return _head(call_function(self._client, "FCALL", "headgate_configure", 1, self._key, *limits))
+
+    def head(self) -> Head:
+        """Return where the log stands.
+
+        Raises:
+            BusUnavailable, BusRefused: as redis_link.call.
+        """
+        return _head(call_function(self._client, "FCALL_RO", "headgate_head", 1, self._key))
+
+    def page(self, after: int, upto: int, limit: int = PAGE_EVENTS) -> list[Entry]:
+        """Return the entries with `after` < offset ≤ `upto` that the log still holds, at most `limit`, in order.
+
+        Raises:
+            BusUnavailable, BusRefused: as redis_link.call.
+        """
+        raw = call(self._client, "XRANGE", self._key, f"{after + 1}-0", f"{upto}-0", "COUNT", limit)
+        return [self._entry(entry_id, fields) for entry_id, fields in raw]
+
+    def _entry(self, entry_id: bytes, pairs: list[bytes]) -> Entry:
+        offset = int(entry_id.partition(b"-")[0])
+        fields = dict(zip(pairs[::2], pairs[1::2], strict=False))
+        try:
+            data = fields.get(b"data", b"")
+            if len(data) > self._max_payload_bytes:
+                raise PayloadTooLarge(len(data), self._max_payload_bytes, "bus")
+            check_json(data)
+            topic = check_topic(fields.get(b"topic", b"").decode("ascii", "replace"))
+            event_id = fields.get(b"id", b"").decode("ascii", "replace")
+            time_ms = int(fields.get(b"time", b"0"))
+        except HeadgateError as error:
+            return Entry(offset, None, error)
+        return Entry(offset, Event(topic, data, event_id, time_ms, None, offset))
+
+
+def _head(reply: list[bytes | int]) -> Head:
+    epoch, offset, first = reply[:3]
+    return Head(epoch.decode() if isinstance(epoch, bytes) else str(epoch), int(offset), int(first))

@@ -1,0 +1,105 @@
+"""`Headgate(app)`: the gateway inside a Flask application. The one file of this package that imports Flask.
+
+    app = Flask(__name__)
+    gate = Headgate(app, authenticator=who)
+
+Settings come from the environment, then `app.config` (both as `HEADGATE_*`), then `settings` or `overrides`. The bus is
+listened to from the first request on, or from `gate.start()`, which `headgate serve` calls.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from flask import Flask
+
+from .gateway import Gateway, check_served
+from .identity import Authenticator
+from .loop import is_patched
+from .publisher import Receipt
+from .settings import Settings
+
+
+class Headgate:
+    """The Flask extension. `app.extensions["headgate"]` is the instance.
+
+    Args:
+        app: the application, or None and `init_app` later.
+        authenticator: from a handshake to an identity, or None to refuse it. Without one nobody may connect, except in
+            development (`HEADGATE_DEV=1`).
+        settings: complete settings; otherwise they are read from the environment and `app.config`.
+    """
+
+    def __init__(
+        self, app: Flask | None = None, *, authenticator: Authenticator | None = None, settings: Settings | None = None
+    ) -> None:
+        self._authenticator = authenticator
+        self._settings = settings
+        self._gateway: Gateway | None = None
+        if app is not None:
+            self.init_app(app)
+
+    def init_app(self, app: Flask) -> None:
+        """Attach the gateway to an application: its WSGI side, `app.extensions["headgate"]`.
+
+        Raises:
+            RuntimeError: gevent has not been patched in, with the line that does it.
+            SettingsError: with every fault of the configuration.
+        """
+        if not is_patched():
+            raise RuntimeError(
+                "Headgate needs gevent's cooperative sockets. Start the application with `headgate serve module:app`, or put "
+                "`from gevent import monkey; monkey.patch_all()` at the very top of the program, before any other import."
+            )
+        settings = self._settings or Settings.read(os.environ, app.config)
+        self._gateway = Gateway(settings, self._authenticator)
+        app.extensions["headgate"] = self
+        inner = app.wsgi_app
+        outer = self._gateway.wsgi_app(inner)
+
+        def started(environ: Mapping[str, Any], start_response: Any) -> Any:
+            self.gateway.start()
+            return outer(environ, start_response)
+
+        app.wsgi_app = started  # type: ignore[method-assign]
+
+    @property
+    def gateway(self) -> Gateway:
+        """The gateway behind the application.
+
+        Raises:
+            RuntimeError: `init_app` has not been called.
+        """
+        if self._gateway is None:
+            raise RuntimeError("Headgate is not attached to an application yet: call init_app(app)")
+        return self._gateway
+
+    def authenticate(self, authenticator: Authenticator) -> Authenticator:
+        """Set the authenticator; a decorator."""
+        self._authenticator = authenticator
+        if self._gateway is not None:
+            self._gateway.authenticator = authenticator
+        return authenticator
+
+    def publish(self, topic: str, data: Any, id: str | None = None, namespace: str | None = None) -> Receipt:
+        """Publish an event and return its receipt; see `Publisher.publish`. May switch greenlets.
+
+        Raises:
+            UnknownNamespace: this gateway does not serve it.
+            HeadgateError: as `Publisher.publish`.
+        """
+        return self.gateway.publisher.publish(topic, data, id=id, namespace=check_served(self.gateway, namespace))
+
+    def ready(self) -> dict[str, Any]:
+        """Return `{ready, bus, namespaces}`: whether events flow. Never waits."""
+        return self.gateway.ready()
+
+    def start(self) -> None:
+        """Start listening to the bus before the first request. Idempotent."""
+        self.gateway.start()
+
+    def close(self) -> None:
+        """End every session and stop listening. Idempotent."""
+        self.gateway.close()

@@ -1,0 +1,281 @@
+"""The gateway: Socket.IO handlers in front, namespaces behind. One per process.
+
+In: an application's authenticator, settings, a Redis URL. Out: `wsgi_app`, which answers Socket.IO's path and passes
+everything else on to the application; `start` and `close`; `ready`.
+
+A client's life: HTTP (transport) → CONNECT with `auth` → authenticator → `welcome`, sent when the subscriptions that came with
+the handshake are in force → requests, each acknowledged → leave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import structlog
+from socketio.exceptions import ConnectionRefusedError as Refusal
+
+from .client import Client
+from .errors import (
+    BusUnavailable,
+    Forbidden,
+    HeadgateError,
+    InvalidRequest,
+    PayloadTooLarge,
+    Unauthorized,
+    UnknownNamespace,
+)
+from .event import check_event_id
+from .identity import Authenticator, Handshake, Identity
+from .metrics import REFUSED
+from .namespace import Namespace
+from .protocol import PUBLISH, SUBSCRIBE, UNSUBSCRIBE, WELCOME, notice_packet, ok, refused
+from .publisher import Publisher
+from .settings import Settings
+from .socketio import Server, TransportLimits, WSGIApp
+from .topic import check_topic
+from .transport.frames import message_frame
+
+log = structlog.get_logger("headgate.gateway")
+
+# Between a payload and the message around it: names, ids, escapes. A message above this ends the connection (1009); a payload
+# above its limit but below this is refused in the acknowledgement, and the connection lives.
+ENVELOPE_BYTES = 4096
+HEARTBEAT_S = 10
+_ANYONE = Identity("anonymous", ("#",), ("#",))
+
+
+class _SocketServer(Server):
+    """python-socketio with one hook: what follows the CONNECT packet."""
+
+    accept_binary = False
+    on_joined: Callable[[str, str, str], None]
+
+    def joined(self, eio_sid: str, namespace: str, sid: str) -> None:
+        self.on_joined(eio_sid, namespace, sid)
+
+
+class Gateway:
+    """See the module. `redis_url` must be set in `settings`."""
+
+    def __init__(self, settings: Settings, authenticator: Authenticator | None = None) -> None:
+        if settings.redis_url is None:
+            raise BusUnavailable("no Redis: set HEADGATE_REDIS_URL, or start with `headgate serve`, which brings one")
+        self.settings = settings
+        self.authenticator = authenticator
+        self.publisher = Publisher(settings.redis_url, max_payload_bytes=settings.max_payload_bytes)
+        self.namespaces = {name: Namespace(name, settings.redis_url, settings) for name in settings.namespaces}
+        self._server = _SocketServer(
+            async_handlers=False,
+            namespaces=[f"/{name}" for name in settings.namespaces],
+            cors_allowed_origins=_allowed_origins(settings),
+            transport_limits=_transport_limits(settings),
+            http_compression=False,
+            logger=False,
+        )
+        self._server.on_joined = self._joined
+        for name in self.namespaces:
+            self._route(name)
+
+    def start(self) -> None:
+        """Start listening to the bus. Idempotent."""
+        for namespace in self.namespaces.values():
+            namespace.bus.start()
+
+    def close(self) -> None:
+        """End every session and stop listening. Idempotent."""
+        self._server.eio.disconnect()
+        for namespace in self.namespaces.values():
+            namespace.bus.close()
+        self.publisher.close()
+
+    def wsgi_app(self, application: Any) -> Any:
+        """Return a WSGI application: Socket.IO's path is ours, the rest is `application`'s."""
+        return WSGIApp(self._server, application)
+
+    def ready(self) -> dict[str, Any]:
+        """Return `{ready, bus, namespaces: {name: {bus, epoch, offset, clients, error?}}}`. Never waits."""
+        states: dict[str, Any] = {}
+        for name, namespace in self.namespaces.items():
+            bus = namespace.bus
+            states[name] = {
+                "bus": "up" if bus.up else "down",
+                "epoch": bus.epoch,
+                "offset": bus.offset,
+                "clients": len(namespace.clients),
+            }
+            if bus.last_error is not None:
+                states[name]["error"] = bus.last_error.message
+        up = all(namespace.bus.up for namespace in self.namespaces.values())
+        return {"ready": up, "bus": "up" if up else "down", "namespaces": states}
+
+    # -- handlers, in the order of a client's life ----------------------------------------------------------------
+
+    def _route(self, name: str) -> None:
+        path = f"/{name}"
+        server, namespace = self._server, self.namespaces[name]
+
+        def acknowledged(request: Callable[[Namespace, Client, Any], dict[str, Any]]) -> Callable[..., dict[str, Any]]:
+            def answer(session: str, *arguments: Any) -> dict[str, Any]:
+                return self._answer(namespace, session, arguments, request)
+
+            return answer
+
+        server.on("connect", lambda session, environ, auth: self._connect(namespace, session, environ, auth), namespace=path)
+        server.on("disconnect", lambda session, reason: self._leave(namespace, session), namespace=path)
+        server.on(SUBSCRIBE, acknowledged(self._subscribe), namespace=path)
+        server.on(UNSUBSCRIBE, acknowledged(self._unsubscribe), namespace=path)
+        server.on(PUBLISH, acknowledged(self._publish), namespace=path)
+        server.on("*", lambda name, session, *_: refused(_unknown_request(name).to_wire()), namespace=path)
+
+    def _connect(self, namespace: Namespace, session: str, environ: dict[str, Any], auth: Any) -> None:
+        """Authenticate; what is refused is told as connect_error with `{code, message, retry}` in `data`."""
+        try:
+            if namespace.bus.epoch is None:
+                raise namespace.bus.last_error or BusUnavailable("the gateway has not reached Redis yet")
+            if auth is not None and not isinstance(auth, Mapping):
+                raise InvalidRequest("auth: expected an object")
+            identity = self._identify(Handshake(namespace.name, auth or {}, environ))
+        except HeadgateError as error:
+            REFUSED.labels(namespace.name, error.code).inc()
+            raise Refusal(error.message, error.to_wire()) from error
+        connection = self._server.eio.sockets[self._server.manager.eio_sid_from_sid(session, f"/{namespace.name}")]
+        client = Client(namespace.name, session, identity, connection)
+        connection.owners = (*connection.owners, client)
+        connection.session.setdefault("headgate", {})[namespace.name] = (client, auth or {})
+        namespace.join(client)
+
+    def _joined(self, eio_sid: str, path: str, session: str) -> None:
+        """The CONNECT packet is out: put the handshake's subscriptions in force, then say welcome."""
+        connection = self._server.eio.sockets.get(eio_sid)
+        if connection is None:
+            return
+        namespace = self.namespaces[path.removeprefix("/")]
+        client, auth = connection.session.pop("headgate")[namespace.name]
+        self._server.environ.pop(eio_sid, None)  # 3 KB per client that nobody reads again
+        results = []
+        wanted = auth.get("subscriptions") or []
+        for request in wanted if isinstance(wanted, list) else [wanted]:
+            pattern = request.get("pattern") if isinstance(request, Mapping) else None
+            try:
+                results.append({"pattern": namespace.subscribe(client, request), "ok": True})
+            except HeadgateError as error:
+                REFUSED.labels(namespace.name, error.code).inc()
+                results.append({"pattern": pattern if isinstance(pattern, str) else None, "ok": False, "error": error.to_wire()})
+        welcome = {
+            "session": session,
+            "user": client.identity.user,
+            "epoch": namespace.bus.epoch,
+            "offset": namespace.bus.offset,
+            "limits": self.settings.limits(),
+            "resumed": None if not auth.get("resume") else False,
+            "subscriptions": results,
+            "heartbeat_s": HEARTBEAT_S,
+        }
+        connection.offer_control(message_frame(notice_packet(namespace.name, WELCOME, welcome)))
+
+    def _answer(
+        self,
+        namespace: Namespace,
+        session: str,
+        arguments: tuple[Any, ...],
+        request: Callable[[Namespace, Client, Any], dict[str, Any]],
+    ) -> dict[str, Any]:
+        client = namespace.clients.get(session)
+        try:
+            if client is None:
+                raise Unauthorized("this session has left")
+            if len(arguments) != 1 or not isinstance(arguments[0], Mapping):
+                raise InvalidRequest("expected one object as the argument")
+            return ok(**request(namespace, client, arguments[0]))
+        except HeadgateError as error:
+            REFUSED.labels(namespace.name, error.code).inc()
+            return refused(error.to_wire())
+
+    def _subscribe(self, namespace: Namespace, client: Client, body: Any) -> dict[str, Any]:
+        pattern = namespace.subscribe(client, body)
+        return {"pattern": pattern, "epoch": namespace.bus.epoch, "offset": namespace.bus.offset}
+
+    def _unsubscribe(self, namespace: Namespace, client: Client, body: Any) -> dict[str, Any]:
+        return {"pattern": namespace.unsubscribe(client, body)}
+
+    def _publish(self, namespace: Namespace, client: Client, body: Any) -> dict[str, Any]:
+        unknown = set(body) - {"topic", "data", "id"}
+        if unknown or "data" not in body:
+            raise InvalidRequest("publish takes {topic, data, id?}")
+        topic = check_topic(body.get("topic"))
+        if not client.identity.may_publish(topic):
+            raise Forbidden("publish to", topic)
+        event_id = check_event_id(body["id"]) if body.get("id") is not None else None
+        try:
+            receipt = self.publisher.publish(topic, body["data"], id=event_id, namespace=namespace.name)
+        except PayloadTooLarge as error:
+            raise PayloadTooLarge(error.size, error.limit, "gateway") from error
+        return {"id": receipt.id, "epoch": receipt.epoch, "offset": receipt.offset, "duplicate": receipt.duplicate}
+
+    def _leave(self, namespace: Namespace, session: str) -> None:
+        client = namespace.leave(session)
+        if client is not None:
+            connection: Any = client.connection
+            connection.owners = tuple(owner for owner in connection.owners if owner is not client)
+
+    def _identify(self, handshake: Handshake) -> Identity:
+        if self.authenticator is None:
+            if self.settings.dev:
+                return _ANYONE
+            raise Unauthorized("this gateway has no authenticator; give `Headgate` one, or start with --dev on your own machine")
+        try:
+            identity = self.authenticator(handshake)
+        except HeadgateError:
+            raise
+        except Exception as error:
+            log.exception("authenticator failed", namespace=handshake.namespace)
+            raise Unauthorized("the authenticator failed") from error
+        if identity is None:
+            raise Unauthorized("the token was missing or not accepted")
+        return identity
+
+
+def check_served(gateway: Gateway, namespace: str | None) -> str:
+    """Return the namespace to publish to: the one named, or the gateway's first.
+
+    Raises:
+        UnknownNamespace: this gateway does not serve it.
+    """
+    if namespace is None:
+        return gateway.settings.namespaces[0]
+    name = namespace.removeprefix("/")
+    if name not in gateway.namespaces:
+        raise UnknownNamespace(namespace, gateway.settings.namespaces)
+    return name
+
+
+def _allowed_origins(settings: Settings) -> Any:
+    if "*" in settings.allowed_origins:
+        return "*"
+    if not settings.allowed_origins:
+        return None  # python-engineio: the request's own origin only
+    return lambda origin, environ: origin in settings.allowed_origins or origin == _own_origin(environ)
+
+
+def _own_origin(environ: Mapping[str, Any]) -> str:
+    return f"{environ.get('wsgi.url_scheme', 'http')}://{environ.get('HTTP_HOST', '')}"
+
+
+def _transport_limits(settings: Settings) -> TransportLimits:
+    return TransportLimits(
+        queue_frames=settings.queue_frames,
+        queue_bytes=settings.queue_bytes,
+        send_buffer_bytes=settings.send_buffer_bytes,
+        write_deadline_s=settings.write_deadline_s,
+        ping_interval_s=settings.ping_interval_s,
+        ping_timeout_s=settings.ping_timeout_s,
+        handshake_deadline_s=settings.handshake_deadline_s,
+        max_message_bytes=2 * settings.max_payload_bytes + ENVELOPE_BYTES,
+        inbound_per_s=settings.inbound_per_s,
+        inbound_burst=settings.inbound_burst,
+    )
+
+
+def _unknown_request(name: str) -> InvalidRequest:
+    return InvalidRequest(f"unknown request {name[:40]!r}; known: {SUBSCRIBE}, {UNSUBSCRIBE}, {PUBLISH}")

@@ -1,0 +1,82 @@
+"""The event loop: the one file (with transport/wsgi.py, its HTTP server) that imports gevent.
+
+The rest of the gateway asks here for greenlets, watchers and timers, so that what we need of gevent is a short list.
+Nothing in this file waits except `sleep`, `Signal.wait` and what the caller's own greenlet does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol, TypeAlias
+
+import gevent
+from gevent import monkey
+from gevent.event import Event as Signal
+
+READ, WRITE = 1, 2
+
+# A running greenlet; nobody here needs more of it than that it exists.
+Greenlet: TypeAlias = Any
+
+__all__ = [
+    "READ",
+    "WRITE",
+    "Greenlet",
+    "Signal",
+    "Watcher",
+    "io_watcher",
+    "is_patched",
+    "later",
+    "on_signal",
+    "repeat",
+    "sleep",
+    "spawn",
+]
+
+
+class Watcher(Protocol):
+    """An I/O or timer watcher; its callback runs in the hub and must not switch greenlets."""
+
+    def start(self, callback: Callable[..., Any], *args: Any) -> None: ...
+    def stop(self) -> None: ...
+    def close(self) -> None: ...
+
+
+def spawn(function: Callable[..., Any], *args: Any) -> Greenlet:
+    """Run `function` in a greenlet of its own, starting in the next turn of the loop. Callable from the hub."""
+    return gevent.spawn(function, *args)
+
+
+def sleep(seconds: float = 0) -> None:
+    """Wait, letting the loop run. With 0: give every other ready greenlet and watcher a turn."""
+    gevent.sleep(seconds)
+
+
+def io_watcher(fd: int, events: int) -> Watcher:
+    """Return a watcher, not started, on a file descriptor for READ, WRITE or both."""
+    return gevent.get_hub().loop.io(fd, events)  # type: ignore[no-any-return]
+
+
+def later(delay_s: float, function: Callable[..., Any], *args: Any) -> Greenlet:
+    """Run `function` in a greenlet of its own after `delay_s`. Callable from the hub."""
+    return gevent.spawn_later(delay_s, function, *args)
+
+
+def repeat(interval_s: float, callback: Callable[[], Any]) -> Watcher:
+    """Call `callback` in the hub every `interval_s` seconds (monotonic) until the returned watcher is stopped.
+
+    The timer does not keep an otherwise finished process alive.
+    """
+    timer = gevent.get_hub().loop.timer(interval_s, interval_s, ref=False)
+    timer.start(callback)
+    return timer  # type: ignore[no-any-return]
+
+
+def on_signal(number: int, callback: Callable[[], Any]) -> None:
+    """Run `callback` in a greenlet when the process gets this signal."""
+    gevent.signal_handler(number, callback)
+
+
+def is_patched() -> bool:
+    """Return whether the standard library's sockets were made cooperative (gevent.monkey)."""
+    return bool(monkey.is_module_patched("socket"))

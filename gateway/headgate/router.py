@@ -1,0 +1,55 @@
+"""The router: events from the bus → who gets them. Pure of I/O; never waits.
+
+In: events in log order, from the bus listener. Out: passes of the fan-out, one slice (at most MAX_SLICE_BYTES of frames)
+after the other. Events that nobody here wants cost one match and are not encoded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from .client import Client
+from .event import Event
+from .fanout import MAX_SLICE_BYTES, Matched, Pass
+from .protocol import event_packet
+from .transport.frames import message_frame
+from .trie import SubscriptionTrie
+
+
+class Router:
+    """Matches and slices. `matched` counts events that somebody here wanted, `unwanted` the others."""
+
+    def __init__(self, namespace: str, trie: SubscriptionTrie[Client]) -> None:
+        self._namespace = namespace
+        self._trie = trie
+        self._start = 0
+        self.matched = self.unwanted = 0
+
+    def passes(self, events: Iterable[Event]) -> Iterator[Pass]:
+        """Yield passes over `events`, in order; each must be advanced to its end before the next is asked for."""
+        slice_: list[Matched] = []
+        size = 0
+        for event in events:
+            audience = self._trie.match(event.topic)
+            if not audience.clients:
+                self.unwanted += 1
+                continue
+            self.matched += 1
+            frame = message_frame(
+                event_packet(self._namespace, event),
+                topic=event.topic,
+                offset=event.offset,
+                payload_bytes=len(event.data),
+            )
+            if slice_ and size + len(frame.wire) > MAX_SLICE_BYTES:
+                yield self._pass(slice_)
+                slice_, size = [], 0
+            slice_.append(Matched(frame, audience))
+            size += len(frame.wire)
+        if slice_:
+            yield self._pass(slice_)
+
+    def _pass(self, slice_: list[Matched]) -> Pass:
+        # A stride that is coprime to most sizes: consecutive passes start far apart.
+        self._start += 7919
+        return Pass(slice_, self._start)

@@ -1,0 +1,18 @@
+"""`headgate.socketio.Server`: python-socketio's server on Headgate's transport, for any application.
+
+    from gevent import monkey; monkey.patch_all()
+    from headgate.socketio import Server, WSGIApp
+    sio = Server()
+
+Everything else is as in python-socketio; the gateway is this module's first user.
+"""
+
+from __future__ import annotations
+
+from socketio import WSGIApp
+
+from .transport.connection import TransportLimits
+from .transport.engine import Server
+from .transport.wsgi import Server as HTTPServer
+
+__all__ = ["HTTPServer", "Server", "TransportLimits", "WSGIApp"]

@@ -1,0 +1,23 @@
+"""A token bucket: how fast one client may send. No I/O; the caller brings the monotonic time."""
+
+from __future__ import annotations
+
+
+class TokenBucket:
+    """`burst` tokens at first, refilled at `per_s`; starts full."""
+
+    __slots__ = ("_burst", "_per_s", "_stamp_s", "_tokens")
+
+    def __init__(self, per_s: float, burst: int, now_s: float) -> None:
+        self._per_s, self._burst = per_s, burst
+        self._tokens: float = burst
+        self._stamp_s = now_s
+
+    def spend(self, now_s: float) -> bool:
+        """Take one token; False, and nothing taken, when there is none."""
+        self._tokens = min(self._burst, self._tokens + (now_s - self._stamp_s) * self._per_s)
+        self._stamp_s = now_s
+        if self._tokens < 1:
+            return False
+        self._tokens -= 1
+        return True

@@ -1,0 +1,583 @@
+"""One Engine.IO session: a connected browser, over long-polling, WebSocket, or on its way from one to the other.
+
+In: frames from clients and from the Socket.IO layer (`offer`, `offer_control`), messages from the wire or from POST bodies.
+Out: to the wire or to the waiting poll; to the application (`SessionServer.deliver`, in order, in a greenlet of the session
+that exists only while messages wait); `SessionServer.ended`, once.
+
+Fan-out writes to `wire.send` directly while `ready` is true, and only then: nothing pending, WebSocket open.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from headgate.client_queue import RELIEF_LEVEL, ClientQueue, Sender
+from headgate.loop import Signal, later, spawn
+from headgate.token_bucket import TokenBucket
+
+from .deadlines import Deadlines, monotonic
+from .frames import Frame
+from .inbound import NORMAL, POLICY, PROTOCOL_ERROR
+from .wire import JOIN_BYTES, Wire
+
+# Messages that may wait for the application before we stop reading from the browser, and when we go on.
+INBOX_FULL, INBOX_LOW = 64, 16
+
+CONNECT_HEAD_START_S = 0.005
+
+PING_TIMEOUT = "ping timeout"
+TRANSPORT_CLOSE = "transport close"
+TRANSPORT_ERROR = "transport error"
+CLIENT_DISCONNECT = "client disconnect"
+SERVER_DISCONNECT = "server disconnect"
+
+_CLOSE, _PING, _PONG, _NOOP = Frame(b"1"), Frame(b"2"), Frame(b"3"), Frame(b"6")
+_PONG_PROBE = Frame(b"3probe")
+
+
+@dataclass(frozen=True, slots=True)
+class TransportLimits:
+    """What one session may use. Units are in the names; docs/settings.md explains each."""
+
+    queue_frames: int = 256
+    queue_bytes: int = 1024 * 1024
+    send_buffer_bytes: int = 65536
+    write_deadline_s: float = 10.0
+    ping_interval_s: float = 25.0
+    ping_timeout_s: float = 20.0
+    handshake_deadline_s: float = 10.0
+    max_message_bytes: int = 1_000_000
+    inbound_per_s: float = 50.0
+    inbound_burst: int = 100
+
+
+class SessionServer(Protocol):
+    """What a session needs of its server."""
+
+    deadlines: Deadlines
+    limits: TransportLimits
+
+    def deliver(self, sid: str, message: str | bytes) -> None:
+        """One message for the application; called in order, in the session's own greenlet; may wait."""
+
+    def ended(self, sid: str, reason: str) -> None:
+        """The session is over; called once, in a greenlet of its own."""
+
+
+class QueueOwner(Sender, Protocol):
+    """A client on this connection that wants to know when its queue has room again."""
+
+    def relieved(self) -> None:
+        """The queue has drained to RELIEF_LEVEL after `pressed` was set."""
+
+
+class RequestWatch(Protocol):
+    """Notices that the browser gave up an HTTP request while it is waiting for its answer."""
+
+    aborted: bool
+
+    def start(self, wake: Callable[[], Any]) -> None:
+        """Watch; set `aborted` and call `wake` (in the hub) when the request is given up."""
+
+    def stop(self) -> None:
+        """Stop watching. Idempotent."""
+
+
+class SessionClosed(Exception):
+    """The session is over, or what was asked is impossible in its state; the HTTP layer answers 400."""
+
+
+class Connection:
+    """The session. Attributes that python-engineio reads keep its names: sid, session, connected, upgraded, closed."""
+
+    __slots__ = (
+        "_alive_until_s",
+        "_bucket",
+        "_corked",
+        "_inbox",
+        "_paused",
+        "_pings",
+        "_pong_due",
+        "_probe",
+        "_server",
+        "_session",
+        "_wake",
+        "_working",
+        "closed",
+        "closing",
+        "connected",
+        "joined",
+        "owners",
+        "pressed",
+        "queue",
+        "ready",
+        "reason",
+        "sid",
+        "upgraded",
+        "upgrading",
+        "wire",
+    )
+
+    def __init__(self, server: SessionServer, sid: str) -> None:
+        limits = server.limits
+        self._server = server
+        self.sid = sid
+        self.wire: Wire | None = None
+        self.queue = ClientQueue(limits.queue_frames, limits.queue_bytes)
+        self.ready = False
+        self.pressed = False
+        self.joined = False
+        self.connected = False
+        self.upgraded = False
+        self.upgrading = False
+        self.closing = False
+        self.closed = False
+        self.reason: str | None = None
+        self.owners: tuple[QueueOwner, ...] = ()
+        self._session: dict[str, Any] | None = None
+        self._bucket: TokenBucket | None = None
+        self._inbox: deque[str | bytes] | None = None
+        self._working = False
+        self._paused = False
+        self._probe: Wire | None = None
+        self._wake: Signal | None = None
+        self._pong_due = False
+        self._pings = 0
+        self._corked = False
+        self._alive_until_s = 0.0
+
+    # -- life -----------------------------------------------------------------------------------------------------
+
+    @property
+    def session(self) -> dict[str, Any]:
+        """The application's own data for this session (python-socketio keeps it here)."""
+        if self._session is None:
+            self._session = {}
+        return self._session
+
+    @session.setter
+    def session(self, value: dict[str, Any]) -> None:
+        self._session = value
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing waits to go out."""
+        return not self.closed and not self.queue and not self.pressed and (self.wire is None or not self.wire.writing)
+
+    def start(self) -> None:
+        """Begin the life of the session: its ping schedule and its handshake deadline."""
+        self.connected = True
+        limits = self._server.limits
+        self._expect_life()
+        self._server.deadlines.after(limits.ping_interval_s, self._send_ping)
+        self._server.deadlines.after(limits.handshake_deadline_s, self._check_joined)
+
+    def attach(self, fd: int, already_received: bytes = b"") -> None:
+        """Run the session over this WebSocket from now on."""
+        limits = self._server.limits
+        self.wire = Wire(
+            fd, self, self._server.deadlines, limits.max_message_bytes, limits.send_buffer_bytes, limits.write_deadline_s
+        )
+        self.upgraded = True
+        self.wire.open(already_received)
+        self.flush()
+
+    def close(self, wait: bool = True, abort: bool = False, reason: str | None = None) -> None:
+        """End the session: CLOSE packet unless `abort`, close frame, `ended` once. Idempotent, never waits."""
+        self.end(reason or SERVER_DISCONNECT, abort=abort)
+
+    def end(self, reason: str, *, abort: bool = False, code: int = NORMAL, told: str = "", hard: bool = False) -> None:
+        """End the session.
+
+        Args:
+            reason: for the application, the log and the metrics.
+            abort: send no CLOSE packet (the browser left, or asked for it).
+            code, told: WebSocket close code and the reason that the browser is told.
+            hard: the socket accepts nothing: drop it now, with what the kernel still holds.
+        """
+        if self.closed:
+            return
+        self.closed = self.closing = True
+        self.connected = self.ready = False
+        self.reason = reason
+        wire, self.wire = self.wire, None
+        probe, self._probe = self._probe, None
+        if wire is not None:
+            goodbye = b"" if abort else b"".join(f.wire for f in self.queue.take(JOIN_BYTES)) + _CLOSE.wire
+            if hard:
+                wire.lose(reason, hard=True)
+            else:
+                wire.close(code, told, goodbye)
+        if probe is not None:
+            probe.close()
+        self.queue.clear()
+        if self._wake is not None:
+            self._wake.set()
+        if self._inbox is not None:
+            self._inbox.clear()
+        spawn(self._server.ended, self.sid, reason)
+
+    # -- out ------------------------------------------------------------------------------------------------------
+
+    def send(self, packet: Any) -> None:
+        """Send an engineio packet: the application's messages by the data lane, anything else by the control lane.
+
+        An application that uses this transport without Headgate's clients has nobody to tell of a gap, so for it a full
+        queue ends the session, as the one honest thing left.
+        """
+        if self.closed:
+            return
+        frame = frame_of(packet)
+        if packet.packet_type != 4:
+            self.offer_control(frame)
+        elif not self.offer(frame):
+            self.end("slow consumer", code=POLICY, told="slow consumer: the client queue is full", hard=True)
+
+    def offer(self, frame: Frame, owner: Sender | None = None) -> bool:
+        """Send an event frame, or queue it behind others; False when the queue is full (nothing was taken)."""
+        if self.closed:
+            return True  # nobody is owed anything any more
+        if not self.queue.offer(frame, owner):
+            return False
+        self.flush()
+        return True
+
+    def offer_control(self, frame: Frame) -> None:
+        """Send a control frame ahead of all data; a client that lets the control lane fill up is ended."""
+        if self.closed:
+            return
+        if self.queue.offer_control(frame):
+            self.flush()
+        else:
+            self.end("control lane full", hard=True)
+
+    def cork(self) -> None:
+        """Hold data back until `uncork`: the CONNECT packet (control) must come before what a connect handler emits."""
+        self._corked = True
+        self.ready = False
+
+    def uncork(self) -> None:
+        """Let data go out again. What waited follows CONNECT by a moment rather than in the same segment: scripts that
+        take one message per turn (the official protocol suite is one) would miss it. Idempotent."""
+        if self.queue:
+            later(CONNECT_HEAD_START_S, self._uncorked)
+        else:
+            self._uncorked()
+
+    def _uncorked(self) -> None:
+        self._corked = False
+        self.flush()
+
+    def flush(self) -> None:
+        """Let what is queued go out: to the wire unless it is waiting for room, or to the waiting poll."""
+        if self.wire is not None:
+            if not self.wire.writing:
+                self.wire.flush()
+        elif self._wake is not None:
+            self._wake.set()
+
+    def keep(self, rest: bytes | memoryview) -> None:
+        """Fan-out's direct send was accepted in part: the rest of that frame goes out before anything else."""
+        self.ready = False
+        if self.wire is not None:
+            self.wire.keep(rest)
+
+    def hold(self) -> None:
+        """Fan-out's direct send was refused: the socket is full. What comes next is queued until it has room."""
+        self.ready = False
+        if self.wire is not None:
+            self.wire.await_room()
+
+    def lost(self, error: OSError) -> None:
+        """Fan-out's direct send failed: the connection is over."""
+        if self.wire is not None:
+            self.wire.lose(f"{TRANSPORT_ERROR}: {error.strerror}")
+
+    # -- the wire's owner -----------------------------------------------------------------------------------------
+
+    def next_chunk(self) -> bytes | None:
+        """Hand over the next joined frames."""
+        self.ready = False
+        frames = self.queue.take(JOIN_BYTES, data=not self._corked)
+        self._relieve()
+        if not frames:
+            return None
+        return frames[0].wire if len(frames) == 1 else b"".join([frame.wire for frame in frames])
+
+    def wire_idle(self) -> None:
+        """Everything is out: fan-out may write directly again."""
+        if self.wire is not None and not self.queue and not self.wire.writing and not self._corked:
+            self.ready = True
+
+    def text_received(self, text: str) -> None:
+        """One Engine.IO packet from the browser."""
+        if not self._may_send():
+            return
+        kind = text[:1]
+        if kind == "4":
+            self._accept(text[1:])
+        elif kind == "3":
+            self._ponged()
+        elif kind == "1":
+            self.end(CLIENT_DISCONNECT, abort=True)
+        elif kind == "2":
+            self.offer_control(Frame(b"3" + text[1:].encode()))
+        elif kind != "6":
+            self.end(TRANSPORT_ERROR, abort=True, code=PROTOCOL_ERROR, told="invalid packet")
+
+    def binary_received(self, data: bytes) -> None:
+        """One binary message (an attachment) from the browser."""
+        if self._may_send():
+            self._accept(data)
+
+    def control_received(self) -> bool:
+        """A WebSocket ping: counted like any message."""
+        return self._may_send()
+
+    def wire_lost(self, reason: str) -> None:
+        """The socket is gone."""
+        self.end(reason, abort=True)
+
+    # -- long-polling ---------------------------------------------------------------------------------------------
+
+    def poll(self, wait_s: float, request: RequestWatch) -> list[Frame]:
+        """Wait for frames and return them; `[NOOP]` while an upgrade is under way. Switches greenlets.
+
+        Args:
+            wait_s: longest wait.
+            request: watches the HTTP request that waits, so that frames are not taken for a browser that gave it up.
+
+        Raises:
+            SessionClosed: the session ended, or another poll is already waiting (both are then over).
+        """
+        if self._wake is not None:
+            self.end(TRANSPORT_ERROR)
+            raise SessionClosed("another poll of this session is waiting")
+        deadline_s = monotonic() + wait_s
+        self._wake = signal = Signal()
+        request.start(signal.set)
+        try:
+            while not self.queue.has(data=not self._corked) and not self.closed and not self.upgrading and not self.upgraded:
+                left_s = deadline_s - monotonic()
+                if left_s <= 0 or not signal.wait(left_s):
+                    self.end(PING_TIMEOUT)
+                    break
+                signal.clear()
+                if request.aborted:
+                    self.end(TRANSPORT_CLOSE, abort=True)
+                    raise SessionClosed("the browser gave the poll up")
+        finally:
+            request.stop()
+            self._wake = None
+        if self.upgrading or self.upgraded:
+            return [_NOOP]
+        if self.closed:
+            # A browser that closed by a POST gets the NOOP that ends its poll; one that we close is told CLOSE.
+            return [_NOOP if self.reason == CLIENT_DISCONNECT else _CLOSE]
+        frames = self.queue.take(JOIN_BYTES, data=not self._corked)
+        self._relieve()
+        return frames
+
+    def posted(self, packets: list[str | bytes]) -> None:
+        """Take the packets of a POST body, in order.
+
+        Raises:
+            SessionClosed: one of them is malformed; the session is over.
+        """
+        for packet in packets:
+            if isinstance(packet, bytes):
+                self.binary_received(packet)
+            elif packet[:1] in ("1", "2", "3", "4", "6"):
+                self.text_received(packet)
+            else:
+                self.end(TRANSPORT_ERROR)
+                raise SessionClosed("invalid packet")
+
+    # -- upgrade --------------------------------------------------------------------------------------------------
+
+    def probe(self, fd: int, already_received: bytes = b"") -> None:
+        """Start the upgrade of a polling session to this WebSocket (Engine.IO: 2probe, 3probe, 5)."""
+        limits = self._server.limits
+        prober = _Prober(self)
+        wire = Wire(
+            fd, prober, self._server.deadlines, limits.max_message_bytes, limits.send_buffer_bytes, limits.write_deadline_s
+        )
+        prober.wire = wire
+        if self.upgraded or self.upgrading or self.closed:
+            wire.close(POLICY, "this session has its WebSocket already")
+            return
+        self._probe = wire
+        self._server.deadlines.after(limits.handshake_deadline_s, prober.expire)
+        wire.open(already_received)
+
+    def probed(self) -> None:
+        """The browser reached us over the WebSocket: release the poll that is waiting."""
+        self.upgrading = True
+        if self._wake is not None:
+            self._wake.set()
+
+    def upgrade(self, wire: Wire) -> None:
+        """The browser moved: everything goes over the WebSocket from here on, starting with what is queued."""
+        self._probe = None
+        self.wire = wire
+        self.upgraded, self.upgrading = True, False
+        wire.adopt(self)
+        if self._wake is not None:
+            self._wake.set()
+        self.flush()
+
+    def probe_failed(self, wire: Wire) -> None:
+        """The WebSocket did not work out: polling goes on."""
+        if self._probe is wire:
+            self._probe = None
+            self.upgrading = False
+
+    # -- in -------------------------------------------------------------------------------------------------------
+
+    def _may_send(self) -> bool:
+        if self.closed:
+            return False
+        limits = self._server.limits
+        now = monotonic()
+        if self._bucket is None:
+            self._bucket = TokenBucket(limits.inbound_per_s, limits.inbound_burst, now)
+        if self._bucket.spend(now):
+            return True
+        self.end(
+            "inbound flood",
+            abort=True,
+            code=POLICY,
+            told=f"limit_reached: rate (at most {limits.inbound_per_s:g}/s, burst {limits.inbound_burst})",
+        )
+        return False
+
+    def _accept(self, message: str | bytes) -> None:
+        if self._inbox is None:
+            self._inbox = deque()
+        self._inbox.append(message)
+        if len(self._inbox) >= INBOX_FULL and self.wire is not None and not self._paused:
+            self._paused = True
+            self.wire.pause_reading()
+        if not self._working:
+            self._working = True
+            spawn(self._work)
+
+    def _work(self) -> None:
+        """Deliver what waits, in order; ends when nothing does, so that an idle session has no greenlet."""
+        try:
+            while self._inbox and not self.closed:
+                message = self._inbox.popleft()
+                if self._paused and len(self._inbox) <= INBOX_LOW and self.wire is not None:
+                    self._paused = False
+                    self.wire.resume_reading()
+                self._server.deliver(self.sid, message)
+        finally:
+            self._working = False
+            self._inbox = None if not self._inbox else self._inbox
+
+    # -- deadlines ------------------------------------------------------------------------------------------------
+
+    def _send_ping(self) -> None:
+        if self.closed:
+            return
+        self._pong_due = True
+        self._pings += 1
+        self.offer_control(_PING)
+        self._server.deadlines.after(self._server.limits.ping_timeout_s, self._check_pong, self._pings)
+
+    def _ponged(self) -> None:
+        if self._pong_due:
+            self._pong_due = False
+            self._expect_life()
+            self._bucket = None if self._inbox is None else self._bucket  # an idle client keeps no bucket
+            self._server.deadlines.after(self._server.limits.ping_interval_s, self._send_ping)
+
+    def alive(self) -> bool:
+        """Whether the session is still within its deadline; ends it when not (a request may come between two ticks)."""
+        if not self.closed and monotonic() > self._alive_until_s and (self.wire is None or not self.wire.writing):
+            self.end(PING_TIMEOUT)
+        return not self.closed
+
+    def _expect_life(self) -> None:
+        limits = self._server.limits
+        self._alive_until_s = monotonic() + limits.ping_interval_s + limits.ping_timeout_s
+
+    def _check_pong(self, ping: int) -> None:
+        if self.closed or not self._pong_due or ping != self._pings:
+            return
+        timeout_s = self._server.limits.ping_timeout_s
+        # A slow reader may have our ping still behind data in its buffers: while it accepts bytes it is alive.
+        if self.wire is not None and self.wire.writing and monotonic() - self.wire.progress_s < timeout_s:
+            self._server.deadlines.after(timeout_s, self._check_pong, ping)
+        else:
+            self.end(PING_TIMEOUT)
+
+    def _check_joined(self) -> None:
+        if not self.closed and not self.joined:
+            limit = self._server.limits.handshake_deadline_s
+            self.end("handshake deadline", code=POLICY, told=f"no CONNECT within {limit:g} s")
+
+    def _relieve(self) -> None:
+        if self.pressed and self.queue.level <= RELIEF_LEVEL:
+            self.pressed = False
+            for owner in self.owners:
+                owner.relieved()
+
+
+class _Prober:
+    """Owner of a WebSocket that a polling session is trying out."""
+
+    __slots__ = ("_answer", "_connection", "wire")
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._answer: Frame | None = None
+        self.wire: Wire | None = None
+
+    def text_received(self, text: str) -> None:
+        if self.wire is None:
+            return
+        if text == "2probe":
+            self._answer = _PONG_PROBE
+            self._connection.probed()
+            self.wire.flush()
+        elif text == "5" and self._connection.upgrading and not self._connection.closed:
+            self._connection.upgrade(self.wire)
+        else:
+            self.wire.close(PROTOCOL_ERROR, "upgrade: expected 2probe, then 5")
+
+    def binary_received(self, data: bytes) -> None:
+        if self.wire is not None:
+            self.wire.close(PROTOCOL_ERROR, "upgrade: expected 2probe, then 5")
+
+    def control_received(self) -> bool:
+        return True
+
+    def next_chunk(self) -> bytes | None:
+        frame, self._answer = self._answer, None
+        return frame.wire if frame is not None else None
+
+    def wire_idle(self) -> None:
+        pass
+
+    def wire_lost(self, reason: str) -> None:
+        if self.wire is not None:
+            self._connection.probe_failed(self.wire)
+
+    def expire(self) -> None:
+        """The browser opened a WebSocket for an upgrade and went no further."""
+        if self.wire is not None and self._connection.wire is not self.wire:
+            self.wire.close(POLICY, "upgrade not finished in time")
+
+
+def frame_of(packet: Any) -> Frame:
+    """Return the frame of an engineio packet, encoded once and kept on the packet, which a broadcast shares."""
+    frame = getattr(packet, "headgate_frame", None)
+    if frame is None:
+        encoded = packet.encode()
+        frame = Frame(encoded.encode() if isinstance(encoded, str) else bytes(encoded), binary=packet.binary)
+        packet.headgate_frame = frame
+    return frame

@@ -1,0 +1,59 @@
+"""One timer for everything with a deadline: pings, pongs, handshakes, write deadlines. Monotonic clock only.
+
+A wheel of slots: adding is an append, a tick costs what is due in it, cancelling is forgetting (whoever is called looks
+whether the matter still stands). Ten thousand idle clients are ten thousand small tuples and one timer.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+
+from headgate.loop import Watcher, repeat
+
+log = structlog.get_logger("headgate.deadlines")
+
+monotonic = time.monotonic
+
+
+class Deadlines:
+    """Calls back, in the hub, no earlier than asked and at most one tick late."""
+
+    def __init__(self, tick_s: float) -> None:
+        self._tick_s = tick_s
+        self._slots: dict[int, list[tuple[Callable[..., Any], tuple[Any, ...]]]] = {}
+        self._reached = int(monotonic() / tick_s)
+        self._timer: Watcher | None = None
+
+    def after(self, delay_s: float, callback: Callable[..., Any], *args: Any) -> None:
+        """Call `callback(*args)` in the hub after `delay_s`. The callback must not switch greenlets."""
+        slot = max(int((monotonic() + delay_s) / self._tick_s), self._reached) + 1
+        self._slots.setdefault(slot, []).append((callback, args))
+        if self._timer is None:
+            self._timer = repeat(self._tick_s, self._advance)
+
+    def close(self) -> None:
+        """Forget everything and stop the timer. Idempotent."""
+        self._slots.clear()
+        if self._timer is not None:
+            self._timer.stop()
+            self._timer.close()
+            self._timer = None
+
+    def _advance(self) -> None:
+        now = int(monotonic() / self._tick_s)
+        # After a stall longer than the slots in use, walk the slots instead of every tick that went by.
+        if now - self._reached > len(self._slots):
+            due = sorted(slot for slot in self._slots if slot <= now)
+        else:
+            due = [slot for slot in range(self._reached + 1, now + 1) if slot in self._slots]
+        self._reached = now
+        for slot in due:
+            for callback, args in self._slots.pop(slot):
+                try:
+                    callback(*args)
+                except Exception:  # one broken callback must not cost the others theirs
+                    log.exception("deadline callback failed", callback=repr(callback))

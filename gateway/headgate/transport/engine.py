@@ -1,0 +1,418 @@
+"""Every private corner of python-engineio and python-socketio that we touch: the seams, in one file.
+
+`Server` is a drop-in `socketio.Server` whose connections are ours (connection.py) instead of engineio's sockets. Engine.IO's
+HTTP requests are answered here as the Engine.IO 4 specification says; Socket.IO's packets are parsed here, defensively,
+and then go to python-socketio's own dispatch. Versions are pinned; tests/contract/test_engineio_corners.py names each
+corner and fails when it moves.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+from urllib.parse import parse_qs
+
+import engineio
+import socketio
+import structlog
+from engineio import packet as engine_packet
+from socketio import packet as socket_packet
+
+from headgate.loop import is_patched
+
+from .connection import Connection, SessionClosed, TransportLimits, frame_of
+from .deadlines import Deadlines
+from .frames import Frame
+from .inbound import PROTOCOL_ERROR, accept_key
+from .wsgi import CannotDetach, PollWatch, detach
+
+log = structlog.get_logger("headgate.engine")
+
+# Attachments of one binary event: python-socketio would keep as many as the packet announces.
+MAX_ATTACHMENTS = 16
+_RECORD_SEPARATOR = "\x1e"
+
+# Engine.IO's own error codes and messages, as the reference server answers them.
+UNKNOWN_TRANSPORT = (0, "Transport unknown")
+UNKNOWN_SESSION = (1, "Session ID unknown")
+BAD_METHOD = (2, "Bad handshake method")
+BAD_REQUEST = (3, "Bad request")
+FORBIDDEN = (4, "Forbidden")
+BAD_VERSION = (5, "Unsupported protocol version")
+
+
+class _Refused(Exception):
+    """An HTTP request that the Engine.IO specification does not allow."""
+
+    def __init__(self, error: tuple[int, str], status: str = "400 Bad Request", detail: str | None = None) -> None:
+        code, message = error
+        super().__init__(message)
+        self.status = status
+        self.body = {"code": code, "message": f"{message}: {detail}" if detail else message}
+
+
+class EngineServer(engineio.Server):  # type: ignore[misc]
+    """Engine.IO 4 over our connections. Constructed by python-socketio with its own keyword arguments."""
+
+    def __init__(self, *, transport_limits: TransportLimits | None = None, **options: Any) -> None:
+        options["async_mode"] = "gevent"
+        options["monitor_clients"] = False  # deadlines are ours, on the monotonic clock
+        super().__init__(**options)
+        self.limits = transport_limits or replace(
+            TransportLimits(),
+            ping_interval_s=self.ping_interval,
+            ping_timeout_s=self.ping_timeout,
+            max_message_bytes=self.max_http_buffer_size,
+        )
+        shortest_s = min(
+            self.limits.ping_interval_s,
+            self.limits.ping_timeout_s,
+            self.limits.write_deadline_s,
+            self.limits.handshake_deadline_s,
+        )
+        self.deadlines = Deadlines(tick_s=min(0.25, shortest_s / 5))
+
+    # -- what a connection needs (SessionServer) -------------------------------------------------------------------
+
+    def deliver(self, sid: str, message: str | bytes) -> None:
+        """Hand one message to python-socketio; its own handlers log what application code raises."""
+        self.handlers["message"](sid, message)
+
+    def ended(self, sid: str, reason: str) -> None:
+        """Forget a session and tell python-socketio."""
+        if self.sockets.pop(sid, None) is not None:
+            self._trigger_event("disconnect", sid, reason, run_async=False)
+
+    # -- HTTP -------------------------------------------------------------------------------------------------------
+
+    def handle_request(self, environ: dict[str, Any], start_response: Any) -> Any:
+        """Answer one HTTP request of the Engine.IO endpoint."""
+        cors = self._cors_headers(environ)
+        try:
+            self._check_origin(environ)
+            if environ["REQUEST_METHOD"] == "OPTIONS":
+                start_response("204 No Content", cors)
+                return []
+            return self._answer(environ, start_response, cors)
+        except _Refused as refusal:
+            body = engine_packet.Packet.json.dumps(refusal.body).encode()
+            start_response(refusal.status, [("Content-Type", "application/json"), ("Content-Length", str(len(body))), *cors])
+            return [body]
+
+    def _check_origin(self, environ: dict[str, Any]) -> None:
+        origin = environ.get("HTTP_ORIGIN")
+        if origin and self.cors_allowed_origins != []:
+            allowed = self._cors_allowed_origins(environ)
+            if allowed is not None and origin not in allowed:
+                raise _Refused(FORBIDDEN, "403 Forbidden", f"origin {origin[:200]} is not allowed")
+
+    def _answer(self, environ: dict[str, Any], start_response: Any, cors: list[tuple[str, str]]) -> Any:
+        query = parse_qs(environ.get("QUERY_STRING", ""), max_num_fields=32)
+        transport, version, sid = (query.get(name, [""])[0] for name in ("transport", "EIO", "sid"))
+        method = environ["REQUEST_METHOD"]
+        if transport not in self.transports:
+            raise _Refused(UNKNOWN_TRANSPORT)
+        if version != "4":
+            raise _Refused(BAD_VERSION)
+        websocket = transport == "websocket"
+        if websocket and environ.get("HTTP_UPGRADE", "").lower() != "websocket":
+            raise _Refused(BAD_REQUEST, detail="transport websocket without a WebSocket upgrade")
+        if not sid:
+            if method != "GET":
+                raise _Refused(BAD_METHOD)
+            return self._handshake(environ, start_response, cors, websocket=websocket)
+        connection = self.sockets.get(sid)
+        if connection is None or not connection.alive():
+            raise _Refused(UNKNOWN_SESSION)
+        if method == "POST" and not websocket:
+            return self._post(connection, environ, start_response, cors)
+        if method != "GET":
+            raise _Refused(BAD_REQUEST)
+        if websocket:
+            return self._upgrade(connection, environ, start_response)
+        return self._get(connection, environ, start_response, cors)
+
+    def _handshake(self, environ: dict[str, Any], start_response: Any, cors: Any, *, websocket: bool) -> Any:
+        accept = _accept_headers(environ) if websocket else b""
+        sid = self.generate_id()
+        connection = Connection(self, sid)
+        self.sockets[sid] = connection
+        refusal = self._trigger_event("connect", sid, environ, run_async=False)
+        if refusal is not None and refusal is not True:
+            del self.sockets[sid]
+            raise _Refused(FORBIDDEN, "401 Unauthorized")
+        upgrades = [] if websocket or not self.allow_upgrades or "websocket" not in self.transports else ["websocket"]
+        opening = Frame(b"0" + engine_packet.Packet.json.dumps(self._opening(sid, upgrades), separators=(",", ":")).encode())
+        if websocket:
+            try:
+                fd, received = detach(environ, start_response, accept + opening.wire)
+            except (CannotDetach, OSError) as error:
+                self._abandon(sid, str(error))
+                if isinstance(error, CannotDetach):
+                    raise _Refused(BAD_REQUEST, "501 Not Implemented", str(error)) from error
+                return []
+            connection.start()
+            connection.attach(fd, received)
+            return []
+        connection.start()
+        headers = [("Set-Cookie", self._cookie(sid))] if self.cookie else []
+        return _respond(start_response, opening.packet, headers + cors)
+
+    def _opening(self, sid: str, upgrades: list[str]) -> dict[str, Any]:
+        return {
+            "sid": sid,
+            "upgrades": upgrades,
+            "pingInterval": round(self.limits.ping_interval_s * 1000),
+            "pingTimeout": round(self.limits.ping_timeout_s * 1000),
+            "maxPayload": self.limits.max_message_bytes,
+        }
+
+    def _cookie(self, sid: str) -> str:
+        attributes = self.cookie if isinstance(self.cookie, dict) else {"name": self.cookie, "path": "/", "SameSite": "Lax"}
+        return str(self._generate_sid_cookie(sid, attributes))
+
+    def _abandon(self, sid: str, reason: str) -> None:
+        connection = self.sockets.get(sid)
+        if connection is not None:
+            connection.end(f"handshake failed: {reason}", abort=True)
+
+    def _upgrade(self, connection: Connection, environ: dict[str, Any], start_response: Any) -> Any:
+        if not self.allow_upgrades:
+            raise _Refused(BAD_REQUEST, detail="this server does not upgrade")
+        try:
+            fd, received = detach(environ, start_response, _accept_headers(environ))
+        except CannotDetach as error:
+            raise _Refused(BAD_REQUEST, "501 Not Implemented", str(error)) from error
+        except OSError:
+            return []
+        connection.probe(fd, received)
+        return []
+
+    def _get(self, connection: Connection, environ: dict[str, Any], start_response: Any, cors: Any) -> Any:
+        if connection.upgraded:
+            raise _Refused(BAD_REQUEST, detail="this session moved to WebSocket")
+        wait_s = self.limits.ping_interval_s + self.limits.ping_timeout_s
+        try:
+            frames = connection.poll(wait_s, PollWatch(environ, start_response))
+        except SessionClosed as error:
+            raise _Refused(BAD_REQUEST, detail=str(error)) from error
+        body = _RECORD_SEPARATOR.encode().join(
+            b"b" + base64.b64encode(frame.packet) if frame.binary else frame.packet for frame in frames
+        )
+        headers = list(cors)
+        if (
+            self.http_compression
+            and len(body) >= self.compression_threshold
+            and "gzip" in environ.get("HTTP_ACCEPT_ENCODING", "")
+        ):
+            body = self._gzip(body)
+            headers.append(("Content-Encoding", "gzip"))
+        return _PollAnswer(connection, start_response, body, headers)
+
+    def _post(self, connection: Connection, environ: dict[str, Any], start_response: Any, cors: Any) -> Any:
+        if connection.upgraded:
+            raise _Refused(BAD_REQUEST, detail="this session moved to WebSocket")
+        limits = self.limits
+        try:
+            length = int(environ.get("CONTENT_LENGTH") or "-1")
+        except ValueError:
+            length = -1
+        if length < 0:
+            raise _Refused(BAD_REQUEST, "411 Length Required", "Content-Length is required")
+        if length > limits.max_message_bytes:
+            connection.end("payload too large", code=PROTOCOL_ERROR)
+            raise _Refused(
+                BAD_REQUEST, "413 Content Too Large", f"payload_too_large: {length} bytes, at most {limits.max_message_bytes}"
+            )
+        try:
+            packets = _split(environ["wsgi.input"].read(length).decode(), limits.inbound_burst)
+            connection.posted(packets)
+        except (ValueError, SessionClosed) as error:
+            connection.end("transport error")
+            raise _Refused(BAD_REQUEST, detail=str(error)) from error
+        return _respond(start_response, b"ok", cors, content_type="text/html")
+
+
+class _PollAnswer:
+    """The answer of a poll. Frames that the browser never got end the session, as in the reference server: silence
+    would be loss. pywsgi asks for the next part only after the one before was written."""
+
+    def __init__(self, connection: Connection, start_response: Any, body: bytes, headers: list[tuple[str, str]]) -> None:
+        start_response("200 OK", [("Content-Type", "text/plain; charset=UTF-8"), ("Content-Length", str(len(body))), *headers])
+        self._connection, self._body, self._written = connection, body, False
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield self._body
+        self._written = True
+
+    def close(self) -> None:
+        if not self._written:
+            self._connection.end("transport error", abort=True)
+
+
+class Server(socketio.Server):  # type: ignore[misc]
+    """A drop-in `socketio.Server` on Headgate's transport.
+
+    Takes the keyword arguments of `socketio.Server` and one more, `transport_limits`. Needs gevent (its WSGI server is
+    pywsgi). A client whose queue is full is disconnected with the reason `slow consumer`: an application without Headgate's
+    log has no other way to stay bounded and honest.
+    """
+
+    accept_binary = True
+
+    def __init__(self, **options: Any) -> None:
+        if not is_patched():
+            raise RuntimeError(
+                "headgate.socketio needs gevent's cooperative sockets: put `from gevent import monkey; monkey.patch_all()` "
+                "at the very top of the program, or start it with `headgate serve`"
+            )
+        super().__init__(**options)
+
+    def _engineio_server_class(self) -> type[EngineServer]:
+        return EngineServer
+
+    def joined(self, eio_sid: str, namespace: str, sid: str) -> None:
+        """Called when a client has joined a namespace and its CONNECT packet is on its way. For subclasses."""
+
+    def _send_packet(self, eio_sid: str, pkt: Any) -> None:
+        """Answers (CONNECT, ACK, errors) go ahead of queued events; events and goodbyes keep their place."""
+        connection = self.eio.sockets.get(eio_sid)
+        if connection is None:
+            return
+        encoded = pkt.encode()
+        control = pkt.packet_type in (socket_packet.CONNECT, socket_packet.CONNECT_ERROR, socket_packet.ACK)
+        for part in encoded if isinstance(encoded, list) else [encoded]:
+            packet = engine_packet.Packet(engine_packet.MESSAGE, data=part)
+            if control:
+                connection.offer_control(frame_of(packet))
+            else:
+                connection.send(packet)
+
+    def _send_eio_packet(self, eio_sid: str, eio_pkt: Any) -> None:
+        connection = self.eio.sockets.get(eio_sid)
+        if connection is not None:
+            connection.send(eio_pkt)
+
+    def _handle_connect(self, eio_sid: str, namespace: str | None, data: Any) -> None:
+        namespace = namespace or "/"
+        if not self._serves(namespace):
+            self._send_packet(
+                eio_sid,
+                self.packet_class(socket_packet.CONNECT_ERROR, data={"message": "Invalid namespace"}, namespace=namespace),
+            )
+            return
+        connection = self.eio.sockets.get(eio_sid)
+        if connection is None:
+            return
+        connection.cork()
+        try:
+            super()._handle_connect(eio_sid, namespace, data)
+        finally:
+            connection.uncork()
+        sid = self.manager.sid_from_eio_sid(eio_sid, namespace)
+        if sid is not None and self.manager.is_connected(sid, namespace):
+            connection.joined = True
+            self.joined(eio_sid, namespace, sid)
+
+    def _serves(self, namespace: str) -> bool:
+        named = self.namespaces == "*" or namespace in self.namespaces
+        return named or namespace in self.handlers or namespace in self.namespace_handlers
+
+    def _handle_eio_message(self, eio_sid: str, data: str | bytes) -> None:
+        """Parse one Socket.IO packet; anything malformed or out of order ends the connection with a code."""
+        fault = None
+        try:
+            if isinstance(data, bytes) or eio_sid in self._binary_packet:
+                fault = self._attachment_fault(eio_sid, data)
+                packet = None
+            else:
+                packet = self.packet_class(encoded_packet=data)
+                fault = self._packet_fault(eio_sid, packet)
+        except (ValueError, TypeError, KeyError, IndexError, RecursionError) as error:
+            fault = f"malformed packet ({type(error).__name__})"
+        if fault is not None:
+            self._binary_packet.pop(eio_sid, None)
+            connection = self.eio.sockets.get(eio_sid)
+            if connection is not None:
+                connection.end("parse error", code=PROTOCOL_ERROR, told=fault)
+            return
+        try:
+            super()._handle_eio_message(eio_sid, data)
+        except Exception:
+            # Application code failed: it is logged, and the connection goes on, as with stock python-socketio.
+            log.exception("event handler failed", sid=eio_sid)
+
+    def _packet_fault(self, eio_sid: str, packet: Any) -> str | None:
+        kind, data = packet.packet_type, packet.data
+        if kind == socket_packet.CONNECT:
+            return None if data is None or isinstance(data, dict) else "CONNECT with data that is not an object"
+        if kind == socket_packet.DISCONNECT:
+            return None if data is None else "DISCONNECT with data"
+        if kind not in (socket_packet.EVENT, socket_packet.ACK, socket_packet.BINARY_EVENT, socket_packet.BINARY_ACK):
+            return "unknown packet type"
+        if self.manager.sid_from_eio_sid(eio_sid, packet.namespace or "/") is None:
+            return "packet before CONNECT"
+        if not isinstance(data, list):
+            return "packet without an argument list"
+        if kind in (socket_packet.EVENT, socket_packet.BINARY_EVENT):
+            if not data or not isinstance(data[0], str) or data[0] in ("connect", "disconnect", "connect_error"):
+                return "event without a valid name"
+        elif packet.id is None:
+            return "acknowledgement without an id"
+        if kind in (socket_packet.BINARY_EVENT, socket_packet.BINARY_ACK):
+            if not self.accept_binary:
+                return "binary packets are not accepted"
+            if not 0 < packet.attachment_count <= MAX_ATTACHMENTS:
+                return f"number of attachments not between 1 and {MAX_ATTACHMENTS}"
+        elif packet.attachment_count:
+            return "attachments on a text packet"
+        return None
+
+    def _attachment_fault(self, eio_sid: str, data: str | bytes) -> str | None:
+        if eio_sid not in self._binary_packet:
+            return "binary message without a binary packet before it"
+        return None if isinstance(data, bytes) else "attachment expected"
+
+    def _handle_eio_disconnect(self, eio_sid: str, reason: str) -> None:
+        self._binary_packet.pop(eio_sid, None)
+        super()._handle_eio_disconnect(eio_sid, reason)
+
+
+def _accept_headers(environ: dict[str, Any]) -> bytes:
+    """Return the 101 answer to a WebSocket request (RFC 6455 section 4.2); extensions are never negotiated."""
+    key = environ.get("HTTP_SEC_WEBSOCKET_KEY", "")
+    connection = {token.strip().lower() for token in environ.get("HTTP_CONNECTION", "").split(",")}
+    if environ.get("HTTP_SEC_WEBSOCKET_VERSION") != "13":
+        raise _Refused(BAD_REQUEST, "426 Upgrade Required", "Sec-WebSocket-Version must be 13")
+    try:
+        valid = len(base64.b64decode(key, validate=True)) == 16
+    except (binascii.Error, ValueError):
+        valid = False
+    if not valid or "upgrade" not in connection:
+        raise _Refused(BAD_REQUEST, detail="not a WebSocket handshake")
+    return (
+        b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        b"Sec-WebSocket-Accept: " + accept_key(key).encode() + b"\r\n\r\n"
+    )
+
+
+def _respond(
+    start_response: Any, body: bytes, headers: list[tuple[str, str]], content_type: str = "text/plain; charset=UTF-8"
+) -> Any:
+    start_response("200 OK", [("Content-Type", content_type), ("Content-Length", str(len(body))), *headers])
+    return [body]
+
+
+def _split(body: str, max_packets: int) -> list[str | bytes]:
+    """Return the packets of a POST body; `b…` packets are binary messages in base64.
+
+    Raises:
+        ValueError: too many packets, or bad base64.
+    """
+    parts = body.split(_RECORD_SEPARATOR, max_packets)
+    if len(parts) > max_packets:
+        raise ValueError(f"too many packets in one request: at most {max_packets}")
+    return [base64.b64decode(part[1:], validate=True) if part[:1] == "b" else part for part in parts]

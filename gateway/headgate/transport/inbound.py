@@ -1,0 +1,129 @@
+"""From bytes that a browser sent to WebSocket messages: limits first, then parsing. No I/O.
+
+The frame parser is that of the `websockets` package (the one file that imports it, with the handshake's accept key). Around
+it: the size limit is compared from the frame header, and cumulatively over fragments, before any payload is buffered;
+the number of fragments is bounded too; text must be UTF-8; control frames may come between fragments.
+
+An object exists only while a frame or a message is incomplete (`at_rest` says so), which keeps an idle client small.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Generator
+
+from websockets.exceptions import PayloadTooBig, ProtocolError
+from websockets.frames import Frame as WebSocketFrame
+from websockets.frames import Opcode
+from websockets.streams import StreamReader
+from websockets.utils import accept_key
+
+__all__ = ["MAX_FRAGMENTS", "Inbound", "Opcode", "ProtocolViolation", "accept_key"]
+
+# A message in more pieces than this is an attack: browsers send one piece.
+MAX_FRAGMENTS = 1024
+
+# RFC 6455 section 7.4.1.
+NORMAL, PROTOCOL_ERROR, INVALID_DATA, POLICY, TOO_BIG = 1000, 1002, 1007, 1008, 1009
+_VALID_CLOSE = {1000, 1001, 1002, 1003, 1007, 1008, 1009, 1010, 1011, 1012, 1013, 1014}
+
+
+class ProtocolViolation(Exception):
+    """What the client sent ends the connection, with a close code and a reason that says why."""
+
+    def __init__(self, code: int, reason: str) -> None:
+        super().__init__(f"{code} {reason}")
+        self.code, self.reason = code, reason
+
+
+class Inbound:
+    """Assembles the messages of one WebSocket connection."""
+
+    __slots__ = ("_max_bytes", "_opcode", "_parser", "_pieces", "_reader", "_size")
+
+    def __init__(self, max_message_bytes: int) -> None:
+        self._max_bytes = max_message_bytes
+        self._reader = StreamReader()
+        self._parser: Generator[None, None, WebSocketFrame] | None = None
+        self._opcode: Opcode | None = None
+        self._pieces: list[bytes] = []
+        self._size = 0
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether nothing is half received: the object can be dropped and made anew."""
+        return self._opcode is None and self._parser is None and not self._reader.buffer
+
+    def feed(self, data: bytes) -> list[tuple[Opcode, bytes]]:
+        """Return what `data` completes, in order: (TEXT or BINARY, message), (PING or PONG or CLOSE, payload).
+
+        Raises:
+            ProtocolViolation: too big (1009), malformed (1002), not UTF-8 (1007), too many fragments (1008).
+        """
+        self._reader.feed_data(data)
+        done: list[tuple[Opcode, bytes]] = []
+        try:
+            while (frame := self._next_frame()) is not None:
+                if (message := self._accept(frame)) is not None:
+                    done.append(message)
+        except PayloadTooBig as error:
+            raise ProtocolViolation(TOO_BIG, f"message too big: at most {self._max_bytes} bytes") from error
+        except ProtocolError as error:
+            raise ProtocolViolation(PROTOCOL_ERROR, str(error)) from error
+        except UnicodeDecodeError as error:
+            raise ProtocolViolation(INVALID_DATA, f"text is not UTF-8 at byte {error.start}") from error
+        return done
+
+    def _next_frame(self) -> WebSocketFrame | None:
+        if self._parser is None:
+            if not self._reader.buffer:
+                return None
+            self._parser = WebSocketFrame.parse(self._reader.read_exact, mask=True, max_size=self._max_bytes - self._size)
+        try:
+            next(self._parser)
+        except StopIteration as stop:
+            self._parser = None
+            frame: WebSocketFrame = stop.value
+            return frame
+        return None
+
+    def _accept(self, frame: WebSocketFrame) -> tuple[Opcode, bytes] | None:
+        opcode, data = frame.opcode, bytes(frame.data)
+        if opcode in (Opcode.PING, Opcode.PONG):
+            return opcode, data
+        if opcode is Opcode.CLOSE:
+            _check_close(data)
+            return opcode, data
+        if (opcode is Opcode.CONT) != (self._opcode is not None):
+            raise ProtocolError("continuation frame expected" if self._opcode else "unexpected continuation frame")
+        if self._opcode is None:
+            if frame.fin:
+                return _checked(opcode, data)
+            self._opcode = opcode
+        self._pieces.append(data)
+        self._size += len(data)
+        if len(self._pieces) > MAX_FRAGMENTS:
+            raise ProtocolViolation(POLICY, f"too many fragments: at most {MAX_FRAGMENTS}")
+        if not frame.fin:
+            return None
+        opcode, data = self._opcode, b"".join(self._pieces)
+        self._opcode, self._size = None, 0
+        self._pieces.clear()
+        return _checked(opcode, data)
+
+
+def _checked(opcode: Opcode, data: bytes) -> tuple[Opcode, bytes]:
+    if opcode is Opcode.TEXT:
+        data.decode()
+    return opcode, data
+
+
+def _check_close(data: bytes) -> None:
+    if not data:
+        return
+    if len(data) == 1:
+        raise ProtocolError("close frame with half a code")
+    (code,) = struct.unpack("!H", data[:2])
+    if code not in _VALID_CLOSE and not 3000 <= code < 5000:
+        raise ProtocolError("invalid close code")
+    data[2:].decode()

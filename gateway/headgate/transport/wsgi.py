@@ -1,0 +1,149 @@
+"""The HTTP server: gevent's pywsgi with deadlines, and the way out of it for WebSockets.
+
+In: accepted sockets. Out: WSGI calls; `detach`, which takes a socket away from the HTTP server after a WebSocket handshake, so
+that the connection needs neither greenlet nor request object any more; `PollWatch`, which notices an aborted long-poll.
+
+What is private to pywsgi and met here, each with a contract test: the handler is `start_response.__self__`; it lets go of
+a socket when its `socket` attribute is None; `rfile` may hold bytes that came in behind the request.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Mapping
+from io import BytesIO
+from typing import Any
+
+import gevent
+from gevent import pywsgi
+
+from headgate.loop import READ, Watcher, io_watcher
+
+
+class CannotDetach(Exception):
+    """The WSGI server is not gevent's pywsgi over a plain socket: there is nothing to take over."""
+
+
+class _Handler(pywsgi.WSGIHandler):  # type: ignore[misc]
+    """One HTTP connection. A request must have arrived within the server's `request_deadline_s`."""
+
+    _deadline: gevent.Timeout | None = None
+
+    def __init__(self, sock: Any, address: Any, server: Server) -> None:
+        # Without it, the answer after a WebSocket upgrade waits 40 ms for the browser's delayed acknowledgement.
+        if sock.family in (socket.AF_INET, socket.AF_INET6):
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        super().__init__(sock, address, server)
+
+    def handle(self) -> None:
+        try:
+            super().handle()
+        except gevent.Timeout as timeout:
+            if timeout is not self._deadline:
+                raise
+        finally:
+            self._cancel()
+
+    def read_requestline(self) -> str:
+        self._deadline = gevent.Timeout.start_new(self.server.request_deadline_s)
+        return super().read_requestline()  # type: ignore[no-any-return]
+
+    def get_environ(self) -> dict[str, Any]:
+        self._cancel()
+        environ: dict[str, Any] = super().get_environ()
+        environ["headgate.handler"] = self
+        return environ
+
+    def log_error(self, msg: str, *args: Any) -> None:
+        """Say nothing per bad request: hostile clients must not fill the log."""
+
+    def _cancel(self) -> None:
+        if self._deadline is not None:
+            self._deadline.close()
+            self._deadline = None
+
+
+class Server(pywsgi.WSGIServer):  # type: ignore[misc]
+    """pywsgi with a deadline for requests, TCP_NODELAY and no access log."""
+
+    handler_class = _Handler
+
+    def __init__(self, listener: Any, application: Any, *, request_deadline_s: float = 10.0, **options: Any) -> None:
+        super().__init__(listener, application, log=None, **options)
+        self.request_deadline_s = request_deadline_s
+
+
+def detach(environ: dict[str, Any], start_response: Any, first_bytes: bytes) -> tuple[int, bytes]:
+    """Take the request's socket away from the HTTP server and write `first_bytes` to it.
+
+    Returns:
+        The file descriptor, non-blocking, now the caller's to close; the bytes already received behind the request.
+
+    Raises:
+        CannotDetach: under another WSGI server, or over TLS inside this process (terminate TLS in front of it).
+        OSError: the client is gone.
+    """
+    handler = _handler_of(environ, start_response)
+    if handler is None or isinstance(handler.socket, gevent.ssl.SSLSocket):
+        raise CannotDetach("WebSocket needs gevent's pywsgi server over a plain socket (TLS ends in front of it)")
+    sock, reader = handler.socket, handler.rfile
+    sock.sendall(first_bytes)
+    # A client may send its first frame without waiting for our answer: it then sits in the reader's buffer. The socket is
+    # non-blocking for the buffered reader's purposes here: `peek` returns what is buffered, and asks for more only if nothing is.
+    received = _buffered(sock, reader)
+    handler.socket = None
+    handler.close_connection = True
+    environ["wsgi.input"] = BytesIO()  # the reader behind it would keep 8 KiB for as long as anyone keeps the environ
+    environ.pop("headgate.handler", None)
+    return sock.detach(), received
+
+
+class PollWatch:
+    """Watches the socket of a waiting long-poll for its end."""
+
+    def __init__(self, environ: Mapping[str, Any], start_response: Any) -> None:
+        handler = _handler_of(environ, start_response)
+        self._sock = getattr(handler, "socket", None)
+        self._watcher: Watcher | None = None
+        self._wake: Callable[[], Any] | None = None
+        self.aborted = False
+
+    def start(self, wake: Callable[[], Any]) -> None:
+        """Start watching; does nothing under a server whose socket we cannot see."""
+        if self._sock is not None:
+            self._wake = wake
+            self._watcher = io_watcher(self._sock.fileno(), READ)
+            self._watcher.start(self._readable)
+
+    def stop(self) -> None:
+        """Stop watching. Idempotent."""
+        if self._watcher is not None:
+            self._watcher.stop()
+            self._watcher.close()
+            self._watcher = None
+
+    def _readable(self) -> None:
+        try:
+            ended = self._sock._sock.recv(1, socket.MSG_PEEK) == b"" if self._sock is not None else True
+        except BlockingIOError:
+            return
+        except OSError:
+            ended = True
+        self.stop()  # bytes mean a pipelined request, which waits its turn
+        if ended:
+            self.aborted = True
+            if self._wake is not None:
+                self._wake()
+
+
+def _handler_of(environ: Mapping[str, Any], start_response: Any) -> Any:
+    handler = environ.get("headgate.handler") or getattr(start_response, "__self__", None)
+    return handler if isinstance(handler, pywsgi.WSGIHandler) else None
+
+
+def _buffered(sock: Any, reader: Any) -> bytes:
+    sock.settimeout(0.0)
+    try:
+        return bytes(reader.peek()) if hasattr(reader, "peek") else b""
+    except OSError:
+        return b""

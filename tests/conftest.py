@@ -2,7 +2,7 @@
 
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["tests.chromium", "tests.gateway_process"]
+pytest_plugins = ["tests.chromium", "tests.gateway_process", "tests.redis_server"]
 
 # A slow or busy machine is no fault of the code under test: hangs are caught by the timeout of each test instead.
 settings.register_profile("headgate", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)

@@ -1,0 +1,281 @@
+/** The dispatcher beside Backbone.Events itself: the same calls give the same callbacks. */
+import assert from "node:assert/strict";
+import { describe, it, mock } from "node:test";
+import Backbone from "backbone";
+import { Dispatcher } from "../src/index.js";
+
+/** Run one script on both and compare what was called: [label, this, arguments]. */
+function sideBySide(script) {
+  const logs = [() => ({ ...Backbone.Events }), () => new Dispatcher()].map((make) => {
+    const log = [];
+    const bus = make();
+    const names = new Map([[bus, "bus"]]);
+    const named = (value) => names.get(value) ?? value;
+    const fn = (label, also) =>
+      function (...args) {
+        log.push([label, named(this), args.map(named)]);
+        also?.();
+      };
+    const context = (label) => {
+      const made = {};
+      names.set(made, label);
+      return made;
+    };
+    const other = (label) => {
+      const made = make();
+      names.set(made, label);
+      return made;
+    };
+    script({ bus, fn, context, other, log });
+    return log;
+  });
+  assert.deepEqual(logs[1], logs[0]);
+  return logs[1];
+}
+
+describe("Dispatcher as Backbone.Events", () => {
+  it("passes arguments and context", () => {
+    const log = sideBySide(({ bus, fn, context }) => {
+      bus.on("a", fn("plain")).on("a", fn("with context"), context("c"));
+      bus.trigger("a").trigger("a", 1).trigger("a", 1, 2, 3, 4, 5).trigger("b");
+    });
+    assert.equal(log.length, 6);
+  });
+
+  it("binds and triggers several names and maps", () => {
+    sideBySide(({ bus, fn, context }) => {
+      bus.on("a b  c", fn("abc"));
+      bus.on({ a: fn("map a"), "b c": fn("map bc") }, context("map context"));
+      bus.on({ a: fn("map, third") }, undefined, context("third"));
+      bus.trigger("a b", 1).trigger("c");
+      bus.trigger({ a: 1, b: 2 }, 3);
+    });
+  });
+
+  it("calls a callback as often as it was bound", () => {
+    sideBySide(({ bus, fn }) => {
+      const twice = fn("twice");
+      bus.on("a", twice).on("a", twice).trigger("a").off("a", twice).trigger("a");
+    });
+  });
+
+  it("gives `all` the name first, after the named", () => {
+    sideBySide(({ bus, fn, context }) => {
+      bus.on("all", fn("all"), context("c")).on("a", fn("a"));
+      bus.trigger("a", 1).trigger("b").trigger("a b", 2).trigger("all", 3);
+      bus.off("all").trigger("a");
+    });
+  });
+
+  it("removes by name, callback and context", () => {
+    sideBySide(({ bus, fn, context }) => {
+      const [f, g] = [fn("f"), fn("g")];
+      const [c, d] = [context("c"), context("d")];
+      const bind = () => bus.off().on("a", f, c).on("a", g, c).on("a", f, d).on("b", f, c).on("b", g);
+      const calls = [
+        ["a"], ["a", f], ["a", f, c], ["a", null, c], [null, f], [null, null, c], [null, g, d], [], ["b a", f], [{ a: f, b: g }],
+        [{ a: null }, undefined, d], ["none"], [undefined, undefined, d], ["b", g, c],
+      ];
+      for (const call of calls) {
+        bind();
+        bus.off(...call);
+        bus.trigger("a").trigger("b");
+      }
+    });
+  });
+
+  it("calls `once` once for each name, and finds it by its callback", () => {
+    sideBySide(({ bus, fn, context }) => {
+      const f = fn("f");
+      bus.once("a b", f).trigger("a").trigger("a").trigger("b").trigger("b");
+      bus.once({ a: fn("map a"), b: fn("map b") }, context("c")).trigger("a b").trigger("a b");
+      bus.once("a", f, context("c")).off("a", f).trigger("a");
+      bus.once("a", f).once("a", f).trigger("a");
+      bus.once("all", fn("all")).trigger("x").trigger("y");
+      bus.once("a", undefined).trigger("a");
+    });
+  });
+
+  it("calls a nested once a single time", () => {
+    sideBySide(({ bus, fn }) => {
+      bus.once("a", fn("a", () => bus.trigger("a"))).trigger("a");
+    });
+  });
+
+  it("is not disturbed by binding and unbinding inside a callback", () => {
+    sideBySide(({ bus, fn }) => {
+      const late = fn("late");
+      const second = fn("second");
+      bus.on("a", fn("adds", () => bus.on("a", late)));
+      bus.on("a", fn("removes", () => bus.off("a", second)));
+      bus.on("a", second);
+      bus.on("all", fn("all", () => bus.off("all")));
+      bus.trigger("a").trigger("a");
+    });
+  });
+
+  it("ignores missing callbacks", () => {
+    sideBySide(({ bus }) => {
+      bus.on("a").on("a", null).listenTo(null, "a").listenTo(undefined).stopListening().off("nothing").trigger("a");
+    });
+  });
+
+  it("listens to others and stops", () => {
+    sideBySide(({ bus, fn, other }) => {
+      const [one, two] = [other("one"), other("two")];
+      const f = fn("f");
+      const bind = () => {
+        bus.stopListening();
+        bus.listenTo(one, "a b", f).listenTo(one, "a", fn("g")).listenTo(two, { a: f, b: fn("h") });
+      };
+      for (const stop of [[], [one], [one, "a"], [one, "a", f], [null, "a"], [null, null, f], [two, { a: f }], [one, "b a"], [other("three")]]) {
+        bind();
+        bus.stopListening(...stop);
+        one.trigger("a", 1).trigger("b", 2);
+        two.trigger("a", 3).trigger("b", 4);
+      }
+      bus.stopListening(one).stopListening(one).stopListening();
+      one.trigger("a");
+    });
+  });
+
+  it("listens once", () => {
+    sideBySide(({ bus, fn, other }) => {
+      const one = other("one");
+      const f = fn("f");
+      bus.listenToOnce(one, "a b", f);
+      one.trigger("a").trigger("a").trigger("b").trigger("b");
+      bus.listenToOnce(one, { a: f, b: f });
+      bus.stopListening(one, "a", f);
+      one.trigger("a b").trigger("a b");
+    });
+  });
+
+  it("listens to itself", () => {
+    sideBySide(({ bus, fn }) => {
+      bus.listenTo(bus, "a", fn("a")).trigger("a").stopListening().trigger("a");
+      bus.listenTo(bus, "a", fn("a")).off().trigger("a");
+    });
+  });
+
+  it("answers to the old names", () => {
+    sideBySide(({ bus, fn }) => {
+      const f = fn("f");
+      bus.bind("a", f).trigger("a").unbind("a", f).trigger("a");
+    });
+  });
+
+  it("returns itself from every call", () => {
+    const bus = new Dispatcher();
+    const f = () => {};
+    for (const made of [bus.on("a", f), bus.once("a", f), bus.off("a"), bus.trigger("a"), bus.listenTo(bus, "a", f), bus.listenToOnce(bus, "a", f), bus.stopListening()]) {
+      assert.equal(made, bus);
+    }
+  });
+
+  it("agrees over random sequences of calls", () => {
+    const seed = 20_261_121;
+    for (let round = 0; round < 300; round++) {
+      const log = sideBySide(({ bus, fn, context, other }) => {
+        const random = randomFrom(seed + round);
+        const pick = (choices) => choices[Math.floor(random() * choices.length)];
+        const peer = other("peer");
+        const callbacks = ["f", "g", "h"].map((label) => fn(label));
+        const contexts = [undefined, context("c"), context("d"), bus];
+        const name = () => pick(["a", "b", "c", "a b", "b  c", "all", "all a"]);
+        const map = () => ({ [pick(["a", "b", "a c"])]: pick(callbacks) });
+        const steps = [
+          () => bus.on(name(), pick(callbacks), pick(contexts)),
+          () => bus.on(map(), pick(contexts)),
+          () => bus.once(name(), pick(callbacks), pick(contexts)),
+          () => bus.off(pick([name(), null]), pick([...callbacks, null]), pick(contexts)),
+          () => bus.off(map(), pick(contexts)),
+          () => bus.listenTo(peer, name(), pick(callbacks)),
+          () => bus.listenToOnce(peer, name(), pick(callbacks)),
+          () => peer.listenTo(bus, name(), pick(callbacks)),
+          () => bus.stopListening(pick([peer, null]), pick([name(), null]), pick([...callbacks, null])),
+          () => peer.stopListening(pick([bus, null])),
+          () => bus.trigger(name(), pick([1, "x", null])),
+          () => bus.trigger(name()),
+          () => peer.trigger(name(), 5, 6),
+        ];
+        for (let step = 0; step < 40; step++) pick(steps)();
+      });
+      assert.ok(Array.isArray(log), `seed ${seed + round}`);
+    }
+  });
+});
+
+describe("Dispatcher where it differs on purpose", () => {
+  it("goes on after a callback that throws, and reports it", () => {
+    const reported = mock.method(console, "error", () => {});
+    const called = [];
+    new Dispatcher()
+      .on("a", () => {
+        throw new Error("mine");
+      })
+      .on("a", () => called.push("second"))
+      .trigger("a");
+    assert.deepEqual(called, ["second"]);
+    assert.equal(reported.mock.calls[0].arguments[0].message, "mine");
+    mock.restoreAll();
+  });
+
+  it("takes names of Object.prototype for names", () => {
+    const called = [];
+    const bus = new Dispatcher();
+    for (const name of ["constructor", "__proto__", "hasOwnProperty", "toString", "valueOf"]) {
+      bus.on(name, () => called.push(name)).trigger(name).off(name).trigger(name);
+      bus.once(name, () => called.push(name)).trigger(name).trigger(name);
+    }
+    assert.equal(called.length, 10);
+    assert.equal({}.polluted, undefined);
+  });
+
+  it("does not read off(' a') as off()", () => {
+    const called = [];
+    new Dispatcher().on("b", () => called.push("b")).off(" a").trigger("b");
+    assert.deepEqual(called, ["b"]);
+  });
+});
+
+describe("Dispatcher with real Backbone objects", () => {
+  it("is listened to by a model, which stops with stopListening", () => {
+    const bus = new Dispatcher();
+    const model = new Backbone.Model();
+    const called = [];
+    const callback = function (value) {
+      called.push([this === model, value]);
+    };
+    model.listenTo(bus, "a b", callback).listenToOnce(bus, "c", callback);
+    bus.trigger("a", 1).trigger("b", 2).trigger("c", 3).trigger("c", 4);
+    model.stopListening(bus, "a");
+    bus.trigger("a", 5).trigger("b", 6);
+    model.stopListening();
+    bus.trigger("b", 7);
+    assert.deepEqual(called, [[true, 1], [true, 2], [true, 3], [true, 6]]);
+  });
+
+  it("listens to a model, and stops", () => {
+    const bus = new Dispatcher();
+    const model = new Backbone.Model();
+    const called = [];
+    bus.listenTo(model, "change:x", (_model, value) => called.push(value));
+    bus.listenToOnce(model, "change:y", (_model, value) => called.push(value));
+    model.set({ x: 1 }).set({ y: 2 }).set({ y: 3 });
+    bus.stopListening(model);
+    model.set({ x: 4 });
+    assert.deepEqual(called, [1, 2]);
+  });
+});
+
+/** A small seeded generator (mulberry32), so that a failure can be repeated. */
+function randomFrom(seed) {
+  let state = seed;
+  return () => {
+    state = (state + 0x6d2b79f5) | 0;
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4294967296;
+  };
+}

@@ -31,6 +31,8 @@ from .topic import check_topic
 MAX_BATCH_EVENTS = 10_000
 MAX_BATCH_BYTES = 64 * 1024 * 1024
 
+# Places in the FCALL that `Publisher._command` builds.
+_PAYLOAD, _ID = 5, 6
 _encode = msgspec.json.Encoder().encode
 
 
@@ -117,7 +119,7 @@ class Publisher:
         except BusUnavailable:
             # The id makes a second attempt safe: if the first one arrived, it is found, not doubled.
             epoch, offset, duplicate = self._fcall(command)
-        return Receipt(epoch.decode(), offset, bool(duplicate) and id is not None, command[-1])
+        return Receipt(epoch.decode(), offset, bool(duplicate) and id is not None, command[_ID])
 
     def publish_many(
         self, events: Iterable[tuple[str, Any] | tuple[str, Any, str | None]], namespace: str | None = None
@@ -133,7 +135,7 @@ class Publisher:
             PublishManyError: Redis refused some of them; it holds a receipt or an error for each.
             BusUnavailable: no answer, twice: not known which were published.
         """
-        batch: list[tuple[str | bytes | int, ...]] = []
+        batch: list[tuple[Any, ...]] = []
         generated: list[bool] = []
         size = 0
         for event in events:
@@ -145,7 +147,7 @@ class Publisher:
             except HeadgateError as error:
                 error.add_note(f"event number {len(batch)} of the batch")
                 raise
-            size += len(command[4])
+            size += len(command[_PAYLOAD])
             if size > MAX_BATCH_BYTES:
                 raise LimitReached("batch_bytes", MAX_BATCH_BYTES)
             batch.append(command)
@@ -159,7 +161,7 @@ class Publisher:
         outcomes = [
             reply
             if isinstance(reply, HeadgateError)
-            else Receipt(reply[0].decode(), reply[1], bool(reply[2]) and not new_id, str(command[-1]))
+            else Receipt(reply[0].decode(), reply[1], bool(reply[2]) and not new_id, command[_ID])
             for reply, command, new_id in zip(replies, batch, generated, strict=True)
         ]
         receipts = [outcome for outcome in outcomes if isinstance(outcome, Receipt)]
@@ -190,7 +192,7 @@ class Publisher:
         self._check_library()
         return call_function(self._client, *command)
 
-    def _fcall_many(self, batch: list[tuple[str | bytes | int, ...]]) -> list[Any]:
+    def _fcall_many(self, batch: list[tuple[Any, ...]]) -> list[Any]:
         self._check_library()
         replies = call_many(self._client, batch)
         if not any(is_missing(reply) for reply in replies):
@@ -275,7 +277,7 @@ def _check_value(value: Any, depth: int) -> None:
         raise NotSerializable("msgspec.Raw inside other data; it may only be the whole")
     else:
         # Dataclasses, structs, dates and the like: look at what msgspec makes of them. Raises TypeError for what it cannot.
-        plain = msgspec.to_builtins(value)
+        plain = msgspec.to_builtins(value, builtin_types=(Decimal,))
         if type(plain) is not kind:
             _check_value(plain, depth)
 

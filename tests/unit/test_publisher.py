@@ -1,0 +1,251 @@
+"""The publisher without a Redis: data to JSON, arguments checked before anything is sent, what it imports."""
+
+import dataclasses
+import datetime
+import enum
+import json
+import math
+import subprocess
+import sys
+import uuid
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate import (
+    BusUnavailable,
+    InvalidEvent,
+    InvalidTopic,
+    LimitReached,
+    NotSerializable,
+    PayloadTooLarge,
+    Publisher,
+    SettingsError,
+    UnknownNamespace,
+)
+from headgate.event import MAX_DEPTH, check_json
+from headgate.publisher import MAX_BATCH_EVENTS, PublishManyError, Receipt, encode_data, find_redis_url
+
+
+@pytest.fixture
+def publisher(tmp_path: Path) -> Publisher:
+    """A publisher whose Redis is not there: whatever raises something else than BusUnavailable has sent nothing."""
+    return Publisher(f"unix://{tmp_path}/no.sock")
+
+
+class Colour(enum.Enum):
+    RED = "red"
+    NOTHING = math.nan
+
+
+@dataclasses.dataclass
+class Order:
+    number: int
+    price: Any
+
+
+class Line(msgspec.Struct):
+    name: str
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@given(JSON)
+def test_json_values_survive(value: Any) -> None:
+    """What is JSON is encoded as strict JSON and read back as it was."""
+    payload = encode_data(value)
+
+    check_json(payload)
+    assert json.loads(payload) == value
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (datetime.datetime(2026, 11, 21, 6, 30, tzinfo=datetime.UTC), b'"2026-11-21T06:30:00Z"'),
+        (uuid.UUID(int=1), b'"00000000-0000-0000-0000-000000000001"'),
+        (Decimal("1.50"), b'"1.50"'),
+        (Order(1, 2.5), b'{"number":1,"price":2.5}'),
+        ([Line("a")], b'[{"name":"a"}]'),
+        (Colour.RED, b'"red"'),
+        ((1, "é"), '[1,"é"]'.encode()),
+        (b"\0", b'"AA=="'),
+        (msgspec.Raw(b' {"a" : 1} '), b' {"a" : 1} '),
+    ],
+)
+def test_what_msgspec_knows_is_encoded(value: Any, text: bytes) -> None:
+    """Dates, UUIDs, Decimals, dataclasses, structs, enums and bytes as msgspec writes them; Raw as it is."""
+    assert encode_data(value) == text
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        math.nan,
+        math.inf,
+        -math.inf,
+        [{"a": [math.nan]}],
+        (math.inf,),
+        Order(1, math.nan),
+        {"order": Order(1, {"x": math.inf})},
+        Colour.NOTHING,
+        Decimal("NaN"),
+        Order(1, Decimal("Infinity")),
+        {1: "a"},
+        {"a": {True: 1}},
+        {None: 1},
+        {1.5: 1},
+        Order(1, {2: 3}),
+        {datetime.date(2026, 1, 1): 1},
+        object(),
+        [object()],
+        "\ud800",
+        {"\udfff": 1},
+        1j,
+        print,
+        msgspec.Raw(b"nope"),
+        msgspec.Raw(b'"\xff"'),
+        [msgspec.Raw(b"1")],
+    ],
+    ids=repr,
+)
+def test_data_that_is_not_json_is_refused(value: Any) -> None:
+    """Nothing is silently turned into null, into a string, or left out."""
+    with pytest.raises(NotSerializable):
+        encode_data(value)
+
+
+def test_nesting_is_limited_exactly() -> None:
+    """As deep as every receiver accepts, and no deeper; a cycle is just very deep."""
+    deep: Any = 1
+    for _ in range(MAX_DEPTH):
+        deep = [deep]
+    check_json(encode_data(deep))
+    cycle: list[Any] = []
+    cycle.append({"again": cycle})
+
+    for value in ([deep], {"a": deep}, cycle):
+        with pytest.raises(NotSerializable, match="nested deeper"):
+            encode_data(value)
+
+
+def test_a_large_number_of_digits_is_refused_not_crashed() -> None:
+    """Python itself will not write such a number."""
+    with pytest.raises(NotSerializable):
+        encode_data(10**5000)
+
+
+def test_the_payload_limit_is_exact(tmp_path: Path) -> None:
+    """In bytes of UTF-8; at the limit it would be sent (and here finds no Redis), one byte more is refused at the publisher."""
+    publisher = Publisher(f"unix://{tmp_path}/no.sock", max_payload_bytes=10)
+    with pytest.raises(BusUnavailable):
+        publisher.publish("a", "éé1234")
+
+    with pytest.raises(PayloadTooLarge) as caught:
+        publisher.publish("a", "éé12345")
+
+    assert caught.value.parts == {"size": 11, "limit": 10, "where": "publisher"}
+
+
+def test_arguments_are_checked_before_anything_is_sent(publisher: Publisher) -> None:
+    """Each wrong argument has its own error, although there is no Redis at all."""
+    with pytest.raises(InvalidTopic):
+        publisher.publish("a..b", 1)
+    with pytest.raises(InvalidTopic):
+        publisher.publish("orders.*", 1)
+    with pytest.raises(InvalidEvent):
+        publisher.publish("a", 1, id="a b")
+    with pytest.raises(InvalidEvent):
+        publisher.publish("a", 1, id="")
+    with pytest.raises(UnknownNamespace):
+        publisher.publish("a", 1, namespace="a b")
+    with pytest.raises(NotSerializable):
+        publisher.publish("a", math.nan)
+    with pytest.raises(BusUnavailable):
+        publisher.publish("a", 1)
+
+
+def test_a_batch_is_checked_whole_before_anything_is_sent(publisher: Publisher) -> None:
+    """The error of the item, with its number, instead of BusUnavailable."""
+    with pytest.raises(InvalidTopic) as caught:
+        publisher.publish_many([("a", 1), ("b", 2, "id"), ("no no", 3)])
+
+    assert caught.value.__notes__ == ["event number 2 of the batch"]
+
+
+def test_a_batch_is_bounded(publisher: Publisher, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An endless iterable ends in an error, not in memory."""
+    with pytest.raises(LimitReached) as caught:
+        publisher.publish_many(("a", 1) for _ in iter(int, 1))
+    assert caught.value.parts == {"name": "batch_events", "limit": MAX_BATCH_EVENTS}
+
+    monkeypatch.setattr("headgate.publisher.MAX_BATCH_BYTES", 100)
+    with pytest.raises(LimitReached, match="batch_bytes"):
+        publisher.publish_many([("a", "x" * 60), ("a", "x" * 60)])
+
+
+def test_an_empty_batch_needs_no_redis(publisher: Publisher) -> None:
+    """Nothing to publish, nothing to fail."""
+    assert publisher.publish_many([]) == []
+
+
+@pytest.mark.parametrize("limit", [0, -1, 1024 * 1024 + 1])
+def test_the_payload_limit_has_limits(limit: int) -> None:
+    """No publisher can raise the hard limit."""
+    with pytest.raises(SettingsError):
+        Publisher("redis://127.0.0.1", max_payload_bytes=limit)
+
+
+def test_without_any_redis_the_error_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a setting nor a running gateway."""
+    monkeypatch.delenv("HEADGATE_REDIS_URL", raising=False)
+    monkeypatch.setenv("HEADGATE_DATA_DIR", str(tmp_path))
+
+    with pytest.raises(BusUnavailable, match=r"set HEADGATE_REDIS_URL.*headgate serve"):
+        Publisher()
+
+
+def test_the_environment_names_the_redis(monkeypatch: pytest.MonkeyPatch) -> None:
+    """HEADGATE_REDIS_URL counts, other HEADGATE_ variables do not matter to a publisher; a wrong one is named."""
+    monkeypatch.setenv("HEADGATE_REDIS_URL", "redis://127.0.0.1:7777/0")
+    monkeypatch.setenv("HEADGATE_PORT", "no port")
+    assert find_redis_url() == "redis://127.0.0.1:7777/0"
+
+    monkeypatch.setenv("HEADGATE_REDIS_URL", "http://127.0.0.1")
+    with pytest.raises(SettingsError, match="HEADGATE_REDIS_URL"):
+        find_redis_url()
+
+
+def test_a_refused_batch_tells_each_outcome() -> None:
+    """How many, the first, and all of them in order."""
+    receipt = Receipt("0" * 16, 1, False, "x")
+    refused = PayloadTooLarge(11, 10, "bus")
+
+    error = PublishManyError([receipt, refused, receipt])
+
+    assert error.outcomes == (receipt, refused, receipt)
+    assert error.message == f"1 of 3 events were refused; the first is number 1: {refused.message}"
+    assert error.to_wire()["published"] == 2
+
+
+def test_a_publisher_brings_in_no_gateway() -> None:
+    """`from headgate import Publisher` in any process: no event loop, no web framework, no second thread."""
+    code = (
+        "import sys, threading\nfrom headgate import Publisher\nPublisher('redis://127.0.0.1:1')\n"
+        "print([name for name in ('gevent', 'greenlet', 'flask', 'socketio', 'engineio', 'websockets', 'headgate.embedded') "
+        "if name in sys.modules], threading.active_count())"
+    )
+
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True).stdout
+
+    assert said.split() == ["[]", "1"]

@@ -1,0 +1,281 @@
+/** The browser client from Node against a real gateway with a real Redis. */
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { after, afterEach, before, describe, it } from "node:test";
+import { fileURLToPath } from "node:url";
+import Backbone from "backbone";
+import { io } from "socket.io-client";
+import { LiveCollection } from "../../../web/src/backbone.js";
+import { connect } from "../../../web/src/index.js";
+import { GatewayProcess, until } from "./gateway-process.mjs";
+
+/** @type {GatewayProcess} */
+let gateway;
+/** @type {import("../../../web/src/index.js").Gate[]} */
+const gates = [];
+
+/** @param {import("../../../web/src/connect.js").ConnectOptions} [options] */
+function open(options) {
+  const gate = connect(gateway.url, { reconnectDelayMinMs: 20, reconnectDelayMaxMs: 100, ...options });
+  gates.push(gate);
+  return gate;
+}
+
+/** A gate whose connection a test can cut from below. */
+function openCuttable() {
+  /** @type {any} */
+  let socket;
+  const gate = open({
+    io: (/** @type {string} */ address, /** @type {any} */ options) => {
+      socket = io(address, options);
+      return socket;
+    },
+  });
+  return { gate, cut: () => socket.io.engine.close() };
+}
+
+/** @param {import("../../../web/src/index.js").Gate} gate */
+const isUp = (gate) => until(() => gate.state.connection === "up", "the connection to be up");
+
+before(async () => {
+  gateway = await new GatewayProcess().start();
+});
+
+afterEach(() => {
+  for (const gate of gates.splice(0)) gate.close();
+});
+
+after(() => gateway.remove());
+
+for (const transports of /** @type {("websocket" | "polling")[][]} */ ([["websocket"], ["polling"], ["polling", "websocket"]])) {
+  describe(`over ${transports.join(", then ")}`, () => {
+    it("subscribes, publishes, and gets every event once, in order", async () => {
+      const gate = open({ transports });
+      /** @type {any[]} */
+      const got = [];
+      gate.on("order.*.shipped", (data, event) => got.push([data.n, event.offset, event.pattern]));
+      await isUp(gate);
+      await gate.subscribed("order.*.shipped");
+      const receipts = [];
+      for (let n = 0; n < 50; n++) receipts.push(await gate.publish(`order.${n}.shipped`, { n }));
+      await until(() => got.length >= 50, "50 events");
+      assert.deepEqual(got, receipts.map(({ offset }, n) => [n, offset, "order.*.shipped"]));
+    });
+
+    it("gets nothing after the last handler has left", async () => {
+      const gate = open({ transports });
+      /** @type {string[]} */
+      const got = [];
+      const note = (/** @type {any} */ _data, /** @type {any} */ { topic }) => got.push(topic);
+      gate.on("leave.a", note).on("leave.b", note);
+      await isUp(gate);
+      gate.off("leave.a", note);
+      await until(() => !("leave.a" in gate.state.subscriptions), "the pattern to be gone");
+      await gate.publish("leave.a", 1);
+      await gate.publish("leave.b", 2);
+      await until(() => got.length > 0, "the event of the other topic");
+      assert.deepEqual(got, ["leave.b"]);
+    });
+
+    it("subscribes while connected", async () => {
+      const gate = open({ transports });
+      await isUp(gate);
+      const got = new Promise((resolve) => gate.once("late.#", resolve));
+      await gate.subscribed("late.#");
+      await gate.publish("late.one", "hello");
+      assert.equal(await got, "hello");
+    });
+  });
+}
+
+describe("against a real gateway", () => {
+  it("is told the limits, and refuses what is above them", async () => {
+    const gate = open();
+    await isUp(gate);
+    assert.equal(gate.state.limits.max_payload_bytes, 65536);
+    const fits = "x".repeat(65536 - 2);
+    const { offset } = await gate.publish("size", fits);
+    assert.ok(offset > 0);
+    await assert.rejects(gate.publish("size", `${fits}x`), { code: "payload_too_large", parts: { size: 65537, limit: 65536, where: "browser" } });
+    assert.equal(gate.state.connection, "up");
+  });
+
+  it("agrees with the gateway on the size of text beyond ASCII", async () => {
+    const gate = open();
+    await isUp(gate);
+    for (const character of ["é", "€", "😀", "\u2028"]) {
+      const bytes = new TextEncoder().encode(character).length;
+      const data = character.repeat(Math.floor((65536 - 2) / bytes));
+      const { offset } = await gate.publish("size.text", data);
+      assert.ok(offset > 0, character);
+    }
+  });
+
+  it("publishes once under one id", async () => {
+    const gate = open();
+    await isUp(gate);
+    const id = `once-${process.pid}`;
+    const first = await gate.publish("idempotent", 1, { id });
+    const second = await gate.publish("idempotent", 1, { id });
+    assert.equal(first.duplicate, false);
+    assert.deepEqual([second.offset, second.duplicate], [first.offset, true]);
+  });
+
+  it("hears the gateway's refusal of an id", async () => {
+    const gate = open();
+    await isUp(gate);
+    await assert.rejects(gate.publish("a", 1, { id: "no spaces" }), { code: "invalid_event", retry: false });
+  });
+
+  it("gets what other programs publish, with and without an offset", async () => {
+    const gate = open();
+    /** @type {any[]} */
+    const got = [];
+    gate.on("outside.#", (data, { topic, offset, id }) => got.push({ topic, data, logged: offset !== null, id: id !== null }));
+    await isUp(gate);
+    await gateway.publish("outside.logged", { from: "the command line" });
+    await until(() => got.length === 1, "the logged event");
+    await gateway.plainPublish("outside.plain", '{"from":"redis-cli"}');
+    await until(() => got.length === 2, "the plain event");
+    assert.deepEqual(got, [
+      { topic: "outside.logged", data: { from: "the command line" }, logged: true, id: true },
+      { topic: "outside.plain", data: { from: "redis-cli" }, logged: false, id: false },
+    ]);
+  });
+
+  it("reaches topics with treacherous names", async () => {
+    const gate = open();
+    const names = ["constructor", "__proto__", "hasOwnProperty", "all", "toString"];
+    /** @type {string[]} */
+    const got = [];
+    for (const name of names) gate.subscribe(name, (data) => got.push(data));
+    await isUp(gate);
+    for (const name of names) await gate.publish(name, name);
+    await until(() => got.length === names.length, "all of them");
+    assert.deepEqual(got, names);
+  });
+
+  it("subscribes to a hundred patterns one by one without being taken for a flood", async () => {
+    const gate = open();
+    await isUp(gate);
+    for (let n = 0; n < 110; n++) gate.on(`many.${n}`, () => {});
+    await until(() => Object.values(gate.state.subscriptions).every((standing) => standing === "active"), "all to be active");
+    assert.equal(Object.keys(gate.state.subscriptions).length, 110);
+  });
+
+  it("hears which limit it has reached", async () => {
+    const gate = open();
+    /** @type {any[]} */
+    const errors = [];
+    gate.on("delivery:error", ({ pattern, error }) => errors.push([pattern, error.code, error.parts.name]));
+    for (let n = 0; n <= 32; n++) gate.on(`wild.${n}.*`, () => {});
+    await isUp(gate);
+    assert.deepEqual(errors, [["wild.32.*", "limit_reached", "wildcards"]]);
+  });
+
+  it("comes back by itself when the connection breaks, with everything subscribed", async () => {
+    const { gate, cut } = openCuttable();
+    /** @type {string[]} */
+    const lifecycle = [];
+    gate.on("connection:up", () => lifecycle.push("up")).on("connection:down", () => lifecycle.push("down"));
+    /** @type {any[]} */
+    const got = [];
+    gate.on("back.#", (data) => got.push(data));
+    await isUp(gate);
+    cut();
+    await until(() => lifecycle.length === 3, "down and up");
+    assert.deepEqual(lifecycle, ["up", "down", "up"]);
+    await gate.publish("back.again", 1);
+    await until(() => got.length === 1, "an event after the break");
+  });
+
+  it("feeds views and models through listenTo, until they stop listening", async () => {
+    const gate = open();
+    const model = new Backbone.Model();
+    model.listenTo(gate, "model.*", (_data, { topic }) => model.set("last", topic));
+    await isUp(gate);
+    await gate.publish("model.a", null);
+    await until(() => model.get("last") === "model.a", "the model to follow");
+    model.stopListening();
+    await until(() => Object.keys(gate.state.subscriptions).length === 0, "the subscription to end");
+  });
+
+  it("keeps a collection in step", async () => {
+    const gate = open();
+    const orders = new LiveCollection([], { gate, topic: "orders" });
+    await isUp(gate);
+    await gate.publish("orders.1.created", { id: 1, version: 1, status: "new" });
+    await gate.publish("orders.2.created", { id: 2, version: 1, status: "new" });
+    await gate.publish("orders.1.updated", { id: 1, version: 3, status: "packed" });
+    await gate.publish("orders.1.updated", { id: 1, version: 2, status: "stale" });
+    await gate.publish("orders.2.deleted", { id: 2, version: 2 });
+    await gate.publish("orders.3.created", { id: 3, version: 1 });
+    await until(() => orders.get(3), "the last event");
+    assert.deepEqual(orders.toJSON(), [{ id: 1, version: 3, status: "packed" }, { id: 3, version: 1 }]);
+  });
+
+  it("iterates", async () => {
+    const gate = open();
+    /** @type {any[]} */
+    const got = [];
+    const loop = (async () => {
+      for await (const event of gate.events("iterate.*")) {
+        got.push(event.data);
+        if (got.length === 3) break;
+      }
+    })();
+    await isUp(gate);
+    for (const n of [1, 2, 3]) await gate.publish(`iterate.${n}`, n);
+    await loop;
+    assert.deepEqual(got, [1, 2, 3]);
+  });
+
+  it("is refused by a namespace that does not exist, and says so", async () => {
+    const gate = open({ namespace: "/nowhere" });
+    const refused = await new Promise((resolve) => gate.on("connection:refused", resolve));
+    assert.equal(refused.code, "refused");
+    assert.equal(gate.state.connection, "refused");
+  });
+
+  it("lets the process end once it is closed", async () => {
+    const script = `
+      import { connect } from ${JSON.stringify(new URL("../../../web/src/index.js", import.meta.url).href)};
+      const gate = connect(${JSON.stringify(gateway.url)});
+      gate.once("end.me", () => gate.close());
+      gate.once("connection:up", () => gate.publish("end.me", 1).catch(() => {}));
+    `;
+    const child = spawn(process.execPath, ["--input-type=module", "--eval", script], {
+      cwd: fileURLToPath(new URL(".", import.meta.url)), stdio: "inherit",
+    });
+    let code;
+    child.once("exit", (ended) => {
+      code = ended;
+    });
+    await until(() => code !== undefined, "the process to end by itself").finally(() => child.kill("SIGKILL"));
+    assert.equal(code, 0);
+  });
+});
+
+describe("when the gateway is killed and comes back", () => {
+  it("reconnects, subscribes again, and goes on", async () => {
+    const mortal = await new GatewayProcess().start();
+    try {
+      const gate = connect(mortal.url, { reconnectDelayMinMs: 20, reconnectDelayMaxMs: 200 });
+      gates.push(gate);
+      /** @type {any[]} */
+      const got = [];
+      gate.on("phoenix", (data) => got.push(data));
+      await isUp(gate);
+      await gate.publish("phoenix", 1);
+      await mortal.stop("SIGKILL");
+      await until(() => gate.state.connection !== "up", "the client to notice");
+      await mortal.start();
+      await isUp(gate);
+      await gate.publish("phoenix", 2);
+      await until(() => got.length === 2, "the event after the restart");
+      assert.deepEqual(got, [1, 2]);
+    } finally {
+      await mortal.remove();
+    }
+  });
+});

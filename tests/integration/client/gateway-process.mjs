@@ -1,0 +1,112 @@
+/** A real gateway for the tests of the client: `headgate serve` with a private Redis, in a folder of the test's own. */
+import { execFile, spawn } from "node:child_process";
+import { mkdtemp, rm } from "node:fs/promises";
+import { connect as connectSocket } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+
+const COMMAND = process.env.HEADGATE_COMMAND ?? fileURLToPath(new URL("../../../.venv/bin/headgate", import.meta.url));
+const READY = /ready at (http:\/\/\S+?)\/?\s/;
+const START_DEADLINE_MS = 30_000;
+const STOP_DEADLINE_MS = 10_000;
+
+export class GatewayProcess {
+  url = "";
+  #folder = "";
+  #output = "";
+  /** @type {import("node:child_process").ChildProcess | undefined} */
+  #process;
+
+  /** @param {Record<string, string>} [settings] names as in the environment */
+  constructor(settings = {}) {
+    this.settings = settings;
+  }
+
+  /** Start, and return when it is ready. A second start uses the same port and data. */
+  async start() {
+    this.#folder ||= await mkdtemp(join(tmpdir(), "headgate-client-"));
+    const foreign = Object.entries(process.env).filter(([name]) => !name.startsWith("HEADGATE_"));
+    const port = this.url ? new URL(this.url).port : "0";
+    const env = { ...Object.fromEntries(foreign), HEADGATE_DATA_DIR: this.#data, HEADGATE_DEV: "1", HEADGATE_PORT: port, ...this.settings };
+    this.#output = "";
+    const started = spawn(COMMAND, ["serve"], { cwd: this.#folder, env, stdio: ["ignore", "pipe", "pipe"] });
+    this.#process = started;
+    const address = await new Promise((resolve, reject) => {
+      const give = (/** @type {string} */ why) => reject(new Error(`gateway: ${why}\n${this.#output}`));
+      const deadline = setTimeout(() => give("not ready in time"), START_DEADLINE_MS);
+      const read = (/** @type {Buffer} */ text) => {
+        this.#output = (this.#output + text).slice(-100_000);
+        const found = READY.exec(this.#output);
+        if (found) resolve(found[1]);
+      };
+      started.stdout.on("data", read);
+      started.stderr.on("data", read);
+      started.once("error", (error) => give(error.message));
+      started.once("exit", (code) => give(`ended with ${code}`));
+      started.once("exit", () => clearTimeout(deadline));
+      started.stdout.once("end", () => clearTimeout(deadline));
+      this.clearDeadline = () => clearTimeout(deadline);
+    });
+    this.clearDeadline?.();
+    this.url = address;
+    return this;
+  }
+
+  /** Publish as an outside program does, through the command line. @param {string} topic @param {unknown} data */
+  async publish(topic, data) {
+    await promisify(execFile)(COMMAND, ["publish", "--redis", `unix://${this.#socket}`, topic, JSON.stringify(data)]);
+  }
+
+  /** A plain PUBLISH, as any Redis client can do. @param {string} topic @param {string} message */
+  async plainPublish(topic, message) {
+    const words = ["PUBLISH", `hg:{notifications}:${topic}`, message];
+    const command = `*${words.length}\r\n${words.map((word) => `$${Buffer.byteLength(word)}\r\n${word}\r\n`).join("")}`;
+    const socket = connectSocket(this.#socket);
+    await new Promise((resolve, reject) => {
+      socket.once("error", reject);
+      socket.once("data", (reply) => (reply.toString().startsWith(":") ? resolve(undefined) : reject(new Error(reply.toString()))));
+      socket.write(command);
+    });
+    socket.destroy();
+  }
+
+  /** @param {NodeJS.Signals} [signal] */
+  async stop(signal = "SIGTERM") {
+    const running = this.#process;
+    if (!running || running.exitCode !== null || running.signalCode !== null) return;
+    const ended = new Promise((resolve) => running.once("exit", resolve));
+    running.kill(signal);
+    const deadline = setTimeout(() => running.kill("SIGKILL"), STOP_DEADLINE_MS);
+    await ended;
+    clearTimeout(deadline);
+  }
+
+  /** Stop, and remove its data. */
+  async remove() {
+    await this.stop();
+    await rm(this.#folder, { recursive: true, force: true });
+  }
+
+  get #data() {
+    return join(this.#folder, "data");
+  }
+
+  get #socket() {
+    return join(this.#data, "redis.sock");
+  }
+}
+
+/**
+ * Wait for a condition, with a deadline.
+ * @param {() => unknown} condition
+ * @param {string} what
+ */
+export async function until(condition, what, deadlineMs = 15_000) {
+  const end = performance.now() + deadlineMs;
+  while (!condition()) {
+    if (performance.now() > end) throw new Error(`not within ${deadlineMs} ms: ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
+}

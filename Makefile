@@ -20,7 +20,7 @@ WEB_SOURCES := $(shell find web \( -name node_modules -o -name dist -o -name tes
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help run build test lint style types imports docs-check web-check web-test py-test unit e2e chromium format settings \
+.PHONY: help run build test lint style types imports docs-check web-check web-test client-test py-test unit e2e chromium format settings \
 	requirements screenshot bench clean
 
 help: ## Show this list
@@ -32,7 +32,7 @@ run: build ## Set up everything and start the gateway with the demo (HEADGATE_* 
 build: $(RUNTIME) $(WEB) ## Install pinned dependencies and build the browser client
 
 test: $(DEV) build ## Run everything: lint, types, import rules, docs, JavaScript and Python tests, end to end
-	@$(MAKE) --no-print-directory --keep-going style types imports docs-check web-check web-test py-test
+	@$(MAKE) --no-print-directory --keep-going style types imports docs-check web-check web-test client-test py-test
 
 lint: $(DEV) ## ruff, mypy --strict, import rules, generated docs
 	@$(MAKE) --no-print-directory --keep-going style types imports docs-check
@@ -61,6 +61,10 @@ web-check: $(NODE) ## Types and lint of the JavaScript
 web-test: build ## JavaScript tests
 	@printf '\n== JavaScript: tests ==\n'
 	@npm --silent test
+
+client-test: build ## The browser client, from Node, against a real gateway
+	@printf '\n== JavaScript: the client against a real gateway ==\n'
+	@node --test --test-reporter=spec tests/integration/client/*.test.mjs
 
 # Without a browser the end-to-end tests fail and say so; that must not keep the others from running.
 py-test: $(DEV) build ## All Python tests, end to end included

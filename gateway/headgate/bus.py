@@ -76,7 +76,7 @@ class Bus:
         self._fence_log = self._open_log()
         self._link: SubscriberLink | None = None
         self._greenlets: list[Greenlet] = []
-        self._fence: Head | None = None
+        self._fence: tuple[Head, int] | None = None  # the head it proves; the position before it was read
         self._fence_number = 0
         self._late = 0
         self._closed = False
@@ -264,12 +264,13 @@ class Bus:
         if self._fence is not None:
             self._late += 1
             return
+        position = self.offset
         head = self._fence_log.head()
         link = self._link
         if link is None or not self.up:
             return
         self._fence_number += 1
-        self._fence = head
+        self._fence = (head, position)
         link.send(("PING", b"fence %d" % self._fence_number))
 
     def _ponged(self, token: bytes) -> None:
@@ -277,10 +278,11 @@ class Bus:
         if fence is None or token != b"fence %d" % self._fence_number:
             return
         self._fence, self._late = None, 0
-        if fence.epoch != self.epoch or fence.offset != self.offset:
-            # Redis answers in order: what the fence's head counted and has not arrived is not coming. A head that looks
-            # old is read again, as events may have come in behind it.
-            self._settle(fence if fence.epoch == self.epoch and fence.offset > self.offset else self._log.head())
+        head, position = fence
+        if head.epoch != self.epoch or head.offset < position:
+            self._settle(self._log.head())  # another log, unless it was replaced again since
+        elif head.offset > self.offset:
+            self._settle(head)  # Redis answers in order: what that head counted and has not arrived is not coming
         self._feed.fenced()
 
     # -- private --------------------------------------------------------------------------------------------------

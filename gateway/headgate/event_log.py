@@ -71,9 +71,8 @@ class EventLog:
         raw = call(self._client, "XRANGE", self._key, f"{after + 1}-0", f"{upto}-0", "COUNT", limit)
         return [self._entry(entry_id, fields) for entry_id, fields in raw]
 
-    def _entry(self, entry_id: bytes, pairs: list[bytes]) -> Entry:
+    def _entry(self, entry_id: bytes, fields: dict[bytes, bytes]) -> Entry:
         offset = int(entry_id.partition(b"-")[0])
-        fields = dict(zip(pairs[::2], pairs[1::2], strict=False))
         try:
             data = fields.get(b"data", b"")
             if len(data) > self._max_payload_bytes:

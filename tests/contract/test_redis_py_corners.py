@@ -1,0 +1,114 @@
+"""Private or undocumented corners of redis-py and hiredis that redis_link.py stands on; each is named here once."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from typing import Any
+
+import hiredis
+import pytest
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from headgate import redis_link
+
+
+def connection_to(url: str, **options: Any) -> Any:
+    return redis_link._connection_pool(url, 5.0, **options).make_connection()
+
+
+def test_a_connection_has_its_socket_in_sock(redis_url: str) -> None:
+    """`Connection._sock` is the plain, connected socket, with nothing of ours read ahead."""
+    connection = connection_to(redis_url)
+    connection.connect()
+
+    assert isinstance(connection._sock, socket.socket)
+    connection._sock.sendall(b"PING\r\n")
+    assert connection._sock.recv(64) == b"+PONG\r\n"
+    connection.disconnect()
+
+
+def test_a_connection_without_its_socket_lets_it_live(redis_url: str) -> None:
+    """Taking `_sock` away and dropping the connection does not close the socket behind our back."""
+    connection = connection_to(redis_url)
+    connection.connect()
+    sock, connection._sock = connection._sock, None
+    del connection
+
+    sock.sendall(b"PING\r\n")
+    assert sock.recv(64) == b"+PONG\r\n"
+    sock.close()
+
+
+def test_connecting_sends_nothing_that_was_not_asked_for() -> None:
+    """No HELLO (we speak RESP2), no CLIENT SETINFO: AUTH and SELECT only, in this order."""
+    received = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                for _ in range(2):
+                    received.append(connection.recv(4096).split(b"\r\n")[2])
+                    connection.sendall(b"+OK\r\n")
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        connection = connection_to(f"redis://:secret@127.0.0.1:{listener.getsockname()[1]}/3?protocol=3&client_name=x")
+        connection.client_name = None
+        connection.connect()
+        thread.join(10)
+        connection.disconnect()
+
+    assert received == [b"AUTH", b"SELECT"]
+
+
+def test_a_retry_of_none_is_none() -> None:
+    """`Retry(NoBackoff(), 0)` runs a command once; the constructor's default would run it again."""
+    attempts = []
+
+    def fail() -> None:
+        attempts.append(1)
+        raise redis.ConnectionError
+
+    with pytest.raises(redis.ConnectionError):
+        Retry(NoBackoff(), 0).call_with_retry(fail, lambda _: None)
+    assert len(attempts) == 1
+    client = redis_link.open_client("redis://127.0.0.1:1")
+    assert client.get_retry().get_retries() == 0
+    assert connection_to("redis://127.0.0.1:1").retry.get_retries() == 0
+
+
+def test_options_of_the_url_do_not_overrule_ours() -> None:
+    """A URL may carry any keyword of redis-py; those that the link depends on are set afterwards."""
+    url = "redis://127.0.0.1:1/0?protocol=3&decode_responses=yes&socket_timeout=600&retry_on_timeout=yes&health_check_interval=1"
+    connection = connection_to(url)
+
+    assert (connection.protocol, connection.socket_timeout, connection.health_check_interval) == (2, 5.0, 0)
+    assert connection.encoder.decode_responses is False
+    assert connection.retry_on_error == []
+
+
+def test_error_replies_keep_their_word() -> None:
+    """redis-py strips known words from the text and keeps them in `status_code`, and leaves unknown ones in the text."""
+    parse = redis._parsers.base.BaseParser.parse_error
+
+    known, unknown = parse("OOM command not allowed"), parse('HEADGATE invalid_topic {"topic":""}')
+
+    assert redis_link._reply_of(known) == ("OOM", "command not allowed")
+    assert redis_link._reply_of(unknown) == ("HEADGATE", 'invalid_topic {"topic":""}')
+
+
+def test_the_reader_takes_a_bytearray_and_says_false_without_a_reply() -> None:
+    """`feed(buffer, start, length)` copies what it needs; `gets()` is False for an unfinished reply, and errors are objects."""
+    reader: Any = hiredis.Reader(protocolError=ValueError, replyError=KeyError)
+    buffer = bytearray(b"*2\r\n$1\r\na\r\n:1\r\n-ERR no\r\n*1\r\n$5\r\nab")
+
+    reader.feed(buffer, 0, len(buffer))
+    buffer[:] = bytes(len(buffer))
+
+    assert reader.gets() == [b"a", 1]
+    assert isinstance(reader.gets(), KeyError)
+    assert reader.gets() is False

@@ -1,0 +1,218 @@
+"""The publisher against a real Redis: receipts, and honest errors when Redis is stopped, killed, full or forbidding."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from headgate import BusRefused, BusUnavailable, PayloadTooLarge, Publisher
+from headgate.embedded import EmbeddedRedis, start_private_redis
+from headgate.layout import head_key, log_key
+from headgate.publisher import PublishManyError, Receipt
+from headgate.redis_link import Client, call, open_client
+from tests.redis_server import wait_until
+
+KEY = log_key("notifications")
+
+
+@pytest.fixture
+def publisher(redis_url: str) -> Iterator[Publisher]:
+    """A publisher into an empty Redis, without the library."""
+    with Publisher(redis_url) as publisher:
+        yield publisher
+
+
+def log(client: Client, key: str = KEY) -> list[tuple[int, bytes, bytes, bytes]]:
+    return [
+        (int(entry.partition(b"-")[0]), fields[b"id"], fields[b"topic"], fields[b"data"])
+        for entry, fields in call(client, "XRANGE", key, "-", "+")
+    ]
+
+
+def test_a_receipt_is_the_position_in_the_log(publisher: Publisher, redis_client: Client) -> None:
+    """What the receipt says is what Redis holds."""
+    receipts = [publisher.publish("orders.1", {"n": n}) for n in range(3)]
+
+    assert [receipt.offset for receipt in receipts] == [1, 2, 3]
+    assert {receipt.epoch.encode() for receipt in receipts} == {call(redis_client, "HGET", head_key("notifications"), "epoch")}
+    assert log(redis_client) == [(n + 1, receipts[n].id.encode(), b"orders.1", b'{"n":%d}' % n) for n in range(3)]
+    assert not any(receipt.duplicate for receipt in receipts)
+
+
+def test_an_id_is_published_once(publisher: Publisher, redis_client: Client) -> None:
+    """The second receipt points to the first event."""
+    first = publisher.publish("a", 1, id="once")
+
+    again = publisher.publish("a", 1, id="once")
+
+    assert again == Receipt(first.epoch, first.offset, True, "once")
+    assert len(log(redis_client)) == 1
+
+
+def test_each_namespace_is_a_log_of_its_own(publisher: Publisher, redis_client: Client) -> None:
+    """With or without Socket.IO's slash."""
+    publisher.publish("a", 1)
+
+    assert publisher.publish("a", 2, namespace="/other").offset == 1
+    assert [data for *_, data in log(redis_client, log_key("other"))] == [b"2"]
+
+
+def test_a_batch_is_published_in_order(publisher: Publisher, redis_client: Client) -> None:
+    """Items with and without id, a receipt for each."""
+    publisher.publish("a", 0, id="known")
+
+    receipts = publisher.publish_many([("a", 1), ("b", 2, "new"), ("c", 3, None), ("d", 4, "known")])
+
+    assert [(receipt.offset, receipt.duplicate) for receipt in receipts] == [(2, False), (3, False), (4, False), (1, True)]
+    assert [receipt.id for receipt in receipts][1::2] == ["new", "known"]
+    assert [topic for _, _, topic, _ in log(redis_client)] == [b"a", b"a", b"b", b"c"]
+
+
+def test_a_batch_that_is_refused_in_part_says_which(publisher: Publisher, redis_client: Client) -> None:
+    """The namespace's limit is lower than the publisher's: receipts for what is in the log, errors for the rest."""
+    publisher.publish("a", 0)
+    call(redis_client, "FCALL", "headgate_configure", 1, KEY, 100, 60000, 10)
+
+    with pytest.raises(PublishManyError) as caught:
+        publisher.publish_many([("a", 1), ("a", "x" * 9), ("a", 2)])
+
+    first, second, third = caught.value.outcomes
+    assert isinstance(first, Receipt)
+    assert isinstance(second, PayloadTooLarge)
+    assert isinstance(third, Receipt)
+    assert second.parts == {"size": 11, "limit": 10, "where": "bus"}
+    assert [data for *_, data in log(redis_client)] == [b"0", b"1", b"2"]
+
+
+def test_a_full_batch_is_one_round_trip(publisher: Publisher, redis_client: Client) -> None:
+    """Ten thousand events, contiguous."""
+    receipts = publisher.publish_many(("a", n) for n in range(10_000))
+
+    assert [receipt.offset for receipt in receipts] == list(range(1, 10_001))
+
+
+def test_lost_functions_are_loaded_again(publisher: Publisher, redis_client: Client) -> None:
+    """An empty Redis after a restart, say: neither way of publishing notices."""
+    publisher.publish("a", 1)
+    call(redis_client, "FUNCTION", "FLUSH")
+    assert publisher.publish("a", 2).offset == 2
+    call(redis_client, "FUNCTION", "FLUSH")
+
+    assert [receipt.offset for receipt in publisher.publish_many([("a", 3), ("a", 4)])] == [3, 4]
+
+
+def test_a_killed_connection_costs_nothing(publisher: Publisher, redis_client: Client) -> None:
+    """One retry on a fresh connection, and the event is there once."""
+    for number in range(5):
+        publisher.publish("a", number)
+        call(redis_client, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+
+    assert [receipt.offset for receipt in publisher.publish_many([("a", 5), ("a", 6)])] == [6, 7]
+
+
+def test_publishing_goes_on_after_a_restart(start_redis: Callable[..., EmbeddedRedis]) -> None:
+    """While Redis is away every publish raises; the log, its epoch and the idempotency keys survive."""
+    server = start_redis("restarted")
+    publisher = Publisher(server.url, timeout_s=2)
+    first = publisher.publish("a", 1, id="before")
+    os.kill(server.pid, signal.SIGKILL)
+    wait_until(lambda: not server.is_running, "the server is gone")
+    with pytest.raises(BusUnavailable):
+        publisher.publish("a", 2)
+    with pytest.raises(BusUnavailable):
+        publisher.publish_many([("a", 2)])
+    server.close()
+
+    start_redis("restarted")
+
+    assert publisher.publish("a", 1, id="before") == Receipt(first.epoch, 1, True, "before")
+    assert publisher.publish("a", 3).offset == 2
+    publisher.close()
+
+
+def test_a_stopped_redis_raises_and_the_same_id_is_not_doubled(start_redis: Callable[..., EmbeddedRedis]) -> None:
+    """Two attempts lie in the stopped server's socket; a third one by the caller finds what they left."""
+    server = start_redis()
+    publisher = Publisher(server.url, timeout_s=0.2)
+    publisher.publish("a", 0)
+    os.kill(server.pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(BusUnavailable, match="did not answer in time"):
+            publisher.publish("a", 1, id="same")
+    finally:
+        os.kill(server.pid, signal.SIGCONT)
+
+    patient = Publisher(server.url, timeout_s=10)
+    receipt = patient.publish("a", 1, id="same")
+
+    client = open_client(server.url)
+    assert receipt.offset == 2
+    assert [entry[:2] for entry in log(client)][1:] == [(2, b"same")]
+    for closing in (publisher, patient, client):
+        closing.close()
+
+
+def test_a_full_redis_refuses_and_nothing_is_claimed(publisher: Publisher, redis_client: Client) -> None:
+    """maxmemory: an error for one and for a batch, no receipt, no event; afterwards it goes on."""
+    publisher.publish("a", 1)
+    call(redis_client, "CONFIG", "SET", "maxmemory", 1)
+    try:
+        with pytest.raises(BusRefused, match="out of memory"):
+            publisher.publish("a", 2)
+        with pytest.raises(PublishManyError, match="2 of 2 events were refused"):
+            publisher.publish_many([("a", 3), ("a", 4)])
+    finally:
+        call(redis_client, "CONFIG", "SET", "maxmemory", "1gb")
+
+    assert publisher.publish("a", 5).offset == 2
+
+
+def test_threads_share_a_publisher(publisher: Publisher, redis_client: Client) -> None:
+    """More threads than connections: each event once, each receipt its own."""
+    with ThreadPoolExecutor(24) as pool:
+        receipts = list(pool.map(lambda number: publisher.publish("a", number), range(600)))
+
+    data = {offset: int(payload) for offset, _, _, payload in log(redis_client)}
+    assert sorted(data) == list(range(1, 601))
+    assert [data[receipt.offset] for receipt in receipts] == list(range(600))
+    assert call(redis_client, "INFO", "clients")["connected_clients"] <= 16 + 2
+
+
+GREENLETS = """
+from gevent import monkey
+monkey.patch_all()
+import gevent, sys
+from headgate import Publisher
+
+publisher = Publisher(sys.argv[1])
+jobs = [gevent.spawn(publisher.publish, "a", number) for number in range(200)]
+gevent.joinall(jobs, timeout=30, raise_error=True)
+print(sorted(job.value.offset for job in jobs) == list(range(1, 201)))
+"""
+
+
+def test_greenlets_share_a_publisher(redis_url: str) -> None:
+    """In a patched process each command has a connection of its own."""
+    command = [sys.executable, "-c", GREENLETS, redis_url]
+
+    said = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+
+    assert said == "True\n"
+
+
+def test_without_a_url_the_private_server_of_the_folder_is_found(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A script beside a running gateway needs no configuration."""
+    folder = tmp_path_factory.mktemp("project")
+    monkeypatch.chdir(folder)
+    monkeypatch.delenv("HEADGATE_REDIS_URL", raising=False)
+    monkeypatch.delenv("HEADGATE_DATA_DIR", raising=False)
+    with start_private_redis(".headgate"), Publisher() as publisher:
+        assert publisher.publish("a", 1).offset == 1

@@ -139,6 +139,7 @@ def memory(clients: int, offer_deflate: bool = False) -> Callable[[Variant, bool
     def run(variant: Variant, _quick: bool) -> Row:
         first = 100
         with stage(variant, size_bytes=256, room=clients, offer_deflate=offer_deflate) as on:
+            empty = _settled_bytes(on)
             on.generator.connects(first)
             before = _settled_bytes(on)
             on.generator.connects(clients - first)
@@ -146,6 +147,7 @@ def memory(clients: int, offer_deflate: bool = False) -> Callable[[Variant, bool
             after = _settled_bytes(on)
             row = _checked(answer)
             row["kib_per_client"] = round((after - before) / (clients - first) / KIB, 2)
+            row["kib_per_client_from_empty"] = round((after - empty) / clients / KIB, 2)
             row["server_mib"] = round(after / KIB**2, 1)
             return row
 
@@ -171,8 +173,7 @@ def stalled(clients: int, stopped: int, size_bytes: int, events_per_s: int) -> C
             peak = _peak_bytes(on, measure_s)
             answer = generator.answer(measure_s)
             stopped_left = answer["stalled"]
-            generator.ask("unstall")
-            after = generator.ask("idle", 4000, takes_s=4)
+            after = generator.ask("unstall", 4000, takes_s=4)
             row = _checked(answer) | _latency(calm, "calm_") | _latency(answer)
             row["p99_change"] = round(answer["microseconds"]["p99"] / max(1.0, calm["microseconds"]["p99"]), 3)
             row["growth_mib_per_stopped"] = round(max(0, peak - before) / stopped / KIB**2, 2)
@@ -255,6 +256,11 @@ _LATENCY_COLUMNS = {
 }  # fmt: skip
 
 
+_MEMORY_COLUMNS = {
+    "kib_per_client": "KiB per client beyond the first 100",
+    "kib_per_client_from_empty": "KiB per client from an empty server",
+    "server_mib": "server memory (MiB)",
+}
 _CONNECTING_COLUMNS = {
     "connects_per_s": "connects per second",
     "connects_per_cpu_s": "per server CPU second",
@@ -317,20 +323,20 @@ SCENARIOS = {
         ),
         Scenario(
             "memory", "Memory per connected, subscribed, idle client at 5,000", memory(5000),
-            {"kib_per_client": "KiB per client", "server_mib": "server memory (MiB)"}, PEERS,
-            "kib_per_client", more_is_better=False, quick=True, targets={"kib_per_client": ("at most", 10)},
+            _MEMORY_COLUMNS, PEERS,
+            "kib_per_client_from_empty", more_is_better=False, quick=True, targets={"kib_per_client_from_empty": ("at most", 10)},
         ),
         Scenario(
             "memory-deflate", "The same, permessage-deflate offered", memory(5000, offer_deflate=True),
-            {"kib_per_client": "KiB per client", "server_mib": "server memory (MiB)"}, PEERS,
-            "kib_per_client", more_is_better=False, targets={"kib_per_client": ("at most", 10)},
+            _MEMORY_COLUMNS, PEERS,
+            "kib_per_client_from_empty", more_is_better=False, targets={"kib_per_client_from_empty": ("at most", 10)},
         ),
         Scenario(
             "stalled", "One of 10 clients never reads, 60 KB × 100/s", stalled(10, 1, 60_000, 100),
             {
                 "growth_mib_per_stopped": "memory growth (MiB)", "calm_p99_ms": "others' p99 before (ms)",
                 "p99_ms": "others' p99 meanwhile (ms)", "p99_change": "ratio", "max_ms": "max ms",
-                "cut_while_stopped": "cut", "caught_up": "caught up (events)", "gap_notices": "gap notices",
+                "cut_while_stopped": "cut", "events_owed": "events owed", "caught_up": "caught up", "gap_notices": "gap notices",
             },
             PEERS, "p99_ms", more_is_better=False, quick=True,
             targets={"growth_mib_per_stopped": ("at most", 1.2), "p99_change": ("at most", 1.1)},
@@ -340,7 +346,7 @@ SCENARIOS = {
             {
                 "growth_mib_per_stopped": "memory growth per stopped client (MiB)", "calm_p99_ms": "others' p99 before (ms)",
                 "p99_ms": "others' p99 meanwhile (ms)", "max_ms": "longest freeze (max ms)",
-                "cut_while_stopped": "cut", "caught_up": "caught up (events)", "gap_notices": "gap notices",
+                "cut_while_stopped": "cut", "events_owed": "events owed", "caught_up": "caught up", "gap_notices": "gap notices",
             },
             PEERS, "p99_ms", more_is_better=False,
         ),

@@ -7,7 +7,8 @@
  *   open RATE MEASURE_MS             fixed schedule, RATE events per second
  *   burst SIZE TIMES EVERY_MS        SIZE events at once, again every EVERY_MS
  *   idle MS                          answer pings
- *   stall COUNT / unstall            the first COUNT clients stop reading / go on
+ *   stall COUNT                      the first COUNT clients stop reading
+ *   unstall MS                       they go on; counts what they then get within MS
  *   disconnect                       close every client
  *   quit
  */
@@ -189,8 +190,10 @@ static void obey(char *line)
         run_idle(&swarm, &run, (uint64_t)a);
     } else if (!strcmp(command, "stall") && words == 2) {
         stall((unsigned)a);
-    } else if (!strcmp(command, "unstall")) {
+    } else if (!strcmp(command, "unstall") && words == 2) {
+        /* One command, so that nothing of what they catch up on is read before the counting starts. */
         stall(0);
+        run_idle(&swarm, &run, (uint64_t)a);
     } else if (!strcmp(command, "disconnect")) {
         disconnect();
     } else if (!strcmp(command, "quit")) {

@@ -1,0 +1,60 @@
+"""The parts without processes: templates, medians, ratios, verdicts."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from bench import publishing, report
+from bench.scenarios import SCENARIOS, Row
+
+SCENARIO = SCENARIOS["throughput-1000x256B-w8"]
+
+
+@pytest.mark.parametrize("size_bytes", [50, 256, 60_000])
+def test_payload_is_json_of_exactly_the_size(size_bytes: int) -> None:
+    """The payload has the size that the table names, and holds the marker once."""
+    text = publishing.payload(size_bytes)
+    assert len(text.encode()) == size_bytes
+    assert json.loads(text)["n"] == publishing.MARKER
+    assert text.count("~") == 2
+
+
+def test_payload_too_small_for_the_marker_is_refused() -> None:
+    """A payload that cannot carry its own time is no measurement."""
+    with pytest.raises(ValueError, match="at least"):
+        publishing.payload(20)
+
+
+def test_command_is_resp() -> None:
+    """Lengths count bytes, not characters."""
+    assert publishing.command("PUBLISH", "é", b"\0") == b"*3\r\n$7\r\nPUBLISH\r\n$2\r\n\xc3\xa9\r\n$1\r\n\0\r\n"
+
+
+def test_median_ignores_rounds_that_failed() -> None:
+    """A failed round has no figure; it shows up as a fault instead."""
+    rows: list[Row] = [{"x": 1.0}, {"outcome": "failed", "error": "no"}, {"x": 3.0}]
+    assert report.median(rows, "x") == 2.0
+    assert "no" in report.faults(rows)
+
+
+def test_faults_name_lost_and_disturbed_rounds() -> None:
+    """Loss, a full generator and a neighbour on the server's core are never silent."""
+    row: Row = {"outcome": "ok", "missing": 3, "load_core_share": 0.99, "others_on_server_core_share": 0.4}
+    found = " ".join(report.faults([row]))
+    assert "missing: 3" in found
+    assert "generator" in found
+    assert "40%" in found
+
+
+def test_ratio_turns_round_when_less_is_better() -> None:
+    """Twice the throughput and half the latency are both 2 ×."""
+    assert report.ratio(SCENARIO, 200, 100) == "2.00 ×"
+    assert report.ratio(SCENARIOS["schedule"], 5, 10) == "2.00 ×"
+
+
+def test_verdict_says_met_or_missed() -> None:
+    """The target is compared with the median."""
+    assert report.verdicts(SCENARIO, [{"deliveries_per_cpu_s": 700_000.0}])[0].startswith("met")
+    assert report.verdicts(SCENARIO, [{"deliveries_per_cpu_s": 699_999.0}])[0].startswith("**missed**")

@@ -39,8 +39,8 @@ class InvalidTopic(HeadgateError):
 
     def __init__(self, topic: object, reason: str) -> None:
         self.topic = topic
-        shown = _shown(topic)
-        super().__init__(f"invalid topic {shown}: {reason}", topic=shown, reason=reason)
+        shown = _printable(topic)
+        super().__init__(f"invalid topic {shown!r}: {reason}", topic=shown, reason=reason)
 
 
 class InvalidPattern(HeadgateError):
@@ -50,8 +50,8 @@ class InvalidPattern(HeadgateError):
 
     def __init__(self, pattern: object, reason: str) -> None:
         self.pattern = pattern
-        shown = _shown(pattern)
-        super().__init__(f"invalid pattern {shown}: {reason}", pattern=shown, reason=reason)
+        shown = _printable(pattern)
+        super().__init__(f"invalid pattern {shown!r}: {reason}", pattern=shown, reason=reason)
 
 
 class InvalidEvent(HeadgateError):
@@ -91,9 +91,9 @@ class UnknownNamespace(HeadgateError):
     code = "unknown_namespace"
 
     def __init__(self, namespace: object, known: Sequence[str]) -> None:
-        shown = _shown(namespace)
+        shown = _printable(namespace)
         super().__init__(
-            f"unknown namespace {shown}; this gateway serves {', '.join(known) or 'none'}", namespace=shown, known=list(known)
+            f"unknown namespace {shown!r}; this gateway serves {', '.join(known) or 'none'}", namespace=shown, known=list(known)
         )
 
 
@@ -131,7 +131,8 @@ class Forbidden(HeadgateError):
     code = "forbidden"
 
     def __init__(self, action: str, name: str) -> None:
-        super().__init__(f"not allowed to {action} {_shown(name)}", action=action, name=_shown(name))
+        shown = _printable(name)
+        super().__init__(f"not allowed to {action} {shown!r}", action=action, name=shown)
 
 
 class LimitReached(HeadgateError):
@@ -164,8 +165,11 @@ class SettingsError(HeadgateError):
         super().__init__("\n  ".join([head, *self.faults]), faults=list(self.faults))
 
 
-def _shown(value: object, limit: int = 80) -> str:
-    """Return a short printable form of a value that may be hostile or huge: never more than `limit` characters."""
+def _printable(value: object, limit: int = 80) -> str:
+    """Return the text of a value that may be hostile or huge: printable, at most `limit` characters and an ellipsis.
+
+    A part carries it as it is; a message puts it in quotes.
+    """
     text = value if isinstance(value, str) else repr(value)
     text = text if text.isprintable() else ascii(text)[1:-1]
-    return repr(text if len(text) <= limit else text[:limit] + "…")
+    return text if len(text) <= limit else text[:limit] + "…"

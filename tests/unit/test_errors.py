@@ -122,6 +122,26 @@ def test_a_hostile_name_is_shown_short_printable_and_encodable(value: object) ->
         assert json.dumps(error.to_wire())
 
 
+def test_the_name_at_fault_is_quoted_in_the_text_and_bare_in_the_part() -> None:
+    """A program compares the part with what it sent; a person sees in the text where the name ends."""
+    for error, part in (
+        (InvalidTopic("a..b", "r"), "topic"),
+        (InvalidPattern("a..b", "r"), "pattern"),
+        (UnknownNamespace("a..b", ()), "namespace"),
+        (Forbidden("read", "a..b"), "name"),
+    ):
+        assert error.to_wire()[part] == "a..b"
+        assert "'a..b'" in error.message
+
+
+def test_a_part_made_of_a_hostile_name_is_printable_and_short() -> None:
+    """The part ends in logs of browsers and consoles just as the text does."""
+    for value in HOSTILE:
+        part = str(InvalidTopic(value, "r").parts["topic"])
+        assert part.isprintable()
+        assert len(part) <= 81
+
+
 def test_an_unknown_namespace_names_those_that_are_served() -> None:
     """The caller sees what would have worked."""
     assert str(UnknownNamespace("/x", ("a", "b"))).endswith("this gateway serves a, b")

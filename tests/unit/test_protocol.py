@@ -110,7 +110,7 @@ def test_acknowledgements_say_ok_or_carry_the_error() -> None:
             "message": "not allowed to subscribe to 'x'",
             "retry": False,
             "action": "subscribe to",
-            "name": "'x'",
+            "name": "x",
         },
     }
 

@@ -1,0 +1,304 @@
+"""The command line as a user runs it: its own process, real Redis, output and exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headgate import layout
+from headgate.embedded import start_private_redis
+from headgate.redis_link import Client, call
+from tests.redis_server import wait_until
+
+COMMAND = (sys.executable, "-m", "headgate.cli")
+
+
+@pytest.fixture
+def environment(redis_url: str) -> dict[str, str]:
+    """The environment of a shell in which HEADGATE_REDIS_URL is set, and nothing else of ours."""
+    return {
+        **{name: value for name, value in os.environ.items() if not name.startswith("HEADGATE_")},
+        "HEADGATE_REDIS_URL": redis_url,
+    }
+
+
+@pytest.fixture
+def run(environment: dict[str, str]) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run one command to its end."""
+
+    def run(*arguments: str, stdin: bytes | None = None, **options: Any) -> subprocess.CompletedProcess[str]:
+        result = subprocess.run(
+            [*COMMAND, *arguments], capture_output=True, timeout=60, input=stdin, check=False, **{"env": environment, **options}
+        )
+        return subprocess.CompletedProcess(result.args, result.returncode, result.stdout.decode(), result.stderr.decode())
+
+    return run
+
+
+@pytest.fixture
+def tail(environment: dict[str, str]) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Start `headgate tail …` and return it when its subscription is in force."""
+    running = []
+
+    def start(*arguments: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [*COMMAND, "tail", *arguments], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        running.append(process)
+        assert process.stderr is not None
+        assert process.stderr.readline().startswith("listening to ")
+        return process
+
+    yield start
+    for process in running:
+        process.kill()
+        process.communicate()
+
+
+def is_one_error_line(text: str) -> bool:
+    return text.startswith("headgate: ") and text.count("\n") == 1 and text.endswith("\n")
+
+
+# publish -------------------------------------------------------------------------------------------------------------------
+
+
+def test_publish_prints_the_receipt(run: Any, redis_client: Client) -> None:
+    """One line, and the event is in the log as it was typed."""
+    result = run("publish", "orders.42.shipped", '{"carrier": "UPS"}', "--id", "x:1")
+
+    epoch = call(redis_client, "HGET", layout.head_key("notifications"), "epoch").decode()
+    assert (result.stdout, result.stderr, result.returncode) == (f"offset 1 epoch {epoch} id x:1\n", "", 0)
+    [(_, fields)] = call(redis_client, "XRANGE", layout.log_key("notifications"), "-", "+")
+    assert fields[b"data"] == b'{"carrier": "UPS"}'
+
+
+def test_publish_says_that_an_id_was_known(run: Any) -> None:
+    """The second time nothing is added."""
+    run("publish", "a", "1", "--id", "same")
+
+    assert run("publish", "a", "1", "--id", "same").stdout.endswith(" id same (duplicate, not added)\n")
+
+
+def test_publish_reads_standard_input(run: Any, redis_client: Client) -> None:
+    """With - as the JSON, into another namespace; the line end of the shell is not part of it."""
+    result = run("publish", "a", "-", "--namespace", "other", stdin='["é"]\n'.encode())
+
+    assert result.returncode == 0
+    [(_, fields)] = call(redis_client, "XRANGE", layout.log_key("other"), "-", "+")
+    assert fields[b"data"] == '["é"]'.encode()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("a..b", "1"), "invalid topic 'a..b'"),
+        (("a", "{nope}"), "data is not JSON"),
+        (("a", "NaN"), "data is not JSON"),
+        (("a", ""), "data is not JSON"),
+        (("a", "1", "--id", "a b"), "invalid event id"),
+        (("a", "1", "--namespace", "a b"), "unknown namespace 'a b'"),
+        (("a", "1", "--redis", "redis://:hunter2@127.0.0.1:1/0"), "127.0.0.1:1: connection refused"),
+        (("a", "1", "--redis", "http://hunter2"), "not of the form"),
+        (("a", '"' + "x" * 70_000 + '"'), "payload of 70002 bytes is above the limit of 65536 bytes (bus)"),
+    ],
+)
+def test_publish_fails_with_one_clear_line(run: Any, arguments: tuple[str, ...], says: str) -> None:
+    """Exit code 1, nothing on standard output, no secret and no traceback."""
+    result = run("publish", *arguments)
+
+    assert (result.stdout, result.returncode) == ("", 1)
+    assert is_one_error_line(result.stderr)
+    assert says in result.stderr
+    assert "hunter2" not in result.stderr
+
+
+def test_publish_does_not_read_standard_input_without_end(run: Any) -> None:
+    """Above the hard limit it stops reading and says so."""
+    result = run("publish", "a", "-", stdin=b'"' + b"x" * 3_000_000 + b'"')
+
+    assert result.returncode == 1
+    assert is_one_error_line(result.stderr)
+
+
+@pytest.mark.parametrize("arguments", [(), ("a",), ("a", "1", "--no-such-option"), ("a", "1", "2")])
+def test_wrong_usage_is_exit_code_2(run: Any, arguments: tuple[str, ...]) -> None:
+    """As every command line does."""
+    assert run("publish", *arguments).returncode == 2
+
+
+def test_publish_finds_the_private_server_of_the_folder(run: Any, environment: dict[str, str], tmp_path: Path) -> None:
+    """Beside a running gateway no configuration is needed; without one the error says what to do."""
+    del environment["HEADGATE_REDIS_URL"]
+    with start_private_redis(tmp_path / ".headgate"):
+        assert run("publish", "a", "1", cwd=tmp_path).stdout.startswith("offset 1 ")
+
+    result = run("publish", "a", "1", cwd=tmp_path)
+
+    assert result.returncode == 1
+    assert "set HEADGATE_REDIS_URL" in result.stderr
+
+
+# tail ----------------------------------------------------------------------------------------------------------------------
+
+
+def test_tail_prints_the_events_that_match(run: Any, tail: Any) -> None:
+    """Offset, topic, data, one line each; the glob's surplus is not shown."""
+    process = tail("orders.*.shipped")
+    for topic in ("orders.1.shipped", "orders.1.2.shipped", "orders.1.paid", "orders.2.shipped"):
+        run("publish", topic, '{"topic":\n "%s"}' % topic)  # noqa: UP031
+
+    lines = [process.stdout.readline() for _ in range(2)]
+
+    assert lines == ['1 orders.1.shipped {"topic":  "orders.1.shipped"}\n', '4 orders.2.shipped {"topic":  "orders.2.shipped"}\n']
+
+
+def test_tail_prints_json(run: Any, tail: Any, redis_client: Client) -> None:
+    """Everything that is known about an event; a plain PUBLISH has no position."""
+    process = tail("#", "--json")
+    run("publish", "a.b", '{"x": 1}', "--id", "first")
+    call(redis_client, "PUBLISH", layout.channel("notifications", "c"), "[2]")
+
+    logged, plain = (json.loads(process.stdout.readline()) for _ in range(2))
+
+    assert (logged["topic"], logged["data"], logged["id"], logged["offset"]) == ("a.b", {"x": 1}, "first", 1)
+    assert {"time", "epoch"} < logged.keys()
+    assert (plain["topic"], plain["data"], plain["id"]) == ("c", [2], None)
+    assert "offset" not in plain
+
+
+def test_tail_sets_bad_messages_aside_and_goes_on(run: Any, tail: Any, redis_client: Client) -> None:
+    """Poison straight into Redis: a line on standard error for each, and the next good event."""
+    process = tail("#")
+    bad = [b"nope", b"hg1 truncated", b'"\xff"', b"[" * 100, b"x" * 2_000_000]
+    for message in bad:
+        call(redis_client, "PUBLISH", layout.channel("notifications", "a"), message)
+    call(redis_client, "PUBLISH", layout.channel_prefix("notifications") + "not a topic\x1b[2J", "1")
+    run("publish", "a", '"good"')
+
+    assert process.stdout.readline() == '1 a "good"\n'
+    lines = [process.stderr.readline() for _ in range(len(bad) + 1)]
+    assert all(line.startswith("set aside a message of ") and line[:-1].isprintable() for line in lines)
+
+
+def test_tail_lets_no_control_character_through(run: Any, tail: Any) -> None:
+    """A payload cannot talk to the terminal."""
+    process = tail("#")
+    run("publish", "a", '"\x7f \u009b2J \\u001b[2J é"')
+
+    assert process.stdout.readline() == '1 a "\\u007f \\u009b2J \\u001b[2J é"\n'
+
+
+def test_tail_says_when_the_connection_breaks(tail: Any, redis_client: Client) -> None:
+    """It does not wait silently for events that will never come."""
+    process = tail("#")
+    call(redis_client, "CLIENT", "KILL", "TYPE", "pubsub")
+
+    _, stderr = process.communicate(timeout=30)
+
+    assert process.returncode == 1
+    assert is_one_error_line(stderr)
+    assert "the bus is unavailable" in stderr
+
+
+def test_tail_ends_with_ctrl_c(tail: Any) -> None:
+    """Quietly, with the usual code."""
+    process = tail("#")
+    process.send_signal(signal.SIGINT)
+
+    stdout, stderr = process.communicate(timeout=30)
+
+    assert (stdout, stderr, process.returncode) == ("", "", 130)
+
+
+def test_tail_refuses_what_is_no_pattern(run: Any) -> None:
+    """Before connecting anywhere."""
+    result = run("tail", "orders.a*", "--redis", "redis://127.0.0.1:1")
+
+    assert result.returncode == 1
+    assert "invalid pattern 'orders.a*'" in result.stderr
+
+
+# check, settings, help -----------------------------------------------------------------------------------------------------
+
+
+def test_check_names_what_is_found_and_needed(run: Any) -> None:
+    """The server's version, and the library's before and after loading it."""
+    before, loading, after = run("check"), run("check", "--load"), run("check")
+
+    found, needed, library = before.stdout.splitlines()
+    assert found.startswith("found: ")
+    assert needed == "needed: Redis 7.0 or newer, or Valkey"
+    assert library.startswith("function library: not loaded")
+    assert loading.stdout == after.stdout
+    assert "function library: version " in after.stdout
+
+
+def test_settings_is_a_table_of_all(run: Any) -> None:
+    """One row for each setting, in Markdown."""
+    from headgate.settings import describe
+
+    lines = run("settings").stdout.splitlines()
+
+    assert lines[1] == "|---|---|---|---|"
+    assert [line.split("`")[1] for line in lines[2:]] == [name for name, *_ in describe()]
+
+
+def test_the_command_line_itself_loads_nothing(environment: dict[str, str]) -> None:
+    """`serve` must be able to patch the standard library before anything of ours is loaded."""
+    code = (
+        "import sys, headgate.cli; print([name for name in "
+        "('redis', 'msgspec', 'gevent', 'flask', 'headgate.redis_link', 'headgate.event') if name in sys.modules])"
+    )
+
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+SERVE = """
+import socket, sys, types
+import headgate.cli
+
+def run(overrides, target):
+    from gevent import monkey
+    print(monkey.is_module_patched("socket"), sorted(overrides.items()), target)
+    return 7
+
+sys.modules["headgate.serve"] = types.SimpleNamespace(run=run)
+headgate.cli.main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "given"),
+    [
+        ((), "True [] None"),
+        (
+            ("shop:app", "--host", "::1", "--port", "0", "--redis", "redis://r", "--dev", "--demo"),
+            "True [('HEADGATE_DEMO', '1'), ('HEADGATE_DEV', '1'), ('HEADGATE_HOST', '::1'), ('HEADGATE_PORT', '0'), "
+            "('HEADGATE_REDIS_URL', 'redis://r')] shop:app",
+        ),
+    ],
+)
+def test_serve_patches_first_and_passes_on_only_what_was_given(arguments: tuple[str, ...], given: str) -> None:
+    """Options become settings' names; what is not given stays with the environment. The exit code is the server's."""
+    result = subprocess.run(
+        [sys.executable, "-c", SERVE, "serve", *arguments], capture_output=True, text=True, timeout=60, check=False
+    )
+
+    assert (result.stdout.strip(), result.returncode) == (given, 7), result.stderr
+
+
+def test_a_connection_that_is_killed_while_tail_waits_leaves_no_subscriber(tail: Any, redis_client: Client) -> None:
+    """Ending tail ends its subscription."""
+    process = tail("orders.#")
+    assert call(redis_client, "PUBSUB", "NUMPAT") == 1
+    process.kill()
+
+    wait_until(lambda: call(redis_client, "PUBSUB", "NUMPAT") == 0, "the subscription has ended")

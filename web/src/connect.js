@@ -24,6 +24,15 @@
 import { io as socketIo } from "socket.io-client";
 import { Gate } from "./gate.js";
 
+const DEFAULTS = {
+  io: socketIo,
+  reconnectDelayMinMs: 500,
+  reconnectDelayMaxMs: 20_000,
+  connectTimeoutMs: 20_000,
+  requestTimeoutMs: 10_000,
+  inboxLimit: 10_000,
+};
+
 /**
  * Connect to a gateway.
  *
@@ -32,28 +41,11 @@ import { Gate } from "./gate.js";
  * @param {ConnectOptions} [options]
  * @returns {Gate}
  */
-export function connect(url, options = {}) {
-  const { namespace = "/notifications", autoConnect = true, path, transports } = options;
+export function connect(url, { namespace = "notifications", autoConnect = true, path, transports, ...options } = {}) {
   const page = globalThis.location?.href;
   const { origin } = new URL(url || page, page);
-  const gate = new Gate(
-    {
-      io: options.io ?? socketIo,
-      address: `${origin}/${namespace.replace(/^\//, "")}`,
-      socketOptions: { ...options.socketOptions, ...(path ? { path } : {}), ...(transports ? { transports } : {}) },
-      token: options.token,
-      delayMinMs: options.reconnectDelayMinMs ?? 500,
-      delayMaxMs: options.reconnectDelayMaxMs ?? 20_000,
-      connectTimeoutMs: options.connectTimeoutMs ?? 20_000,
-      requestTimeoutMs: options.requestTimeoutMs ?? 10_000,
-    },
-    {
-      inboxLimit: options.inboxLimit ?? 10_000,
-      auth: options.auth ?? {},
-      resume: options.resume,
-      resync: options.resync,
-    },
-  );
+  const socketOptions = { ...(path && { path }), ...(transports && { transports }), ...options.socketOptions };
+  const gate = new Gate(`${origin}/${namespace.replace("/", "")}`, { ...DEFAULTS, ...options, socketOptions });
   if (autoConnect) queueMicrotask(() => gate.state.connection === "waiting" && gate.open());
   return gate;
 }

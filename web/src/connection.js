@@ -14,11 +14,10 @@
  *
  * @typedef {object} ConnectionOptions
  * @property {any} io socket.io-client's `io`
- * @property {string} address origin and namespace
- * @property {Record<string, any>} socketOptions
- * @property {TokenSource} token
- * @property {number} delayMinMs
- * @property {number} delayMaxMs
+ * @property {Record<string, any>} socketOptions for socket.io-client
+ * @property {TokenSource} [token]
+ * @property {number} reconnectDelayMinMs
+ * @property {number} reconnectDelayMaxMs
  * @property {number} connectTimeoutMs from the attempt to the welcome
  * @property {number} requestTimeoutMs
  *
@@ -41,6 +40,8 @@ const MAX_REFUSALS = 5;
 export class Connection {
   /** @type {ConnectionState} */
   state = "waiting";
+  #options;
+  #owner;
   #attempt = 0;
   #refusals = 0;
   /** Rises with every attempt: what belongs to an older one is stale. */
@@ -54,11 +55,11 @@ export class Connection {
   /** @type {Socket} */
   #socket;
 
-  /** @param {ConnectionOptions} options @param {ConnectionOwner} owner */
-  constructor(options, owner) {
-    this.options = options;
-    this.owner = owner;
-    this.#socket = options.io(options.address, {
+  /** @param {string} address origin and namespace @param {ConnectionOptions} options @param {ConnectionOwner} owner */
+  constructor(address, options, owner) {
+    this.#options = options;
+    this.#owner = owner;
+    this.#socket = options.io(address, {
       transports: ["websocket", "polling"],
       tryAllTransports: true,
       ...options.socketOptions,
@@ -122,7 +123,7 @@ export class Connection {
     if (this.state === "closed") return Promise.reject(closed());
     if (this.state !== "up") return Promise.reject(disconnected());
     return new Promise((resolve, reject) => {
-      this.#socket.timeout(this.options.requestTimeoutMs).emit(name, body, (/** @type {any} */ late, /** @type {any} */ reply) => {
+      this.#socket.timeout(this.#options.requestTimeoutMs).emit(name, body, (/** @type {any} */ late, /** @type {any} */ reply) => {
         if (reply?.ok) resolve(reply);
         else if (reply) reject(HeadgateError.fromWire(reply.error));
         else if (this.state === "up") reject(new HeadgateError("timeout", `no acknowledgement of ${name}`, {}, true));
@@ -137,11 +138,11 @@ export class Connection {
    */
   async refresh(token) {
     clearTimeout(this.#refreshTimer);
-    const fresh = token ?? (await currentToken(this.options.token));
+    const fresh = token ?? (await currentToken(this.#options.token));
     await this.request(REFRESH, { token: fresh });
     this.#token = fresh;
     this.#scheduleRefresh();
-    this.owner.refreshed();
+    this.#owner.refreshed();
   }
 
   close() {
@@ -155,7 +156,7 @@ export class Connection {
     this.#generation++;
     this.#become("connecting");
     clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => this.#failed(new Error("no welcome in time")), this.options.connectTimeoutMs);
+    this.#timer = setTimeout(() => this.#failed(new Error("no welcome in time")), this.#options.connectTimeoutMs);
     this.#socket.connect();
   }
 
@@ -163,8 +164,8 @@ export class Connection {
   async #greet(send) {
     const generation = this.#generation;
     try {
-      const token = await currentToken(this.options.token);
-      const greeting = await this.owner.greeting();
+      const token = await currentToken(this.#options.token);
+      const greeting = await this.#owner.greeting();
       if (generation !== this.#generation) return;
       this.#token = token;
       send({ ...greeting, ...(token === undefined ? {} : { token }) });
@@ -189,10 +190,10 @@ export class Connection {
 
   /** @param {HeadgateError} refusal */
   #refused(refusal) {
-    const mayChange = typeof this.options.token === "function" && ++this.#refusals < MAX_REFUSALS;
+    const mayChange = typeof this.#options.token === "function" && ++this.#refusals < MAX_REFUSALS;
     const delayMs = refusal.retry || mayChange ? this.#delayMs() : null;
     this.#leave(delayMs === null ? "refused" : "waiting", refusal.message, delayMs);
-    this.owner.wasRefused(refusal, delayMs);
+    this.#owner.wasRefused(refusal, delayMs);
   }
 
   /**
@@ -211,17 +212,17 @@ export class Connection {
     // Nothing may be sent twice, or to a connection that was not asked for it.
     this.#socket.sendBuffer = [];
     if (delayMs !== null) this.#timer = setTimeout(() => this.#connect(), delayMs);
-    if (wasUp) this.owner.wentDown(reason, delayMs);
-    this.owner.changed();
+    if (wasUp) this.#owner.wentDown(reason, delayMs);
+    this.#owner.changed();
   }
 
   #delayMs() {
-    return reconnectDelayMs(this.#attempt++, this.options.delayMinMs, this.options.delayMaxMs);
+    return reconnectDelayMs(this.#attempt++, this.#options.reconnectDelayMinMs, this.#options.reconnectDelayMaxMs);
   }
 
   #scheduleRefresh() {
     clearTimeout(this.#refreshTimer);
-    const delayMs = typeof this.options.token === "function" ? refreshDelayMs(this.#token, Date.now()) : null;
+    const delayMs = typeof this.#options.token === "function" ? refreshDelayMs(this.#token, Date.now()) : null;
     if (delayMs !== null) this.#refreshTimer = setTimeout(() => this.#tryRefresh(0), delayMs);
   }
 
@@ -237,6 +238,6 @@ export class Connection {
   /** @param {ConnectionState} state */
   #become(state) {
     this.state = state;
-    this.owner.changed();
+    this.#owner.changed();
   }
 }

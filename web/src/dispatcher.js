@@ -193,11 +193,6 @@ export class Dispatcher {
     this.#remove([key], callback, null);
   }
 
-  /** @protected @param {string} name */
-  hasHandlers(name) {
-    return this.#handlers.has(name);
-  }
-
   /**
    * Told before a handler is added; may throw to refuse the name.
    * @protected

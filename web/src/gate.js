@@ -43,11 +43,12 @@
  * @typedef {{ epoch: string, offset: number, duplicate?: boolean }} Receipt
  * @typedef {{ pattern: string, ready: Promise<void>, close: () => void }} Subscription
  *
- * @typedef {object} GateOptions
- * @property {number} inboxLimit
- * @property {Record<string, any>} auth more for the CONNECT auth object
+ * @typedef {object} GateOnlyOptions
+ * @property {number} inboxLimit messages
+ * @property {Record<string, any>} [auth] more for the CONNECT auth object
  * @property {Position} [resume]
  * @property {(notice: Gap | { reason: "not_resumed" }) => void} [resync]
+ * @typedef {ConnectionOptions & GateOnlyOptions} GateOptions
  *
  * @typedef {{ name: string, args: any[], isCurrent: () => boolean }} Message
  */
@@ -92,8 +93,8 @@ export class Gate extends Dispatcher {
     missed: 0,
   };
 
-  /** @param {ConnectionOptions} connection @param {GateOptions} options */
-  constructor(connection, options) {
+  /** @param {string} address origin and namespace @param {GateOptions} options */
+  constructor(address, options) {
     super();
     this.#options = options;
     if (options.resume) this.#cursor.advance(options.resume);
@@ -102,7 +103,7 @@ export class Gate extends Dispatcher {
       (message) => this.#take(message),
       (discarded) => this.#overflowed(discarded),
     );
-    this.#connection = new Connection(connection, {
+    this.#connection = new Connection(address, options, {
       greeting: async () => this.#greeting(),
       received: (name, args, isCurrent) => this.#inbox.put({ name, args, isCurrent }),
       wentDown: (reason, delayMs) => this.#wentDown(reason, delayMs),
@@ -349,15 +350,14 @@ export class Gate extends Dispatcher {
    * @param {Message[]} discarded
    */
   #overflowed(discarded) {
-    this.trigger("delivery:backpressure", {
-      state: "on", queued: 0, queued_bytes: 0, discarded: discarded.length, where: "browser",
-    });
-    const plain = discarded.filter(({ name, args }) => name === wire.EVENT && args[2]?.offset === undefined);
-    for (const { name, args } of discarded) if (name === wire.GAP || name === wire.STATUS) this.#take({ name, args, isCurrent: () => true });
-    if (plain.length || !this.#cursor.resume) {
-      const count = this.#cursor.resume ? plain.length : discarded.length;
+    const notice = { state: "on", queued: 0, queued_bytes: 0, discarded: discarded.length, where: "browser" };
+    this.trigger("delivery:backpressure", notice);
+    for (const { name, args } of discarded) if (name === wire.GAP || name === wire.STATUS) this.#takeNotice(name, args[0]);
+    const { resume } = this.#cursor;
+    const lost = discarded.filter(({ name, args }) => name === wire.EVENT && !(resume && args[2].offset));
+    if (lost.length) {
       const patterns = this.#subscriptions.wanted();
-      this.#takeGap({ patterns, from: null, to: null, count, bytes: null, reason: "overflow", recoverable: false });
+      this.#takeGap({ patterns, from: null, to: null, count: lost.length, bytes: null, reason: "overflow", recoverable: false });
     }
     this.#connection.renew("the page was too slow");
   }

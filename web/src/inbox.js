@@ -19,6 +19,10 @@ export class Inbox {
   /** Whether a turn has been posted; as long as one has, everything shares its slice. */
   #posted = false;
   #sliceEnds = 0;
+  #limit;
+  #dispatch;
+  #overflowed;
+  #nowMs;
   // Not a timer: browsers delay those of hidden pages by up to a minute.
   #channel = new MessageChannel();
 
@@ -29,10 +33,10 @@ export class Inbox {
    * @param {() => number} [nowMs] monotonic
    */
   constructor(limit, dispatch, overflowed, nowMs = () => performance.now()) {
-    this.limit = limit;
-    this.dispatch = dispatch;
-    this.overflowed = overflowed;
-    this.nowMs = nowMs;
+    this.#limit = limit;
+    this.#dispatch = dispatch;
+    this.#overflowed = overflowed;
+    this.#nowMs = nowMs;
     this.#channel.port1.onmessage = () => this.#turn();
     // In Node an idle inbox must not keep the process alive.
     /** @type {any} */ (this.#channel.port1).unref?.();
@@ -49,10 +53,10 @@ export class Inbox {
    */
   put(message) {
     this.#waiting.push(message);
-    if (this.depth > this.limit) {
+    if (this.depth > this.#limit) {
       const discarded = this.#waiting.slice(this.#next);
       this.clear();
-      this.overflowed(discarded);
+      this.#overflowed(discarded);
       return;
     }
     if (!this.#posted) this.#openSlice();
@@ -73,7 +77,7 @@ export class Inbox {
 
   #openSlice() {
     this.#posted = true;
-    this.#sliceEnds = this.nowMs() + SLICE_MS;
+    this.#sliceEnds = this.#nowMs() + SLICE_MS;
     this.#channel.port2.postMessage(null);
   }
 
@@ -87,7 +91,7 @@ export class Inbox {
   #run() {
     if (this.#running) return;
     this.#running = true;
-    while (this.depth > 0 && this.nowMs() < this.#sliceEnds) this.dispatch(this.#waiting[this.#next++]);
+    while (this.depth > 0 && this.#nowMs() < this.#sliceEnds) this.#dispatch(this.#waiting[this.#next++]);
     this.#running = false;
     if (this.depth === 0) this.clear();
   }

@@ -13,6 +13,7 @@
  * @typedef {{ fetches: number, creates: number, arrivals: Arrival[], overflown: boolean, resync?: Resync }} Following
  */
 import Backbone from "backbone";
+import { extend } from "./extend.js";
 import { byConvention, isStale, Resync, whenDone, whenLost } from "./live.js";
 import { LiveModel } from "./live-model.js";
 
@@ -23,6 +24,8 @@ const MAX_ARRIVALS = 10_000;
 const followings = new WeakMap();
 
 export class LiveCollection extends Backbone.Collection {
+  static extend = extend;
+
   /** @param {any} [models] @param {any} [options] Backbone's, and LiveOptions with `gate` to follow at once */
   constructor(models, options) {
     super(models, options);

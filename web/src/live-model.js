@@ -15,6 +15,7 @@
  * @import { LiveOptions } from "./live.js"
  */
 import Backbone from "backbone";
+import { extend } from "./extend.js";
 import { byConvention, isStale, Resync, whenDone, whenLost } from "./live.js";
 import { PendingEdits } from "./pending.js";
 
@@ -23,12 +24,17 @@ import { PendingEdits } from "./pending.js";
 const edits = new WeakMap();
 /** @type {WeakMap<object, () => void>} */
 const unfollows = new WeakMap();
+/** @type {WeakMap<object, object>} what a save has set already, and Backbone is about to set again as if from the server */
+const sending = new WeakMap();
 
 export class LiveModel extends Backbone.Model {
+  static extend = extend;
+
   /** @param {any} [attributes] @param {any} [options] Backbone's, and LiveOptions with `gate` to follow at once */
   constructor(attributes, options) {
     super(attributes, options);
-    if (options?.gate) this.follow(options.gate, options);
+    // A collection hands its own options down; it also hands down its events.
+    if (options?.gate && !options.collection) this.follow(options.gate, options);
   }
 
   /**
@@ -94,6 +100,7 @@ export class LiveModel extends Backbone.Model {
    */
   set(key, value, options) {
     if (!value?.parse || key === null || typeof key !== "object") return super.set(key, value, options);
+    if (key === sending.get(this)) return this;
     const attributes = key instanceof Backbone.Model ? key.attributes : key;
     if (isStale(attributes, this.attributes, versionKey(this), false)) return this;
     return super.set(edits.get(this)?.sift(attributes, "answer") ?? attributes, value);
@@ -125,6 +132,7 @@ export class LiveModel extends Backbone.Model {
       ended(false);
       error?.apply(how.context, args);
     };
+    if (attributes && !how.wait) sending.set(this, attributes);
     const request = /** @type {any} */ (super.save(attributes, how));
     if (request === false) ended(false);
     return request;

@@ -8,6 +8,7 @@
  * @import { Gate, HeadgateEvent } from "./gate.js"
  */
 import Backbone from "backbone";
+import { extend } from "./extend.js";
 
 const DEFAULT_LIMIT = 100;
 
@@ -15,6 +16,8 @@ const DEFAULT_LIMIT = 100;
 const lists = new WeakMap();
 
 export class NotificationList extends Backbone.Collection {
+  static extend = extend;
+
   /** @param {any} models @param {{ gate: Gate, patterns?: string[], limit?: number, [option: string]: any }} options */
   constructor(models, options) {
     super(models, options);

@@ -8,10 +8,11 @@
 export function watchPage(wake, sleep) {
   if (typeof window === "undefined" || typeof document === "undefined") return () => {};
   const watching = new AbortController();
-  const { signal } = watching;
-  window.addEventListener("online", wake, { signal });
-  window.addEventListener("pageshow", (event) => event.persisted && wake(), { signal });
-  window.addEventListener("pagehide", (event) => event.persisted && sleep(), { signal });
-  document.addEventListener("visibilitychange", () => document.visibilityState === "visible" && wake(), { signal });
+  /** @param {EventTarget} target @param {string} name @param {(event: any) => void} listener */
+  const watch = (target, name, listener) => target.addEventListener(name, listener, { signal: watching.signal });
+  watch(window, "online", wake);
+  watch(window, "pageshow", ({ persisted }) => persisted && wake());
+  watch(window, "pagehide", ({ persisted }) => persisted && sleep());
+  watch(document, "visibilitychange", () => document.visibilityState === "visible" && wake());
   return () => watching.abort();
 }

@@ -57,7 +57,9 @@ export class PendingEdits {
   #end(ok, attributes) {
     for (const [name, value] of ok ? Object.entries(attributes) : []) {
       const edit = this.#edits.get(name);
+      // For a save that is still under way, this is what a failure goes back to.
       if (edit) edit.before = edit.answer ? edit.answer.value : value;
+      if (edit && this.#saves > 1) delete edit.answer;
     }
     if (--this.#saves > 0) return {};
     /** @type {Record<string, any>} */

@@ -28,11 +28,6 @@ export class Subscriptions {
   /** @type {Set<string>} sent in the CONNECT that is under way */
   #connecting = new Set();
 
-  /** How many patterns are wanted. */
-  get size() {
-    return this.wanted().length;
-  }
-
   /** Return the wanted patterns in order of arrival. */
   wanted() {
     return [...this.#records].filter(([, record]) => record.wanted).map(([pattern]) => pattern);

@@ -10,8 +10,11 @@ import { HeadgateError } from "./errors.js";
 export const MAX_TOPIC_BYTES = 255;
 export const MAX_TOPIC_WORDS = 8;
 
-const TOPIC = /^[\w-]+(?:\.[\w-]+)*$/;
-const PATTERN = /^(?:[\w-]+|\*|#)(?:\.(?:[\w-]+|\*|#))*$/;
+const WORD = "[A-Za-z0-9_-]+";
+const TOPIC = grammar(WORD);
+const PATTERN = grammar(`(?:${WORD}|[*#])`);
+const RULE = `expected 1 to ${MAX_TOPIC_WORDS} words of letters, digits, _ and -`;
+const LENGTH = `joined by single dots, at most ${MAX_TOPIC_BYTES} bytes`;
 
 /**
  * Return `topic` unchanged if it is a valid topic.
@@ -20,7 +23,7 @@ const PATTERN = /^(?:[\w-]+|\*|#)(?:\.(?:[\w-]+|\*|#))*$/;
  * @throws {HeadgateError} `invalid_topic` {topic, reason}
  */
 export function checkTopic(topic) {
-  return check("topic", topic, TOPIC, "words are letters, digits, _ and -, joined by single dots");
+  return check("topic", topic, TOPIC, `${RULE}, ${LENGTH}`);
 }
 
 /**
@@ -30,7 +33,7 @@ export function checkTopic(topic) {
  * @throws {HeadgateError} `invalid_pattern` {pattern, reason}
  */
 export function checkPattern(pattern) {
-  return check("pattern", pattern, PATTERN, "words are letters, digits, _ and -, or a lone * or #, joined by single dots");
+  return check("pattern", pattern, PATTERN, `${RULE}, or a lone * or #, ${LENGTH}`);
 }
 
 /**
@@ -63,21 +66,14 @@ function skipHashes(tokens, positions) {
   return positions;
 }
 
-/** @param {"topic" | "pattern"} kind @param {unknown} name @param {RegExp} grammar @param {string} rule */
-function check(kind, name, grammar, rule) {
-  const reason = fault(name, grammar, rule);
-  if (!reason) return /** @type {string} */ (name);
-  const shown = typeof name === "string" ? name.slice(0, 80) : typeof name;
-  throw new HeadgateError(`invalid_${kind}`, `invalid ${kind} '${shown}': ${reason}`, { [kind]: shown, reason });
+/** The characters are ASCII, so they are bytes. @param {string} word */
+function grammar(word) {
+  return new RegExp(`^(?=.{1,${MAX_TOPIC_BYTES}}$)${word}(?:\\.${word}){0,${MAX_TOPIC_WORDS - 1}}$`);
 }
 
-/** @param {unknown} name @param {RegExp} grammar @param {string} rule */
-function fault(name, grammar, rule) {
-  if (typeof name !== "string") return `expected a string, got ${name === null ? "null" : typeof name}`;
-  if (!name) return "it is empty";
-  // The grammar is ASCII, so its characters are bytes.
-  if (name.length > MAX_TOPIC_BYTES) return `longer than ${MAX_TOPIC_BYTES} bytes`;
-  if (!grammar.test(name)) return rule;
-  const words = name.split(".").length;
-  return words > MAX_TOPIC_WORDS ? `${words} words, at most ${MAX_TOPIC_WORDS} are allowed` : "";
+/** @param {string} kind @param {unknown} name @param {RegExp} valid @param {string} reason */
+function check(kind, name, valid, reason) {
+  if (typeof name === "string" && valid.test(name)) return name;
+  const shown = String(typeof name === "string" ? name : typeof name).slice(0, 80);
+  throw new HeadgateError(`invalid_${kind}`, `invalid ${kind} '${shown}': ${reason}`, { [kind]: shown, reason });
 }

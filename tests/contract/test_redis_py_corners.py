@@ -76,7 +76,7 @@ def test_a_retry_of_none_is_none() -> None:
     with pytest.raises(redis.ConnectionError):
         Retry(NoBackoff(), 0).call_with_retry(fail, lambda _: None)
     assert len(attempts) == 1
-    client = redis_link.open_client("redis://127.0.0.1:1")
+    client: Any = redis_link.open_client("redis://127.0.0.1:1")
     assert client.get_retry().get_retries() == 0
     assert connection_to("redis://127.0.0.1:1").retry.get_retries() == 0
 
@@ -93,7 +93,7 @@ def test_options_of_the_url_do_not_overrule_ours() -> None:
 
 def test_error_replies_keep_their_word() -> None:
     """redis-py strips known words from the text and keeps them in `status_code`, and leaves unknown ones in the text."""
-    parse = redis._parsers.base.BaseParser.parse_error
+    parse: Any = redis._parsers.base.BaseParser.parse_error
 
     known, unknown = parse("OOM command not allowed"), parse('HEADGATE invalid_topic {"topic":""}')
 

@@ -295,8 +295,8 @@ def test_serve_patches_first_and_passes_on_only_what_was_given(arguments: tuple[
     assert (result.stdout.strip(), result.returncode) == (given, 7), result.stderr
 
 
-def test_a_connection_that_is_killed_while_tail_waits_leaves_no_subscriber(tail: Any, redis_client: Client) -> None:
-    """Ending tail ends its subscription."""
+def test_a_killed_tail_leaves_no_subscription(tail: Any, redis_client: Client) -> None:
+    """However it ends, Redis is not left sending to nobody."""
     process = tail("orders.#")
     assert call(redis_client, "PUBSUB", "NUMPAT") == 1
     process.kill()

@@ -78,7 +78,7 @@ class Order:
 
 
 class OrderBook:
-    """All orders, at most MAX_ORDERS. Every method is atomic; those that change may switch greenlets in `publish`."""
+    """All orders, at most MAX_ORDERS. Every method is atomic, and may switch greenlets."""
 
     def __init__(self, publish: Callable[[str, Any], object], *, seed: int = 1) -> None:
         self._publish = publish
@@ -92,8 +92,13 @@ class OrderBook:
         self._numbers = itertools.count(max(map(int, self._orders)) + 1)
 
     def all(self) -> list[dict[str, Any]]:
-        """Return every order as JSON objects, oldest first. Never waits: what it reads is replaced, not changed."""
-        return [asdict(order) for order in list(self._orders.values())]
+        """Return every order as JSON objects, oldest first.
+
+        Waits for a change that is being published (and may switch greenlets): whoever asks after seeing the event of a
+        change must find that change saved.
+        """
+        with self._lock:
+            return [asdict(order) for order in self._orders.values()]
 
     def create(self, by: str) -> dict[str, Any]:
         """Add a made-up order and return it.

@@ -61,13 +61,9 @@ export class Board {
   #place(card, status) {
     const list = this.#columns.get(status)?.list;
     if (!list || card.element.parentElement === list) return;
-    const focused = card.element.contains(document.activeElement) ? /** @type {HTMLElement} */ (document.activeElement) : null;
     const number = Number(card.article.dataset.id);
     const after = [...list.children].find((each) => Number(/** @type {HTMLElement} */ (each.firstElementChild).dataset.id) < number);
-    list.insertBefore(card.element, after ?? null);
-    // Moving an element takes its focus away; a button that has vanished with the move hands it to the card.
-    if (focused) (focused.hidden ? card.article : focused).focus({ preventScroll: true });
-    if (focused) card.article.scrollIntoView({ block: "nearest" });
+    card.moveTo(list, after ?? null);
   }
 
   /** @param {string} id */

@@ -6,6 +6,7 @@
  *
  * @import { EditOutcome } from "./edits.js"
  * @typedef {Record<string, any>} Order
+ * @typedef {{ input: HTMLInputElement, seen: string, saving: boolean }} Field `seen`: the saved value that was last shown
  * @typedef {object} CardActions
  * @property {(id: string, field: string, value: string, seen: string) => Promise<EditOutcome>} edit
  * @property {(id: string, step: -1 | 1) => void} step
@@ -18,7 +19,7 @@ export class Card {
   #id;
   #actions;
   #limits;
-  #number;
+  #moving = false;
   #customer = element("span");
   #total = element("span", { className: "total" });
   #facts = element("p", { className: "facts" });
@@ -26,7 +27,7 @@ export class Card {
   #conflict = element("p", { className: "conflict", role: "alert", hidden: true });
   #back = element("button", { type: "button", className: "icon", text: "‹" });
   #forth = element("button", { type: "button", className: "icon", text: "›" });
-  /** @type {Map<string, { input: HTMLInputElement, seen: string }>} */
+  /** @type {Map<string, Field>} */
   #fields = new Map();
 
   /**
@@ -39,8 +40,8 @@ export class Card {
     this.#actions = actions;
     this.#limits = limits;
     this.names = names;
-    this.#number = element("span", { className: "number", text: `#${id}` });
-    const title = element("h3", { id: `order-${id}-title` }, this.#number, this.#customer);
+    const number = element("span", { className: "number", text: `#${id}` });
+    const title = element("h3", { id: `order-${id}-title` }, number, this.#customer);
     this.head = element("div", { className: "card-head", draggable: true }, title, this.#total);
     const remove = element("button", { type: "button", className: "icon danger", text: "×", aria: { label: `Delete order ${id}` } });
     this.#back.addEventListener("click", () => actions.step(id, -1));
@@ -72,6 +73,17 @@ export class Card {
     if (fresh) this.#flash();
   }
 
+  /** Put the card into a list; what has the focus in it keeps it. @param {Element} list @param {Element | null} before */
+  moveTo(list, before) {
+    const focused = this.element.contains(document.activeElement) ? /** @type {HTMLElement} */ (document.activeElement) : null;
+    this.#moving = true;
+    list.insertBefore(this.element, before);
+    // A button that there is none of in the new column hands the focus to the card.
+    if (focused) (focused.hidden ? this.article : focused).focus({ preventScroll: true });
+    this.#moving = false;
+    if (focused) this.article.scrollIntoView({ block: "nearest" });
+  }
+
   /** @param {boolean} busy */
   set busy(busy) {
     this.article.setAttribute("aria-busy", String(busy));
@@ -81,18 +93,19 @@ export class Card {
   #field(name, label, placeholder) {
     const id = `order-${this.#id}-${name}`;
     const input = element("input", { id, type: "text", name, placeholder, maxLength: this.#limits[name], autocomplete: "off" });
-    const field = { input, seen: "" };
+    const field = { input, seen: "", saving: false };
     this.#fields.set(name, field);
-    input.addEventListener("change", () => void this.#commit(name, field));
+    // Leaving a field saves it too, but not over a conflict that was told, and not when it is the card that moves.
+    input.addEventListener("blur", () => !this.#moving && this.#conflict.hidden && void this.#commit(name, field));
     input.addEventListener("keydown", (event) => {
-      if (event.key === "Enter") input.blur();
+      if (event.key === "Enter") void this.#commit(name, field);
       if (event.key === "Escape") this.#revert(field);
     });
     input.setAttribute("aria-label", `${label} of order ${this.#id}`);
     return element("div", { className: "field" }, element("label", { htmlFor: id, text: label }), input);
   }
 
-  /** Show a saved value, unless something else has been typed. @param {{ input: HTMLInputElement, seen: string }} field @param {string} value */
+  /** Show a saved value, unless something else has been typed. @param {Field} field @param {string} value */
   #show(field, value) {
     if (field.input.value !== field.seen && field.input.value !== value) return;
     field.seen = value;
@@ -100,28 +113,26 @@ export class Card {
     field.input.title = value;
   }
 
-  /** @param {{ input: HTMLInputElement, seen: string }} field */
+  /** @param {Field} field */
   #revert(field) {
     field.input.value = field.seen;
     this.#conflict.hidden = true;
-    field.input.blur();
     this.article.focus();
   }
 
-  /** @param {string} name @param {{ input: HTMLInputElement, seen: string }} field */
+  /** @param {string} name @param {Field} field */
   async #commit(name, field) {
     const value = field.input.value.trim();
-    if (value === field.seen) return;
+    if (value === field.seen || field.saving) return;
+    field.saving = true;
     const outcome = await this.#actions.edit(this.#id, name, value, field.seen);
-    this.#conflict.hidden = outcome.saved || !outcome.theirs;
-    if (outcome.saved) {
-      field.seen = field.input.value = value;
-    } else if (outcome.theirs !== undefined) {
-      // Seen now: the next Enter means it. What was typed stays where it is.
-      field.seen = outcome.theirs;
-      this.#conflict.hidden = false;
-      this.#conflict.textContent = `${outcome.who} has written “${outcome.theirs}” meanwhile. Change yours, or Esc for theirs.`;
-    }
+    field.saving = false;
+    if (outcome.saved) field.seen = value;
+    // Seen from now on. What was typed stays where it is.
+    else if (outcome.theirs !== undefined) field.seen = outcome.theirs;
+    this.#conflict.hidden = outcome.theirs === undefined;
+    this.#conflict.textContent =
+      outcome.theirs === undefined ? "" : `${outcome.who} wrote “${outcome.theirs}” meanwhile. Enter keeps yours, Esc takes theirs.`;
   }
 
   #flash() {

@@ -36,18 +36,18 @@ export class Edits {
    * @returns {Promise<EditOutcome>}
    */
   async change(id, field, value, seen) {
-    let version = this.orders.get(id)?.get("version") ?? 0;
+    let now = this.orders.get(id)?.attributes ?? {};
     for (let attempt = 1; ; attempt++) {
+      const theirs = now[field];
+      if (theirs !== undefined && theirs !== seen && theirs !== value) return { saved: false, theirs, who: this.#nameOf(now.by) };
       try {
-        this.orders.accept(await this.shop.change(id, { version, [field]: value }));
+        this.orders.accept(await this.shop.change(id, { version: now.version ?? 0, [field]: value }));
         return { saved: true };
       } catch (error) {
         const current = currentOf(error);
         if (!current || attempt === MAX_ATTEMPTS) return this.#failed(`Order ${id} was not saved`, error);
         this.orders.accept(current);
-        const theirs = current[field];
-        if (theirs !== seen && theirs !== value) return { saved: false, theirs, who: this.names[current.by] ?? current.by };
-        version = current.version;
+        now = current;
       }
     }
   }
@@ -72,7 +72,7 @@ export class Edits {
 
   async create() {
     try {
-      this.orders.accept(await this.shop.create());
+      this.orders.welcome(await this.shop.create());
     } catch (error) {
       this.#failed("No order was created", error);
     }
@@ -84,6 +84,11 @@ export class Edits {
     } catch (error) {
       this.#failed("The burst was cut short", error);
     }
+  }
+
+  /** @param {string} user */
+  #nameOf(user) {
+    return Object.hasOwn(this.names, user) ? this.names[user] : user || "someone";
   }
 
   /** @param {string} title @param {unknown} error @returns {EditOutcome} */

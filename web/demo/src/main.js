@@ -55,9 +55,9 @@ byId("burst").addEventListener("click", () => void edits.burst());
 
 const alerts = byId("alerts");
 new Alerts(alerts, gate, user, (data, event) => toasts.show({ ...wordsFor(event.topic, data, page), topic: event.topic }));
-const live = switchFor("live", "Keep the board live", orders.pattern, true, (chosen) => {
-  if (chosen) orders.follow();
-  else orders.unfollow();
+const live = switchFor("live", "Live board", orders.pattern, true, (chosen) => {
+  if (chosen) orders.goLive();
+  else orders.goStill();
   showBanner();
 });
 live.classList.add("apart");
@@ -82,7 +82,7 @@ gate.on("delivery:error", (/** @type {any} */ { pattern, error }) => {
   if (pattern) complain(`Not subscribed to ${pattern}`, error.message);
 });
 orders.on("error", (/** @type {any} */ _orders, /** @type {Error} */ error) => complain("The board could not be loaded", error.message));
-orders.follow();
+orders.goLive();
 
 /** Say above the board what may make it differ from what others see. */
 function showBanner() {
@@ -91,7 +91,7 @@ function showBanner() {
   if (connection === "refused") text = "The gateway does not let this page in. Reload the page to try again.";
   else if (connection === "waiting") text = "Disconnected. Trying again; what happens meanwhile will be caught up.";
   else if (bus === "down") text = "The gateway has lost Redis. Events wait there and follow when it is back.";
-  else if (!orders.following) text = "This board is not live: what others change does not show here until you turn that on again.";
+  else if (!orders.live) text = "This board is not live: what others change does not show here until you turn that on again.";
   const banner = byId("banner");
   banner.hidden = !text;
   if (banner.textContent !== text) banner.textContent = text;

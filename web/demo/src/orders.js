@@ -1,86 +1,84 @@
 /**
- * The orders: a Backbone collection that follows `orders.*.*`.
+ * The orders: a LiveCollection of the topics `orders.<id>.<verb>`.
  *
- * In: the shop's list when it starts to follow, every event after that, answers to this page's own edits. Out: Backbone's
- * `add`, `change`, `remove`, which the board shows. The list is asked for again when the subscription is in force, so
- * nothing falls between them; versions decide between the list, events and answers, whatever order they come in.
+ * In: the shop's list, every event, answers to this page's own edits. Out: Backbone's `add`, `change`, `remove`, which the
+ * board shows. Versions decide between the three, whatever order they come in; the collection sees to that, and fetches
+ * again when events were lost for good.
  *
  * @import { Shop } from "./shop.js"
  */
-import Backbone from "backbone";
+import { LiveCollection, LiveModel } from "headgate/backbone";
 import { changeOf, UNKNOWN } from "./order.js";
 
-/** Orders that only events have told of count too; beyond this they are not taken in. */
+const PATTERN = "orders.*.*";
+/** Orders that only events have told of count too; beyond this no more of those are taken in. */
 const MAX_ORDERS = 300;
-/** Numbers of deleted orders that are remembered, against a list that was made before the deletion. */
-const MAX_GONE = 500;
 
-export class Orders extends Backbone.Collection {
-  pattern = "orders.*.*";
-  following = false;
-  /** @type {Set<string>} */
-  #gone = new Set();
+export class Order extends LiveModel {
+  defaults() {
+    return UNKNOWN;
+  }
+}
+
+export class Orders extends LiveCollection {
+  pattern = PATTERN;
+  live = false;
 
   /** @param {Shop} shop @param {any} gate */
   constructor(shop, gate) {
-    super();
+    super([], { model: Order });
     this.shop = shop;
     this.gate = gate;
   }
 
   /** Follow the events, from the orders as they are now. */
-  follow() {
-    this.following = true;
-    this.listenTo(this.gate, this.pattern, this.#take);
-    this.listenTo(this.gate, "delivery:gap", (/** @type {any} */ gap) => gap.recoverable || void this.load());
-    this.listenTo(this.gate, "connection:up", (/** @type {any} */ up) => up.resumed === false && void this.load());
+  goLive() {
+    this.live = true;
+    this.follow(this.gate, { topic: "orders", pattern: PATTERN, mapping: ({ topic, data }) => this.#read(topic, data) });
     // Once now, so that the board shows without a gateway; once more when no event can be missed any longer.
-    void this.load();
-    this.gate.subscribed(this.pattern).then(
-      () => this.load(),
+    this.fetch();
+    this.gate.subscribed(PATTERN).then(
+      () => this.fetch(),
       () => {}, // told as delivery:error
     );
   }
 
-  unfollow() {
-    this.following = false;
-    this.stopListening(this.gate);
+  goStill() {
+    this.live = false;
+    this.unfollow();
   }
 
-  /** Ask the shop for all orders; what it no longer has goes. */
-  async load() {
-    try {
-      const listed = await this.shop.orders();
-      const ids = new Set(listed.map(({ id }) => id));
-      for (const order of listed) if (!this.#gone.has(order.id)) this.accept(order);
-      const started = Math.max(0, ...listed.map(({ version }) => version));
-      this.remove(this.filter((order) => !ids.has(order.id) && order.get("version") <= started));
-    } catch (error) {
-      this.trigger("error", this, error);
-    }
-  }
-
-  /** Take an order as the shop has it, unless a newer version is here. @param {Record<string, any>} order */
+  /** Take what the shop has answered about an order that is here, unless something newer is. @param {Record<string, any>} order */
   accept(order) {
-    const known = this.get(order.id);
-    if (known && order.version <= known.get("version")) return;
-    this.add(order, { merge: true });
+    this.applyLive({ op: "merge", id: order.id, attributes: order }, /** @type {any} */ (undefined));
   }
 
-  /** @param {string} id */
+  /** Take an order that the shop has just made. @param {Record<string, any>} order */
+  welcome(order) {
+    this.applyLive({ op: "upsert", id: order.id, attributes: order }, /** @type {any} */ (undefined));
+  }
+
+  /** Let go of an order that the shop has deleted, or never had. @param {string} id */
   discard(id) {
-    this.#gone.add(id);
-    if (this.#gone.size > MAX_GONE) this.#gone.delete(/** @type {string} */ (this.#gone.values().next().value));
-    this.remove(id);
+    this.applyLive({ op: "remove", id }, /** @type {any} */ (undefined));
   }
 
-  /** @param {any} data @param {{ topic: string }} event */
-  #take(data, { topic }) {
-    const { op, id, attributes } = changeOf(topic, data);
-    const known = this.get(id);
-    if (op === "remove") this.discard(id);
-    else if (op === "upsert" && attributes.version !== undefined) this.accept({ ...(known ? {} : UNKNOWN), ...attributes, id });
-    else if (op === "upsert" && known) known.set(attributes);
-    else if (op === "upsert" && this.length < MAX_ORDERS) this.add({ ...UNKNOWN, ...attributes, id });
+  /**
+   * Backbone's hook for `fetch`: its own wants jQuery.
+   * @override
+   * @param {string} _method always `read`
+   * @param {any} _collection
+   * @param {any} options Backbone's, with `success` and `error`
+   * @returns {any}
+   */
+  sync(_method, _collection, { success, error }) {
+    return this.shop.orders().then(success, error);
+  }
+
+  /** @param {string} topic @param {any} data */
+  #read(topic, data) {
+    const change = changeOf(topic, data);
+    // `merge` leaves alone what is not here: no stranger's flood of numbers fills the page.
+    return change.op === "upsert" && this.length >= MAX_ORDERS ? { ...change, op: /** @type {const} */ ("merge") } : change;
   }
 }

@@ -1,0 +1,121 @@
+"""The demo's board in a browser, in a person's words: cards, columns, switches, toasts; and what its socket carried."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from playwright.sync_api import ConsoleMessage, Frame, Locator, Page, WebSocket, expect
+
+# Socket.IO packets of the namespace: EVENT (2) and ACK (3), with or without an acknowledgement id.
+_PACKET = re.compile(r"42/notifications,\d*(\[.*)", re.DOTALL)
+# A request for a card by keyboard never takes more Tabs than the page has stops.
+MAX_TABS = 400
+
+
+class BoardPage:
+    """One board. `sent` and `received` hold the Socket.IO events of its WebSocket as `[name, …arguments]`."""
+
+    def __init__(self, page: Page, url: str, user: str, frame: Frame | None = None) -> None:
+        self.page = page
+        self.view: Page | Frame = frame or page
+        self.url = url
+        self.user = user
+        self.faults: list[str] = []
+        self.sent: list[list[Any]] = []
+        self.received: list[list[Any]] = []
+        if frame is None:
+            page.on("pageerror", lambda error: self.faults.append(str(error)))
+            page.on("console", self._listen_to_console)
+            page.on("websocket", self._listen_to_socket)
+
+    def open(self) -> None:
+        """Go there and return when everything that is switched on is subscribed."""
+        self.page.goto(f"{self.url}/?user={self.user}")
+        self.wait_until_live()
+
+    def wait_until_live(self) -> None:
+        """Return when the gateway has acknowledged the connection and every chosen pattern."""
+        expect(self.view.locator("#connection")).to_have_text("Live")
+        for name in self.chosen():
+            expect(self.chip(self.pattern(name))).to_have_count(1)
+
+    # --- The board
+
+    def card(self, number: str) -> Locator:
+        return self.view.locator(f'.card[data-id="{number}"]')
+
+    def card_in(self, status: str, number: str) -> Locator:
+        """The card, if it is in this column."""
+        return self.view.locator(f'.column[data-status="{status}"] .card[data-id="{number}"]')
+
+    def field(self, number: str, name: str) -> Locator:
+        return self.card(number).locator(f'input[name="{name}"]')
+
+    def write(self, number: str, name: str, text: str) -> None:
+        """Type into a field and commit it with Enter."""
+        self.field(number, name).fill(text)
+        self.field(number, name).press("Enter")
+
+    def move_button(self, number: str, status: str) -> Locator:
+        return self.view.get_by_role("button", name=f"Move order {number} to {status}", exact=True)
+
+    def tab_to(self, target: Locator) -> None:
+        """Press Tab until `target` has the focus, as a person without a mouse would."""
+        for _ in range(MAX_TABS):
+            if target.evaluate("element => element === document.activeElement"):
+                return
+            self.page.keyboard.press("Tab")
+        raise AssertionError("Tab never got there")
+
+    # --- Switches, toasts, panel
+
+    def switch(self, name: str) -> Locator:
+        return self.view.locator(f'#alerts input[name="{name}"]')
+
+    def chosen(self) -> list[str]:
+        names: list[str] = self.view.locator("#alerts input:checked").evaluate_all("inputs => inputs.map(i => i.name)")
+        return names
+
+    def pattern(self, name: str) -> str:
+        return self.view.locator(f'#alerts input[name="{name}"] ~ code').inner_text()
+
+    def chip(self, pattern: str) -> Locator:
+        """The pattern among those that the panel shows as subscribed."""
+        return self.view.locator("#subscriptions li").get_by_text(pattern, exact=True)
+
+    def choose(self, name: str, on: bool) -> None:
+        """Flip a switch and return when the gateway has acknowledged it."""
+        self.switch(name).set_checked(on)
+        expect(self.chip(self.pattern(name))).to_have_count(1 if on else 0)
+
+    def toast(self, title: str) -> Locator:
+        return self.view.locator(".toast", has=self.view.get_by_text(title, exact=True))
+
+    def figure(self, name: str) -> Locator:
+        return self.view.locator(f"#figure-{name}")
+
+    # --- The wire
+
+    def events(self, topic: str) -> list[list[Any]]:
+        """The `event` messages of a topic that have come in on the WebSocket."""
+        return [message for message in self.received if message[:2] == ["event", topic]]
+
+    def asked(self, name: str) -> list[str]:
+        """The patterns of the requests of a name (`subscribe`, `unsubscribe`) that have gone out."""
+        return [message[1]["pattern"] for message in self.sent if message[0] == name]
+
+    def _listen_to_socket(self, socket: WebSocket) -> None:
+        socket.on("framesent", lambda frame: _note(frame, self.sent))
+        socket.on("framereceived", lambda frame: _note(frame, self.received))
+
+    def _listen_to_console(self, message: ConsoleMessage) -> None:
+        # A refused request (409) and a lost network are logged as errors too, and are part of some tests.
+        if message.type == "error" and "Failed to load resource" not in message.text and "WebSocket" not in message.text:
+            self.faults.append(message.text)
+
+
+def _note(frame: str | bytes, messages: list[list[Any]]) -> None:
+    if isinstance(frame, str) and (packet := _PACKET.fullmatch(frame)):
+        messages.append(json.loads(packet[1]))

@@ -1,0 +1,66 @@
+"""What every end-to-end test works with: one gateway with the demo, one Chromium, and the shop over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+
+from tests.chromium import BROWSER_SWITCHES
+from tests.e2e.board_page import BoardPage
+from tests.e2e.shop import Shop
+from tests.gateway_process import GatewayProcess, StartGateway
+
+DEADLINE_MS = 15_000
+VIEWPORT = {"width": 1360, "height": 900}
+
+OpenBoard = Callable[..., BoardPage]
+
+
+@pytest.fixture(scope="package")
+def browser(browser_path: str) -> Iterator[Browser]:
+    """The system's Chromium, headless."""
+    expect.set_options(timeout=DEADLINE_MS)
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=browser_path, args=list(BROWSER_SWITCHES))
+        yield running
+        running.close()
+
+
+@pytest.fixture(scope="module")
+def gateway(start_module_gateway: StartGateway) -> GatewayProcess:
+    """`headgate serve --demo` as its own process, with a private Redis."""
+    return start_module_gateway(None, "--demo")
+
+
+@pytest.fixture
+def shop(gateway: GatewayProcess) -> Shop:
+    """The demo's HTTP routes, as someone who is not looking at a board."""
+    return Shop(gateway.url, "ben")
+
+
+@pytest.fixture
+def open_board(browser: Browser, gateway: GatewayProcess) -> Iterator[OpenBoard]:
+    """Open boards, each in a browser context of its own (another person's browser); they close with the test.
+
+    A test fails at its end when a page raised an error or met its Content-Security-Policy.
+    """
+    contexts: list[BrowserContext] = []
+    boards: list[BoardPage] = []
+
+    def open_one(user: str = "ana", **options: object) -> BoardPage:
+        context = browser.new_context(**{"viewport": VIEWPORT, "reduced_motion": "reduce", **options})  # type: ignore[arg-type]
+        context.set_default_timeout(DEADLINE_MS)
+        contexts.append(context)
+        page: Page = context.new_page()
+        board = BoardPage(page, gateway.url, user)
+        boards.append(board)
+        board.open()
+        return board
+
+    yield open_one
+    faults = [fault for board in boards for fault in board.faults]
+    for context in contexts:
+        context.close()
+    assert faults == []

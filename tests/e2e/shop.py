@@ -1,0 +1,62 @@
+"""The demo's HTTP routes and the command line, as a test uses them from outside the browser."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+from tests.gateway_process import GatewayProcess
+
+
+class Shop:
+    """One person's HTTP session with the demo. Raises urllib's HTTPError for what the server refuses."""
+
+    def __init__(self, url: str, user: str) -> None:
+        self.url = url
+        self._token = self._request("POST", "/demo/session", {"user": user})["token"]
+
+    def create(self) -> str:
+        """Make a new order and return its number."""
+        return str(self._request("POST", "/demo/orders", {})["id"])
+
+    def order(self, number: str) -> dict[str, Any]:
+        """Return an order as the shop has it now."""
+        orders: list[dict[str, Any]] = self._request("GET", "/demo/orders")
+        return next(order for order in orders if order["id"] == number)
+
+    def change(self, number: str, **fields: str) -> dict[str, Any]:
+        """Change an order from its present version."""
+        body = {"version": self.order(number)["version"], **fields}
+        changed: dict[str, Any] = self._request("PUT", f"/demo/orders/{number}", body)
+        return changed
+
+    def delete(self, number: str) -> None:
+        """Delete an order at its present version."""
+        self._request("DELETE", f"/demo/orders/{number}", {"version": self.order(number)["version"]})
+
+    def _request(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
+        headers = {"Content-Type": "application/json"}
+        if path != "/demo/session":
+            headers["Authorization"] = f"Bearer {self._token}"
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.url + path, data, headers, method=method)
+        with urllib.request.urlopen(request, timeout=10) as response:
+            text = response.read()
+        return json.loads(text) if text else None
+
+
+def publish(gateway: GatewayProcess, topic: str, data: Any) -> None:
+    """Run `headgate publish` in the gateway's folder, where it finds the gateway's private Redis.
+
+    Raises:
+        CalledProcessError: it was refused; the error's `stderr` says why.
+    """
+    command = [str(Path(sys.executable).with_name("headgate")), "publish", topic, json.dumps(data)]
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("HEADGATE_")}
+    environment = {**inherited, "HEADGATE_DATA_DIR": str(gateway.folder / "data")}
+    subprocess.run(command, cwd=gateway.folder, env=environment, check=True, capture_output=True, text=True, timeout=30)

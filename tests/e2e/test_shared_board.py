@@ -1,0 +1,218 @@
+"""Two people, two browsers, one board: what one does, the other sees."""
+
+from __future__ import annotations
+
+from playwright.sync_api import Browser, expect
+
+from tests.e2e.board_page import BoardPage
+from tests.e2e.conftest import DEADLINE_MS, OpenBoard
+from tests.e2e.shop import Shop, publish
+from tests.gateway_process import GatewayProcess
+
+
+def test_an_edit_in_one_browser_is_seen_in_the_other(open_board: OpenBoard, shop: Shop) -> None:
+    """Saved over HTTP, published, dispatched, shown; and still there for who comes later."""
+    number = shop.create()
+    ana, ben = open_board("ana"), open_board("ben")
+    ana.write(number, "carrier", "Post by bike")
+    expect(ben.field(number, "carrier")).to_have_value("Post by bike")
+    expect(ben.card(number)).to_contain_text("by Ana")
+    assert shop.order(number)["carrier"] == "Post by bike"
+    expect(open_board("ben").field(number, "carrier")).to_have_value("Post by bike")
+
+
+def test_a_move_in_one_browser_moves_the_card_in_the_other(open_board: OpenBoard, shop: Shop) -> None:
+    """By its button, one column at a time; the other is told of the one that counts."""
+    number = shop.create()
+    ana, ben = open_board("ana"), open_board("ben")
+    ana.move_button(number, "packed").click()
+    expect(ben.card_in("packed", number)).to_be_visible()
+    ana.move_button(number, "shipped").click()
+    expect(ben.card_in("shipped", number)).to_be_visible()
+    expect(ben.toast(f"Order {number} shipped")).to_contain_text("by Ana")
+
+
+def test_a_card_is_dragged_to_another_column(open_board: OpenBoard, shop: Shop) -> None:
+    """With the mouse, across columns at once."""
+    number = shop.create()
+    ana, ben = open_board("ana"), open_board("ben")
+    ana.card(number).locator(".card-head").drag_to(ana.view.locator('.column[data-status="failed"]'))
+    expect(ana.card_in("failed", number)).to_be_visible()
+    expect(ben.card_in("failed", number)).to_be_visible()
+
+
+def test_a_card_is_moved_with_the_keyboard_alone(open_board: OpenBoard, shop: Shop) -> None:
+    """Tab to the card, Shift and an arrow moves it, and the focus stays with it."""
+    number = shop.create()
+    ana, ben = open_board("ana"), open_board("ben")
+    ana.tab_to(ana.card(number))
+    ana.page.keyboard.press("Shift+ArrowRight")
+    expect(ben.card_in("packed", number)).to_be_visible()
+    expect(ana.card_in("packed", number)).to_be_focused()
+    ana.page.keyboard.press("Shift+ArrowLeft")
+    expect(ben.card_in("new", number)).to_be_visible()
+    expect(ana.card_in("new", number)).to_be_focused()
+
+
+def test_arrow_keys_go_from_card_to_card(open_board: OpenBoard, shop: Shop) -> None:
+    """Down the column and sideways to the next one that has cards, without moving any."""
+    below, number = shop.create(), shop.create()
+    ana = open_board("ana")
+    ana.tab_to(ana.card(number))
+    ana.page.keyboard.press("ArrowDown")
+    expect(ana.card_in("new", below)).to_be_focused()
+    ana.page.keyboard.press("ArrowRight")
+    expect(ana.view.locator('.column[data-status="packed"] .card:focus')).to_have_count(1)
+    assert shop.order(number)["status"] == shop.order(below)["status"] == "new"
+
+
+def test_new_orders_appear_and_deleted_ones_go(open_board: OpenBoard, shop: Shop) -> None:
+    """In the other browser, without a reload."""
+    ana, ben = open_board("ana"), open_board("ben")
+    before = set(ben.view.locator(".card").evaluate_all("cards => cards.map(card => card.dataset.id)"))
+    ana.view.get_by_role("button", name="New order").click()
+    expect(ben.view.locator(".card")).to_have_count(len(before) + 1)
+    after = set(ben.view.locator(".card").evaluate_all("cards => cards.map(card => card.dataset.id)"))
+    (number,) = after - before
+    expect(ben.toast(f"Order {number} came in")).to_be_visible()
+    ana.view.get_by_role("button", name=f"Delete order {number}", exact=True).click()
+    expect(ben.card(number)).to_have_count(0)
+
+
+def test_a_burst_arrives_whole_and_is_told_in_a_bounded_stack(open_board: OpenBoard, shop: Shop) -> None:
+    """Fifty events: all of them received, at most four toasts, and a line that says how many more."""
+    ana, ben = open_board("ana"), open_board("ben")
+    ben.choose("updated", True)
+    received = int(ben.figure("received").inner_text())
+    ana.view.get_by_role("button", name="Publish a burst of 50").click()
+    expect(ben.figure("received")).to_have_text(str(received + 50))
+    assert ben.view.locator(".toast").count() <= 4
+    expect(ben.view.locator(".toasts .rest")).to_contain_text("and 46 more before")
+    expect(ben.figure("missed")).to_have_text("0 in 0")
+
+
+def test_two_edits_of_different_fields_are_both_kept(open_board: OpenBoard, shop: Shop) -> None:
+    """Someone saves the carrier while someone else is typing a note."""
+    number = shop.create()
+    ana = open_board("ana")
+    ana.field(number, "note").fill("typed by Ana")
+    shop.change(number, carrier="chosen by Ben")
+    expect(ana.field(number, "carrier")).to_have_value("chosen by Ben")
+    expect(ana.field(number, "note")).to_have_value("typed by Ana")
+    ana.field(number, "note").press("Enter")
+    expect(ana.card(number)).to_contain_text("by Ana")
+    assert shop.order(number)["note"] == "typed by Ana"
+    assert shop.order(number)["carrier"] == "chosen by Ben"
+
+
+def test_what_is_being_typed_survives_a_move_by_someone_else(open_board: OpenBoard, shop: Shop) -> None:
+    """Text and focus go with the card to its new column, and nothing half-written is saved."""
+    number = shop.create()
+    ana = open_board("ana")
+    ana.field(number, "note").press_sequentially("half a sen")
+    shop.change(number, status="packed")
+    expect(ana.card_in("packed", number)).to_be_visible()
+    expect(ana.field(number, "note")).to_be_focused()
+    ana.page.keyboard.type("tence")
+    expect(ana.field(number, "note")).to_have_value("half a sentence")
+    assert shop.order(number)["note"] == ""
+    ana.page.keyboard.press("Enter")
+    expect(ana.card(number)).to_contain_text("by Ana")
+    assert shop.order(number)["note"] == "half a sentence"
+
+
+def test_two_edits_of_one_field_are_put_before_the_person(open_board: OpenBoard, shop: Shop) -> None:
+    """Nothing is overwritten unseen; what was typed is kept; a second Enter means it."""
+    number = shop.create()
+    ana = open_board("ana")
+    ana.field(number, "note").fill("mine")
+    shop.change(number, note="theirs")
+    expect(ana.card(number)).to_contain_text("by Ben")
+    ana.field(number, "note").press("Enter")
+    expect(ana.card(number).get_by_role("alert")).to_contain_text("Ben wrote “theirs” meanwhile")
+    expect(ana.field(number, "note")).to_have_value("mine")
+    assert shop.order(number)["note"] == "theirs"
+    ana.field(number, "note").press("Enter")
+    expect(ana.card(number)).to_contain_text("by Ana")
+    expect(ana.card(number).get_by_role("alert")).to_have_count(0)
+    assert shop.order(number)["note"] == "mine"
+
+
+def test_escape_takes_what_the_other_wrote(open_board: OpenBoard, shop: Shop) -> None:
+    """The typed text goes, the saved one shows, and nothing is sent."""
+    number = shop.create()
+    ana = open_board("ana")
+    ana.field(number, "note").fill("mine")
+    shop.change(number, note="theirs")
+    expect(ana.card(number)).to_contain_text("by Ben")
+    ana.field(number, "note").press("Enter")
+    expect(ana.card(number).get_by_role("alert")).to_be_visible()
+    ana.field(number, "note").press("Escape")
+    expect(ana.field(number, "note")).to_have_value("theirs")
+    expect(ana.card(number)).to_be_focused()
+    assert shop.order(number)["by"] == "ben"
+
+
+def test_an_event_from_the_command_line_is_merged_into_the_order(
+    open_board: OpenBoard, shop: Shop, gateway: GatewayProcess
+) -> None:
+    """`headgate publish orders.<n>.shipped '{"carrier": "UPS"}'`: what it says is taken, what it leaves out stays."""
+    number = shop.create()
+    customer = shop.order(number)["customer"]
+    ana, ben = open_board("ana"), open_board("ben")
+    publish(gateway, f"orders.{number}.shipped", {"carrier": "UPS"})
+    for board in (ana, ben):
+        expect(board.card_in("shipped", number)).to_contain_text(customer)
+        expect(board.field(number, "carrier")).to_have_value("UPS")
+        expect(board.toast(f"Order {number} shipped")).to_contain_text("UPS")
+
+
+def test_an_event_about_an_unknown_order_makes_a_card(open_board: OpenBoard, gateway: GatewayProcess) -> None:
+    """With what is known; it can be taken off the board again."""
+    ana = open_board("ana")
+    publish(gateway, "orders.9001.failed", {"note": "no such street"})
+    expect(ana.card_in("failed", "9001")).to_contain_text("Unknown customer")
+    expect(ana.field("9001", "note")).to_have_value("no such street")
+    ana.view.get_by_role("button", name="Delete order 9001", exact=True).click()
+    expect(ana.card("9001")).to_have_count(0)
+
+
+def test_data_that_is_no_order_harms_nothing(open_board: OpenBoard, shop: Shop, gateway: GatewayProcess) -> None:
+    """Text, null, lists, wrong types and hostile names: the verb counts, the rest stays as it was."""
+    number = shop.create()
+    customer = shop.order(number)["customer"]
+    ana = open_board("ana")
+    for data in ("text", None, [1, 2], {"customer": 7, "status": "lost", "id": "1", "__proto__": {"x": 1}, "constructor": "y"}):
+        publish(gateway, f"orders.{number}.updated", data)
+    publish(gateway, f"orders.{number}.shipped", 42)
+    expect(ana.card_in("shipped", number)).to_contain_text(customer)
+
+
+def test_a_board_that_was_offline_catches_up(open_board: OpenBoard, shop: Shop) -> None:
+    """It says that it is not connected, and shows what happened meanwhile when it is back."""
+    number = shop.create()
+    ana = open_board("ana")
+    ana.page.context.set_offline(True)
+    expect(ana.view.locator("#connection")).not_to_have_text("Live")
+    expect(ana.view.locator("#banner")).to_contain_text("Disconnected")
+    shop.change(number, carrier="while away")
+    ana.page.context.set_offline(False)
+    ana.wait_until_live()
+    expect(ana.field(number, "carrier")).to_have_value("while away")
+    expect(ana.view.locator("#banner")).to_be_hidden()
+
+
+def test_two_panes_show_both_people(browser: Browser, gateway: GatewayProcess, shop: Shop) -> None:
+    """One page, two same-origin boards; a change on the left shows on the right."""
+    number = shop.create()
+    context = browser.new_context(viewport={"width": 1600, "height": 900})
+    context.set_default_timeout(DEADLINE_MS)
+    page = context.new_page()
+    page.goto(f"{gateway.url}/two")
+    left, right = (BoardPage(page, gateway.url, user, page.frame(user)) for user in ("ana", "ben"))
+    left.wait_until_live()
+    right.wait_until_live()
+    left.write(number, "note", "from the left")
+    expect(right.field(number, "note")).to_have_value("from the left")
+    expect(right.card(number)).to_contain_text("by Ana")
+    context.close()

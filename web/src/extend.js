@@ -8,9 +8,8 @@
  * @returns {any}
  */
 export function extend(properties = {}, statics) {
-  const Parent = this;
-  const Child = Object.hasOwn(properties, "constructor") ? properties.constructor : class extends Parent {};
+  const Child = Object.hasOwn(properties, "constructor") ? properties.constructor : class extends this {};
   const { constructor: _, ...own } = properties;
   Object.assign(Child.prototype, own);
-  return Object.assign(Child, statics, { __super__: Parent.prototype });
+  return Object.assign(Child, statics, { __super__: this.prototype });
 }

@@ -266,7 +266,8 @@ export class Gate extends Dispatcher {
   #greeting() {
     const { resume } = this.#cursor;
     this.#resuming = resume !== undefined;
-    const subscriptions = this.#subscriptions.connecting(this.#resuming);
+    // A new page that goes on where another stopped wants the past for all that it has.
+    const subscriptions = this.#subscriptions.connecting(this.#resuming && this.#told.session !== null);
     return { ...this.#options.auth, ...(resume ? { resume } : {}), subscriptions };
   }
 

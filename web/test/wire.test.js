@@ -1,0 +1,144 @@
+/** The wire, by the vectors that Python's tests read too: what the gateway sends is understood, what the client sends is as written. */
+import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import { afterEach, describe, it } from "node:test";
+import { Decoder } from "socket.io-parser";
+import { connect } from "../src/index.js";
+import * as protocol from "../src/protocol.js";
+import { FakeGateway } from "./fake-gateway.js";
+
+const golden = JSON.parse(await readFile(new URL("../../tests/golden/wire.json", import.meta.url), "utf8"));
+let gate;
+
+/** Decode as socket.io-client does. */
+function decoded(packet) {
+  const packets = [];
+  const decoder = new Decoder();
+  decoder.on("decoded", (each) => packets.push(each));
+  decoder.add(packet);
+  assert.equal(packets.length, 1);
+  return packets[0];
+}
+
+async function open(options = {}) {
+  const gateway = new FakeGateway();
+  gate = connect("http://gateway.test", { io: gateway.io, ...options });
+  await gateway.welcome({ epoch: "0123456789abcdef", offset: 0, limits: { max_payload_bytes: 65536 } });
+  return gateway;
+}
+
+afterEach(() => gate?.close());
+
+describe("packets of the gateway", () => {
+  for (const { name, packet, message } of [...golden.events, ...golden.notices]) {
+    it(`are read by socket.io's parser: ${name}`, () => {
+      const { nsp, data } = decoded(packet);
+      assert.equal(nsp, `/${golden.namespace}`);
+      assert.deepEqual(data, message);
+    });
+  }
+});
+
+describe("events", () => {
+  for (const { name, event, replayed, packet } of golden.events) {
+    it(`reach their handler: ${name}`, async () => {
+      const gateway = await open();
+      const got = [];
+      gate.subscribe(event.topic, (data, seen) => got.push([data, seen]));
+      gateway.emit(...decoded(packet).data);
+      const data = JSON.parse(event.data);
+      const { topic, id, time_ms: time, offset } = event;
+      assert.deepEqual(got, [[data, { topic, data, id, time, offset, replayed, pattern: topic }]]);
+      assert.equal({}.polluted, undefined);
+    });
+  }
+});
+
+describe("notices", () => {
+  const heard = {
+    [protocol.GAP]: "delivery:gap",
+    [protocol.BACKPRESSURE]: "delivery:backpressure",
+    [protocol.WELCOME]: "connection:up",
+  };
+  for (const { name, message } of golden.notices) {
+    it(`are told or kept: ${name}`, async () => {
+      const gateway = await open();
+      const [kind, body] = message;
+      const told = [];
+      gate.on("all", (each, notice) => told.push([each, notice]));
+      gateway.emit(kind, structuredClone(body));
+      if (heard[kind]) assert.ok(told.some(([each, notice]) => each === heard[kind] && Object.keys(notice).every((key) => !(key in body) || notice[key] === body[key] || typeof body[key] === "object")));
+      if (kind === protocol.CURSOR) assert.deepEqual([gate.state.epoch, gate.state.offset], [body.epoch, body.offset]);
+      if (body.bus) assert.equal(gate.state.bus, body.bus);
+      if (body.moving) assert.deepEqual(told.find(([each]) => each === "connection:moving")[1], body.moving);
+      if (kind === protocol.WELCOME) assert.deepEqual([gate.state.session, gate.state.limits], [body.session, body.limits]);
+      if (kind === protocol.GAP) assert.deepEqual(told.find(([each]) => each === "delivery:gap")[1], body);
+    });
+  }
+});
+
+describe("requests", () => {
+  const ask = {
+    subscribe: ({ pattern, ...options }) => gate.subscribe(pattern, options, () => {}).ready,
+    publish: ({ topic, data, ...options }) => gate.publish(topic, data, options),
+    refresh: ({ token }) => gate.refresh(token),
+    replay: ({ pattern, ...range }) => gate.replay(pattern, range),
+    unsubscribe: async ({ pattern }) => gate.off(pattern),
+  };
+  for (const { name, message, reply } of golden.requests) {
+    it(`are sent as written, and the answer understood: ${name}`, async () => {
+      const gateway = await open();
+      const [kind, body] = message;
+      if (kind === "unsubscribe") {
+        gate.on(body.pattern, () => {});
+        await gateway.answer("subscribe");
+      }
+      const outcome = ask[kind](body).then(
+        (value) => ({ value }),
+        (error) => ({ error }),
+      );
+      const sent = await gateway.answer(kind, reply);
+      assert.deepEqual(sent, body);
+      if (kind === "subscribe" && reply.error?.retry) return;
+      const { value, error } = await outcome;
+      if (reply.ok) assert.equal(error, undefined);
+      if (kind === "publish" && reply.ok) assert.deepEqual({ ok: true, ...value }, reply);
+      if (!reply.ok) {
+        const { code, message: text, retry, ...parts } = reply.error;
+        assert.deepEqual([error.name, error.code, error.message, error.retry, error.parts], ["HeadgateError", code, text, retry, parts]);
+      }
+    });
+  }
+
+  it("cover every request there is", () => {
+    const { SUBSCRIBE, UNSUBSCRIBE, PUBLISH, REFRESH, REPLAY } = protocol;
+    assert.deepEqual(new Set(golden.requests.map(({ message }) => message[0])), new Set([SUBSCRIBE, UNSUBSCRIBE, PUBLISH, REFRESH, REPLAY]));
+  });
+});
+
+describe("CONNECT", () => {
+  for (const { name, auth } of golden.connects) {
+    it(`carries what there is to say: ${name}`, async () => {
+      const gateway = new FakeGateway();
+      gate = connect("http://gateway.test", { io: gateway.io, token: auth.token, resume: auth.resume, autoConnect: false });
+      for (const { pattern, ...options } of auth.subscriptions) gate.on(pattern, () => {}, null, options);
+      gate.open();
+      await gateway.until(() => gateway.connects.length === 1);
+      assert.deepEqual(gateway.connects[0], auth);
+    });
+  }
+
+  for (const { name, data } of golden.refusals) {
+    it(`is told why it was refused: ${name}`, async () => {
+      const gateway = new FakeGateway();
+      gate = connect("http://gateway.test", { io: gateway.io });
+      const told = [];
+      gate.on("connection:refused", (error) => told.push(error));
+      await gateway.until(() => gateway.connects.length === 1);
+      gateway.refuse(data, data.message);
+      const { code, message, retry, ...parts } = data;
+      assert.deepEqual([told[0].code, told[0].message, told[0].retry, told[0].parts], [code, message, retry, parts]);
+      assert.equal(gate.state.connection, retry ? "waiting" : "refused");
+    });
+  }
+});

@@ -3,7 +3,7 @@
  *
  * In: src/. Out: dist/ (ESM and CommonJS with socket.io-client and Backbone outside; a script-tag file with
  * socket.io-client inside that takes Backbone from the page), and the same script-tag file as the ready-made server's
- * static/headgate.js.
+ * static/headgate.js, beside the demo that demo/build.mjs makes.
  */
 import { execFileSync } from "node:child_process";
 import { cp, mkdir, readFile, rm, writeFile } from "node:fs/promises";
@@ -12,6 +12,7 @@ import { dirname, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
 import { build } from "esbuild";
+import { buildDemo } from "./demo/build.mjs";
 
 const WEB = dirname(fileURLToPath(import.meta.url));
 const DIST = resolve(WEB, "dist");
@@ -32,7 +33,7 @@ const backboneOfThePage = {
   name: "backbone-of-the-page",
   setup({ onResolve, onLoad }) {
     onResolve({ filter: /^backbone$/ }, () => ({ path: "backbone", namespace: "page" }));
-    onLoad({ filter: /.*/, namespace: "page" }, () => ({ contents: "module.exports = globalThis.Backbone" }));
+    onLoad({ filter: /.*/, namespace: "page" }, () => ({ contents: "export default globalThis.Backbone" }));
   },
 };
 
@@ -67,6 +68,7 @@ await cp(resolve(DIST, "types"), resolve(DIST, "types-cjs"), { recursive: true }
 await writeFile(resolve(DIST, "types-cjs/package.json"), '{ "type": "commonjs" }\n');
 await mkdir(dirname(SERVED), { recursive: true });
 await cp(resolve(DIST, "headgate.global.min.js"), SERVED);
+await buildDemo();
 
 const client = await sizeOf({ ...library, ...main, format: "esm" });
 const sizes = {

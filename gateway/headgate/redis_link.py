@@ -84,7 +84,7 @@ def open_client(url: str, *, timeout_s: float = 5.0, max_connections: int = MAX_
         BusRefused: `url` is not a Redis URL.
     """
     pool = _connection_pool(url, timeout_s, redis.BlockingConnectionPool, max_connections=max_connections, timeout=timeout_s)
-    return redis.Redis(connection_pool=pool, retry=Retry(NoBackoff(), 0))
+    return redis.Redis.from_pool(pool)  # unlike the constructor: its close() closes the pool too
 
 
 def call(client: Client, *command: str | bytes | int) -> Any:

@@ -184,6 +184,20 @@ def test_threads_share_a_publisher(publisher: Publisher, redis_client: Client) -
     assert call(redis_client, "INFO", "clients")["connected_clients"] <= 16 + 2
 
 
+def test_close_gives_the_connections_back(redis_url: str, redis_client: Client) -> None:
+    """None is left at Redis; publishing again after it opens new ones."""
+    before = call(redis_client, "INFO", "clients")["connected_clients"]
+    publisher = Publisher(redis_url)
+    publisher.publish("a", 1)
+    publisher.close()
+    publisher.close()
+
+    wait_until(lambda: call(redis_client, "INFO", "clients")["connected_clients"] == before, "the connections are closed")
+
+    assert publisher.publish("a", 2).offset == 2
+    publisher.close()
+
+
 GREENLETS = """
 from gevent import monkey
 monkey.patch_all()

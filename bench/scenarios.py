@@ -69,14 +69,20 @@ def _latency(answer: Answer, prefix: str = "") -> Row:
 # Throughput ------------------------------------------------------------------------------------------------------------
 
 
-def throughput(clients: int, size_bytes: int, window: int = 8, offer_deflate: bool = False) -> Callable[[Variant, bool], Row]:
-    """Closed loop: `window` events under way; deliveries per second of the server's CPU."""
+def throughput(
+    clients: int, size_bytes: int, window: int, offer_deflate: bool, pipelined: bool
+) -> Callable[[Variant, bool], Row]:
+    """Closed loop: `window` events under way; deliveries per second of the server's CPU.
+
+    `pipelined`: what is published at the same moment goes to Redis in one write, else each event in its own.
+    """
+    command = "pipelined" if pipelined else "window"
 
     def run(variant: Variant, quick: bool) -> Row:
         warm_s, measure_s = (1, 3) if quick else (2, 6)
         with stage(variant, size_bytes=size_bytes, room=clients, offer_deflate=offer_deflate) as on:
             on.generator.connects(clients)
-            answer = on.generator.ask("window", window, warm_s * 1000, measure_s * 1000, takes_s=warm_s + measure_s)
+            answer = on.generator.ask(command, window, warm_s * 1000, measure_s * 1000, takes_s=warm_s + measure_s)
             row = _checked(answer)
             row["deliveries_per_cpu_s"] = round(answer["deliveries"] / max(answer["server_cpu_s"], 1e-3))
             row["deliveries_per_s"] = round(answer["deliveries"] / answer["seconds"])
@@ -270,12 +276,13 @@ _CONNECTING_COLUMNS = {
 
 
 def _throughput(clients: int, size_bytes: int, label: str, window: int, target: float | None, **more: bool) -> Scenario:
-    offer_deflate = more.get("offer_deflate", False)
-    deflate = "-deflate" if offer_deflate else ""
+    offer_deflate, pipelined = more.get("offer_deflate", False), more.get("pipelined", False)
+    mark = "-deflate" if offer_deflate else "-pipelined" if pipelined else ""
+    said = ", permessage-deflate offered" if offer_deflate else ", publishes pipelined" if pipelined else ""
     return Scenario(
-        f"throughput-{clients}x{label.replace(' ', '')}-w{window}{deflate}",
-        f"Throughput: {clients:,} clients, {label}, window {window}" + (", permessage-deflate offered" if offer_deflate else ""),
-        throughput(clients, size_bytes, window, offer_deflate),
+        f"throughput-{clients}x{label.replace(' ', '')}-w{window}{mark}",
+        f"Throughput: {clients:,} clients, {label}, window {window}" + said,
+        throughput(clients, size_bytes, window, offer_deflate, pipelined),
         _THROUGHPUT_COLUMNS,
         PEERS if offer_deflate else (*PEERS, *BOUNDS),
         "deliveries_per_cpu_s",
@@ -307,6 +314,7 @@ SCENARIOS = {
     scenario.name: scenario
     for scenario in (
         _throughput(1000, 256, "256 B", 8, 700_000, quick=True),
+        _throughput(1000, 256, "256 B", 8, None, pipelined=True),
         _throughput(1000, 1024, "1 KiB", 8, 600_000),
         _throughput(5000, 256, "256 B", 8, 500_000),
         _throughput(5000, 1024, "1 KiB", 8, 500_000),

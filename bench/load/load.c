@@ -4,6 +4,7 @@
  *   template FILE                    publish command to use from now on (see template.h)
  *   connect COUNT PARALLEL LIMIT_MS  more clients; the time until each has joined
  *   window W WARM_MS MEASURE_MS      closed loop: W events under way
+ *   pipelined W WARM_MS MEASURE_MS   the same, what is published at the same moment in one write to Redis
  *   open RATE MEASURE_MS             fixed schedule, RATE events per second
  *   burst SIZE TIMES EVERY_MS        SIZE events at once, again every EVERY_MS
  *   idle MS                          answer pings
@@ -177,8 +178,8 @@ static void obey(char *line)
     } else if (!strcmp(command, "connect") && words == 4) {
         run_connect(&swarm, &run, (unsigned)a, (unsigned)b, (uint64_t)c);
         durations = &swarm.handshake;
-    } else if (!strcmp(command, "window") && words == 4 && a >= 1 && a < RING) {
-        run_window(&swarm, &run, (uint32_t)a, (uint64_t)b, (uint64_t)c);
+    } else if ((!strcmp(command, "window") || !strcmp(command, "pipelined")) && words == 4 && a >= 1 && a < RING) {
+        run_window(&swarm, &run, (uint32_t)a, (uint64_t)b, (uint64_t)c, command[0] == 'p');
         durations = &swarm.latency;
     } else if (!strcmp(command, "open") && words == 3 && a > 0) {
         run_open(&swarm, &run, a, (uint64_t)b);

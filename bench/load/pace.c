@@ -93,7 +93,8 @@ void run_connect(struct swarm *swarm, struct run *run, unsigned count, unsigned 
         run->outcome = "not_all_connected";
 }
 
-void run_window(struct swarm *swarm, struct run *run, uint32_t window, uint64_t warm_ms, uint64_t measure_ms)
+void run_window(struct swarm *swarm, struct run *run, uint32_t window, uint64_t warm_ms, uint64_t measure_ms,
+                bool pipelined)
 {
     struct mark start = mark_now(swarm);
     uint64_t begin = start.at_ns + warm_ms * NS_PER_MS, end = begin + measure_ms * NS_PER_MS;
@@ -110,7 +111,9 @@ void run_window(struct swarm *swarm, struct run *run, uint32_t window, uint64_t 
         if (now >= end)
             break;
         while (swarm_outstanding(swarm) < window && swarm_publish(swarm, now_ns()))
-            ;
+            if (!pipelined)
+                swarm_flush(swarm);
+        swarm_flush(swarm);
         if (swarm->base != base) {
             base = swarm->base;
             moved_ns = now;
@@ -139,6 +142,7 @@ static void keep_schedule(struct swarm *swarm, struct run *run, uint32_t size, u
         for (uint32_t j = 0; j < size; j++)
             if (!swarm_publish(swarm, planned_ns) && !run->outcome)
                 run->outcome = fault(swarm) ? fault(swarm) : "overrun";
+        swarm_flush(swarm);
         if (run->outcome)
             break;
     }

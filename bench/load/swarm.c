@@ -120,8 +120,13 @@ bool swarm_publish(struct swarm *swarm, uint64_t planned_ns)
     swarm->planned_ns[sequence % RING] = planned_ns;
     swarm->tally.published++;
     template_fill(&swarm->template, sequence, planned_ns);
-    swarm->bus_lost |= !redis_send(&swarm->redis, swarm->template.bytes, swarm->template.length);
+    swarm->bus_lost |= !buffer_append(&swarm->redis.out, swarm->template.bytes, swarm->template.length);
     return !swarm->bus_lost;
+}
+
+void swarm_flush(struct swarm *swarm)
+{
+    swarm->bus_lost |= !redis_flush(&swarm->redis);
 }
 
 void swarm_event(struct swarm *swarm, struct client *client, uint32_t sequence, uint64_t planned_ns, uint64_t read_ns)

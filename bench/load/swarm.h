@@ -62,8 +62,11 @@ void swarm_start(struct swarm *swarm);
 /* Wait for something to happen, at most until `until_ns`, and let it happen. `commands`: also return for standard input. */
 bool swarm_turn(struct swarm *swarm, uint64_t until_ns, bool commands);
 
-/* Publish the next event, planned for `planned_ns`; false when the ring is full or the bus is lost. */
+/* Put the next event, planned for `planned_ns`, on its way; false when the ring is full or the bus is lost. */
 bool swarm_publish(struct swarm *swarm, uint64_t planned_ns);
+
+/* Send what was published since the last flush to Redis, in one write. */
+void swarm_flush(struct swarm *swarm);
 
 /* Events under way. */
 uint32_t swarm_outstanding(const struct swarm *swarm);

@@ -62,15 +62,21 @@ _CONFIGURATION = (
 )
 # Its standard input is the pipe: a whole line tells it to stand down, the end of input that we are gone. Its standard output
 # is the lock, which the server keeps open as descriptor 4 and the subshell must not. `$$` in the subshell is the number of
-# the shell, which exec turns into the server. A zombie counts as alive to `kill -0`, so the loop has an end.
+# the shell, which exec turns into the server. That number may be somebody else's once the server has died by itself, so it is
+# used only while it is still the subshell's parent.
 _WATCH = """
 exec 3<&0 4>&1 </dev/null >&2
+is_there() {
+  if [ -r /proc/self/stat ]; then read -r _ _ _ parent _ </proc/self/stat
+  else parent=$(ps -o ppid= -p "$(exec sh -c 'echo $PPID')"); fi
+  [ $parent = $$ ]
+}
 (
   exec 4>&-
   read -r _ <&3 && exit
-  kill -TERM $$
-  for _ in 1 2 3 4 5 6 7 8 9 10; do sleep 1; kill -0 $$ || exit; done
-  kill -KILL $$
+  is_there && kill -TERM $$
+  for _ in 1 2 3 4 5 6 7 8 9 10; do is_there || exit; sleep 1; done
+  is_there && kill -KILL $$
 ) >/dev/null 2>&1 &
 exec 3<&-
 exec "$@"
@@ -309,7 +315,7 @@ def _is_private_folder(folder: Path) -> bool:
 
 def _wait_until_ready(process: subprocess.Popen[bytes], socket_path: str, folder: Path) -> None:
     deadline = time.monotonic() + START_DEADLINE_S
-    while _server_pid(socket_path) != process.pid:
+    while not (_server_pid(socket_path) == process.pid and _has_loaded(socket_path)):
         if process.poll() is not None:
             raise BusUnavailable(f"the private Redis died at its start: {_last_words(folder)}")
         if time.monotonic() > deadline:
@@ -329,6 +335,18 @@ def _server_pid(socket_path: str) -> int | None:
         return 0  # it wants a password, say: somebody's server
     finally:
         client.close()
+
+
+def _has_loaded(socket_path: str) -> bool:
+    """Return whether a server takes commands: INFO is answered while it still loads its data, PING is not."""
+    client = open_client(_url(socket_path), timeout_s=1.0, max_connections=1)
+    try:
+        call(client, "PING")
+    except HeadgateError:
+        return False
+    finally:
+        client.close()
+    return True
 
 
 def _last_words(folder: Path) -> str:

@@ -79,6 +79,19 @@ def test_its_data_survives_an_orderly_end(tmp_path: Path) -> None:
             client.close()
 
 
+def test_it_is_started_only_when_its_data_is_loaded(tmp_path: Path) -> None:
+    """With a log so long that loading it takes a while, the first command is answered all the same."""
+    with start_private_redis(tmp_path) as server:
+        client = open_client(server.url, timeout_s=30)
+        call(client, "EVAL", "for i = 1, 300000 do redis.call('SET', i, i) end", 0)
+        client.close()
+
+    with start_private_redis(tmp_path) as server:
+        client = open_client(server.url)
+        assert call(client, "DBSIZE") == 300_000
+        client.close()
+
+
 def test_close_ends_everything_and_is_idempotent(tmp_path: Path) -> None:
     """No process, no socket, no lock left; other commands see that there is none."""
     server = start_private_redis(tmp_path)
@@ -177,11 +190,17 @@ def test_the_watching_shell_alone_is_enough(tmp_path: Path) -> None:
     wait_until(lambda: has_ended(pid), "the server has ended with its parent")
 
 
+def watching_shell(pid: int) -> int:
+    """Return the process id of the shell beside a server: its only child (Linux)."""
+    [shell] = [int(path.name) for path in Path("/proc").glob("[0-9]*") if stat_of(path.name)[1:2] == [str(pid)]]
+    return shell
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="the parent-death signal is Linux only")
 def test_the_parent_death_signal_alone_is_enough(tmp_path: Path) -> None:
     """When somebody killed the watching shell."""
     parent, pid = start_parent(tmp_path)
-    [shell] = [int(path.name) for path in Path("/proc").glob("[0-9]*") if stat_of(path.name)[1:2] == [str(pid)]]
+    shell = watching_shell(pid)
     os.kill(shell, signal.SIGKILL)
     wait_until(lambda: has_ended(shell), "the shell has ended")
     assert not has_ended(pid)
@@ -190,6 +209,21 @@ def test_the_parent_death_signal_alone_is_enough(tmp_path: Path) -> None:
     parent.wait(10)
 
     wait_until(lambda: has_ended(pid), "the server has ended with its parent")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks for the shell in /proc")
+def test_the_shell_ends_nothing_when_the_server_died_by_itself(tmp_path: Path) -> None:
+    """The server's number may be somebody else's by then: the shell just goes."""
+    parent, pid = start_parent(tmp_path, patched=True)
+    shell = watching_shell(pid)
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: has_ended(pid), "the server has ended")
+    assert not has_ended(shell)
+
+    parent.kill()
+    parent.wait(10)
+
+    wait_until(lambda: has_ended(shell), "the shell has ended", deadline_s=5)
 
 
 def test_it_outlives_the_thread_that_started_it(tmp_path: Path) -> None:

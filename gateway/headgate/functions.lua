@@ -192,12 +192,18 @@ end
 -- Publish -----------------------------------------------------------------------------------------------------------------
 
 -- A right that is missing for a later write must refuse before the first one, or a part of the step would stand.
-local function missing_right(writes)
-  for _, write in ipairs(writes) do
-    if not redis.acl_check_cmd(unpack(write)) then
-      return redis.error_reply('NOPERM this user may not run ' .. write[1] .. ' on ' .. write[2])
-    end
-  end
+local function may(command, name, ...)
+  if redis.acl_check_cmd(command, name, ...) then return end
+  return redis.error_reply('NOPERM this user may not run ' .. command .. ' on ' .. name)
+end
+
+local function may_open(name)
+  return may('UNLINK', name.log) or may('HSET', name.head, 'offset', '1')
+end
+
+local function may_publish(name, topic, id)
+  return may('XADD', name.log, '1-0', 'topic', '') or may('XTRIM', name.log, 'MINID', '1') or may_open(name)
+    or may('PUBLISH', name.channel .. topic, '') or id and may('SET', name.id .. id, '')
 end
 
 local function event_id(head, id)
@@ -249,10 +255,7 @@ local function publish(keys, args)
     if epoch == head.epoch then return { epoch, tonumber(offset), 1 } end
   end
 
-  local refused = missing_right({
-    { 'XADD', name.log, '1-0', 'topic', '' }, { 'XTRIM', name.log, 'MINID', '1' }, { 'UNLINK', name.log },
-    { 'HSET', name.head, 'offset', '1' }, { 'PUBLISH', name.channel .. topic, '' }, id and { 'SET', name.id .. id, '' },
-  })
+  local refused = may_publish(name, topic, id)
   if refused then return refused end
   head.time = math.max(now_ms(), head.time)
   if not head.exists then start_epoch(name, head, head.time) end
@@ -289,7 +292,7 @@ local function configure(keys, args)
       reason = 'expected max_events 1 to 10000000, max_age_ms 1 to 30 days, max_payload_bytes 1 to ' .. HARD_MAX_PAYLOAD_BYTES,
     })
   end
-  local refused = missing_right({ { 'UNLINK', name.log }, { 'HSET', name.head, 'offset', '1' } })
+  local refused = may_open(name)
   if refused then return refused end
   local head = read_head(name)
   if not head.exists or newest_in_stream(name) > head.offset then

@@ -220,6 +220,30 @@ def test_greenlets_share_a_publisher(redis_url: str) -> None:
     assert said == "True\n"
 
 
+FORKS = """
+import os, sys
+from headgate import Publisher
+
+publisher = Publisher(sys.argv[1])
+publisher.publish("a", "before")
+child = os.fork()
+for number in range(50):
+    publisher.publish("child" if child == 0 else "parent", number)
+if child == 0:
+    os._exit(0)
+print(os.waitpid(child, 0)[1], publisher.publish("a", "after").offset)
+"""
+
+
+def test_a_forked_worker_has_connections_of_its_own(redis_url: str) -> None:
+    """A publisher made before a web server or Celery forks: parent and child do not read each other's answers."""
+    command = [sys.executable, "-c", FORKS, redis_url]
+
+    said = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+
+    assert said == "0 102\n"
+
+
 def test_without_a_url_the_private_server_of_the_folder_is_found(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -72,8 +72,8 @@ class Bus:
         self._feed = feed
         self._prefix = channel_prefix(namespace).encode()
         self._pattern = self._prefix + b"*"
-        self._log = self._open_log()
-        self._fence_log = self._open_log()
+        self._log = self.open_log()
+        self._fence_log = self.open_log()
         self._link: SubscriberLink | None = None
         self._greenlets: list[Greenlet] = []
         self._fence: tuple[Head, int] | None = None  # the head it proves; the position before it was read
@@ -83,6 +83,7 @@ class Bus:
         self._quarantine_told_s = 0.0
         self.epoch: str | None = None
         self.offset = 0
+        self.first = 1  # the oldest offset in the log, as of the last fence
         self.up = False
         self.last_error: HeadgateError | None = None
         self.was_up = Signal()
@@ -151,6 +152,7 @@ class Bus:
 
     def _settle(self, head: Head) -> None:
         """Bring the position to `head`: from the log, or by telling that the log is another one."""
+        self.first = head.first
         if self.epoch is None:
             self.epoch, self.offset = head.epoch, head.offset
         elif head.epoch != self.epoch or head.offset < self.offset:
@@ -172,7 +174,7 @@ class Bus:
                 if entry.offset > self.offset + 1:
                     self._skip(entry.offset - 1, GapReason.TRIMMED)
                 if entry.event is None:
-                    self._quarantine(entry.error or BusUnavailable("unreadable entry"))
+                    self.quarantine(entry.error or BusUnavailable("unreadable entry"))
                     self._skip(entry.offset, GapReason.QUARANTINED)
                 else:
                     self.offset = entry.offset
@@ -207,7 +209,7 @@ class Bus:
                         self._hand_on(events, offset)
                         events = []
                         if event.offset > self._log.head().offset:
-                            self._quarantine(InvalidEvent("header", "its offset is above the log's head"))
+                            self.quarantine(InvalidEvent("header", "its offset is above the log's head"))
                             continue
                         self._repair(event.offset - 1)
                     offset = event.offset
@@ -233,10 +235,11 @@ class Bus:
             # A bad message that stands in the log leaves a hole: the next good one, or the fence, finds it there and the
             # clients are told. A plain PUBLISH was never promised to anyone.
             if read_offset(message) is None:
-                self._quarantine(error)
+                self.quarantine(error)
             return None
 
-    def _quarantine(self, error: HeadgateError) -> None:
+    def quarantine(self, error: HeadgateError) -> None:
+        """Count, and now and then log, a message that cannot be delivered."""
         QUARANTINED.labels(self._namespace, error.code).inc()
         now_s = time()
         if now_s - self._quarantine_told_s > QUARANTINE_LOG_S:
@@ -279,6 +282,7 @@ class Bus:
             return
         self._fence, self._late = None, 0
         head, position = fence
+        self.first = head.first
         if head.epoch != self.epoch or head.offset < position:
             self._settle(self._log.head())  # another log, unless it was replaced again since
         elif head.offset > self.offset:
@@ -298,6 +302,7 @@ class Bus:
             log.info("bus up", namespace=self._namespace, epoch=self.epoch, offset=self.offset)
         self._feed.bus_changed(up)
 
-    def _open_log(self) -> EventLog:
+    def open_log(self) -> EventLog:
+        """Return the namespace's log over a connection of its own: one for each greenlet that reads."""
         client = open_client(self._url, timeout_s=COMMAND_TIMEOUT_S, max_connections=1)
         return EventLog(self._namespace, client, self._settings.max_payload_bytes)

@@ -1,28 +1,30 @@
 """A client: one connected browser in one namespace. Its subscriptions, and what becomes of events it cannot take. No I/O.
 
-In: events from fan-out that could not be written directly (`offer`). Out: frames into the connection's queue, and notices
-(gap, backpressure) that say exactly what was left out.
+In: events from fan-out that could not be written directly (`offer`), chunks of the log (`take_chunk`). Out: frames into the
+connection's queue, and notices (gap, backpressure) that say exactly what was left out.
 
-States. *Flowing*: events go to the queue. *Pressed*: the queue was full; until it has drained to RELIEF_LEVEL every event
-follows its overflow policy (below), so that order is kept and a gap is one range, not a rash. Then: the gap, then what
-`latest` kept, then flowing again.
+States. *Live*: fed by the fan-out. *Reading*: fed from the log by catch_up.py, from `position` on; live events pass it by.
+A client that turns live again takes only events above the position that it had reached (`_floor`).
 
-Policies. `drop`: counted into the gap. `latest`: the newest per topic is kept, older ones are conflated. `catch_up`: counted
-like `drop` and told as recoverable from the log. When a client's subscriptions differ, the strongest that matches
-the event wins: catch_up, latest, drop.
+A live client is *pressed* when its queue was full, until that has drained to RELIEF_LEVEL. Meanwhile every event follows its
+overflow policy, so that order is kept and a gap is one range, not a rash:
+`catch_up`: the client reads the log from this event on. `latest`: the newest per topic is kept, older ones are conflated.
+`drop`: counted into the gap. When subscriptions differ, the strongest that matches the event wins, in this order; and once
+reading, everything comes from the log, whatever its policy. What an earlier `drop` left out is told first.
 
-Invariant, per client: routed = sent + discarded + conflated + waiting.
+Invariant, per client: offered = sent + discarded + conflated + waiting.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
-from .client_queue import WARNING_LEVEL, ClientQueue
+from .client_queue import RELIEF_LEVEL, WARNING_LEVEL, ClientQueue
+from .gap import Gaps
 from .identity import Identity
-from .protocol import BACKPRESSURE, GAP, GapReason, Overflow, gap_body, notice_packet
-from .topic import matches
+from .protocol import BACKPRESSURE, GapReason, Overflow, notice_packet
+from .topic import is_wildcard, matches
 from .transport.frames import Frame, message_frame
 
 _STRENGTH = (Overflow.CATCH_UP, Overflow.LATEST, Overflow.DROP)
@@ -38,7 +40,7 @@ class ClientConnection(Protocol):
     closed: bool
     idle: bool
 
-    def offer(self, frame: Frame, owner: Client) -> bool:
+    def offer(self, frame: Frame, owner: Client | None = None) -> bool:
         """Queue or send an event frame; False when there is no room."""
 
     def offer_control(self, frame: Frame) -> None:
@@ -47,50 +49,48 @@ class ClientConnection(Protocol):
     def flush(self) -> None:
         """Let what is queued go out."""
 
-    def keep(self, rest: bytes) -> None:
-        """Send the rest of a frame that was written in part, before anything else."""
-
-    def hold(self) -> None:
-        """The socket is full: write nothing directly until it has room again."""
+    def written_in_part(self, frames: Sequence[Frame], sent: int) -> int:
+        """A direct write was cut after `sent` bytes: finish the frame that it hit; returns how many frames are accounted for."""
 
     def lost(self, error: OSError) -> None:
         """The socket is broken."""
 
+    def stream(self, frames: Sequence[Frame], data: bytes, owner: Client) -> int:
+        """Send joined frames of the log, or queue what the socket does not take; returns how many were accepted."""
 
-class _Gap:
-    """What did not reach the client, for one reason, since it was last told."""
+    def hold_direct(self) -> None:
+        """No direct writes by the fan-out until `release_direct`; counted, as several clients may ask for it."""
 
-    __slots__ = ("bytes", "count", "first", "last", "patterns")
+    def release_direct(self) -> None:
+        """Take one `hold_direct` back."""
 
-    def __init__(self) -> None:
-        self.first: int | None = None
-        self.last: int | None = None
-        self.count = self.bytes = 0
-        self.patterns: dict[str, None] = {}
 
-    def add(self, first: int | None, last: int | None, count: int, size: int, patterns: Iterable[str]) -> None:
-        self.count += count
-        self.bytes += size
-        if first is not None:
-            self.first = first if self.first is None else min(self.first, first)
-        if last is not None:
-            self.last = last if self.last is None else max(self.last, last)
-        self.patterns.update(dict.fromkeys(patterns))
+class LogReader(Protocol):
+    """Feeds clients from the log (catch_up.py)."""
+
+    def add(self, client: Client) -> None:
+        """Take a client into the round. Never waits; idempotent."""
 
 
 class Client:
     """One subscriber. Hashable by identity: it is the trie's key.
 
     Attributes:
-        direct: events written straight to the socket by fan-out.
+        direct: events written straight to the socket.
         offered: events that had to go through the queue; of these `sent`, `discarded` and `conflated` are settled.
+        reading, position: whether the log feeds it, and the offset up to which it has.
+        starts: while reading, per pattern the offset above which its events are wanted, where that is not `position`.
     """
 
     __slots__ = (
+        "_floor",
         "_gaps",
         "_latest",
         "_latest_bytes",
+        "_pattern_key",
         "_pressed",
+        "_reader",
+        "_told_on",
         "_warned",
         "conflated",
         "connection",
@@ -99,13 +99,16 @@ class Client:
         "identity",
         "namespace",
         "offered",
+        "position",
+        "reading",
         "sent",
         "session",
+        "starts",
         "subscriptions",
         "wildcards",
     )
 
-    def __init__(self, namespace: str, session: str, identity: Identity, connection: ClientConnection) -> None:
+    def __init__(self, namespace: str, session: str, identity: Identity, connection: ClientConnection, reader: LogReader) -> None:
         self.namespace = namespace
         self.session = session
         self.identity = identity
@@ -113,21 +116,59 @@ class Client:
         self.subscriptions: dict[str, Overflow] = {}
         self.wildcards = 0
         self.direct = self.offered = self.sent = self.discarded = self.conflated = 0
-        self._pressed = self._warned = False
-        self._gaps: dict[GapReason, _Gap] | None = None
+        self.reading = False
+        self.position = 0
+        self.starts: dict[str, int] = {}
+        self._reader = reader
+        self._floor: int | None = None
+        self._pattern_key: tuple[str, ...] | None = None
+        self._pressed = self._warned = self._told_on = False
+        self._gaps: Gaps | None = None
         self._latest: dict[str, Frame] | None = None
         self._latest_bytes = 0
 
     @property
     def routed(self) -> int:
-        """Events that fan-out handed to this client."""
+        """Events that were handed to this client."""
         return self.direct + self.offered
+
+    @property
+    def live(self) -> bool:
+        """Whether the fan-out feeds it, with nothing left over from reading."""
+        return not self.reading and self._floor is None
+
+    @property
+    def pattern_key(self) -> tuple[str, ...]:
+        """Its patterns, sorted: clients with the same ones share their part of a log page."""
+        if self._pattern_key is None:
+            self._pattern_key = tuple(sorted(self.subscriptions))
+        return self._pattern_key
+
+    def subscribe(self, pattern: str, overflow: Overflow) -> None:
+        """Note a subscription (the trie does the matching)."""
+        if pattern not in self.subscriptions:
+            self.wildcards += is_wildcard(pattern)
+            self._pattern_key = None
+        self.subscriptions[pattern] = overflow
+
+    def unsubscribe(self, pattern: str) -> bool:
+        """Forget a subscription; False if there was none."""
+        if self.subscriptions.pop(pattern, None) is None:
+            return False
+        self.wildcards -= is_wildcard(pattern)
+        self.starts.pop(pattern, None)
+        self._pattern_key = None
+        return True
+
+    # -- live -----------------------------------------------------------------------------------------------------
 
     def offer(self, frame: Frame) -> None:
         """Take an event that could not be written directly: queue it, or settle it by policy. Never waits."""
         connection = self.connection
         if connection.closed:
             return
+        if frame.offset is not None and (self.reading or (self._floor is not None and frame.offset <= self._floor)):
+            return  # the log brings it, or has brought it
         self.offered += 1
         if self._pressed:
             self._settle(frame)
@@ -136,10 +177,9 @@ class Client:
                 self._warned = connection.pressed = True
                 self._tell("warning")
         else:
-            self._pressed = connection.pressed = True
+            self._press()
             self._make_room()
             self._settle(frame)
-            self._tell("on")
 
     def miss(self, first: int | None, last: int | None, reason: GapReason) -> None:
         """Tell the client, in its place among events, that a range of the log will not come (None: nobody knows which).
@@ -147,49 +187,114 @@ class Client:
         The count is that of the range: what matched in it can no longer be known.
         """
         count = last - first + 1 if first is not None and last is not None else 0
-        self._gap(reason).add(first, last, count, 0, self.subscriptions)
+        self._note(reason, first, last, count, 0, self.subscriptions)
+        if not self._pressed and self.connection.queue.level >= 1:
+            self._press()
         if not self._pressed:
             self._tell_gaps()
             self.connection.flush()
 
     def relieved(self) -> None:
-        """The queue has drained: say what is missing, hand over what `latest` kept, and flow again."""
-        if not self._pressed and not self._warned:
-            return
-        latest, self._latest = self._latest, None
-        self._latest_bytes = 0
-        self._pressed = self._warned = False
-        queue = self.connection.queue
-        self._tell_gaps()
-        if latest is not None:
+        """The queue has drained: say what is missing, hand over what `latest` kept, then flow, or read on."""
+        if self._pressed or self._warned:
+            self._pressed = self._warned = False
+            latest, self._latest = self._latest, None
+            self._latest_bytes = 0
+            self._tell_gaps()
             # Conflation replaced values in place: back into log order. A plain PUBLISH has no offset and keeps its place.
-            for frame in sorted(latest.values(), key=lambda kept: kept.offset or 0):
-                queue.put(frame, self)
-        self._tell("off")
-        self.connection.flush()
+            for frame in sorted((latest or {}).values(), key=lambda kept: kept.offset or 0):
+                self.connection.queue.put(frame, self)
+            if not self.reading:
+                self._tell("off")
+            self.connection.flush()
+        if self.reading:
+            self._reader.add(self)
+
+    # -- reading --------------------------------------------------------------------------------------------------
+
+    def read_from(self, position: int) -> None:
+        """Be fed from the log, from the offset after `position` on. Never waits."""
+        if not self.reading and self._floor is None:
+            self.connection.hold_direct()
+        self._floor = None
+        self.reading = True
+        self.position = position
+        if not self._pressed:
+            self._reader.add(self)
+
+    def wants(self, frame: Frame) -> bool:
+        """Whether an event of the log is for this client, by what each subscription has not had yet."""
+        offset = frame.offset or 0
+        return any(
+            offset > self.starts.get(pattern, -1) and matches(pattern, frame.topic or "") for pattern in self.subscriptions
+        )
+
+    def take_chunk(self, frames: Sequence[Frame], data: bytes, last: int) -> bool:
+        """Send consecutive frames of the log; False when there was not room for all (`position` says how far it came)."""
+        accepted = self.connection.stream(frames, data, self) if frames else 0
+        if accepted < len(frames):
+            self.position = (frames[accepted].offset or 1) - 1
+            return False
+        self.position = last
+        if self.starts and last >= max(self.starts.values()):
+            self.starts.clear()
+        return True
+
+    def wait_for_room(self) -> None:
+        """Be called back (`relieved`) when the queue has drained; at once if it already has."""
+        if self.connection.queue.level <= RELIEF_LEVEL:
+            self._reader.add(self)
+        else:
+            self.connection.pressed = True
+
+    def live_from(self, position: int) -> None:
+        """Take live events above `position` from now on; `release` must follow when the feed has reached it."""
+        self.reading = False
+        self.starts.clear()
+        self.position = self._floor = position
+        if self._told_on:
+            self._tell("off")
+
+    def release(self) -> None:
+        """The feed has reached where the reading ended: direct writes may begin again."""
+        if self._floor is not None:
+            self._floor = None
+            self.connection.release_direct()
+
+    def leave(self) -> None:
+        """The client has left the namespace; its connection may go on. Idempotent."""
+        if not self.live:
+            self.reading, self._floor = False, None
+            self.connection.release_direct()
+
+    # -- private --------------------------------------------------------------------------------------------------
+
+    def _press(self) -> None:
+        self._pressed = self.connection.pressed = True
+        self._tell("on")
 
     def _settle(self, frame: Frame) -> None:
         policy, patterns = self._reached_by(frame.topic or "")
         if policy is Overflow.LATEST and self._keep_latest(frame):
             return
         self.discarded += 1
-        self._gap(GapReason.OVERFLOW).add(frame.offset, frame.offset, 1, frame.payload_bytes, patterns)
+        if policy is Overflow.CATCH_UP and frame.offset is not None:
+            self.read_from(frame.offset - 1)
+            return
+        self._note(GapReason.OVERFLOW, frame.offset, frame.offset, 1, frame.payload_bytes, patterns)
 
-    def _gap(self, reason: GapReason) -> _Gap:
+    def _note(
+        self, reason: GapReason, first: int | None, last: int | None, count: int, size: int, patterns: Iterable[str]
+    ) -> None:
         if self._gaps is None:
-            self._gaps = {}
-        return self._gaps.setdefault(reason, _Gap())
+            self._gaps = Gaps()
+        self._gaps.add(reason, first, last, count, size, patterns)
 
     def _tell_gaps(self) -> None:
-        """Put what is missing into the queue, behind what waits and ahead of what comes: one notice per reason."""
+        """Put what is missing into the queue, behind what waits and ahead of what comes."""
         gaps, self._gaps = self._gaps, None
-        for reason, gap in (gaps or {}).items():
-            # Only what a full queue left out is still in the log, and only if it ever was (a plain PUBLISH was not).
-            recoverable = reason is GapReason.OVERFLOW and gap.first is not None
-            body = gap_body(
-                list(gap.patterns), gap.first, gap.last, gap.count or None, gap.bytes, reason, recoverable=recoverable
-            )
-            self.connection.queue.put(message_frame(notice_packet(self.namespace, GAP, body)))
+        for frame in gaps.take(self.namespace) if gaps else ():
+            self.connection.queue.put(frame)
 
     def _keep_latest(self, frame: Frame) -> bool:
         """Keep the newest frame of a topic, within what the queue's limits leave."""
@@ -221,6 +326,7 @@ class Client:
         return strongest, list(reached)
 
     def _tell(self, state: str) -> None:
+        self._told_on = state == "on"
         queue = self.connection.queue
         body: dict[str, Any] = {
             "state": state,

@@ -13,7 +13,7 @@ from .event import Event, check_json
 from .function_library import call_function
 from .layout import log_key
 from .redis_link import Client, call
-from .topic import check_topic
+from .topic import check_topic, matches
 
 # A page: enough that a round trip is cheap per event, small enough to hold (100 × 64 KiB at the most usual limit).
 PAGE_EVENTS = 100
@@ -68,8 +68,48 @@ class EventLog:
         Raises:
             BusUnavailable, BusRefused: as redis_link.call.
         """
-        raw = call(self._client, "XRANGE", self._key, f"{after + 1}-0", f"{upto}-0", "COUNT", limit)
-        return [self._entry(entry_id, fields) for entry_id, fields in raw]
+        return [self._entry(entry_id, fields) for entry_id, fields in self._range(after + 1, upto, limit)]
+
+    def offset_before_time(self, time_ms: int) -> int:
+        """Return the offset of the last event before `time_ms`: the events after it are the ones since then.
+
+        A search in the log, not in anyone's clock: the log's times never go backwards within an epoch.
+
+        Raises:
+            BusUnavailable, BusRefused: as redis_link.call.
+        """
+        head = self.head()
+        low, high = head.first - 1, head.offset  # invariant: low is before the time, everything above high is not
+        while low < high:
+            middle = (low + high + 1) // 2
+            found = self._range(middle, head.offset, 1)
+            if found and int(found[0][1].get(b"time", b"0")) < time_ms:
+                low = int(found[0][0].partition(b"-")[0])
+            else:
+                high = middle - 1
+        return low
+
+    def offset_before_last(self, count: int, pattern: str) -> int:
+        """Return the offset after which the last `count` events that match `pattern` lie. Reads back page by page.
+
+        Raises:
+            BusUnavailable, BusRefused: as redis_link.call.
+        """
+        head = self.head()
+        upper, left = head.offset, count
+        while left and upper >= head.first:
+            raw = call(self._client, "XREVRANGE", self._key, f"{upper}-0", "-", "COUNT", PAGE_EVENTS)
+            if not raw:
+                break
+            for entry_id, fields in raw:
+                upper = int(entry_id.partition(b"-")[0]) - 1
+                left -= matches(pattern, fields.get(b"topic", b"").decode("ascii", "replace"))
+                if not left:
+                    break
+        return upper
+
+    def _range(self, first: int, last: int, limit: int) -> list[tuple[bytes, dict[bytes, bytes]]]:
+        return call(self._client, "XRANGE", self._key, f"{first}-0", f"{last}-0", "COUNT", limit)  # type: ignore[no-any-return]
 
     def _entry(self, entry_id: bytes, fields: dict[bytes, bytes]) -> Entry:
         offset = int(entry_id.partition(b"-")[0])

@@ -106,23 +106,11 @@ class Pass:
 
 
 def _in_part(client: Client, frames: Sequence[Frame], sent: int) -> None:
-    """The kernel took only the first `sent` bytes: finish the frame that it cut, queue those that it did not touch."""
-    connection = client.connection
-    for index, frame in enumerate(frames):
-        size = len(frame.wire)
-        if sent >= size:
-            sent -= size
-            client.direct += 1
-            continue
-        if sent:
-            client.direct += 1
-            connection.keep(frame.wire[sent:])
-            index += 1
-        else:
-            connection.hold()
-        for rest in frames[index:]:
-            client.offer(rest)
-        return
+    """The kernel took only the first `sent` bytes: the frame that it cut is finished, those that it did not touch queue up."""
+    accounted = client.connection.written_in_part(frames, sent)
+    client.direct += accounted
+    for frame in frames[accounted:]:
+        client.offer(frame)
 
 
 def _rotated(clients: Sequence[Client], start: int) -> Sequence[Client]:

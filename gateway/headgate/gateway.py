@@ -29,8 +29,9 @@ from .event import check_event_id
 from .identity import Authenticator, Handshake, Identity
 from .metrics import REFUSED
 from .namespace import Namespace
-from .protocol import PUBLISH, SUBSCRIBE, UNSUBSCRIBE, WELCOME, notice_packet, ok, refused
+from .protocol import PUBLISH, REPLAY, SUBSCRIBE, UNSUBSCRIBE, WELCOME, notice_packet, ok, refused
 from .publisher import Publisher
+from .requests import read_resume
 from .settings import Settings
 from .socketio import Server, TransportLimits, WSGIApp
 from .topic import check_topic
@@ -86,7 +87,7 @@ class Gateway:
         """End every session and stop listening. Idempotent."""
         self._server.eio.disconnect()
         for namespace in self.namespaces.values():
-            namespace.bus.close()
+            namespace.close()
         self.publisher.close()
 
     def wsgi_app(self, application: Any) -> Any:
@@ -125,6 +126,7 @@ class Gateway:
         server.on("disconnect", lambda session, reason: self._leave(namespace, session), namespace=path)
         server.on(SUBSCRIBE, acknowledged(self._subscribe), namespace=path)
         server.on(UNSUBSCRIBE, acknowledged(self._unsubscribe), namespace=path)
+        server.on(REPLAY, acknowledged(lambda namespace, client, body: namespace.replay(client, body)), namespace=path)
         server.on(PUBLISH, acknowledged(self._publish), namespace=path)
         server.on("*", lambda name, session, *_: refused(_unknown_request(name).to_wire()), namespace=path)
 
@@ -135,15 +137,15 @@ class Gateway:
                 raise namespace.bus.last_error or BusUnavailable("the gateway has not reached Redis yet")
             if auth is not None and not isinstance(auth, Mapping):
                 raise InvalidRequest("auth: expected an object")
+            point = read_resume((auth or {}).get("resume"))
             identity = self._identify(Handshake(namespace.name, auth or {}, environ))
         except HeadgateError as error:
             REFUSED.labels(namespace.name, error.code).inc()
             raise Refusal(error.message, error.to_wire()) from error
         connection = self._server.eio.sockets[self._server.manager.eio_sid_from_sid(session, f"/{namespace.name}")]
-        client = Client(namespace.name, session, identity, connection)
+        client = namespace.join(session, identity, connection)
         connection.owners = (*connection.owners, client)
-        connection.session.setdefault("headgate", {})[namespace.name] = (client, auth or {})
-        namespace.join(client)
+        connection.session.setdefault("headgate", {})[namespace.name] = (client, (auth or {}).get("subscriptions"), point)
 
     def _joined(self, eio_sid: str, path: str, session: str) -> None:
         """The CONNECT packet is out: put the handshake's subscriptions in force, then say welcome."""
@@ -151,28 +153,39 @@ class Gateway:
         if connection is None:
             return
         namespace = self.namespaces[path.removeprefix("/")]
-        client, auth = connection.session.pop("headgate")[namespace.name]
+        client, wanted, point = connection.session["headgate"].pop(namespace.name)
         self._server.environ.pop(eio_sid, None)  # 3 KB per client that nobody reads again
-        results = []
-        wanted = auth.get("subscriptions") or []
-        for request in wanted if isinstance(wanted, list) else [wanted]:
+        connection.cork()  # welcome goes first: before a gap, and before what the log or the bus brings meanwhile
+        try:
+            results = self._subscribe_all(namespace, client, wanted)
+            welcome = {
+                "session": session,
+                "user": client.identity.user,
+                "epoch": namespace.bus.epoch,
+                "offset": namespace.bus.offset,
+                "limits": self.settings.limits(),
+                "resumed": namespace.resume(client, point),
+                "subscriptions": results,
+                "heartbeat_s": HEARTBEAT_S,
+            }
+            connection.offer_control(message_frame(notice_packet(namespace.name, WELCOME, welcome)))
+        except HeadgateError as error:
+            REFUSED.labels(namespace.name, error.code).inc()
+            connection.end("bus unavailable")  # it comes back, with the same point
+        finally:
+            connection.uncork()
+
+    def _subscribe_all(self, namespace: Namespace, client: Client, wanted: Any) -> list[dict[str, Any]]:
+        """Put the handshake's subscriptions in force; one that is refused does not cost the others theirs."""
+        results: list[dict[str, Any]] = []
+        for request in wanted if isinstance(wanted, list) else [wanted] if wanted else []:
             pattern = request.get("pattern") if isinstance(request, Mapping) else None
             try:
                 results.append({"pattern": namespace.subscribe(client, request), "ok": True})
             except HeadgateError as error:
                 REFUSED.labels(namespace.name, error.code).inc()
                 results.append({"pattern": pattern if isinstance(pattern, str) else None, "ok": False, "error": error.to_wire()})
-        welcome = {
-            "session": session,
-            "user": client.identity.user,
-            "epoch": namespace.bus.epoch,
-            "offset": namespace.bus.offset,
-            "limits": self.settings.limits(),
-            "resumed": None if not auth.get("resume") else False,
-            "subscriptions": results,
-            "heartbeat_s": HEARTBEAT_S,
-        }
-        connection.offer_control(message_frame(notice_packet(namespace.name, WELCOME, welcome)))
+        return results
 
     def _answer(
         self,
@@ -278,4 +291,4 @@ def _transport_limits(settings: Settings) -> TransportLimits:
 
 
 def _unknown_request(name: str) -> InvalidRequest:
-    return InvalidRequest(f"unknown request {name[:40]!r}; known: {SUBSCRIBE}, {UNSUBSCRIBE}, {PUBLISH}")
+    return InvalidRequest(f"unknown request {name[:40]!r}; known: {SUBSCRIBE}, {UNSUBSCRIBE}, {REPLAY}, {PUBLISH}")

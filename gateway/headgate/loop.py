@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeAlias
 import gevent
 from gevent import monkey
 from gevent.event import Event as Signal
+from gevent.lock import BoundedSemaphore
 
 READ, WRITE = 1, 2
 
@@ -23,6 +24,7 @@ __all__ = [
     "WRITE",
     "Greenlet",
     "Signal",
+    "Turn",
     "Watcher",
     "io_watcher",
     "is_patched",
@@ -40,6 +42,11 @@ class Watcher(Protocol):
     def start(self, callback: Callable[..., Any], *args: Any) -> None: ...
     def stop(self) -> None: ...
     def close(self) -> None: ...
+
+
+def Turn() -> Any:
+    """Return a context manager that lets one greenlet in at a time, in the order in which they came."""
+    return BoundedSemaphore(1)
 
 
 def spawn(function: Callable[..., Any], *args: Any) -> Greenlet:

@@ -5,25 +5,31 @@ In: joins, subscribes and leaves from the gateway; events and news from the bus.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable
 from time import monotonic
 
 from .bus import Bus
-from .client import Client
-from .errors import Forbidden, InvalidRequest, LimitReached
+from .catch_up import CatchUp
+from .client import Client, ClientConnection
+from .errors import Forbidden, InvalidEvent, LimitReached
 from .event import Event
-from .event_log import Head
-from .loop import sleep
+from .event_log import PAGE_EVENTS, Entry, Head
+from .identity import Identity
+from .log_pages import LogPages
+from .loop import Turn, sleep
 from .metrics import CLIENTS, CONFLATED, DELIVERIES, DISCARDED, FAN_OUT_SECONDS, SUBSCRIPTIONS
-from .protocol import CURSOR, STATUS, GapReason, Overflow, notice_packet
+from .protocol import CURSOR, STATUS, GapReason, notice_packet
+from .requests import Replay, Resume, Since, read_replay, read_subscription
 from .router import Router
 from .settings import Settings
-from .topic import check_pattern, is_wildcard
+from .topic import is_wildcard, matches
 from .transport.frames import Frame, message_frame
 from .trie import SubscriptionTrie
 
 # How often an idle client is told its position, so that its point of resume stays inside the log's retention.
 CURSOR_INTERVAL_S = 10.0
+# One acknowledgement of `replay` carries at most about this much payload.
+REPLAY_BYTES = 65536
 # Notices to everyone: let the loop run after so many clients.
 _NOTICE_STRIDE = 256
 
@@ -38,15 +44,23 @@ class Namespace:
         self._trie: SubscriptionTrie[Client] = SubscriptionTrie()
         self._router = Router(name, self._trie)
         self.bus = Bus(name, redis_url, settings, self)
+        self._catch_up = CatchUp(LogPages(name, self.bus.open_log()), self)
+        self._search_log = self.bus.open_log()
+        self._searching = Turn()
+        self._routing = False
+        self._between: list[Callable[[], None]] = []
+        self._floored: set[Client] = set()
         self._cursor_told_s = monotonic()
         CLIENTS.labels(name).set_function(lambda: len(self.clients))
         SUBSCRIPTIONS.labels(name).set_function(lambda: self._trie.subscriptions)
 
     # -- clients --------------------------------------------------------------------------------------------------
 
-    def join(self, client: Client) -> None:
-        """Take a client in."""
-        self.clients[client.session] = client
+    def join(self, session: str, identity: Identity, connection: ClientConnection) -> Client:
+        """Take a client in and return it."""
+        client = Client(self.name, session, identity, connection, self._catch_up)
+        self.clients[session] = client
+        return client
 
     def leave(self, session: str) -> Client | None:
         """Forget a client and its subscriptions. Idempotent."""
@@ -55,28 +69,34 @@ class Namespace:
             for pattern in client.subscriptions:
                 self._trie.remove(pattern, client)
             client.subscriptions.clear()
+            self._floored.discard(client)
+            client.leave()
             DISCARDED.labels(self.name).inc(client.discarded)
             CONFLATED.labels(self.name).inc(client.conflated)
         return client
 
     def subscribe(self, client: Client, request: object) -> str:
-        """Put a subscription `{pattern, overflow?}` in force, or change its policy; return the pattern.
+        """Put a subscription `{pattern, overflow?, since?}` in force, or change its policy; return the pattern.
+
+        With `since`, the events of the pattern after that point come first, out of the log. May switch greenlets.
 
         Raises:
-            InvalidRequest, InvalidPattern, Forbidden, LimitReached: nothing has changed.
+            InvalidRequest, InvalidPattern, Forbidden, LimitReached, BusUnavailable: nothing has changed.
         """
-        pattern, overflow = _read_subscription(request)
+        subscription = read_subscription(request)
+        pattern = subscription.pattern
         if not client.identity.may_subscribe(pattern):
             raise Forbidden("subscribe to", pattern)
         if pattern not in client.subscriptions:
-            wildcard = is_wildcard(pattern)
             if len(client.subscriptions) >= self._settings.max_subscriptions:
                 raise LimitReached("subscriptions", self._settings.max_subscriptions)
-            if wildcard and client.wildcards >= self._settings.max_wildcards:
+            if is_wildcard(pattern) and client.wildcards >= self._settings.max_wildcards:
                 raise LimitReached("wildcards", self._settings.max_wildcards)
-            client.wildcards += wildcard
-        client.subscriptions[pattern] = overflow
-        self._trie.add(pattern, client, overflow)
+        start = self._start_of(pattern, subscription.since) if subscription.since is not None else None
+        client.subscribe(pattern, subscription.overflow)
+        self._trie.add(pattern, client, subscription.overflow)
+        if start is not None:
+            self._read_back(client, pattern, start)
         return pattern
 
     def unsubscribe(self, client: Client, request: object) -> str:
@@ -85,34 +105,102 @@ class Namespace:
         Raises:
             InvalidRequest, InvalidPattern.
         """
-        pattern, _ = _read_subscription(request)
-        if client.subscriptions.pop(pattern, None) is not None:
-            client.wildcards -= is_wildcard(pattern)
+        pattern = read_subscription(request).pattern
+        if client.unsubscribe(pattern):
             self._trie.remove(pattern, client)
         return pattern
+
+    def resume(self, client: Client, point: Resume | None) -> bool | None:
+        """Let a client that has just joined go on where it was; its subscriptions are in force already.
+
+        Returns:
+            None: there was nothing to resume. True: everything since is still in the log. False: the log was lost, or no
+            longer reaches back that far; a gap says which, and the client goes on from what there is.
+
+        Raises:
+            BusUnavailable, BusRefused: the point is ahead of this gateway and Redis could not be asked.
+        """
+        if point is None:
+            return None
+        bus = self.bus
+        if point.epoch == bus.epoch and point.offset > bus.offset:
+            # Another gateway may be a little ahead of this one; only the log knows whether that is it.
+            with self._searching:
+                ahead = point.offset <= self._search_log.head().offset
+        else:
+            ahead = True
+        if point.epoch != bus.epoch or not ahead:
+            client.miss(None, None, GapReason.LOG_LOST)
+            return False
+        if point.offset != bus.offset or self._routing:
+            client.read_from(point.offset)
+        return point.offset + 1 >= bus.first
+
+    def replay(self, client: Client, request: object) -> dict[str, object]:
+        """Return a page of `{pattern, from, to}` out of the log: `{events: [[topic, data, meta]…], next}`.
+
+        `next` is the offset to ask from for the rest, or None. May switch greenlets.
+
+        Raises:
+            InvalidRequest, InvalidPattern, Forbidden, BusUnavailable, BusRefused.
+        """
+        wanted = read_replay(request)
+        if not client.identity.may_subscribe(wanted.pattern):
+            raise Forbidden("replay", wanted.pattern)
+        return self._replay_page(wanted)
+
+    # -- catch_up.LiveFeed ----------------------------------------------------------------------------------------
+
+    def position(self) -> int:
+        """The offset up to which events have been handed to the fan-out."""
+        return self.bus.offset
+
+    def went_live(self, client: Client) -> None:
+        """Release the client's direct writes when the feed has reached it, and no pass that began before is under way."""
+        self._floored.add(client)
+        if not self._routing:
+            self._release()
+
+    def quarantine(self, entry: Entry) -> None:
+        """An entry of the log that cannot be delivered was met."""
+        self.bus.quarantine(entry.error or InvalidEvent("entry", "unreadable"))
 
     # -- bus.Feed -------------------------------------------------------------------------------------------------
 
     def route(self, events: Iterable[Event]) -> None:
         """Hand events to their clients, in order; lets the loop run between slices and every few milliseconds."""
-        for pass_ in self._router.passes(events):
-            began_s = monotonic()
-            while not pass_.advance():
-                sleep()
-            DELIVERIES.labels(self.name).inc(pass_.writes)
-            FAN_OUT_SECONDS.labels(self.name).observe(monotonic() - began_s)
+        self._routing = True
+        try:
+            for pass_ in self._router.passes(events):
+                began_s = monotonic()
+                while not pass_.advance():
+                    sleep()
+                DELIVERIES.labels(self.name).inc(pass_.writes)
+                FAN_OUT_SECONDS.labels(self.name).observe(monotonic() - began_s)
+        finally:
+            self._routing = False
+            if self._floored:
+                self._release()
+            between, self._between = self._between, []
+            for act in between:
+                act()
 
     def missing(self, first: int, last: int, reason: GapReason) -> None:
-        """Tell every client of a range that will not come."""
+        """Tell every live client of a range that will not come; readers meet it in the log."""
         for client in self._each_client():
-            client.miss(first, last, reason)
+            if client.live:
+                client.miss(first, last, reason)
 
     def log_lost(self, head: Head) -> None:
         """Tell every client once that the log is another one, and where the new one stands."""
         cursor = self._cursor_frame(head)
+        self._catch_up.pages.clear()
         for client in self._each_client():
+            if not client.live:
+                client.live_from(head.offset)
+                self.went_live(client)
             client.miss(None, None, GapReason.LOG_LOST)
-            client.connection.offer(cursor, client)
+            client.connection.offer(cursor)
 
     def bus_changed(self, up: bool) -> None:
         """Tell every client whether live delivery is proven."""
@@ -126,13 +214,78 @@ class Namespace:
         if now_s - self._cursor_told_s < CURSOR_INTERVAL_S or self.bus.epoch is None:
             return
         self._cursor_told_s = now_s
+        if self._floored:
+            self._release()
         frame = self._cursor_frame(Head(self.bus.epoch, self.bus.offset, 0))
         for client in list(self.clients.values()):
             # Someone with events waiting learns the position from them; a cursor must not overtake them.
-            if client.connection.idle:
+            if client.live and client.connection.idle:
                 client.connection.offer_control(frame)
 
     # -- private --------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Stop listening and reading. Idempotent."""
+        self.bus.close()
+        self._catch_up.close()
+
+    def _release(self) -> None:
+        reached = [client for client in self._floored if client.position <= self.bus.offset]
+        for client in reached:
+            self._floored.discard(client)
+            if not client.reading:
+                client.release()
+                if client.connection.idle and self.bus.epoch is not None:
+                    client.connection.offer_control(self._cursor_frame(Head(self.bus.epoch, client.position, 0)))
+
+    def _start_of(self, pattern: str, since: Since) -> int:
+        """Return the offset after which the events begin that a `since` asks for. Waits for Redis, one search at a time."""
+        if since.offset is not None:
+            return since.offset
+        with self._searching:
+            if since.time_ms is not None:
+                return self._search_log.offset_before_time(since.time_ms)
+            return self._search_log.offset_before_last(since.last or 0, pattern)
+
+    def _read_back(self, client: Client, pattern: str, start: int) -> None:
+        """Make the client a reader from `start` for this pattern, and from where it is for its others.
+
+        Where a live client is, is only exact between passes, so the change waits for the end of one that is under way.
+        """
+
+        def change() -> None:
+            if client.connection.closed or pattern not in client.subscriptions:
+                return
+            here = client.position if not client.live else self.bus.offset
+            starts = dict(client.starts) if client.reading else {}
+            for other in client.subscriptions:
+                starts.setdefault(other, here)
+            starts[pattern] = start
+            client.read_from(min(starts.values()))
+            client.starts = starts
+
+        if self._routing:
+            self._between.append(change)
+        else:
+            change()
+
+    def _replay_page(self, wanted: Replay) -> dict[str, object]:
+        with self._searching:
+            entries = self._search_log.page(wanted.first - 1, wanted.last)
+        events: list[object] = []
+        size = 0
+        upto = wanted.last if len(entries) < PAGE_EVENTS else entries[-1].offset
+        for entry in entries:
+            event = entry.event
+            if event is None or not matches(wanted.pattern, event.topic):
+                continue
+            if events and size + len(event.data) > REPLAY_BYTES:
+                upto = entry.offset - 1
+                break
+            size += len(event.data)
+            meta = {"id": event.id, "time": event.time_ms, "offset": entry.offset, "replayed": True}
+            events.append([event.topic, event.value(), meta])
+        return {"events": events, "next": upto + 1 if upto < wanted.last else None}
 
     def _each_client(self) -> Iterable[Client]:
         for index, client in enumerate(tuple(self.clients.values()), 1):
@@ -143,17 +296,3 @@ class Namespace:
 
     def _cursor_frame(self, head: Head) -> Frame:
         return message_frame(notice_packet(self.name, CURSOR, {"epoch": head.epoch, "offset": head.offset}))
-
-
-def _read_subscription(request: object) -> tuple[str, Overflow]:
-    if not isinstance(request, Mapping):
-        raise InvalidRequest("expected an object such as {pattern: 'orders.*'}")
-    unknown = set(request) - {"pattern", "overflow", "since"}
-    if unknown:
-        raise InvalidRequest(f"unknown field {sorted(map(str, unknown))[0][:40]!r}; known: pattern, overflow")
-    pattern = check_pattern(request.get("pattern"))
-    overflow = request.get("overflow", Overflow.CATCH_UP)
-    try:
-        return pattern, Overflow(overflow)
-    except ValueError:
-        raise InvalidRequest(f"overflow: expected one of {', '.join(Overflow)}") from None

@@ -28,6 +28,7 @@ STATUS = "status"
 # Client → server, each acknowledged with {ok: true, …} or {ok: false, error: {code, message, …}}.
 SUBSCRIBE = "subscribe"
 UNSUBSCRIBE = "unsubscribe"
+REPLAY = "replay"
 PUBLISH = "publish"
 
 

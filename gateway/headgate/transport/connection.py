@@ -10,7 +10,7 @@ Fan-out writes to `wire.send` directly while `ready` is true, and only then: not
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -70,6 +70,9 @@ class SessionServer(Protocol):
 class QueueOwner(Sender, Protocol):
     """A client on this connection that wants to know when its queue has room again."""
 
+    direct: int
+    offered: int
+
     def relieved(self) -> None:
         """The queue has drained to RELIEF_LEVEL after `pressed` was set."""
 
@@ -97,6 +100,7 @@ class Connection:
         "_alive_until_s",
         "_bucket",
         "_corked",
+        "_held",
         "_inbox",
         "_paused",
         "_pings",
@@ -146,7 +150,8 @@ class Connection:
         self._wake: Signal | None = None
         self._pong_due = False
         self._pings = 0
-        self._corked = False
+        self._corked = 0
+        self._held = 0
         self._alive_until_s = 0.0
 
     # -- life -----------------------------------------------------------------------------------------------------
@@ -256,19 +261,19 @@ class Connection:
 
     def cork(self) -> None:
         """Hold data back until `uncork`: the CONNECT packet (control) must come before what a connect handler emits."""
-        self._corked = True
+        self._corked += 1
         self.ready = False
 
     def uncork(self) -> None:
         """Let data go out again. What waited follows CONNECT by a moment rather than in the same segment: scripts that
-        take one message per turn (the official protocol suite is one) would miss it. Idempotent."""
+        take one message per turn (the official protocol suite is one) would miss it. Counted, as `cork` is."""
         if self.queue:
             later(CONNECT_HEAD_START_S, self._uncorked)
         else:
             self._uncorked()
 
     def _uncorked(self) -> None:
-        self._corked = False
+        self._corked -= 1
         self.flush()
 
     def flush(self) -> None:
@@ -279,17 +284,64 @@ class Connection:
         elif self._wake is not None:
             self._wake.set()
 
-    def keep(self, rest: bytes | memoryview) -> None:
-        """Fan-out's direct send was accepted in part: the rest of that frame goes out before anything else."""
-        self.ready = False
-        if self.wire is not None:
-            self.wire.keep(rest)
+    def written_in_part(self, frames: Sequence[Frame], sent: int) -> int:
+        """A direct write of joined frames was cut after `sent` bytes: finish the frame that it hit, before anything else.
 
-    def hold(self) -> None:
-        """Fan-out's direct send was refused: the socket is full. What comes next is queued until it has room."""
+        Returns how many frames are accounted for: those sent whole, and the one being finished.
+        """
         self.ready = False
-        if self.wire is not None:
-            self.wire.await_room()
+        if self.wire is None:
+            return len(frames)
+        for index, frame in enumerate(frames):
+            size = len(frame.wire)
+            if sent >= size:
+                sent -= size
+            elif sent:
+                self.wire.keep(frame.wire[sent:])
+                return index + 1
+            else:
+                self.wire.await_room()
+                return index
+        return len(frames)
+
+    def stream(self, frames: Sequence[Frame], data: bytes, owner: QueueOwner) -> int:
+        """Send joined frames of the log (`data` is their concatenation), or queue what the socket does not take at once.
+
+        Returns how many were accepted; the others found no room.
+        """
+        if self.closed:
+            return len(frames)
+        accepted = 0
+        wire = self.wire
+        if wire is not None and not wire.writing and not self.queue and not self._corked:
+            try:
+                sent = wire.send(data)
+            except BlockingIOError:
+                sent = 0
+            except OSError as error:
+                self.lost(error)
+                return len(frames)
+            accepted = len(frames) if sent == len(data) else self.written_in_part(frames, sent)
+            owner.direct += accepted
+        for frame in frames[accepted:]:
+            if not self.queue.offer(frame, owner):
+                break
+            accepted += 1
+            owner.offered += 1
+        if self.queue:
+            self.flush()
+        return accepted
+
+    def hold_direct(self) -> None:
+        """No direct writes until as many `release_direct`: a client on this connection reads the log."""
+        self._held += 1
+        self.ready = False
+
+    def release_direct(self) -> None:
+        """Take one `hold_direct` back."""
+        self._held -= 1
+        if not self._held and not self.closed:
+            self.flush()
 
     def lost(self, error: OSError) -> None:
         """Fan-out's direct send failed: the connection is over."""
@@ -309,7 +361,7 @@ class Connection:
 
     def wire_idle(self) -> None:
         """Everything is out: fan-out may write directly again."""
-        if self.wire is not None and not self.queue and not self.wire.writing and not self._corked:
+        if self.wire is not None and not self.queue and not self.wire.writing and not self._corked and not self._held:
             self.ready = True
 
     def text_received(self, text: str) -> None:

@@ -1,0 +1,171 @@
+"""Recent pages of one namespace's log, encoded and framed once, shared by every client that reads the log.
+
+In: `EventLog`, asked for a page at a time by one greenlet (catch_up.py), which makes every read a single flight. Out: pages
+at fixed boundaries, so that clients that come back at nearby offsets share them: ten thousand of them cost Redis a few reads.
+
+Bounded in bytes; the page unused for longest goes first. A page that has once been read stays true: the log never
+changes what it said, it only forgets, and a new epoch clears everything.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from .event_log import Entry, EventLog
+from .protocol import GapReason, event_packet
+from .topic import matches
+from .transport.frames import Frame, message_frame
+
+# Offsets per page: one XRANGE. 100 × 64 KiB is what the cache can well hold; 100 small events are one socket write.
+PAGE_OFFSETS = 100
+MAX_CACHE_BYTES = 32 * 1024 * 1024
+# One write's worth of frames.
+CHUNK_BYTES = 65536
+# Different sets of patterns whose part of a page is remembered; a page of an app has a handful.
+MAX_SELECTIONS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Consecutive offsets of a page for one set of patterns: the frames in them, joined; or, with a reason, what is missing."""
+
+    first: int
+    last: int
+    frames: tuple[Frame, ...] = ()
+    data: bytes = b""
+    missing: GapReason | None = None
+
+    def after(self, position: int) -> Chunk:
+        """Return the part of this chunk above `position`."""
+        if position < self.first:
+            return self
+        frames = tuple(frame for frame in self.frames if (frame.offset or 0) > position)
+        return Chunk(position + 1, self.last, frames, b"".join([frame.wire for frame in frames]), self.missing)
+
+
+@dataclass(slots=True)
+class Page:
+    """Offsets `first`…`last`, of which the log held `frames` (None: one that cannot be delivered)."""
+
+    first: int
+    last: int
+    frames: dict[int, Frame | None] = field(default_factory=dict)
+    size: int = 0
+    selections: OrderedDict[tuple[str, ...], list[Chunk]] = field(default_factory=OrderedDict)
+
+    def chunks(self, patterns: tuple[str, ...]) -> list[Chunk]:
+        """Return what a client with these patterns gets of this page, in order, in joined writes."""
+        found = self.selections.get(patterns)
+        if found is None:
+            found = self.selections[patterns] = self.chunks_of(
+                lambda frame: any(matches(pattern, frame.topic or "") for pattern in patterns)
+            )
+            if len(self.selections) > MAX_SELECTIONS:
+                self.selections.popitem(last=False)
+        return found
+
+    def chunks_of(self, wanted: Callable[[Frame], bool]) -> list[Chunk]:
+        """Return the wanted frames in joined writes, and between them what is missing; together they cover the page."""
+        chunks: list[Chunk] = []
+        frames: list[Frame] = []
+        first = expected = self.first
+        size = 0
+
+        def finish(last: int) -> None:
+            nonlocal frames, size, first
+            if last >= first:
+                chunks.append(Chunk(first, last, tuple(frames), b"".join([frame.wire for frame in frames])))
+            frames, size, first = [], 0, last + 1
+
+        for offset, frame in self.frames.items():
+            if offset > expected:  # trimmed, or deleted by hand
+                finish(expected - 1)
+                chunks.append(Chunk(expected, offset - 1, missing=GapReason.TRIMMED))
+                first = offset
+            if frame is None:
+                finish(offset - 1)
+                chunks.append(Chunk(offset, offset, missing=GapReason.QUARANTINED))
+                first = offset + 1
+            elif wanted(frame):
+                if frames and size + len(frame.wire) > CHUNK_BYTES:
+                    finish(offset - 1)
+                frames.append(frame)
+                size += len(frame.wire)
+            expected = offset + 1
+        finish(self.last)
+        return chunks
+
+
+class LogPages:
+    """The cache. `reads` counts round trips to Redis."""
+
+    def __init__(self, namespace: str, log: EventLog, max_bytes: int = MAX_CACHE_BYTES) -> None:
+        self._namespace = namespace
+        self._log = log
+        self._max_bytes = max_bytes
+        self._pages: OrderedDict[int, Page] = OrderedDict()
+        self._bytes = 0
+        self.reads = 0
+
+    def page_after(self, position: int, quarantine: Callable[[Entry], None]) -> Page:
+        """Return the page that holds the offset after `position`, at least as far as the log had come when asked.
+
+        Waits for Redis unless the page is known. A page whose `last` is not above `position` says that the log ends
+        there, or that the offset is gone (compare with `oldest`).
+
+        Raises:
+            BusUnavailable, BusRefused: as redis_link.call.
+        """
+        index = position // PAGE_OFFSETS
+        page = self._pages.get(index)
+        end = (index + 1) * PAGE_OFFSETS
+        if page is None or (page.last <= position and page.last < end):
+            # A page at the log's end is completed when it is asked for again: only what is new is read.
+            after = page.last if page is not None else index * PAGE_OFFSETS
+            entries = self._log.page(after, end, PAGE_OFFSETS)
+            self.reads += 1
+            page = self._pages.get(index) or Page(index * PAGE_OFFSETS + 1, index * PAGE_OFFSETS)
+            self._extend(page, entries, quarantine)
+            self._pages[index] = page
+        self._pages.move_to_end(index)
+        while self._bytes > self._max_bytes and len(self._pages) > 1:
+            self._bytes -= self._pages.popitem(last=False)[1].size
+        return page
+
+    def oldest(self) -> int:
+        """Return the oldest offset that the log still holds. Waits for Redis.
+
+        Raises:
+            BusUnavailable, BusRefused: as redis_link.call.
+        """
+        self.reads += 1
+        return self._log.head().first
+
+    def clear(self) -> None:
+        """Forget everything: the log is another one."""
+        self._pages.clear()
+        self._bytes = 0
+
+    def _extend(self, page: Page, entries: list[Entry], quarantine: Callable[[Entry], None]) -> None:
+        for entry in entries:
+            if entry.offset <= page.last:
+                continue
+            page.last = entry.offset
+            if entry.event is None:
+                page.frames[entry.offset] = None
+                quarantine(entry)
+                continue
+            frame = message_frame(
+                event_packet(self._namespace, entry.event, replayed=True),
+                topic=entry.event.topic,
+                offset=entry.offset,
+                payload_bytes=len(entry.event.data),
+            )
+            page.frames[entry.offset] = frame
+            # Twice: the frame itself, and its copy in the joined chunks of the usual selection.
+            page.size += 2 * len(frame.wire)
+            self._bytes += 2 * len(frame.wire)
+        if entries:
+            page.selections.clear()

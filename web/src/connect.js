@@ -45,7 +45,9 @@ export function connect(url, { namespace = "notifications", autoConnect = true, 
   const page = globalThis.location?.href;
   const { origin } = new URL(url || page, page);
   const socketOptions = { ...(path && { path }), ...(transports && { transports }), ...options.socketOptions };
-  const gate = new Gate(`${origin}/${namespace.replace("/", "")}`, { ...DEFAULTS, ...options, socketOptions });
+  // An option that is there but undefined means the default too: a limit of undefined would be none.
+  const given = Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined));
+  const gate = new Gate(`${origin}/${namespace.replace("/", "")}`, { ...DEFAULTS, ...given, socketOptions });
   if (autoConnect) queueMicrotask(() => gate.state.connection === "waiting" && gate.open());
   return gate;
 }

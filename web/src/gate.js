@@ -80,7 +80,6 @@ export class Gate extends Dispatcher {
   #budget = new Budget(DEFAULT_LIMITS.inbound_per_s, DEFAULT_LIMITS.inbound_burst, 0);
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   #syncTimer;
-  #syncDue = false;
   #changeDue = false;
   #resuming = false;
   #told = {
@@ -111,7 +110,7 @@ export class Gate extends Dispatcher {
       changed: () => this.#changed(),
       refreshed: () => {
         this.#subscriptions.retryRefused();
-        this.#sync();
+        this.#changed();
       },
     });
     this.#unwatchPage = watchPage(
@@ -125,7 +124,7 @@ export class Gate extends Dispatcher {
     const { epoch, offset } = this.#cursor;
     return Object.freeze({
       ...this.#told, epoch, offset, connection: this.#connection.state, waiting: this.#inbox.depth,
-      subscriptions: this.#subscriptions.standings(),
+      subscriptions: Object.fromEntries(this.#subscriptions.wanted().map(({ pattern, standing }) => [pattern, standing])),
     });
   }
 
@@ -223,7 +222,7 @@ export class Gate extends Dispatcher {
 
   /** Remove every handler of every topic and pattern; lifecycle handlers stay. @returns {this} */
   unsubscribeAll() {
-    for (const pattern of this.#subscriptions.wanted()) this.removeHandler(pattern, null);
+    for (const { pattern } of this.#subscriptions.wanted()) this.removeHandler(pattern, null);
     return this;
   }
 
@@ -246,7 +245,7 @@ export class Gate extends Dispatcher {
     if (this.#connection.state === "closed") return;
     if (options.since) this.#cursor.open(name);
     this.#subscriptions.want(name, options);
-    this.#sync();
+    this.#changed();
   }
 
   /** @override @protected @param {string} name */
@@ -254,7 +253,7 @@ export class Gate extends Dispatcher {
     if (name.includes(":")) return;
     this.#subscriptions.unwant(name);
     this.#cursor.closeRanges(name);
-    this.#sync();
+    this.#changed();
   }
 
   /** @override @protected @param {unknown} error @param {string} name */
@@ -305,10 +304,10 @@ export class Gate extends Dispatcher {
     const refused = this.#subscriptions.welcomed(subscriptions ?? []);
     this.#connection.welcomed();
     this.trigger("connection:up", { session, user, resumed, epoch, offset });
-    for (const [pattern, error] of refused) this.trigger("delivery:error", { pattern, error });
+    for (const refusal of refused) this.trigger("delivery:error", refusal);
     if (resumed) this.trigger("delivery:resumed", { epoch, offset });
     if (resumed === false) this.#options.resync?.({ reason: "not_resumed" });
-    this.#sync();
+    this.#changed();
   }
 
   /** @param {string} name @param {any} body */
@@ -357,7 +356,7 @@ export class Gate extends Dispatcher {
     const { resume } = this.#cursor;
     const lost = discarded.filter(({ name, args }) => name === wire.EVENT && !(resume && args[2].offset));
     if (lost.length) {
-      const patterns = this.#subscriptions.wanted();
+      const patterns = this.#subscriptions.wanted().map(({ pattern }) => pattern);
       this.#takeGap({ patterns, from: null, to: null, count: lost.length, bytes: null, reason: "overflow", recoverable: false });
     }
     this.#connection.renew("the page was too slow");
@@ -369,17 +368,6 @@ export class Gate extends Dispatcher {
     this.#syncTimer = undefined;
     this.#subscriptions.down();
     this.trigger("connection:down", { reason, delay_ms: delayMs });
-  }
-
-  /** Bring subscriptions into step at the end of the present task's microtasks, so that changes that cancel out cost nothing. */
-  #sync() {
-    this.#changed();
-    if (this.#syncDue) return;
-    this.#syncDue = true;
-    queueMicrotask(() => {
-      this.#syncDue = false;
-      this.#request();
-    });
   }
 
   #request() {
@@ -403,7 +391,7 @@ export class Gate extends Dispatcher {
     const refusal = this.#subscriptions.settled(request, error);
     if (refusal) this.trigger("delivery:error", { pattern: request.body.pattern, error: refusal });
     if (error?.retry) this.#syncAfter(RETRY_MS * (0.5 + Math.random()));
-    this.#sync();
+    this.#changed();
   }
 
   /** @param {number} delayMs */
@@ -411,15 +399,20 @@ export class Gate extends Dispatcher {
     clearTimeout(this.#syncTimer);
     this.#syncTimer = setTimeout(() => {
       this.#syncTimer = undefined;
-      this.#sync();
+      this.#changed();
     }, delayMs);
   }
 
+  /**
+   * Something has changed: at the end of the present task's microtasks, so that changes that cancel out cost nothing, bring
+   * subscriptions into step and tell.
+   */
   #changed() {
     if (this.#changeDue) return;
     this.#changeDue = true;
     queueMicrotask(() => {
       this.#changeDue = false;
+      this.#request();
       this.trigger("state:change", this.state);
     });
   }

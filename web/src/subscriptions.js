@@ -5,37 +5,31 @@
  * `settled` with each acknowledgement. Out: `next()`, the requests that would bring the two into step, one in flight per
  * pattern, so that a quick off-and-on costs at most one request. Nothing is ever sent for a pattern that is settled.
  *
- * @import { Overflow, Since, SubscribeRequest, SubscribeResult, WireError } from "./protocol.js"
- * @typedef {{ name: "subscribe", body: SubscribeRequest } | { name: "unsubscribe", body: { pattern: string } }} Request
+ * @import { Overflow, Since, SubscribeRequest, SubscribeResult } from "./protocol.js"
+ * @typedef {{ name: "subscribe" | "unsubscribe", body: SubscribeRequest }} Request
  * @typedef {"idle" | "asking" | "active" | "leaving" | "refused"} Standing where the gateway stands, as far as we know
  * @typedef {{ promise: Promise<void>, resolve: () => void, reject: (error: HeadgateError) => void }} Waiter
  *
  * @typedef {object} Record
+ * @property {string} pattern
  * @property {boolean} wanted
  * @property {Overflow} overflow
- * @property {Overflow | null} asked the policy that the gateway was last asked for
  * @property {Since} [since] taken out once the gateway has it
+ * @property {Overflow | null} asked the policy that the gateway was last asked for; null: it has nothing of ours
  * @property {Standing} standing
- * @property {HeadgateError | null} error why it was refused
- * @property {Waiter | null} waiter
+ * @property {HeadgateError} [error] why it was refused
+ * @property {Waiter} [waiter]
  */
 import { closed, disconnected, HeadgateError } from "./errors.js";
-import { OVERFLOW } from "./protocol.js";
+import { OVERFLOW, SUBSCRIBE, UNSUBSCRIBE } from "./protocol.js";
 
 export class Subscriptions {
   /** @type {Map<string, Record>} */
   #records = new Map();
-  /** @type {Set<string>} sent in the CONNECT that is under way */
-  #connecting = new Set();
 
-  /** Return the wanted patterns in order of arrival. */
+  /** Return what is wanted, in order of arrival. */
   wanted() {
-    return [...this.#records].filter(([, record]) => record.wanted).map(([pattern]) => pattern);
-  }
-
-  /** Return pattern → standing of what is wanted: for display. */
-  standings() {
-    return Object.fromEntries(this.wanted().map((pattern) => [pattern, /** @type {Record} */ (this.#records.get(pattern)).standing]));
+    return [...this.#records.values()].filter(({ wanted }) => wanted);
   }
 
   /**
@@ -44,19 +38,14 @@ export class Subscriptions {
    * @param {string} pattern
    * @param {{ overflow?: Overflow, since?: Since }} [options]
    */
-  want(pattern, { overflow = "catch_up", since } = {}) {
-    const known = this.#records.get(pattern);
-    if (known?.wanted) {
-      if (OVERFLOW.indexOf(overflow) < OVERFLOW.indexOf(known.overflow)) known.overflow = overflow;
-      if (since) Object.assign(known, { since, asked: null });
-      if (known.standing === "refused") known.standing = "idle";
-      return;
-    }
+  want(pattern, { overflow = OVERFLOW[0], since } = {}) {
     /** @type {Record} */
-    const record = known ?? { wanted: true, overflow, asked: null, standing: "idle", error: null, waiter: null };
-    Object.assign(record, { wanted: true, overflow, since, error: null });
-    if (since) record.asked = null;
+    const record = this.#records.get(pattern) ?? { pattern, wanted: false, overflow, asked: null, standing: "idle" };
     this.#records.set(pattern, record);
+    if (!record.wanted || OVERFLOW.indexOf(overflow) < OVERFLOW.indexOf(record.overflow)) record.overflow = overflow;
+    if (record.standing === "refused") record.standing = "idle";
+    if (since) Object.assign(record, { since, asked: null });
+    record.wanted = true;
   }
 
   /** @param {string} pattern */
@@ -64,8 +53,9 @@ export class Subscriptions {
     const record = this.#records.get(pattern);
     if (!record) return;
     record.wanted = false;
-    this.#answer(record, disconnected(`unsubscribed from '${pattern}' before it was acknowledged`));
-    if (record.standing === "idle" || record.standing === "refused") this.#records.delete(pattern);
+    answer(record, disconnected(`unsubscribed from '${pattern}'`));
+    if (record.standing === "refused") record.standing = "idle";
+    this.#forget(record);
   }
 
   /**
@@ -73,11 +63,11 @@ export class Subscriptions {
    * @param {string} pattern
    * @returns {Promise<void>} rejected with the refusal
    */
-  acknowledged(pattern) {
+  async acknowledged(pattern) {
     const record = this.#records.get(pattern);
-    if (!record?.wanted) return Promise.reject(disconnected(`no handler for '${pattern}'`));
-    if (record.standing === "active") return Promise.resolve();
-    if (record.standing === "refused") return Promise.reject(record.error);
+    if (!record?.wanted) throw disconnected(`no handler for '${pattern}'`);
+    if (record.standing === "refused") throw record.error;
+    if (record.standing === "active") return;
     record.waiter ??= waiter();
     return record.waiter.promise;
   }
@@ -89,40 +79,33 @@ export class Subscriptions {
    * @returns {SubscribeRequest[]}
    */
   connecting(resuming) {
-    const chosen = [...this.#records].filter(([, r]) => r.wanted && (!resuming || r.asked !== null));
-    this.#connecting = new Set(chosen.map(([pattern]) => pattern));
-    for (const [, record] of chosen) record.standing = "asking";
-    return chosen.map(([pattern, record]) => ask(pattern, record));
+    return this.wanted().filter(({ asked }) => !resuming || asked).map(ask);
   }
 
   /**
    * Take the gateway's word on what was sent in CONNECT.
    * @param {SubscribeResult[]} results
-   * @returns {[string, HeadgateError][]} what was refused
+   * @returns {{ pattern: string, error: HeadgateError }[]} what was refused
    */
   welcomed(results) {
-    /** @type {[string, HeadgateError][]} */
     const refused = [];
-    for (const { pattern, ok, error } of results) {
-      if (!this.#connecting.delete(pattern)) continue;
-      const fault = this.settled({ name: "subscribe", body: { pattern } }, ok ? null : HeadgateError.fromWire(error));
-      if (fault) refused.push([pattern, fault]);
+    for (const { pattern, ok, error: refusal } of results) {
+      const error = this.settled({ name: SUBSCRIBE, body: { pattern } }, ok ? null : HeadgateError.fromWire(refusal));
+      if (error) refused.push({ pattern, error });
     }
-    // Left out of the answer: not in force, so ask.
-    for (const pattern of this.#connecting) this.#standAt(pattern, "idle");
-    this.#connecting.clear();
+    // Sent and left out of the answer: not in force.
+    this.#reset("asking");
     return refused;
   }
 
   /** The connection is gone, and with it every subscription and request. */
   down() {
-    this.#connecting.clear();
-    for (const pattern of [...this.#records.keys()]) this.#standAt(pattern, "idle");
+    this.#reset();
   }
 
   /** Ask again for what was refused: the client has another token. */
   retryRefused() {
-    for (const [pattern, record] of this.#records) if (record.standing === "refused") this.#standAt(pattern, "idle");
+    this.#reset("refused");
   }
 
   /** Return whether `next` has something. */
@@ -135,11 +118,11 @@ export class Subscriptions {
    * @returns {Request | null}
    */
   next() {
-    const found = this.#outOfStep();
-    if (!found) return null;
-    const [pattern, record] = found;
-    record.standing = record.wanted ? "asking" : "leaving";
-    return record.wanted ? { name: "subscribe", body: ask(pattern, record) } : { name: "unsubscribe", body: { pattern } };
+    const record = this.#outOfStep();
+    if (!record) return null;
+    if (record.wanted) return { name: SUBSCRIBE, body: ask(record) };
+    record.standing = "leaving";
+    return { name: UNSUBSCRIBE, body: { pattern: record.pattern } };
   }
 
   /**
@@ -148,71 +131,69 @@ export class Subscriptions {
    * @param {HeadgateError | null} error
    * @returns {HeadgateError | null} a refusal that the application must hear of
    */
-  settled({ name, body: { pattern } }, error) {
-    const record = this.#records.get(pattern);
+  settled({ name, body }, error) {
+    const record = this.#records.get(body.pattern);
     if (!record) return null;
-    if (name === "unsubscribe") {
-      // Refused for good means that there is nothing to leave.
-      if (!error?.retry) record.asked = null;
-      this.#standAt(pattern, error?.retry ? "active" : "idle");
-      return null;
-    }
-    if (!error) {
+    const leaving = name === UNSUBSCRIBE;
+    // A refusal to let us leave means that there is nothing to leave, unless it may pass.
+    if (leaving ? error?.retry : !error) {
       record.standing = "active";
+      if (leaving) return null;
       delete record.since;
-      this.#answer(record, null);
+      answer(record);
       return null;
     }
-    if (!record.wanted) {
-      this.#standAt(pattern, "idle");
-      return null;
-    }
-    record.standing = error.retry ? "idle" : "refused";
     record.asked = null;
+    record.standing = "idle";
+    this.#forget(record);
+    if (leaving || !error || error.retry || !record.wanted) return null;
+    record.standing = "refused";
     record.error = error;
-    if (!error.retry) this.#answer(record, error);
-    return error.retry ? null : error;
+    answer(record, error);
+    return error;
   }
 
   /** Forget everything. */
   close() {
-    for (const record of this.#records.values()) this.#answer(record, closed());
+    for (const record of this.#records.values()) answer(record, closed());
     this.#records.clear();
-    this.#connecting.clear();
   }
 
-  /** @returns {[string, Record] | undefined} */
+  /** @returns {Record | undefined} */
   #outOfStep() {
-    return [...this.#records].find(([, { wanted, standing, asked, overflow }]) => {
-      return wanted ? standing === "idle" || (standing === "active" && asked !== overflow) : standing === "active";
-    });
+    return [...this.#records.values()].find(({ wanted, standing, asked, overflow }) =>
+      wanted ? standing === "idle" || (standing === "active" && asked !== overflow) : standing === "active",
+    );
   }
 
-  /** @param {string} pattern @param {Standing} standing */
-  #standAt(pattern, standing) {
-    const record = this.#records.get(pattern);
-    if (!record) return;
-    record.standing = standing;
-    if (!record.wanted && standing === "idle") this.#records.delete(pattern);
+  /** @param {Standing} [standing] those that stand there, else all */
+  #reset(standing) {
+    for (const record of this.#records.values()) {
+      if (standing && record.standing !== standing) continue;
+      record.standing = "idle";
+      this.#forget(record);
+    }
   }
 
-  /** @param {Record} record @param {HeadgateError | null} error */
-  #answer(record, error) {
-    const { waiter } = record;
-    record.waiter = null;
-    if (error) waiter?.reject(error);
-    else waiter?.resolve();
+  /** Forget what is neither wanted nor known to the gateway. @param {Record} record */
+  #forget({ pattern, wanted, standing }) {
+    if (!wanted && standing === "idle") this.#records.delete(pattern);
   }
 }
 
-/** @param {string} pattern @param {Record} record @returns {SubscribeRequest} */
-function ask(pattern, record) {
-  record.asked = record.overflow;
-  return {
-    pattern,
-    ...(record.overflow === "catch_up" ? {} : { overflow: record.overflow }),
-    ...(record.since ? { since: record.since } : {}),
-  };
+/** @param {Record} record @returns {SubscribeRequest} */
+function ask(record) {
+  const { pattern, overflow, since } = record;
+  record.standing = "asking";
+  record.asked = overflow;
+  return { pattern, ...(overflow !== OVERFLOW[0] && { overflow }), ...(since && { since }) };
+}
+
+/** Tell who waits. @param {Record} record @param {HeadgateError} [error] */
+function answer(record, error) {
+  if (error) record.waiter?.reject(error);
+  else record.waiter?.resolve();
+  delete record.waiter;
 }
 
 /** @returns {Waiter} */

@@ -42,28 +42,20 @@ export function checkPattern(pattern) {
  * @param {string} topic
  */
 export function matches(pattern, topic) {
-  if (pattern === topic) return true;
-  const tokens = pattern.split(".");
-  // Bit i of `positions`: the first i tokens can be used up by the words so far.
-  let positions = skipHashes(tokens, 1);
-  for (const word of topic.split(".")) {
-    let after = 0;
-    tokens.forEach((token, index) => {
-      if (!((positions >> index) & 1)) return;
-      if (token === "#") after |= 1 << index;
-      else if (token === "*" || token === word) after |= 1 << (index + 1);
-    });
-    positions = skipHashes(tokens, after);
-  }
-  return ((positions >> tokens.length) & 1) === 1;
+  return pattern === topic || matchesFrom(pattern.split("."), topic.split("."), 0, 0);
 }
 
-/** @param {string[]} tokens @param {number} positions */
-function skipHashes(tokens, positions) {
-  tokens.forEach((token, index) => {
-    if (token === "#" && (positions >> index) & 1) positions |= 1 << (index + 1);
-  });
-  return positions;
+/**
+ * Tries both lengths at each `#`. Eight words at most, so even the worst pattern (`#.#.#.#.#.#.#.x`) is a few thousand steps.
+ * @param {string[]} tokens @param {string[]} words @param {number} token @param {number} word
+ * @returns {boolean}
+ */
+function matchesFrom(tokens, words, token, word) {
+  const now = tokens[token];
+  const more = word < words.length;
+  if (now === undefined) return !more;
+  if (now === "#") return matchesFrom(tokens, words, token + 1, word) || (more && matchesFrom(tokens, words, token, word + 1));
+  return more && (now === "*" || now === words[word]) && matchesFrom(tokens, words, token + 1, word + 1);
 }
 
 /** The characters are ASCII, so they are bytes. @param {string} word */

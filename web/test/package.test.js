@@ -1,0 +1,73 @@
+/** The package as it is built: what an application gets by `import`, by `require` and by a script tag. Needs `npm run build`. */
+import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import { createRequire } from "node:module";
+import { describe, it } from "node:test";
+import vm from "node:vm";
+import Backbone from "backbone";
+import * as source from "../src/index.js";
+import { FakeGateway } from "./fake-gateway.js";
+
+const require = createRequire(import.meta.url);
+const NAMES = Object.keys(source).sort();
+const LIVE = ["LiveCollection", "LiveModel", "NotificationList"];
+
+/** Run a script-tag build in a page of its own. */
+async function inPage(file, globals = {}) {
+  const code = await readFile(new URL(`../dist/${file}`, import.meta.url), "utf8");
+  const page = { setTimeout, clearTimeout, queueMicrotask, MessageChannel, TextEncoder, performance, URL, console, AbortController, ...globals };
+  page.self = page;
+  vm.runInNewContext(code, page);
+  return page;
+}
+
+async function works({ connect }) {
+  const gateway = new FakeGateway();
+  const gate = connect("http://gateway.test", { io: gateway.io });
+  const got = new Promise((resolve) => gate.on("a.*", resolve));
+  await gateway.welcome();
+  gateway.event("a.b", 7, 101);
+  assert.equal(await got, 7);
+  gate.close();
+}
+
+describe("the built package", () => {
+  it("is imported", async () => {
+    const built = await import("headgate");
+    assert.deepEqual(Object.keys(built).sort(), NAMES);
+    await works(built);
+    assert.deepEqual(Object.keys(await import("headgate/backbone")).sort(), LIVE);
+  });
+
+  it("is required", async () => {
+    const built = require("headgate");
+    assert.deepEqual(Object.keys(built).sort(), NAMES);
+    await works(built);
+    assert.deepEqual(Object.keys(require("headgate/backbone")).sort(), LIVE);
+  });
+
+  for (const file of ["headgate.global.js", "headgate.global.min.js"]) {
+    it(`is loaded by a script tag, with or without Backbone: ${file}`, async () => {
+      const page = await inPage(file);
+      for (const name of NAMES) assert.ok(name in page.headgate, name);
+      await works(page.headgate);
+      assert.throws(() => page.headgate.LiveModel, /need Backbone/);
+      // Backbone may come later than headgate.
+      page.Backbone = Backbone;
+      const order = new page.headgate.LiveModel({ id: 1 });
+      assert.ok(order instanceof Backbone.Model);
+      assert.ok(new page.headgate.LiveCollection([order]).get(1) === order);
+    });
+
+    it(`obeys a strict Content-Security-Policy: ${file} makes no code from text`, async () => {
+      const code = await readFile(new URL(`../dist/${file}`, import.meta.url), "utf8");
+      assert.doesNotMatch(code, /\beval\(|new Function\(/);
+    });
+  }
+
+  it("is under a name that package.json and the gateway agree on", async () => {
+    const { version } = JSON.parse(await readFile(new URL("../package.json", import.meta.url), "utf8"));
+    const python = await readFile(new URL("../../gateway/headgate/__init__.py", import.meta.url), "utf8");
+    assert.match(python, new RegExp(`__version__ = "${version.replaceAll(".", "\\.")}"`));
+  });
+});

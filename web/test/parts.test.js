@@ -1,0 +1,295 @@
+/** The pure parts of the client, each alone. */
+import assert from "node:assert/strict";
+import { afterEach, describe, it } from "node:test";
+import { reconnectDelayMs } from "../src/backoff.js";
+import { Budget } from "../src/budget.js";
+import { Cursor } from "../src/cursor.js";
+import { Inbox } from "../src/inbox.js";
+import { byConvention, isStale } from "../src/live.js";
+import { checkPayload } from "../src/payload.js";
+import { PendingEdits } from "../src/pending.js";
+import { Subscriptions } from "../src/subscriptions.js";
+import { currentToken, refreshDelayMs } from "../src/token.js";
+import { settle } from "./fake-gateway.js";
+
+describe("reconnectDelayMs", () => {
+  it("is spread between the minimum and a ceiling that doubles up to the maximum", () => {
+    const spans = [0, 1, 2, 3, 4, 5, 6, 1000].map((attempt) =>
+      [0, 1].map((random) => reconnectDelayMs(attempt, 500, 20_000, () => random)),
+    );
+    assert.deepEqual(spans, [[500, 1000], [500, 2000], [500, 4000], [500, 8000], [500, 16_000], [500, 20_000], [500, 20_000], [500, 20_000]]);
+  });
+});
+
+describe("Budget", () => {
+  it("lets half of the burst go at once, then half of the rate", () => {
+    const budget = new Budget(10, 8, 0);
+    assert.deepEqual([1, 2, 3, 4].map(() => budget.take(0)), [0, 0, 0, 0]);
+    assert.equal(budget.take(0), 200);
+    assert.equal(budget.take(100), 100);
+    assert.equal(budget.take(200), 0);
+    assert.equal(budget.take(200), 200);
+  });
+
+  it("saves up no more than the burst", () => {
+    const budget = new Budget(10, 4, 0);
+    const taken = [1, 2, 3].map(() => budget.take(1_000_000));
+    assert.deepEqual(taken, [0, 0, 200]);
+  });
+});
+
+describe("Cursor", () => {
+  const seen = (cursor, offset, more) => cursor.admit({ id: null, time: 0, offset, ...more })?.("p") ?? false;
+
+  it("resumes from nothing until it has a position", () => {
+    const cursor = new Cursor();
+    assert.equal(cursor.resume, undefined);
+    cursor.advance({ epoch: "e", offset: 0 });
+    assert.deepEqual(cursor.resume, { epoch: "e", offset: 0 });
+  });
+
+  it("never moves back within an epoch", () => {
+    const cursor = new Cursor();
+    cursor.advance({ epoch: "e", offset: 5 });
+    cursor.advance({ epoch: "e", offset: 3 });
+    assert.equal(cursor.offset, 5);
+    cursor.advance({ epoch: "f", offset: 1 });
+    assert.deepEqual(cursor.resume, { epoch: "f", offset: 1 });
+  });
+
+  it("admits what is above it, once", () => {
+    const cursor = new Cursor();
+    cursor.advance({ epoch: "e", offset: 5 });
+    assert.deepEqual([5, 6, 6, 8, 7].map((offset) => seen(cursor, offset)), [false, true, false, true, false]);
+    assert.equal(seen(cursor, 4, { replayed: true }), false);
+  });
+
+  it("admits a replayed range for its pattern alone, once", () => {
+    const cursor = new Cursor();
+    cursor.advance({ epoch: "e", offset: 50 });
+    cursor.open("p", 10, 12);
+    const admits = cursor.admit({ id: null, time: 0, offset: 10, replayed: true });
+    assert.deepEqual([admits?.("p"), admits?.("q")], [true, false]);
+    assert.deepEqual([10, 11, 12, 13].map((offset) => seen(cursor, offset, { replayed: true })), [false, true, true, false]);
+    assert.equal(cursor.offset, 50);
+    cursor.open("p", 20, 30);
+    cursor.closeRanges("p");
+    assert.equal(seen(cursor, 25, { replayed: true }), false);
+  });
+
+  it("takes anything first after a restart, and then only what is above", () => {
+    const cursor = new Cursor();
+    cursor.restart("e", 9);
+    assert.deepEqual(cursor.resume, { epoch: "e", offset: 9 });
+    assert.deepEqual([4, 4, 5].map((offset) => seen(cursor, offset)), [true, false, true]);
+    assert.deepEqual(cursor.resume, { epoch: "e", offset: 5 });
+  });
+
+  it("keeps a bounded number of ranges", () => {
+    const cursor = new Cursor();
+    cursor.advance({ epoch: "e", offset: 1000 });
+    for (let n = 0; n < 100; n++) cursor.open("p", n, n);
+    const admitted = Array.from({ length: 100 }, (_, n) => seen(cursor, n, { replayed: true })).filter(Boolean).length;
+    assert.equal(admitted, 64);
+  });
+});
+
+describe("Inbox", () => {
+  let inbox;
+
+  afterEach(() => inbox.close());
+
+  it("dispatches at once while there is time, and in slices when there is not", async () => {
+    let nowMs = 0;
+    const dispatched = [];
+    inbox = new Inbox(
+      100,
+      (message) => {
+        dispatched.push(message);
+        nowMs += 5;
+      },
+      () => assert.fail("not full"),
+      () => nowMs,
+    );
+    for (let n = 0; n < 7; n++) inbox.put(n);
+    assert.deepEqual(dispatched, [0, 1, 2]);
+    assert.equal(inbox.depth, 4);
+    while (inbox.depth) await settle();
+    assert.deepEqual(dispatched, [0, 1, 2, 3, 4, 5, 6]);
+  });
+
+  it("keeps order when a dispatch brings another message", () => {
+    const dispatched = [];
+    inbox = new Inbox(
+      100,
+      (message) => {
+        dispatched.push(message);
+        if (message === "a") inbox.put("c");
+      },
+      () => {},
+      () => 0,
+    );
+    inbox.put("a");
+    inbox.put("b");
+    assert.deepEqual(dispatched, ["a", "c", "b"]);
+  });
+
+  it("hands over everything, once, when it is full", () => {
+    let nowMs = 0;
+    const overflows = [];
+    inbox = new Inbox(
+      2,
+      () => {
+        nowMs = 1000;
+      },
+      (discarded) => overflows.push(discarded),
+      () => nowMs,
+    );
+    for (const message of ["dispatched", "a", "b", "c", "d"]) inbox.put(message);
+    assert.deepEqual(overflows, [["a", "b", "c"]]);
+    assert.equal(inbox.depth, 1);
+  });
+});
+
+describe("Subscriptions", () => {
+  it("has one request in flight for each pattern, whatever changes meanwhile", () => {
+    const subscriptions = new Subscriptions();
+    subscriptions.want("a");
+    const asked = subscriptions.next();
+    assert.deepEqual(asked, { name: "subscribe", body: { pattern: "a" } });
+    subscriptions.unwant("a");
+    subscriptions.want("a");
+    subscriptions.unwant("a");
+    assert.equal(subscriptions.next(), null);
+    subscriptions.settled(asked, null);
+    const leaving = subscriptions.next();
+    assert.deepEqual(leaving, { name: "unsubscribe", body: { pattern: "a" } });
+    subscriptions.want("a");
+    assert.equal(subscriptions.next(), null);
+    subscriptions.settled(leaving, null);
+    assert.equal(subscriptions.next()?.name, "subscribe");
+  });
+
+  it("comes into step over random sequences, and the gateway ends with what is wanted", () => {
+    let state = 7;
+    const random = (below) => {
+      state = (state * 1103515245 + 12345) % 2147483648;
+      return Math.floor((state / 2147483648) * below);
+    };
+    for (let round = 0; round < 200; round++) {
+      const subscriptions = new Subscriptions();
+      const inForce = new Set();
+      const flying = [];
+      const wanted = new Set();
+      const arrive = () => {
+        const [request] = flying.splice(random(flying.length), 1);
+        if (request.name === "subscribe") inForce.add(request.body.pattern);
+        else inForce.delete(request.body.pattern);
+        subscriptions.settled(request, null);
+      };
+      const send = () => {
+        for (let request = subscriptions.next(); request; request = subscriptions.next()) flying.push(request);
+      };
+      for (let step = 0; step < 60; step++) {
+        const pattern = "abc"[random(3)];
+        const action = random(8);
+        if (action < 3) {
+          subscriptions.want(pattern);
+          wanted.add(pattern);
+        } else if (action < 5) {
+          subscriptions.unwant(pattern);
+          wanted.delete(pattern);
+        } else if (action < 7) send();
+        else if (flying.length) arrive();
+        assert.equal(new Set(flying.map(({ body }) => body.pattern)).size, flying.length);
+      }
+      for (send(); flying.length; send()) arrive();
+      assert.deepEqual([...inForce].sort(), [...wanted].sort(), `round ${round}`);
+      assert.equal(subscriptions.pending(), false);
+    }
+  });
+
+  it("gives up waiting when the last handler leaves", async () => {
+    const subscriptions = new Subscriptions();
+    subscriptions.want("a");
+    const ready = subscriptions.acknowledged("a");
+    subscriptions.unwant("a");
+    await assert.rejects(ready, { code: "disconnected" });
+    await assert.rejects(subscriptions.acknowledged("a"), { code: "disconnected" });
+  });
+});
+
+describe("checkPayload", () => {
+  it("returns what JSON makes of it, up to the limit and not a byte beyond", () => {
+    assert.deepEqual(checkPayload({ at: new Date(0), gone: undefined, bytes: new Uint8Array(2) }, 100), {
+      at: "1970-01-01T00:00:00.000Z", bytes: { 0: 0, 1: 0 },
+    });
+    for (const [data, size] of [["", 2], ["é", 4], ["\ud800", 8], [null, 4], [[1, 2], 5]]) {
+      checkPayload(data, size);
+      assert.throws(() => checkPayload(data, size - 1), { code: "payload_too_large", parts: { size, limit: size - 1, where: "browser" } });
+    }
+  });
+});
+
+describe("tokens", () => {
+  const jwt = (claims) => `h.${btoa(JSON.stringify(claims)).replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/, "")}.s`;
+
+  it("come as value, function or promise", async () => {
+    for (const source of ["t", () => "t", async () => "t"]) assert.equal(await currentToken(source), "t");
+    for (const source of [undefined, null, () => null]) assert.equal(await currentToken(source), undefined);
+  });
+
+  it("are refreshed after most of what is left of their life", () => {
+    assert.equal(refreshDelayMs(jwt({ exp: 1100, iat: 1000 }), 1_000_000), 80_000);
+    assert.equal(refreshDelayMs(jwt({ exp: 1100, iat: 1000 }), 1_050_000), 40_000);
+    assert.equal(refreshDelayMs(jwt({ exp: 1100, sub: "ü?>" }), 1_000_000), 80_000);
+  });
+
+  it("are refreshed in time by a clock that is wrong", () => {
+    assert.equal(refreshDelayMs(jwt({ exp: 1100, iat: 1000 }), 0), 80_000);
+    assert.equal(refreshDelayMs(jwt({ exp: 1100, iat: 1000 }), 9_000_000), 80_000);
+    assert.equal(refreshDelayMs(jwt({ exp: 1100 }), 9_000_000), 1000);
+    assert.equal(refreshDelayMs(jwt({ exp: 1e12, iat: 0 }), 0), 2 ** 31 - 1);
+  });
+
+  it("are left alone when they do not say when they expire", () => {
+    for (const token of [undefined, "", "opaque", "a.b.c", jwt({}), jwt({ exp: "soon" }), `h.${btoa("null")}.s`]) {
+      assert.equal(refreshDelayMs(token, 0), null);
+    }
+  });
+});
+
+describe("byConvention", () => {
+  const change = (prefix, topic, data) => byConvention(prefix)({ topic, data });
+
+  it("reads id and verb behind the prefix", () => {
+    const data = { a: 1 };
+    assert.deepEqual(change("orders", "orders.42.created", data), { op: "upsert", id: "42", attributes: data });
+    assert.deepEqual(change("shop.orders", "shop.orders.42.shipped", data), { op: "merge", id: "42", attributes: data });
+    assert.deepEqual(change("orders", "orders.42.deleted", null), { op: "remove", id: "42", attributes: undefined });
+    for (const [topic, value] of [["orders.42", data], ["orders.42.items.1", data], ["orders.42.updated", "text"], ["orders.42.updated", [1]]]) {
+      assert.equal(change("orders", topic, value), null);
+    }
+  });
+});
+
+describe("isStale", () => {
+  it("compares versions where both have one", () => {
+    assert.deepEqual([1, 2, 3, undefined, null].map((v) => isStale({ v }, { v: 2 }, "v")), [true, true, false, false, false]);
+    assert.equal(isStale({ v: 2 }, { v: 2 }, "v", false), false);
+    assert.equal(isStale({ v: 2 }, {}, "v"), false);
+    assert.equal(isStale(undefined, { v: 2 }, "v"), false);
+  });
+});
+
+describe("PendingEdits", () => {
+  it("lets through what is not being saved", () => {
+    const edits = new PendingEdits();
+    assert.deepEqual(edits.sift({ a: 1 }, "event"), { a: 1 });
+    const end = edits.begin({ a: 1 }, { a: 0 });
+    assert.deepEqual(edits.sift({ a: 5, b: 6 }, "event"), { b: 6 });
+    assert.deepEqual(end(true), { a: 1 });
+    assert.deepEqual(end(true), {});
+    assert.deepEqual(edits.sift({ a: 7 }, "event"), { a: 7 });
+  });
+});

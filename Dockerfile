@@ -7,7 +7,7 @@ COPY web/package.json web/
 RUN npm ci --no-audit --no-fund
 COPY web/ web/
 COPY server/ server/
-RUN npm run build && node web/demo/build.mjs
+RUN npm run build
 
 FROM python:3.11-slim-bookworm AS wheel
 WORKDIR /src

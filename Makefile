@@ -15,7 +15,6 @@ RUNTIME := $(VENV)/.headgate-runtime
 DEV := $(VENV)/.headgate-dev
 NODE := node_modules/.headgate-node
 WEB := web/dist/.headgate-built
-DEMO := server/headgate_server/static/demo.js
 WEB_SOURCES := $(shell find web \( -name node_modules -o -name dist -o -name test -o -name types \) -prune -o -type f -print 2>/dev/null)
 
 .DEFAULT_GOAL := help
@@ -30,7 +29,7 @@ help: ## Show this list
 run: build ## Set up everything and start the gateway with the demo (HEADGATE_* settings are honoured)
 	@exec $(BIN)/headgate serve --demo $(ARGS)
 
-build: $(RUNTIME) $(WEB) $(DEMO) ## Install pinned dependencies, build the browser client and the demo
+build: $(RUNTIME) $(WEB) ## Install pinned dependencies, build the browser client and the demo
 
 test: $(DEV) build ## Run everything: lint, types, import rules, docs, JavaScript and Python tests, end to end
 	@$(MAKE) --no-print-directory --keep-going style types imports docs-check web-check web-test client-test py-test
@@ -121,7 +120,3 @@ $(NODE): package.json package-lock.json web/package.json
 $(WEB): $(NODE) $(WEB_SOURCES)
 	@$(STEP) "building the browser client" web npm run --silent build
 	@mkdir -p $(@D) && touch $@
-
-$(DEMO): $(NODE) $(WEB_SOURCES)
-	@$(STEP) "building the demo" demo node web/demo/build.mjs
-	@touch $@

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,9 +13,17 @@ from socketio.packet import EVENT as SOCKETIO_EVENT
 from socketio.packet import Packet
 
 from headgate import protocol
-from headgate.errors import Forbidden
+from headgate.errors import BusUnavailable, Forbidden, HeadgateError, LimitReached, PayloadTooLarge, Unauthorized
 from headgate.event import Event
 from headgate.protocol import GapReason, Overflow, event_packet, gap_body, notice_packet, ok, refused
+from headgate.settings import Settings
+
+# The vectors that web/test/wire.test.js reads too.
+GOLDEN = json.loads((Path(__file__).resolve().parents[1] / "golden" / "wire.json").read_text(encoding="utf-8"))
+NAMESPACE: str = GOLDEN["namespace"]
+REFUSALS: dict[str, type[HeadgateError]] = {
+    kind.code: kind for kind in (BusUnavailable, Forbidden, LimitReached, PayloadTooLarge, Unauthorized)
+}
 
 WORDS = st.text(alphabet="abcXYZ019_-", min_size=1, max_size=8)
 TOPICS = st.lists(WORDS, min_size=1, max_size=8).map(".".join)
@@ -122,15 +131,68 @@ def test_overflow_policies_are_listed_strongest_first() -> None:
 
 def test_no_two_messages_share_a_name() -> None:
     """Client and server listen on the same connection."""
-    names = [
-        protocol.WELCOME,
-        protocol.EVENT,
-        protocol.GAP,
-        protocol.BACKPRESSURE,
-        protocol.CURSOR,
-        protocol.STATUS,
-        protocol.SUBSCRIBE,
-        protocol.UNSUBSCRIBE,
-        protocol.PUBLISH,
-    ]
+    names = [value for name, value in vars(protocol).items() if name.isupper() and isinstance(value, str)]
+    assert len(names) >= 9
     assert len(set(names)) == len(names)
+
+
+def named(vectors: list[dict[str, Any]]) -> list[Any]:
+    return [pytest.param(vector, id=vector["name"]) for vector in vectors]
+
+
+def golden_notices(name: str) -> list[dict[str, Any]]:
+    return [vector for vector in GOLDEN["notices"] if vector["message"][0] == name]
+
+
+@pytest.mark.parametrize("vector", named(GOLDEN["events"]))
+def test_an_event_packet_is_the_golden_one(vector: dict[str, Any]) -> None:
+    """The browser's tests read the same bytes."""
+    event = Event(**{**vector["event"], "data": vector["event"]["data"].encode("utf-8")})
+    packet = event_packet(NAMESPACE, event, replayed=vector["replayed"])
+    assert packet.decode("utf-8") == vector["packet"]
+    assert read(packet).data == vector["message"]
+
+
+@pytest.mark.parametrize("vector", named(GOLDEN["notices"]))
+def test_a_notice_packet_is_the_golden_one(vector: dict[str, Any]) -> None:
+    """The same for welcome, gap, backpressure, cursor and status."""
+    name, body = vector["message"]
+    assert notice_packet(NAMESPACE, name, body).decode("utf-8") == vector["packet"]
+
+
+@pytest.mark.parametrize("vector", named(golden_notices("gap")))
+def test_a_gap_body_is_the_golden_one(vector: dict[str, Any]) -> None:
+    """Every part has the name that the browser looks for."""
+    body = vector["message"][1]
+    made = gap_body(
+        body["patterns"],
+        body["from"],
+        body["to"],
+        body["count"],
+        body["bytes"],
+        GapReason(body["reason"]),
+        recoverable=body["recoverable"],
+    )
+    assert made == body
+
+
+def test_there_is_a_golden_gap_for_every_reason() -> None:
+    """A new reason is shown to the browser's tests too."""
+    assert {vector["message"][1]["reason"] for vector in golden_notices("gap")} == {reason.value for reason in GapReason}
+
+
+@pytest.mark.parametrize("vector", named(golden_notices("welcome")))
+def test_the_limits_of_a_golden_welcome_are_those_that_the_settings_tell(vector: dict[str, Any]) -> None:
+    """A limit that one side renames would silently stop limiting the other."""
+    assert vector["message"][1]["limits"] == Settings().limits()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [pytest.param(vector["reply"]["error"], id=vector["name"]) for vector in GOLDEN["requests"] if not vector["reply"]["ok"]]
+    + [pytest.param(vector["data"], id=f"connect: {vector['name']}") for vector in GOLDEN["refusals"]],
+)
+def test_a_golden_refusal_is_what_the_error_tree_says(error: dict[str, Any]) -> None:
+    """Built from the same parts, our error has the same code, text and advice."""
+    parts = {name: value for name, value in error.items() if name not in ("code", "message", "retry")}
+    assert REFUSALS[error["code"]](**parts).to_wire() == error

@@ -10,14 +10,16 @@ Rules.
    up to it is read from the log. Nothing can fall between.
 4. The fence, once a second: read the head, then PING on the subscriber connection. Redis answers in order, so the PONG
    proves that everything up to that head has arrived. Two late fences, or any error, and the connection is replaced.
-5. A new epoch, or a head below the position, means that the log was lost: told once, and live goes on from its head.
+5. A new epoch, or a head below the position, means that the log was lost: told once, and live goes on. Everything in a new
+   epoch is news, so its events are handed on from the first; after a step back nobody knows which are, so from the head.
+6. What is not simply the next event (a hole, a bad message, another epoch) is decided by the log, not by the message.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterable
-from time import time
+from time import monotonic, time
 from typing import Protocol
 
 import structlog
@@ -37,8 +39,9 @@ log = structlog.get_logger("headgate.bus")
 
 FIRST_RECONNECT_S, LAST_RECONNECT_S = 0.05, 1.0
 LATE_FENCES = 2
-# A fence's answer, the head and a page of the log come within this time or the connection counts as dead.
+# The head, or a page of the log, comes within this time or the connection counts as dead.
 COMMAND_TIMEOUT_S = 2.0
+LEAST_FENCE_TIMEOUT_S = 0.25
 # At most one line per this time about messages that were set aside; the metric counts them all.
 QUARANTINE_LOG_S = 10.0
 
@@ -73,7 +76,8 @@ class Bus:
         self._prefix = channel_prefix(namespace).encode()
         self._pattern = self._prefix + b"*"
         self._log = self.open_log()
-        self._fence_log = self.open_log()
+        # Three quarters of the interval, so that two late fences in a row are noticed within three.
+        self._fence_log = self.open_log(min(COMMAND_TIMEOUT_S, max(0.75 * settings.fence_interval_s, LEAST_FENCE_TIMEOUT_S)))
         self._link: SubscriberLink | None = None
         self._greenlets: list[Greenlet] = []
         self._fence: tuple[Head, int] | None = None  # the head it proves; the position before it was read
@@ -132,15 +136,16 @@ class Bus:
         link.settimeout(COMMAND_TIMEOUT_S)
         link.send(("PSUBSCRIBE", self._pattern))
         early = self._confirmed(link)
-        settings = self._settings
-        head = self._log.configure(settings.log_max_events, settings.log_max_age_s)
-        self._settle(head)
+        self._settle(self._configure())
         link.settimeout(None)
         self._fence, self._late = None, 0
         self._set_up(True)
         self._take(early)
         while True:
             self._take(link.read())
+
+    def _configure(self) -> Head:
+        return self._log.configure(self._settings.log_max_events, self._settings.log_max_age_s)
 
     def _confirmed(self, link: SubscriberLink) -> list[list[bytes]]:
         """Wait until Redis has confirmed the subscription; return what came in behind the confirmation."""
@@ -152,16 +157,24 @@ class Bus:
 
     def _settle(self, head: Head) -> None:
         """Bring the position to `head`: from the log, or by telling that the log is another one."""
+        if not head.epoch:
+            head = self._configure()  # emptied a moment ago, and nobody has published since: begin the new epoch ourselves
         self.first = head.first
         if self.epoch is None:
             self.epoch, self.offset = head.epoch, head.offset
-        elif head.epoch != self.epoch or head.offset < self.offset:
-            LOG_LOST.labels(self._namespace).inc()
-            log.error("log lost", namespace=self._namespace, was_offset=self.offset, now_offset=head.offset)
-            self.epoch, self.offset = head.epoch, head.offset
-            self._feed.log_lost(head)
-        elif head.offset > self.offset:
+        elif head.epoch != self.epoch:
+            self._lose_log(Head(head.epoch, head.first - 1, head.first))
             self._repair(head.offset)
+        elif head.offset < self.offset:
+            self._lose_log(head)
+        else:
+            self._repair(head.offset)
+
+    def _lose_log(self, head: Head) -> None:
+        LOG_LOST.labels(self._namespace).inc()
+        log.error("log lost", namespace=self._namespace, was_offset=self.offset, now_offset=head.offset)
+        self.epoch, self.offset = head.epoch, head.offset
+        self._feed.log_lost(head)
 
     def _repair(self, upto: int) -> None:
         """Hand on, from the log, what the live feed missed: everything above the position, up to `upto`."""
@@ -170,16 +183,26 @@ class Bus:
             if not entries:
                 self._skip(upto, GapReason.TRIMMED)
                 return
+            events: list[Event] = []
             for entry in entries:
-                if entry.offset > self.offset + 1:
+                if entry.event is None or entry.offset > self.offset + len(events) + 1:
+                    events = self._route_repaired(events)
+                if entry.offset > self.offset + len(events) + 1:
                     self._skip(entry.offset - 1, GapReason.TRIMMED)
                 if entry.event is None:
-                    self.quarantine(entry.error or BusUnavailable("unreadable entry"))
+                    self.quarantine(entry.error or InvalidEvent("entry", "unreadable"))
                     self._skip(entry.offset, GapReason.QUARANTINED)
                 else:
-                    self.offset = entry.offset
-                    self._feed.route((entry.event,))
+                    events.append(entry.event)
+            self._route_repaired(events)
             REPAIRED.labels(self._namespace).inc(len(entries))
+
+    def _route_repaired(self, events: list[Event]) -> list[Event]:
+        """Route consecutive events in one piece (one write per client, not one per event); return an empty list."""
+        if events:
+            self.offset += len(events)
+            self._feed.route(events)
+        return []
 
     def _skip(self, upto: int, reason: GapReason) -> None:
         first, self.offset = self.offset + 1, upto
@@ -194,31 +217,22 @@ class Bus:
             kind = reply[0]
             if kind == b"pmessage":
                 event = self._decode(reply[2], reply[3], now_ms)
-                if event is None:
-                    continue
-                if event.offset is not None:
-                    if event.epoch != self.epoch:
-                        self._hand_on(events, offset)
-                        self._settle(self._log.head())
-                        events, offset = [], self.offset
-                        if event.epoch != self.epoch:
-                            continue
-                    if event.offset <= offset:
-                        continue  # seen: by a repair, or through an overlapping subscription
-                    if event.offset > offset + 1:
-                        self._hand_on(events, offset)
-                        events = []
-                        if event.offset > self._log.head().offset:
-                            self.quarantine(InvalidEvent("header", "its offset is above the log's head"))
-                            continue
-                        self._repair(event.offset - 1)
-                    offset = event.offset
-                events.append(event)
+                if isinstance(event, Event):
+                    if event.offset is None:
+                        events.append(event)
+                        continue
+                    if event.offset == offset + 1 and event.epoch == self.epoch:
+                        offset += 1
+                        events.append(event)
+                        continue
+                self._hand_on(events, offset)
+                self._reconcile(event, reply[3])
             elif kind == b"pong":
                 self._hand_on(events, offset)
-                events = []
                 self._ponged(reply[1])
-                offset = self.offset
+            else:
+                continue
+            events, offset = [], self.offset
         self._hand_on(events, offset)
 
     def _hand_on(self, events: list[Event], offset: int) -> None:
@@ -227,16 +241,37 @@ class Bus:
             EVENTS.labels(self._namespace).inc(len(events))
             self._feed.route(events)
 
-    def _decode(self, channel: bytes, message: bytes, now_ms: int) -> Event | None:
+    def _decode(self, channel: bytes, message: bytes, now_ms: int) -> Event | HeadgateError:
+        """Return the event in a message, or what is wrong with it."""
         try:
             topic = check_topic(channel[len(self._prefix) :].decode("ascii", "replace"))
             return decode_message(topic, message, self._settings.max_payload_bytes, now_ms)
         except HeadgateError as error:
-            # A bad message that stands in the log leaves a hole: the next good one, or the fence, finds it there and the
-            # clients are told. A plain PUBLISH was never promised to anyone.
-            if read_offset(message) is None:
-                self.quarantine(error)
-            return None
+            return error
+
+    def _reconcile(self, event: Event | HeadgateError, message: bytes) -> None:
+        """Ask the log about a message that is not simply the next event: bad, seen, ahead of a hole, of another log.
+
+        A bad message that stands in the log leaves a gap, of which the clients are told; a bad plain PUBLISH was never
+        promised to anyone.
+        """
+        where = read_offset(message)
+        if where is None:
+            if isinstance(event, HeadgateError):
+                self.quarantine(event)
+            return
+        epoch, offset = where
+        if epoch != self.epoch:
+            self._settle(self._log.head())
+        if epoch != self.epoch:
+            self.quarantine(InvalidEvent("header", "its epoch is not the log's"))
+        elif offset <= self.offset:
+            if isinstance(event, HeadgateError):
+                self.quarantine(event)  # any other is seen: by a repair, or through an overlapping subscription
+        elif offset > self._log.head().offset:
+            self.quarantine(InvalidEvent("header", "its offset is above the log's head"))
+        else:
+            self._repair(offset)
 
     def quarantine(self, error: HeadgateError) -> None:
         """Count, and now and then log, a message that cannot be delivered."""
@@ -249,8 +284,11 @@ class Bus:
     # -- the fence ------------------------------------------------------------------------------------------------
 
     def _run_fence(self) -> None:
+        next_s = monotonic()
         while not self._closed:
-            sleep(self._settings.fence_interval_s)
+            # By the clock, not after each fence: the time that a late one took must not delay the verdict.
+            next_s = max(next_s + self._settings.fence_interval_s, monotonic())
+            sleep(next_s - monotonic())
             if not self.up or self._closed:
                 continue
             try:
@@ -280,7 +318,7 @@ class Bus:
         fence = self._fence
         if fence is None or token != b"fence %d" % self._fence_number:
             return
-        self._fence, self._late = None, 0
+        self._fence, self._late, self.last_error = None, 0, None
         head, position = fence
         self.first = head.first
         if head.epoch != self.epoch or head.offset < position:
@@ -302,7 +340,7 @@ class Bus:
             log.info("bus up", namespace=self._namespace, epoch=self.epoch, offset=self.offset)
         self._feed.bus_changed(up)
 
-    def open_log(self) -> EventLog:
+    def open_log(self, timeout_s: float = COMMAND_TIMEOUT_S) -> EventLog:
         """Return the namespace's log over a connection of its own: one for each greenlet that reads."""
-        client = open_client(self._url, timeout_s=COMMAND_TIMEOUT_S, max_connections=1)
+        client = open_client(self._url, timeout_s=timeout_s, max_connections=1)
         return EventLog(self._namespace, client, self._settings.max_payload_bytes)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .errors import HeadgateError, PayloadTooLarge
-from .event import Event, check_json
+from .errors import HeadgateError, InvalidEvent, PayloadTooLarge
+from .event import Event, check_event_id, check_json
 from .function_library import call_function
 from .layout import log_key
 from .redis_link import Client, call
@@ -119,11 +119,17 @@ class EventLog:
                 raise PayloadTooLarge(len(data), self._max_payload_bytes, "bus")
             check_json(data)
             topic = check_topic(fields.get(b"topic", b"").decode("ascii", "replace"))
-            event_id = fields.get(b"id", b"").decode("ascii", "replace")
-            time_ms = int(fields.get(b"time", b"0"))
+            event_id = check_event_id(fields.get(b"id", b"").decode("ascii", "replace"))
+            time_ms = _time(fields.get(b"time", b""))
         except HeadgateError as error:
             return Entry(offset, None, error)
         return Entry(offset, Event(topic, data, event_id, time_ms, None, offset))
+
+
+def _time(text: bytes) -> int:
+    if not text.isdigit() or len(text) > 16:
+        raise InvalidEvent("time", "expected milliseconds since 1970")
+    return int(text)
 
 
 def _head(reply: list[bytes | int]) -> Head:

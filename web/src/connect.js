@@ -9,7 +9,7 @@
  * @property {TokenSource} [token] a value, or a function (may be async) that is asked at each connect and before expiry
  * @property {Record<string, any>} [auth] more for the CONNECT auth object
  * @property {Position} [resume] where an earlier page of this user stopped, from its `state`
- * @property {(notice: Gap | { reason: "not_resumed" }) => void} [resync] called when events are gone for good
+ * @property {(gap: Gap) => void} [resync] called when events are gone for good
  * @property {string} [path] of the Socket.IO endpoint, default `/socket.io`
  * @property {("websocket" | "polling")[]} [transports] default WebSocket, then long-polling
  * @property {number} [reconnectDelayMinMs] default 500

@@ -226,11 +226,11 @@ export class Connection {
     if (delayMs !== null) this.#refreshTimer = setTimeout(() => this.#tryRefresh(0), delayMs);
   }
 
-  /** @param {number} attempt When none succeeds, the token expires, the gateway disconnects, and CONNECT brings a new one. */
+  /** @param {number} attempt When none succeeds, or the gateway will have none, the token expires, the gateway disconnects, and CONNECT brings a new one. */
   #tryRefresh(attempt) {
     const generation = this.#generation;
-    this.refresh().catch(() => {
-      if (generation !== this.#generation) return;
+    this.refresh().catch((error) => {
+      if (generation !== this.#generation || error.retry === false) return;
       this.#refreshTimer = setTimeout(() => this.#tryRefresh(attempt + 1), reconnectDelayMs(attempt, 1000, 60_000));
     });
   }

@@ -3,15 +3,18 @@
  *
  * In: positions from `welcome`, `cursor` and every event that is dispatched. Out: `resume`, what the next CONNECT carries,
  * and `admit`, who may see an event. Rule: an event is new if and only if its offset is above the cursor. One at or below
- * it is a duplicate, unless it is marked `replayed` and lies in a range that the application asked for (a `since`, or a
- * replay after a gap), in which case it goes to the handlers of that range's pattern alone, once.
+ * it is a duplicate, unless it is marked `replayed` and a pattern has asked for the past (`since`): then it goes to that
+ * pattern's handlers alone, once.
  *
- * @import { EventMeta, Position } from "./protocol.js"
- * @typedef {{ pattern: string, next: number, to: number }} Range
+ * The gateway sends a past in order and then everything later, so the first new event after some of it ends it. Until any
+ * of it comes, events that were under way already may reach the pattern's handlers; they are noted, not to come twice.
+ *
+ * @import { EventMeta, Position, Since } from "./protocol.js"
+ * @typedef {{ since: Since, last: number, noted: Set<number> }} Past `since`: where it goes on after a reconnection
  */
 
-/** Ranges that may be open at once; the oldest is given up beyond that. */
-const MAX_RANGES = 64;
+/** Events noted while a past has not begun; if that many come first, it will not begin any more. */
+const MAX_NOTED = 1000;
 
 export class Cursor {
   /** @type {string | null} */
@@ -20,8 +23,8 @@ export class Cursor {
   offset = null;
   /** Whether everything up to `offset` has been seen; if not, offset is only where to resume and rules nothing out. */
   #exact = true;
-  /** @type {Range[]} */
-  #ranges = [];
+  /** @type {Map<string, Past>} by pattern */
+  #pasts = new Map();
 
   /** What a CONNECT asks to resume from. @returns {Position | undefined} */
   get resume() {
@@ -34,7 +37,7 @@ export class Cursor {
    */
   advance({ epoch, offset }) {
     if (epoch !== this.epoch) this.restart(epoch);
-    if (typeof offset !== "number" || (this.offset !== null && offset < this.offset)) return;
+    if (this.#exact && this.offset !== null && offset < this.offset) return;
     this.offset = offset;
     this.#exact = true;
   }
@@ -44,44 +47,59 @@ export class Cursor {
    * @param {string | null} [epoch]
    * @param {number | null} [offset]
    */
-  restart(epoch = null, offset = null) {
+  restart(epoch = this.epoch, offset = this.offset) {
     this.epoch = epoch;
     this.offset = offset;
     this.#exact = false;
-    this.#ranges = [];
+    this.#pasts.clear();
+  }
+
+  /** Expect a part of the past for a pattern. @param {string} pattern @param {Since} since */
+  expect(pattern, since) {
+    this.#pasts.set(pattern, { since, last: -1, noted: new Set() });
+  }
+
+  /** Expect it no more. @param {string} pattern */
+  forget(pattern) {
+    this.#pasts.delete(pattern);
+  }
+
+  /** Return what is still to come of the past: pattern and where it goes on. @returns {[string, Since][]} */
+  expected() {
+    return [...this.#pasts].map(([pattern, { since }]) => [pattern, since]);
   }
 
   /**
-   * Ask for a part of the past: replayed events in it are not duplicates for this pattern.
-   * @param {string} pattern
-   * @param {number} [from] first offset
-   * @param {number} [to] last offset
-   */
-  open(pattern, from = 0, to = Number.MAX_SAFE_INTEGER) {
-    this.#ranges.push({ pattern, next: from, to });
-    if (this.#ranges.length > MAX_RANGES) this.#ranges.shift();
-  }
-
-  /** @param {string} pattern */
-  closeRanges(pattern) {
-    this.#ranges = this.#ranges.filter((range) => range.pattern !== pattern);
-  }
-
-  /**
-   * Return who may see an event (null: nobody, it is a duplicate), and count it as seen.
+   * Count an event as seen, and return who may see it (null: nobody, it is a duplicate). What is returned is to be asked
+   * once for each pattern that matches.
    * @param {EventMeta} meta
    * @returns {((pattern: string) => boolean) | null}
    */
   admit({ offset, replayed }) {
     if (typeof offset !== "number") return () => true;
-    const open = this.#ranges.filter((range) => offset >= range.next && offset <= range.to);
-    for (const range of open) range.next = offset + 1;
     if (!this.#exact || this.offset === null || offset > this.offset) {
       this.offset = offset;
       this.#exact = true;
-      return () => true;
+      for (const [pattern, { last }] of this.#pasts) if (last >= 0) this.forget(pattern);
+      return (pattern) => this.#note(pattern, offset);
     }
-    if (!replayed || !open.length) return null;
-    return (pattern) => open.some((range) => range.pattern === pattern);
+    return replayed && this.#pasts.size ? (pattern) => this.#admitPast(pattern, offset) : null;
+  }
+
+  /** @param {string} pattern @param {number} offset */
+  #note(pattern, offset) {
+    const past = this.#pasts.get(pattern);
+    past?.noted.add(offset);
+    if (past && past.noted.size > MAX_NOTED) this.forget(pattern);
+    return true;
+  }
+
+  /** @param {string} pattern @param {number} offset */
+  #admitPast(pattern, offset) {
+    const past = this.#pasts.get(pattern);
+    if (!past || offset <= past.last || past.noted.has(offset)) return false;
+    past.last = offset;
+    past.since = { offset };
+    return true;
   }
 }

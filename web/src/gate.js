@@ -47,7 +47,7 @@
  * @property {number} inboxLimit messages
  * @property {Record<string, any>} [auth] more for the CONNECT auth object
  * @property {Position} [resume]
- * @property {(notice: Gap | { reason: "not_resumed" }) => void} [resync]
+ * @property {(gap: Gap) => void} [resync] called when events are gone for good
  * @typedef {ConnectionOptions & GateOnlyOptions} GateOptions
  *
  * @typedef {{ name: string, args: any[], isCurrent: () => boolean }} Message
@@ -203,13 +203,24 @@ export class Gate extends Dispatcher {
   }
 
   /**
-   * Ask for a part of the past again, for the handlers of one pattern; its events are marked `replayed`.
+   * Dispatch a part of the log again, to the handlers of one pattern; its events are marked `replayed`. For what a gap has
+   * left out: `gate.on("delivery:gap", (gap) => gap.recoverable && gate.replay("orders.#", gap))`.
    * @param {string} pattern
    * @param {{ from: number, to: number }} range offsets, inclusive
+   * @returns {Promise<number>} how many events there were; rejected with HeadgateError
    */
   async replay(pattern, { from, to }) {
-    this.#cursor.open(checkPattern(pattern), from, to);
-    await this.#connection.request(wire.REPLAY, { pattern, from, to });
+    let count = 0;
+    /** @type {number | null} */
+    let next = from;
+    while (next) {
+      /** @type {{ events: [string, any, EventMeta][], next: number | null }} */
+      const page = await this.#connection.request(wire.REPLAY, { pattern: checkPattern(pattern), from: next, to });
+      for (const [topic, data, meta] of page.events) this.#deliver(topic, data, meta, (each) => each === pattern);
+      count += page.events.length;
+      next = page.next;
+    }
+    return count;
   }
 
   /**
@@ -243,7 +254,7 @@ export class Gate extends Dispatcher {
     if (typeof name === "string" && name.includes(":")) return;
     checkPattern(name);
     if (this.#connection.state === "closed") return;
-    if (options.since) this.#cursor.open(name);
+    if (options.since) this.#cursor.expect(name, options.since);
     this.#subscriptions.want(name, options);
     this.#changed();
   }
@@ -252,7 +263,7 @@ export class Gate extends Dispatcher {
   handlersRemoved(name) {
     if (name.includes(":")) return;
     this.#subscriptions.unwant(name);
-    this.#cursor.closeRanges(name);
+    this.#cursor.forget(name);
     this.#changed();
   }
 
@@ -265,6 +276,8 @@ export class Gate extends Dispatcher {
   #greeting() {
     const { resume } = this.#cursor;
     this.#resuming = resume !== undefined;
+    // Asked for again once the connection is up: a position and a past do not go together in one CONNECT.
+    for (const [pattern, since] of this.#cursor.expected()) this.#subscriptions.rewind(pattern, since);
     // A new page that goes on where another stopped wants the past for all that it has.
     const subscriptions = this.#subscriptions.connecting(this.#resuming && this.#told.session !== null);
     return { ...this.#options.auth, ...(resume ? { resume } : {}), subscriptions };
@@ -285,19 +298,22 @@ export class Gate extends Dispatcher {
   /** @param {string} topic @param {any} data @param {EventMeta} meta */
   #takeEvent(topic, data, meta) {
     const admits = this.#cursor.admit(meta);
-    if (!admits) return;
-    this.#told.received++;
+    if (admits && this.#deliver(topic, data, meta, admits)) this.#told.received++;
+  }
+
+  /** @param {string} topic @param {any} data @param {EventMeta} meta @param {(pattern: string) => boolean} admits */
+  #deliver(topic, data, meta, admits) {
     const { id = null, time, offset = null, replayed = false } = meta;
-    this.dispatch(topic, data, (pattern) => ({ topic, data, id, time, offset, replayed, pattern }), admits);
+    return this.dispatch(topic, data, (pattern) => ({ topic, data, id, time, offset, replayed, pattern }), admits);
   }
 
   /** @param {Welcome} welcome */
   #takeWelcome(welcome) {
     const { session, user = null, epoch, offset, limits, resumed, subscriptions } = welcome;
-    // Resumed: what lies between our cursor and `offset` is about to come. Not resumed, same log: the gateway tells the
-    // gap and sends the rest. Only a client that had nothing to resume starts at the head.
-    if (epoch !== this.#cursor.epoch && this.#resuming) this.#cursor.restart(epoch, offset);
-    else if (!this.#resuming) this.#cursor.advance({ epoch, offset });
+    // Resumed: what lies between our cursor and `offset` is about to come. Not resumed, same log: so is the rest, behind a
+    // gap. Another log, or one that has lost its end: it starts there. Only a new client starts at the head for certain.
+    if (!this.#resuming) this.#cursor.advance({ epoch, offset });
+    else if (!resumed && (epoch !== this.#cursor.epoch || offset < (this.#cursor.offset ?? 0))) this.#cursor.restart(epoch, offset);
     Object.assign(this.#told, { session, user, limits: limits ?? DEFAULT_LIMITS, bus: "up" });
     const { inbound_per_s = 50, inbound_burst = 100 } = this.#told.limits;
     this.#budget = new Budget(inbound_per_s, inbound_burst, performance.now());
@@ -306,7 +322,6 @@ export class Gate extends Dispatcher {
     this.trigger("connection:up", { session, user, resumed, epoch, offset });
     for (const refusal of refused) this.trigger("delivery:error", refusal);
     if (resumed) this.trigger("delivery:resumed", { epoch, offset });
-    if (resumed === false) this.#options.resync?.({ reason: "not_resumed" });
     this.#changed();
   }
 

@@ -44,8 +44,14 @@ export class Subscriptions {
     this.#records.set(pattern, record);
     if (!record.wanted || OVERFLOW.indexOf(overflow) < OVERFLOW.indexOf(record.overflow)) record.overflow = overflow;
     if (record.standing === "refused") record.standing = "idle";
-    if (since) Object.assign(record, { since, asked: null });
     record.wanted = true;
+    if (since) this.rewind(pattern, since);
+  }
+
+  /** Ask for a part of the past (again). @param {string} pattern @param {Since} since */
+  rewind(pattern, since) {
+    const record = this.#records.get(pattern);
+    if (record) Object.assign(record, { since, asked: null });
   }
 
   /** @param {string} pattern */

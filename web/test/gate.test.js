@@ -264,6 +264,36 @@ describe("dispatching", () => {
   });
 });
 
+describe("the past", () => {
+  it("goes on where it was when the connection breaks in the middle of it", async () => {
+    const { calls, record } = recorder();
+    open().on("live", record("live"));
+    await gateway.welcome();
+    gate.subscribe("a", { since: { last: 5 } }, record("a"));
+    await gateway.answer("subscribe");
+    gateway.event("a", null, 97, { replayed: true });
+    gateway.cut();
+    await gateway.welcome({}, 2);
+    assert.deepEqual(gateway.connects[1], { resume: { epoch: "e1", offset: 100 }, subscriptions: [{ pattern: "live" }] });
+    assert.deepEqual(await gateway.answer("subscribe"), { pattern: "a", since: { offset: 97 } });
+    gateway.event("a", null, 98, { replayed: true });
+    assert.deepEqual(calls, [["a", null, 97], ["a", null, 98]]);
+  });
+
+  it("is replayed page by page, to one pattern's handlers", async () => {
+    const { calls, record } = recorder();
+    open().on("a.*", record("a.*")).on("#", record("#"));
+    await gateway.welcome();
+    const replaying = gate.replay("a.*", { from: 3, to: 9 });
+    const page = (offset, next) => ({ ok: true, events: [["a.b", offset, { id: "i", time: 1, offset, replayed: true }]], next });
+    assert.deepEqual(await gateway.answer("replay", page(4, 6)), { pattern: "a.*", from: 3, to: 9 });
+    assert.deepEqual(await gateway.answer("replay", page(7, null)), { pattern: "a.*", from: 6, to: 9 });
+    assert.equal(await replaying, 2);
+    assert.deepEqual(calls, [["a.*", 4, 4], ["a.*", 7, 7]]);
+    assert.equal(gate.state.offset, 100);
+  });
+});
+
 describe("connection", () => {
   it("resumes with its cursor and what was in force", async () => {
     const ups = [];
@@ -319,6 +349,27 @@ describe("connection", () => {
     assert.deepEqual(calls.map(([, , offset]) => offset), [500, 1]);
     assert.deepEqual(gaps, ["log_lost"]);
     assert.deepEqual([gate.state.epoch, gate.state.offset], ["e2", 1]);
+  });
+
+  it("keeps where to resume when welcome says a new log and the gap follows", async () => {
+    open().on("a", () => {});
+    await gateway.welcome();
+    gateway.cut();
+    await gateway.welcome({ epoch: "e2", offset: 3, resumed: false }, 2);
+    gateway.emit("gap", { patterns: ["a"], from: null, to: null, count: null, bytes: 0, reason: "log_lost", recoverable: false });
+    gateway.cut();
+    await gateway.until(() => gateway.connects.length === 3);
+    assert.deepEqual(gateway.connects[2].resume, { epoch: "e2", offset: 3 });
+  });
+
+  it("starts lower when the same log has lost its end", async () => {
+    const { calls, record } = recorder();
+    open().on("a", record("h"));
+    await gateway.welcome();
+    gateway.cut();
+    await gateway.welcome({ offset: 40, resumed: false }, 2);
+    gateway.event("a", null, 41);
+    assert.deepEqual(calls, [["h", null, 41]]);
   });
 
   it("moves its cursor with the gateway's heartbeat", async () => {

@@ -64,17 +64,43 @@ describe("Cursor", () => {
     assert.equal(seen(cursor, 4, { replayed: true }), false);
   });
 
-  it("admits a replayed range for its pattern alone, once", () => {
+  /** Whether the handlers of these patterns see an event that matches all of them. */
+  const who = (cursor, offset, more) => {
+    const admits = cursor.admit({ id: null, time: 0, offset, ...more });
+    return ["p", "q"].filter((pattern) => admits?.(pattern)).join("");
+  };
+  const replayed = { replayed: true };
+
+  it("admits the past to the pattern that asked for it, once, until a new event ends it", () => {
     const cursor = new Cursor();
     cursor.advance({ epoch: "e", offset: 50 });
-    cursor.open("p", 10, 12);
-    const admits = cursor.admit({ id: null, time: 0, offset: 10, replayed: true });
-    assert.deepEqual([admits?.("p"), admits?.("q")], [true, false]);
-    assert.deepEqual([10, 11, 12, 13].map((offset) => seen(cursor, offset, { replayed: true })), [false, true, true, false]);
-    assert.equal(cursor.offset, 50);
-    cursor.open("p", 20, 30);
-    cursor.closeRanges("p");
-    assert.equal(seen(cursor, 25, { replayed: true }), false);
+    cursor.expect("p", { last: 5 });
+    assert.deepEqual([10, 10, 12, 11, 50].map((offset) => who(cursor, offset, replayed)), ["p", "", "p", "", "p"]);
+    assert.deepEqual(cursor.expected(), [["p", { offset: 50 }]]);
+    assert.equal(who(cursor, 51, replayed), "pq");
+    assert.deepEqual(cursor.expected(), []);
+    assert.equal(who(cursor, 49, replayed), "");
+    assert.equal(cursor.offset, 51);
+  });
+
+  it("is not misled by events that were under way before the past began", () => {
+    const cursor = new Cursor();
+    cursor.advance({ epoch: "e", offset: 50 });
+    cursor.expect("p", { offset: 40 });
+    assert.equal(who(cursor, 51), "pq");
+    assert.deepEqual([41, 51, 50].map((offset) => who(cursor, offset, replayed)), ["p", "", "p"]);
+    assert.deepEqual(cursor.expected(), [["p", { offset: 50 }]]);
+  });
+
+  it("stops waiting for a past that does not come", () => {
+    const cursor = new Cursor();
+    cursor.advance({ epoch: "e", offset: 0 });
+    cursor.expect("p", { offset: 0 });
+    for (let offset = 1; offset <= 1001; offset++) who(cursor, offset);
+    assert.deepEqual(cursor.expected(), []);
+    cursor.expect("p", { offset: 0 });
+    cursor.forget("p");
+    assert.equal(who(cursor, 5, replayed), "");
   });
 
   it("takes anything first after a restart, and then only what is above", () => {
@@ -85,12 +111,14 @@ describe("Cursor", () => {
     assert.deepEqual(cursor.resume, { epoch: "e", offset: 5 });
   });
 
-  it("keeps a bounded number of ranges", () => {
+  it("keeps where to resume when it is in doubt, and believes the next position, even a lower one", () => {
     const cursor = new Cursor();
-    cursor.advance({ epoch: "e", offset: 1000 });
-    for (let n = 0; n < 100; n++) cursor.open("p", n, n);
-    const admitted = Array.from({ length: 100 }, (_, n) => seen(cursor, n, { replayed: true })).filter(Boolean).length;
-    assert.equal(admitted, 64);
+    cursor.advance({ epoch: "e", offset: 50 });
+    cursor.restart();
+    assert.deepEqual(cursor.resume, { epoch: "e", offset: 50 });
+    cursor.advance({ epoch: "e", offset: 3 });
+    assert.deepEqual(cursor.resume, { epoch: "e", offset: 3 });
+    assert.deepEqual([3, 4].map((offset) => seen(cursor, offset)), [false, true]);
   });
 });
 

@@ -1,7 +1,7 @@
 /** The wire, by the vectors that Python's tests read too: what the gateway sends is understood, what the client sends is as written. */
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
-import { afterEach, describe, it } from "node:test";
+import { afterEach, describe, it, mock } from "node:test";
 import { Decoder } from "socket.io-parser";
 import { connect } from "../src/index.js";
 import * as protocol from "../src/protocol.js";
@@ -27,7 +27,10 @@ async function open(options = {}) {
   return gateway;
 }
 
-afterEach(() => gate?.close());
+afterEach(() => {
+  gate?.close();
+  mock.restoreAll();
+});
 
 describe("packets of the gateway", () => {
   for (const { name, packet, message } of [...golden.events, ...golden.notices]) {

@@ -189,6 +189,83 @@ describe("against a real gateway", () => {
     await until(() => got.length === 1, "an event after the break");
   });
 
+  it("gets what it missed while it was away, in order, once", async () => {
+    const publisher = open();
+    await isUp(publisher);
+    const { gate, cut } = openCuttable();
+    /** @type {number[]} */
+    const got = [];
+    /** @type {any[]} */
+    const told = [];
+    gate.on("away.#", (data) => got.push(data)).on("delivery:gap", (gap) => told.push(gap)).on("delivery:resumed", () => told.push("resumed"));
+    await isUp(gate);
+    await publisher.publish("away.1", 1);
+    await until(() => got.length === 1, "the first event");
+    gate.once("connection:down", () => told.push("down"));
+    cut();
+    await until(() => told.length > 0, "the cut to be noticed");
+    // Fewer than a client may send at once.
+    for (let n = 2; n <= 80; n++) await publisher.publish(`away.${n}`, n);
+    await until(() => got.length >= 80, "everything");
+    await publisher.publish("away.last", 81);
+    await until(() => got.length >= 81, "the event after");
+    assert.deepEqual(got, Array.from({ length: 81 }, (_, n) => n + 1));
+    assert.deepEqual(told, ["down", "resumed"]);
+  });
+
+  it("gives a new page the past that it asks for, and its other handlers only what is new", async () => {
+    const gate = open();
+    /** @type {any[]} */
+    const got = [];
+    gate.on("past.#", (_data, { offset }) => got.push(["live", offset]));
+    await isUp(gate);
+    const offsets = [];
+    for (let n = 0; n < 5; n++) offsets.push((await gate.publish("past.a", n)).offset);
+    await until(() => got.length === 5, "the live events");
+    gate.subscribe("past.*", { since: { last: 3 } }, (_data, { offset, replayed }) => got.push([replayed ? "past" : "new", offset]));
+    await gate.subscribed("past.*");
+    await until(() => got.length >= 8, "the past");
+    offsets.push((await gate.publish("past.b", 5)).offset);
+    await until(() => got.length >= 10, "the new event");
+    const live = offsets.map((offset) => ["live", offset]);
+    assert.deepEqual(got, [
+      ...live.slice(0, 5), ...offsets.slice(2, 5).map((offset) => ["past", offset]), live[5], ["new", offsets[5]],
+    ]);
+  });
+
+  it("replays a range of the log", async () => {
+    const gate = open();
+    /** @type {any[]} */
+    const got = [];
+    gate.on("replay.#", (data, { replayed }) => got.push([data, replayed]));
+    await isUp(gate);
+    const receipts = [];
+    for (const n of [1, 2, 3, 4]) receipts.push(await gate.publish(`replay.${n}`, n));
+    await until(() => got.length === 4, "the live events");
+    const count = await gate.replay("replay.#", { from: receipts[1].offset, to: receipts[2].offset });
+    assert.equal(count, 2);
+    assert.deepEqual(got.slice(4), [[2, true], [3, true]]);
+  });
+
+  it("goes on in a new page where an earlier one stopped", async () => {
+    const first = open();
+    first.on("page.#", () => {});
+    await isUp(first);
+    await first.publish("page.1", 1);
+    await until(() => first.state.received === 1, "the first event");
+    const { epoch, offset } = first.state;
+    first.close();
+    const publisher = open();
+    await isUp(publisher);
+    await publisher.publish("page.2", 2);
+    /** @type {any[]} */
+    const got = [];
+    const second = open({ resume: { epoch: String(epoch), offset: Number(offset) } });
+    second.on("page.#", (data) => got.push(data));
+    await until(() => got.length > 0, "what the first page did not see");
+    assert.deepEqual(got, [2]);
+  });
+
   it("feeds views and models through listenTo, until they stop listening", async () => {
     const gate = open();
     const model = new Backbone.Model();
@@ -274,6 +351,7 @@ describe("when the gateway is killed and comes back", () => {
       await gate.publish("phoenix", 2);
       await until(() => got.length === 2, "the event after the restart");
       assert.deepEqual(got, [1, 2]);
+      assert.equal(gate.state.gaps, 0);
     } finally {
       await mortal.remove();
     }

@@ -17,6 +17,9 @@ NODE := node_modules/.headgate-node
 WEB := web/dist/.headgate-built
 WEB_SOURCES := $(shell find web \( -name node_modules -o -name dist -o -name test -o -name types \) -prune -o -type f -print 2>/dev/null)
 
+# The load generator is C: its tests run where there is a compiler.
+BENCH_TESTS := $(shell command -v cc >/dev/null 2>&1 && echo bench/tests)
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
@@ -70,7 +73,8 @@ client-test: build ## The browser client, from Node, against a real gateway
 py-test: $(DEV) build ## All Python tests, end to end included
 	@printf '\n== Python: unit, contract, integration, fault, end to end ==\n'
 	@$(BIN)/python -m tools.chromium || true
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(if $(BENCH_TESTS),,echo "headgate: no C compiler here: the tests of the load generator (bench/tests) are left out")
+	@$(BIN)/python -m pytest tests $(BENCH_TESTS) $(ARGS)
 
 unit: $(DEV) ## Unit and contract tests only (seconds)
 	@$(BIN)/python -m pytest tests/unit tests/contract $(ARGS)

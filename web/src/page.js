@@ -6,7 +6,7 @@
  * @returns {() => void} stops watching
  */
 export function watchPage(wake, sleep) {
-  if (typeof window === "undefined" || typeof document === "undefined") return () => {};
+  if (typeof document === "undefined") return () => {};
   const watching = new AbortController();
   /** @param {EventTarget} target @param {string} name @param {(event: any) => void} listener */
   const watch = (target, name, listener) => target.addEventListener(name, listener, { signal: watching.signal });

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, ViewportSize, expect, sync_playwright
 
 from tests.chromium import BROWSER_SWITCHES
 from tests.e2e.board_page import BoardPage
@@ -13,7 +13,7 @@ from tests.e2e.shop import Shop
 from tests.gateway_process import GatewayProcess, StartGateway
 
 DEADLINE_MS = 15_000
-VIEWPORT = {"width": 1360, "height": 900}
+VIEWPORT: ViewportSize = {"width": 1360, "height": 900}
 
 OpenBoard = Callable[..., BoardPage]
 

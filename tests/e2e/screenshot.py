@@ -1,7 +1,7 @@
 """Make the pictures of the README with the tests' own browser: `python -m tests.e2e.screenshot [folder]`.
 
 In: a gateway started here with the demo, and two people at work. Out: `screenshot.png` (light) and `screenshot-dark.png` of
-the two-pane page in `folder` (default `docs`), the same whenever the page is the same.
+the two-pane page in `folder` (default `docs`), which differ from run to run in epoch and times only.
 """
 
 from __future__ import annotations
@@ -10,21 +10,23 @@ import sys
 import tempfile
 from pathlib import Path
 
-from playwright.sync_api import Browser, expect, sync_playwright
+from playwright.sync_api import Browser, ViewportSize, expect, sync_playwright
 
 from tests.chromium import BROWSER_SWITCHES
 from tests.e2e.board_page import BoardPage
+from tests.e2e.conftest import DEADLINE_MS
 from tests.e2e.shop import publish
 from tests.gateway_process import GatewayProcess
 from tools import chromium
 
-VIEWPORT = {"width": 1760, "height": 1060}
+VIEWPORT: ViewportSize = {"width": 1760, "height": 1060}
 PICTURES = {"light": "screenshot.png", "dark": "screenshot-dark.png"}
 
 
 def main(folder: Path) -> None:
     """Write the pictures."""
     folder.mkdir(parents=True, exist_ok=True)
+    expect.set_options(timeout=DEADLINE_MS)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium.find(), args=list(BROWSER_SWITCHES))
         for scheme, name in PICTURES.items():

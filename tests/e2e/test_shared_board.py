@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import urllib.error
+import urllib.request
+
+import pytest
 from playwright.sync_api import Browser, expect
 
+from headgate.embedded import find_private_redis
+from headgate.redis_link import open_client
 from tests.e2e.board_page import BoardPage
-from tests.e2e.conftest import DEADLINE_MS, OpenBoard
+from tests.e2e.conftest import DEADLINE_MS, VIEWPORT, OpenBoard
 from tests.e2e.shop import Shop, publish
-from tests.gateway_process import GatewayProcess
+from tests.gateway_process import GatewayProcess, StartGateway
 
 
 def test_an_edit_in_one_browser_is_seen_in_the_other(open_board: OpenBoard, shop: Shop) -> None:
@@ -200,6 +207,26 @@ def test_a_board_that_was_offline_catches_up(open_board: OpenBoard, shop: Shop) 
     ana.wait_until_live()
     expect(ana.field(number, "carrier")).to_have_value("while away")
     expect(ana.view.locator("#banner")).to_be_hidden()
+
+
+def test_without_redis_a_change_is_refused_and_everyone_is_told(browser: Browser, start_gateway: StartGateway) -> None:
+    """Readiness says what is missing, the board says so too, and an edit comes back as not saved."""
+    gateway = start_gateway(None, "--demo")
+    context = browser.new_context(viewport=VIEWPORT)
+    ana = BoardPage(context.new_page(), gateway.url, "ana")
+    ana.open()
+    redis_url = find_private_redis(gateway.folder / "data")
+    assert redis_url is not None
+    open_client(redis_url, timeout_s=5.0).shutdown(nosave=True)
+    expect(ana.view.locator("#banner")).to_contain_text("lost Redis")
+    ana.write("42", "carrier", "nobody will know")
+    expect(ana.toast("Order 42 was not saved")).to_contain_text("the bus is unavailable")
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(f"{gateway.url}/healthz", timeout=10)
+    assert refused.value.code == 503
+    assert "bus" in json.loads(refused.value.read())["missing"]
+    assert Shop(gateway.url, "ben").order("42")["carrier"] == "DHL"
+    context.close()
 
 
 def test_two_panes_show_both_people(browser: Browser, gateway: GatewayProcess, shop: Shop) -> None:

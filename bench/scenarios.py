@@ -292,6 +292,30 @@ def _throughput(clients: int, size_bytes: int, label: str, window: int, target: 
     )
 
 
+def _stalled(name: str, title: str, run: Callable[[Variant, bool], Row], quick: bool = False) -> Scenario:
+    return Scenario(
+        name,
+        title,
+        run,
+        {
+            "growth_mib_per_stopped": "memory growth per stopped client (MiB)",
+            "calm_p99_ms": "others' p99 before (ms)",
+            "p99_ms": "others' p99 meanwhile (ms)",
+            "p99_change": "ratio",
+            "max_ms": "longest freeze (max ms)",
+            "cut_while_stopped": "cut",
+            "events_owed": "events owed",
+            "caught_up": "caught up",
+            "gap_notices": "gap notices",
+        },
+        PEERS,
+        "p99_ms",
+        more_is_better=False,
+        quick=quick,
+        targets={"growth_mib_per_stopped": ("at most", 1.2), "p99_change": ("at most", 1.1)},
+    )
+
+
 def _hostile(attack: str) -> Scenario:
     return Scenario(
         f"hostile-{attack}",
@@ -339,25 +363,9 @@ SCENARIOS = {
             _MEMORY_COLUMNS, PEERS,
             "kib_per_client_from_empty", more_is_better=False, targets={"kib_per_client_from_empty": ("at most", 10)},
         ),
-        Scenario(
-            "stalled", "One of 10 clients never reads, 60 KB × 100/s", stalled(10, 1, 60_000, 100),
-            {
-                "growth_mib_per_stopped": "memory growth (MiB)", "calm_p99_ms": "others' p99 before (ms)",
-                "p99_ms": "others' p99 meanwhile (ms)", "p99_change": "ratio", "max_ms": "max ms",
-                "cut_while_stopped": "cut", "events_owed": "events owed", "caught_up": "caught up", "gap_notices": "gap notices",
-            },
-            PEERS, "p99_ms", more_is_better=False, quick=True,
-            targets={"growth_mib_per_stopped": ("at most", 1.2), "p99_change": ("at most", 1.1)},
-        ),
-        Scenario(
-            "stalled-mix", "20 of 100 clients stopped, 1 KiB × 100/s", stalled(100, 20, 1024, 100),
-            {
-                "growth_mib_per_stopped": "memory growth per stopped client (MiB)", "calm_p99_ms": "others' p99 before (ms)",
-                "p99_ms": "others' p99 meanwhile (ms)", "max_ms": "longest freeze (max ms)",
-                "cut_while_stopped": "cut", "events_owed": "events owed", "caught_up": "caught up", "gap_notices": "gap notices",
-            },
-            PEERS, "p99_ms", more_is_better=False,
-        ),
+        _stalled("stalled", "One of 10 clients never reads, 60 KB × 100/s", stalled(10, 1, 60_000, 100), quick=True),
+        _stalled("stalled-half", "10 of 20 clients never read, 60 KB × 100/s", stalled(20, 10, 60_000, 100)),
+        _stalled("stalled-mix", "20 of 100 clients stopped, 1 KiB × 100/s", stalled(100, 20, 1024, 100)),
         Scenario(
             "connecting", "Connections: joined and subscribed", connecting(4000, resume=False),
             _CONNECTING_COLUMNS,

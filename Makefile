@@ -34,7 +34,7 @@ run: build ## Set up everything and start the gateway with the demo (HEADGATE_* 
 
 build: $(RUNTIME) $(WEB) ## Install pinned dependencies, build the browser client and the demo
 
-test: $(DEV) build ## Run everything: lint, types, import rules, docs, JavaScript and Python tests, end to end
+test: $(DEV) ## Run everything: lint, types, import rules, docs, JavaScript and Python tests, end to end
 	@$(MAKE) --no-print-directory --keep-going style types imports docs-check web-check web-test client-test py-test
 
 lint: $(DEV) ## ruff, mypy --strict, import rules, generated docs

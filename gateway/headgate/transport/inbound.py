@@ -10,7 +10,7 @@ An object exists only while a frame or a message is incomplete (`at_rest` says s
 from __future__ import annotations
 
 import struct
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 
 from websockets.exceptions import PayloadTooBig, ProtocolError
 from websockets.frames import Frame as WebSocketFrame
@@ -54,25 +54,26 @@ class Inbound:
         """Whether nothing is half received: the object can be dropped and made anew."""
         return self._opcode is None and self._parser is None and not self._reader.buffer
 
-    def feed(self, data: bytes) -> list[tuple[Opcode, bytes]]:
-        """Return what `data` completes, in order: (TEXT or BINARY, message), (PING or PONG or CLOSE, payload).
+    def feed(self, data: bytes) -> Iterator[tuple[Opcode, bytes]]:
+        """Yield what `data` completes, in order: (TEXT or BINARY, message), (PING or PONG or CLOSE, payload).
+
+        Parses no further than the caller asks: what comes before a fault is delivered, and what comes behind the end of
+        a connection costs nothing.
 
         Raises:
             ProtocolViolation: too big (1009), malformed (1002), not UTF-8 (1007), too many fragments (1008).
         """
         self._reader.feed_data(data)
-        done: list[tuple[Opcode, bytes]] = []
         try:
             while (frame := self._next_frame()) is not None:
                 if (message := self._accept(frame)) is not None:
-                    done.append(message)
+                    yield message
         except PayloadTooBig as error:
             raise ProtocolViolation(TOO_BIG, f"message too big: at most {self._max_bytes} bytes") from error
         except ProtocolError as error:
             raise ProtocolViolation(PROTOCOL_ERROR, str(error)) from error
         except UnicodeDecodeError as error:
             raise ProtocolViolation(INVALID_DATA, f"text is not UTF-8 at byte {error.start}") from error
-        return done
 
     def _next_frame(self) -> WebSocketFrame | None:
         if self._parser is None:

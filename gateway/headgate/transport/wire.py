@@ -49,7 +49,7 @@ class Owner(Protocol):
         """Everything handed over was accepted by the kernel: direct sends may begin again."""
 
     def wire_lost(self, reason: str) -> None:
-        """The connection is over; called once."""
+        """Nothing is delivered or taken any more; called once, when the goodbye begins or the socket breaks."""
 
 
 class Wire:
@@ -57,10 +57,12 @@ class Wire:
 
     __slots__ = (
         "_deadlines",
+        "_flushing",
         "_inbound",
         "_lingered",
         "_max_message_bytes",
         "_owner",
+        "_pong",
         "_reader",
         "_sock",
         "_timing",
@@ -97,6 +99,8 @@ class Wire:
         self._timing = False
         self._inbound: Inbound | None = None
         self._unsent: memoryview | None = None
+        self._pong: bytes | None = None
+        self._flushing = False
         self._reader: Watcher = io_watcher(fd, READ)
         self._writer: Watcher | None = None
         self._lingered = 0
@@ -136,44 +140,66 @@ class Wire:
         self.flush()
 
     def flush(self) -> None:
-        """Write what is pending until the kernel refuses; then wait for room. May call the owner's `wire_idle`."""
-        if self.closed or self._owner is None:
+        """Write what is pending until the kernel refuses; then wait for room. May call the owner's `wire_idle`.
+
+        An owner that asks for a flush while it hands over a chunk gets none: its newer frames would overtake that chunk, or
+        cut into it. They go out in the same pass.
+        """
+        if self.closed or self._flushing:
             return
+        self._flushing = True
         try:
-            while True:
-                if self._unsent is None:
-                    chunk = self._owner.next_chunk()
-                    if chunk is None:
-                        break
-                    self._unsent = memoryview(chunk)
-                sent = self.send(self._unsent)
+            while (unsent := self._unsent or self._next_chunk()) is not None:
+                self._unsent = unsent
+                sent = self.send(unsent)
                 self.progress_s = monotonic()
-                self._unsent = self._unsent[sent:] if sent < len(self._unsent) else None
+                self._unsent = unsent[sent:] if sent < len(unsent) else None
         except BlockingIOError:
             self.await_room()
             return
         except OSError as error:
             self.lose(_told(error))
             return
+        finally:
+            self._flushing = False
         self._stop_writing()
         if self.closing:
             self._finish()
-        else:
+        elif self._owner is not None:
             self._owner.wire_idle()
 
-    def close(self, code: int = NORMAL, reason: str = "", last: bytes = b"") -> None:
-        """Say goodbye and close: what is half written, `last` (whole frames), the close frame, a bounded linger. Idempotent."""
+    def _next_chunk(self) -> memoryview | None:
+        """Return what goes out next when nothing is half written: a pong, else the owner's frames, at last the goodbye."""
+        if self._pong is not None:
+            chunk, self._pong = self._pong, None
+            return memoryview(chunk)
+        if self._owner is None:
+            return None
+        frames = self._owner.next_chunk()
+        # The owner may have ended the connection meanwhile: its goodbye is then what is left to say.
+        if frames is None or self.closing:
+            return self._unsent
+        return memoryview(frames)
+
+    def close(self, code: int = NORMAL, reason: str = "", last: bytes = b"", *, why: str = "transport error") -> None:
+        """Say goodbye and close: what is half written, `last` (whole frames), the close frame, a bounded linger. Idempotent.
+
+        The owner is told `why` before this returns: nothing may be written behind the close frame (RFC 6455 section 5.5.1).
+        """
         if self.closing or self.closed:
             return
         self.closing = True
+        self._pong = None
         goodbye = last + close_frame(code, reason)
         if self._unsent is not None:
             self._unsent = memoryview(bytes(self._unsent) + goodbye)
         else:
             self._unsent = memoryview(goodbye)
-        self._owner = _Nobody(self._owner)
+        owner, self._owner = self._owner, None
         self._deadlines.after(LINGER_S, self.lose, "closed")
         self.flush()
+        if owner is not None:
+            owner.wire_lost(why)
 
     def lose(self, reason: str, *, hard: bool = False) -> None:
         """Close the socket now and tell the owner once. Idempotent.
@@ -189,7 +215,7 @@ class Wire:
                 watcher.stop()
                 watcher.close()
         self._writer = None
-        self._unsent = self._inbound = None
+        self._unsent = self._inbound = self._pong = None
         self.writing = False
         if hard:
             self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -235,22 +261,13 @@ class Wire:
         elif opcode is Opcode.BINARY:
             owner.binary_received(payload)
         elif opcode is Opcode.PING:
-            # Answered only when nothing is half written: a browser never pings, and a flood of pings must not queue.
-            if owner.control_received() and not self.writing:
-                self._answer(pong_frame(payload))
+            # One answer at most waits for room, the latest one's (RFC 6455 section 5.5.3): a flood of pings must not queue.
+            if owner.control_received():
+                self._pong = pong_frame(payload)
+                if not self.writing:
+                    self.flush()
         elif opcode is Opcode.CLOSE:
-            self.close(NORMAL, "")
-
-    def _answer(self, frame: bytes) -> None:
-        try:
-            sent = self.send(frame)
-        except BlockingIOError:
-            return
-        except OSError as error:
-            self.lose(_told(error))
-            return
-        if sent < len(frame):
-            self.keep(frame[sent:])
+            self.close(NORMAL, why="transport close")
 
     def await_room(self) -> None:
         """Have `flush` called when the kernel takes bytes again. Idempotent."""
@@ -288,32 +305,6 @@ class Wire:
             self._sock.shutdown(socket.SHUT_WR)
         except OSError as error:
             self.lose(_told(error))
-
-
-class _Nobody:
-    """Stands for the owner of a closing wire: nothing more is delivered or taken, only the end is passed on."""
-
-    def __init__(self, owner: Owner | None) -> None:
-        self._owner = owner
-
-    def text_received(self, text: str) -> None:
-        pass
-
-    def binary_received(self, data: bytes) -> None:
-        pass
-
-    def next_chunk(self) -> bytes | None:
-        return None
-
-    def control_received(self) -> bool:
-        return False
-
-    def wire_idle(self) -> None:
-        pass
-
-    def wire_lost(self, reason: str) -> None:
-        if self._owner is not None:
-            self._owner.wire_lost(reason)
 
 
 def _told(error: OSError) -> str:

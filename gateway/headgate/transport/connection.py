@@ -1,30 +1,30 @@
 """One Engine.IO session: a connected browser, over long-polling, WebSocket, or on its way from one to the other.
 
 In: frames from clients and from the Socket.IO layer (`offer`, `offer_control`), messages from the wire or from POST bodies.
-Out: to the wire or to the waiting poll; to the application (`SessionServer.deliver`, in order, in a greenlet of the session
-that exists only while messages wait); `SessionServer.ended`, once.
+Out: to the wire (wire.py) or to the waiting poll (long_poll.py); to the application (`SessionServer.deliver`, in order,
+through the inbox); `SessionServer.ended`, once, behind the last message.
 
 Fan-out writes to `wire.send` directly while `ready` is true, and only then: nothing pending, WebSocket open.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from headgate.client_queue import RELIEF_LEVEL, ClientQueue, Sender
-from headgate.loop import Signal, later, spawn
+from headgate.loop import later, spawn
 from headgate.token_bucket import TokenBucket
 
 from .deadlines import Deadlines, monotonic
 from .frames import Frame
 from .inbound import NORMAL, POLICY, PROTOCOL_ERROR
+from .inbox import Inbox
+from .last_words import LastWords
+from .long_poll import LongPoll
+from .upgrade import Prober
 from .wire import JOIN_BYTES, Wire
-
-# Messages that may wait for the application before we stop reading from the browser, and when we go on.
-INBOX_FULL, INBOX_LOW = 64, 16
 
 CONNECT_HEAD_START_S = 0.005
 
@@ -34,8 +34,9 @@ TRANSPORT_ERROR = "transport error"
 CLIENT_DISCONNECT = "client disconnect"
 SERVER_DISCONNECT = "server disconnect"
 
-_CLOSE, _PING, _PONG, _NOOP = Frame(b"1"), Frame(b"2"), Frame(b"3"), Frame(b"6")
-_PONG_PROBE = Frame(b"3probe")
+_CLOSE, _PING, _NOOP = Frame(b"1"), Frame(b"2"), Frame(b"6")
+# More than any queue holds.
+_ALL_BYTES = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +60,13 @@ class SessionServer(Protocol):
 
     deadlines: Deadlines
     limits: TransportLimits
+    last_words: LastWords
 
     def deliver(self, sid: str, message: str | bytes) -> None:
         """One message for the application; called in order, in the session's own greenlet; may wait."""
 
     def ended(self, sid: str, reason: str) -> None:
-        """The session is over; called once, in a greenlet of its own."""
+        """The session is over; called once, in a greenlet, when no message is being delivered any more."""
 
 
 class QueueOwner(Sender, Protocol):
@@ -77,22 +79,6 @@ class QueueOwner(Sender, Protocol):
         """The queue has drained to RELIEF_LEVEL after `pressed` was set."""
 
 
-class RequestWatch(Protocol):
-    """Notices that the browser gave up an HTTP request while it is waiting for its answer."""
-
-    aborted: bool
-
-    def start(self, wake: Callable[[], Any]) -> None:
-        """Watch; set `aborted` and call `wake` (in the hub) when the request is given up."""
-
-    def stop(self) -> None:
-        """Stop watching. Idempotent."""
-
-
-class SessionClosed(Exception):
-    """The session is over, or what was asked is impossible in its state; the HTTP layer answers 400."""
-
-
 class Connection:
     """The session. Attributes that python-engineio reads keep its names: sid, session, connected, upgraded, closed."""
 
@@ -102,14 +88,12 @@ class Connection:
         "_corked",
         "_held",
         "_inbox",
-        "_paused",
         "_pings",
+        "_polling",
         "_pong_due",
         "_probe",
         "_server",
         "_session",
-        "_wake",
-        "_working",
         "closed",
         "closing",
         "connected",
@@ -143,11 +127,9 @@ class Connection:
         self.owners: tuple[QueueOwner, ...] = ()
         self._session: dict[str, Any] | None = None
         self._bucket: TokenBucket | None = None
-        self._inbox: deque[str | bytes] | None = None
-        self._working = False
-        self._paused = False
+        self._inbox: Inbox | None = None
+        self._polling: LongPoll | None = None
         self._probe: Wire | None = None
-        self._wake: Signal | None = None
         self._pong_due = False
         self._pings = 0
         self._corked = 0
@@ -182,12 +164,9 @@ class Connection:
 
     def attach(self, fd: int, already_received: bytes = b"") -> None:
         """Run the session over this WebSocket from now on."""
-        limits = self._server.limits
-        self.wire = Wire(
-            fd, self, self._server.deadlines, limits.max_message_bytes, limits.send_buffer_bytes, limits.write_deadline_s
-        )
+        wire = self.wire = self._wire(fd, self)
         self.upgraded = True
-        self.wire.open(already_received)
+        wire.open(already_received)
         self.flush()
 
     def close(self, wait: bool = True, abort: bool = False, reason: str | None = None) -> None:
@@ -210,20 +189,30 @@ class Connection:
         self.reason = reason
         wire, self.wire = self.wire, None
         probe, self._probe = self._probe, None
+        last_words = [] if abort else [*self.queue.take(_ALL_BYTES), _CLOSE]
         if wire is not None:
-            goodbye = b"" if abort else b"".join(f.wire for f in self.queue.take(JOIN_BYTES)) + _CLOSE.wire
             if hard:
                 wire.lose(reason, hard=True)
             else:
-                wire.close(code, told, goodbye)
+                wire.close(code, told, b"".join([frame.wire for frame in last_words]))
+        else:
+            self._end_polling(last_words)
         if probe is not None:
             probe.close()
         self.queue.clear()
-        if self._wake is not None:
-            self._wake.set()
-        if self._inbox is not None:
-            self._inbox.clear()
-        spawn(self._server.ended, self.sid, reason)
+        if self._inbox is None:
+            spawn(self._server.ended, self.sid, reason)
+        elif not abort:
+            # What the browser sent before it left is still delivered; what it sent before we threw it out is not.
+            self._inbox.discard()
+
+    def _end_polling(self, last_words: list[Frame]) -> None:
+        """Answer the poll that waits; without one, the poll that follows a goodbye, which may be on its way already."""
+        if self.reason == CLIENT_DISCONNECT:
+            last_words = [_NOOP]
+        answered = self._polling is not None and self._polling.end(last_words)
+        if not answered and self.reason in (CLIENT_DISCONNECT, SERVER_DISCONNECT):
+            self._server.last_words.keep(self.sid, last_words)
 
     # -- out ------------------------------------------------------------------------------------------------------
 
@@ -281,8 +270,8 @@ class Connection:
         if self.wire is not None:
             if not self.wire.writing:
                 self.wire.flush()
-        elif self._wake is not None:
-            self._wake.set()
+        elif self._polling is not None:
+            self._polling.wake()
 
     def written_in_part(self, frames: Sequence[Frame], sent: int) -> int:
         """A direct write of joined frames was cut after `sent` bytes: finish the frame that it hit, before anything else.
@@ -393,83 +382,65 @@ class Connection:
         """The socket is gone."""
         self.end(reason, abort=True)
 
-    # -- long-polling ---------------------------------------------------------------------------------------------
+    # -- the polled session ---------------------------------------------------------------------------------------
 
-    def poll(self, wait_s: float, request: RequestWatch) -> list[Frame]:
-        """Wait for frames and return them; `[NOOP]` while an upgrade is under way. Switches greenlets.
+    @property
+    def polling(self) -> LongPoll:
+        """The session's HTTP side."""
+        if self._polling is None:
+            self._polling = LongPoll(self)
+        return self._polling
 
-        Args:
-            wait_s: longest wait.
-            request: watches the HTTP request that waits, so that frames are not taken for a browser that gave it up.
+    def has_frames(self) -> bool:
+        """Whether anything may go out."""
+        return self.queue.has(data=not self._corked)
 
-        Raises:
-            SessionClosed: the session ended, or another poll is already waiting (both are then over).
-        """
-        if self._wake is not None:
-            self.end(TRANSPORT_ERROR)
-            raise SessionClosed("another poll of this session is waiting")
-        deadline_s = monotonic() + wait_s
-        self._wake = signal = Signal()
-        request.start(signal.set)
-        try:
-            while not self.queue.has(data=not self._corked) and not self.closed and not self.upgrading and not self.upgraded:
-                left_s = deadline_s - monotonic()
-                if left_s <= 0 or not signal.wait(left_s):
-                    self.end(PING_TIMEOUT)
-                    break
-                signal.clear()
-                if request.aborted:
-                    self.end(TRANSPORT_CLOSE, abort=True)
-                    raise SessionClosed("the browser gave the poll up")
-        finally:
-            request.stop()
-            self._wake = None
-        if self.upgrading or self.upgraded:
-            return [_NOOP]
-        if self.closed:
-            # A browser that closed by a POST gets the NOOP that ends its poll; one that we close is told CLOSE.
-            return [_NOOP if self.reason == CLIENT_DISCONNECT else _CLOSE]
+    def take_frames(self) -> list[Frame]:
+        """Remove and return what goes out next."""
         frames = self.queue.take(JOIN_BYTES, data=not self._corked)
         self._relieve()
         return frames
 
-    def posted(self, packets: list[str | bytes]) -> None:
-        """Take the packets of a POST body, in order.
+    def packet_received(self, packet: str | bytes) -> bool:
+        """Take one packet of a POST body; False when it was not taken, and the session is over."""
+        if isinstance(packet, bytes):
+            self.binary_received(packet)
+        elif packet[:1] in ("1", "2", "3", "4", "6"):
+            self.text_received(packet)
+        else:
+            self.end(TRANSPORT_ERROR)
+        return not self.closed or self.reason == CLIENT_DISCONNECT
 
-        Raises:
-            SessionClosed: one of them is malformed; the session is over.
-        """
-        for packet in packets:
-            if isinstance(packet, bytes):
-                self.binary_received(packet)
-            elif packet[:1] in ("1", "2", "3", "4", "6"):
-                self.text_received(packet)
-            else:
-                self.end(TRANSPORT_ERROR)
-                raise SessionClosed("invalid packet")
+    def poll_expired(self) -> None:
+        """A poll waited longer than a heartbeat can take."""
+        self.end(PING_TIMEOUT)
+
+    def poll_aborted(self) -> None:
+        """The browser gave a poll up: what it would have carried is in doubt."""
+        self.end(TRANSPORT_CLOSE, abort=True)
+
+    def overlapped(self) -> None:
+        """Two requests where one is allowed."""
+        self.end(TRANSPORT_ERROR)
 
     # -- upgrade --------------------------------------------------------------------------------------------------
 
     def probe(self, fd: int, already_received: bytes = b"") -> None:
         """Start the upgrade of a polling session to this WebSocket (Engine.IO: 2probe, 3probe, 5)."""
-        limits = self._server.limits
-        prober = _Prober(self)
-        wire = Wire(
-            fd, prober, self._server.deadlines, limits.max_message_bytes, limits.send_buffer_bytes, limits.write_deadline_s
-        )
-        prober.wire = wire
-        if self.upgraded or self.upgrading or self.closed:
+        prober = Prober(self)
+        wire = prober.wire = self._wire(fd, prober)
+        if self.upgraded or self._probe is not None or self.closed:
             wire.close(POLICY, "this session has its WebSocket already")
             return
         self._probe = wire
-        self._server.deadlines.after(limits.handshake_deadline_s, prober.expire)
+        self._server.deadlines.after(self._server.limits.handshake_deadline_s, prober.expire)
         wire.open(already_received)
 
     def probed(self) -> None:
         """The browser reached us over the WebSocket: release the poll that is waiting."""
         self.upgrading = True
-        if self._wake is not None:
-            self._wake.set()
+        if self._polling is not None:
+            self._polling.wake()
 
     def upgrade(self, wire: Wire) -> None:
         """The browser moved: everything goes over the WebSocket from here on, starting with what is queued."""
@@ -477,8 +448,12 @@ class Connection:
         self.wire = wire
         self.upgraded, self.upgrading = True, False
         wire.adopt(self)
-        if self._wake is not None:
-            self._wake.set()
+        if self._polling is not None:
+            self._polling.wake()
+        if self._inbox is not None and self._inbox.paused:
+            wire.pause_reading()
+        else:
+            self._polling = None
         self.flush()
 
     def probe_failed(self, wire: Wire) -> None:
@@ -486,6 +461,12 @@ class Connection:
         if self._probe is wire:
             self._probe = None
             self.upgrading = False
+
+    def _wire(self, fd: int, owner: Connection | Prober) -> Wire:
+        limits = self._server.limits
+        return Wire(
+            fd, owner, self._server.deadlines, limits.max_message_bytes, limits.send_buffer_bytes, limits.write_deadline_s
+        )
 
     # -- in -------------------------------------------------------------------------------------------------------
 
@@ -508,27 +489,35 @@ class Connection:
 
     def _accept(self, message: str | bytes) -> None:
         if self._inbox is None:
-            self._inbox = deque()
-        self._inbox.append(message)
-        if len(self._inbox) >= INBOX_FULL and self.wire is not None and not self._paused:
-            self._paused = True
-            self.wire.pause_reading()
-        if not self._working:
-            self._working = True
-            spawn(self._work)
+            self._inbox = Inbox(self)
+        self._inbox.put(message)
 
-    def _work(self) -> None:
-        """Deliver what waits, in order; ends when nothing does, so that an idle session has no greenlet."""
-        try:
-            while self._inbox and not self.closed:
-                message = self._inbox.popleft()
-                if self._paused and len(self._inbox) <= INBOX_LOW and self.wire is not None:
-                    self._paused = False
-                    self.wire.resume_reading()
-                self._server.deliver(self.sid, message)
-        finally:
-            self._working = False
-            self._inbox = None if not self._inbox else self._inbox
+    def deliver(self, message: str | bytes) -> None:
+        """One message is next."""
+        self._server.deliver(self.sid, message)
+
+    def pause(self) -> None:
+        """Too much waits for the application: read nothing more from the browser."""
+        if self.wire is not None:
+            self.wire.pause_reading()
+        else:
+            self.polling.pause()
+
+    def resume(self) -> None:
+        """Read on. The browser could not be heard meanwhile: its time begins anew."""
+        if self.closed:
+            return
+        self._expect_life()
+        if self.wire is not None:
+            self.wire.resume_reading()
+        if self._polling is not None:
+            self._polling.resume()
+
+    def drained(self) -> None:
+        """Nothing waits for the application: an idle session has no inbox, and one that is over can end."""
+        self._inbox = None
+        if self.closed:
+            self._server.ended(self.sid, self.reason or TRANSPORT_CLOSE)
 
     # -- deadlines ------------------------------------------------------------------------------------------------
 
@@ -549,9 +538,14 @@ class Connection:
 
     def alive(self) -> bool:
         """Whether the session is still within its deadline; ends it when not (a request may come between two ticks)."""
-        if not self.closed and monotonic() > self._alive_until_s and (self.wire is None or not self.wire.writing):
+        if not self.closed and monotonic() > self._alive_until_s and not self._deaf:
             self.end(PING_TIMEOUT)
         return not self.closed
+
+    @property
+    def _deaf(self) -> bool:
+        """Whether the browser's silence proves nothing: we do not read, or our ping may be behind data in its buffers."""
+        return (self._inbox is not None and self._inbox.paused) or (self.wire is not None and self.wire.writing)
 
     def _expect_life(self) -> None:
         limits = self._server.limits
@@ -561,8 +555,9 @@ class Connection:
         if self.closed or not self._pong_due or ping != self._pings:
             return
         timeout_s = self._server.limits.ping_timeout_s
-        # A slow reader may have our ping still behind data in its buffers: while it accepts bytes it is alive.
-        if self.wire is not None and self.wire.writing and monotonic() - self.wire.progress_s < timeout_s:
+        # A slow reader is alive while it accepts bytes.
+        accepts = self.wire is None or not self.wire.writing or monotonic() - self.wire.progress_s < timeout_s
+        if self._deaf and accepts:
             self._server.deadlines.after(timeout_s, self._check_pong, ping)
         else:
             self.end(PING_TIMEOUT)
@@ -577,52 +572,6 @@ class Connection:
             self.pressed = False
             for owner in self.owners:
                 owner.relieved()
-
-
-class _Prober:
-    """Owner of a WebSocket that a polling session is trying out."""
-
-    __slots__ = ("_answer", "_connection", "wire")
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self._answer: Frame | None = None
-        self.wire: Wire | None = None
-
-    def text_received(self, text: str) -> None:
-        if self.wire is None:
-            return
-        if text == "2probe":
-            self._answer = _PONG_PROBE
-            self._connection.probed()
-            self.wire.flush()
-        elif text == "5" and self._connection.upgrading and not self._connection.closed:
-            self._connection.upgrade(self.wire)
-        else:
-            self.wire.close(PROTOCOL_ERROR, "upgrade: expected 2probe, then 5")
-
-    def binary_received(self, data: bytes) -> None:
-        if self.wire is not None:
-            self.wire.close(PROTOCOL_ERROR, "upgrade: expected 2probe, then 5")
-
-    def control_received(self) -> bool:
-        return True
-
-    def next_chunk(self) -> bytes | None:
-        frame, self._answer = self._answer, None
-        return frame.wire if frame is not None else None
-
-    def wire_idle(self) -> None:
-        pass
-
-    def wire_lost(self, reason: str) -> None:
-        if self.wire is not None:
-            self._connection.probe_failed(self.wire)
-
-    def expire(self) -> None:
-        """The browser opened a WebSocket for an upgrade and went no further."""
-        if self.wire is not None and self._connection.wire is not self.wire:
-            self.wire.close(POLICY, "upgrade not finished in time")
 
 
 def frame_of(packet: Any) -> Frame:

@@ -23,11 +23,13 @@ from socketio import packet as socket_packet
 
 from headgate.loop import is_patched
 
-from .connection import Connection, SessionClosed, TransportLimits, frame_of
+from .connection import Connection, TransportLimits, frame_of
 from .deadlines import Deadlines
 from .frames import Frame
 from .inbound import PROTOCOL_ERROR, accept_key
-from .wsgi import CannotDetach, PollWatch, detach
+from .last_words import LastWords
+from .long_poll import SessionClosed
+from .wsgi import CannotDetach, PollWatch, detach, read_body
 
 log = structlog.get_logger("headgate.engine")
 
@@ -74,6 +76,7 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
             self.limits.handshake_deadline_s,
         )
         self.deadlines = Deadlines(tick_s=min(0.25, shortest_s / 5))
+        self.last_words = LastWords(self.deadlines)
 
     # -- what a connection needs (SessionServer) -------------------------------------------------------------------
 
@@ -82,9 +85,9 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
         self.handlers["message"](sid, message)
 
     def ended(self, sid: str, reason: str) -> None:
-        """Forget a session and tell python-socketio."""
-        if self.sockets.pop(sid, None) is not None:
-            self._trigger_event("disconnect", sid, reason, run_async=False)
+        """Forget a session and tell python-socketio (engineio's `disconnect` may have forgotten it already)."""
+        self.sockets.pop(sid, None)
+        self._trigger_event("disconnect", sid, reason, run_async=False)
 
     # -- HTTP -------------------------------------------------------------------------------------------------------
 
@@ -126,6 +129,8 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
             return self._handshake(environ, start_response, cors, websocket=websocket)
         connection = self.sockets.get(sid)
         if connection is None or not connection.alive():
+            if method == "GET" and not websocket and (last_words := self.last_words.take(sid)) is not None:
+                return _respond(start_response, _body(last_words), cors)
             raise _Refused(UNKNOWN_SESSION)
         if method == "POST" and not websocket:
             return self._post(connection, environ, start_response, cors)
@@ -196,12 +201,9 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
             raise _Refused(BAD_REQUEST, detail="this session moved to WebSocket")
         wait_s = self.limits.ping_interval_s + self.limits.ping_timeout_s
         try:
-            frames = connection.poll(wait_s, PollWatch(environ, start_response))
+            body = _body(connection.polling.poll(wait_s, PollWatch(environ, start_response)))
         except SessionClosed as error:
             raise _Refused(BAD_REQUEST, detail=str(error)) from error
-        body = _RECORD_SEPARATOR.encode().join(
-            b"b" + base64.b64encode(frame.packet) if frame.binary else frame.packet for frame in frames
-        )
         headers = list(cors)
         if (
             self.http_compression
@@ -228,9 +230,10 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
                 BAD_REQUEST, "413 Content Too Large", f"payload_too_large: {length} bytes, at most {limits.max_message_bytes}"
             )
         try:
-            packets = _split(environ["wsgi.input"].read(length).decode(), limits.inbound_burst)
-            connection.posted(packets)
-        except (ValueError, SessionClosed) as error:
+            with connection.polling.posting():
+                body = read_body(environ, length)
+                connection.polling.posted(_split(body.decode(), limits.inbound_burst))
+        except (ValueError, OSError, SessionClosed) as error:
             connection.end("transport error")
             raise _Refused(BAD_REQUEST, detail=str(error)) from error
         return _respond(start_response, b"ok", cors, content_type="text/html")
@@ -404,6 +407,13 @@ def _respond(
 ) -> Any:
     start_response("200 OK", [("Content-Type", content_type), ("Content-Length", str(len(body))), *headers])
     return [body]
+
+
+def _body(frames: list[Frame]) -> bytes:
+    """Return frames as the body of a poll's answer; binary ones in base64."""
+    return _RECORD_SEPARATOR.encode().join(
+        b"b" + base64.b64encode(frame.packet) if frame.binary else frame.packet for frame in frames
+    )
 
 
 def _split(body: str, max_packets: int) -> list[str | bytes]:

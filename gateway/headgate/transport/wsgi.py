@@ -4,7 +4,8 @@ In: accepted sockets. Out: WSGI calls; `detach`, which takes a socket away from 
 that the connection needs neither greenlet nor request object any more; `PollWatch`, which notices an aborted long-poll.
 
 What is private to pywsgi and met here, each with a contract test: the handler is `start_response.__self__`; it lets go of
-a socket when its `socket` attribute is None; `rfile` may hold bytes that came in behind the request.
+a socket when its `socket` attribute is None; `rfile` may hold bytes that came in behind the request; after an answer it calls
+`wsgi_input._discard()`, and goes on with the connection unless `close_connection` is set.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ import gevent
 from gevent import pywsgi
 
 from headgate.loop import READ, Watcher, io_watcher
+
+# What is left of a request's body when it has been answered is read up to here, so that the connection can be used again.
+MAX_DISCARD_BYTES = 65536
 
 
 class CannotDetach(Exception):
@@ -52,6 +56,7 @@ class _Handler(pywsgi.WSGIHandler):  # type: ignore[misc]
         self._cancel()
         environ: dict[str, Any] = super().get_environ()
         environ["headgate.handler"] = self
+        self.wsgi_input: Any = _Rest(self, self.wsgi_input)
         return environ
 
     def log_error(self, msg: str, *args: Any) -> None:
@@ -63,6 +68,24 @@ class _Handler(pywsgi.WSGIHandler):  # type: ignore[misc]
             self._deadline = None
 
 
+class _Rest:
+    """What an answered request has left of its body. pywsgi would read all of it, however much and however slowly."""
+
+    def __init__(self, handler: _Handler, body: Any) -> None:
+        self._handler, self._body = handler, body
+
+    def _discard(self) -> None:
+        body = self._body
+        if (body.content_length or 0) - body.position > MAX_DISCARD_BYTES:
+            self._handler.close_connection = True
+            return
+        try:
+            with gevent.Timeout(self._handler.server.request_deadline_s, TimeoutError("request body")):
+                body._discard()
+        except OSError:
+            self._handler.close_connection = True
+
+
 class Server(pywsgi.WSGIServer):  # type: ignore[misc]
     """pywsgi with a deadline for requests, TCP_NODELAY and no access log."""
 
@@ -71,6 +94,18 @@ class Server(pywsgi.WSGIServer):  # type: ignore[misc]
     def __init__(self, listener: Any, application: Any, *, request_deadline_s: float = 10.0, **options: Any) -> None:
         super().__init__(listener, application, log=None, **options)
         self.request_deadline_s = request_deadline_s
+
+
+def read_body(environ: Mapping[str, Any], size_bytes: int) -> bytes:
+    """Return a request's body, which must arrive within the server's deadline. Switches greenlets.
+
+    Raises:
+        OSError: it did not, or the client is gone.
+    """
+    handler = environ.get("headgate.handler")
+    deadline_s = handler.server.request_deadline_s if handler is not None else None
+    with gevent.Timeout(deadline_s, TimeoutError("the body did not arrive in time")):
+        return environ["wsgi.input"].read(size_bytes)  # type: ignore[no-any-return]
 
 
 def detach(environ: dict[str, Any], start_response: Any, first_bytes: bytes) -> tuple[int, bytes]:
@@ -109,11 +144,12 @@ class PollWatch:
         self.aborted = False
 
     def start(self, wake: Callable[[], Any]) -> None:
-        """Start watching; does nothing under a server whose socket we cannot see."""
+        """Start watching, with a first look at once; does nothing under a server whose socket we cannot see."""
         if self._sock is not None:
             self._wake = wake
             self._watcher = io_watcher(self._sock.fileno(), READ)
             self._watcher.start(self._readable)
+            self._readable()
 
     def stop(self) -> None:
         """Stop watching. Idempotent."""

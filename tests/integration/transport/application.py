@@ -1,0 +1,204 @@
+"""The program under test: headgate.socketio.Server and a bare EngineServer in a process of their own.
+
+`/socket.io/` answers as the official Socket.IO v5 suite expects of its server (`auth`, `message`, `message-with-ack`, in `/`
+and `/custom`), `/engine.io/` echoes as the Engine.IO v4 suite expects. `/debug/<name>` takes a JSON object and lets a test do
+and see, from inside the process, what no client could: emit, end sessions, count file descriptors, greenlets, watchers.
+
+Run as `python -m tests.integration.transport.application '<json>'`; prints its port, ends with its standard input.
+"""
+
+# ruff: noqa: E402
+from gevent import monkey
+
+monkey.patch_all()
+
+import gc
+import json
+import os
+import socket
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import gevent
+from gevent.event import Event
+
+from headgate.socketio import HTTPServer, Server, TransportLimits, WSGIApp
+from headgate.transport.connection import Connection
+from headgate.transport.engine import EngineServer
+from headgate.transport.long_poll import LongPoll
+from headgate.transport.wire import Wire
+
+JSON = dict[str, Any]
+
+
+class Application:
+    """Both servers and the debug commands."""
+
+    def __init__(self, limits: JSON, options: JSON) -> None:
+        self.sio = Server(transport_limits=TransportLimits(**limits), **options)
+        # Nobody sends a Socket.IO CONNECT to the bare Engine.IO server: its handshake deadline would end every session.
+        self.eio = EngineServer(transport_limits=TransportLimits(**{**limits, "handshake_deadline_s": 3600}))
+        self.eio.on("connect", lambda sid, environ: None)
+        self.eio.on("message", self.echo)
+        self.eio.on("disconnect", lambda sid, reason: self.ends.append(reason))
+        self.ends: list[str] = []
+        self.seen: list[Any] = []
+        self.gate = Event()
+        self.running = self.most_running = 0
+        for namespace in ("/", "/custom", "/other"):
+            self.serve(namespace)
+
+    def serve(self, namespace: str) -> None:
+        """Register the official suite's handlers, and a few of our own."""
+        sio = self.sio
+
+        def connect(sid: str, environ: JSON, auth: Any) -> None:
+            if isinstance(auth, dict) and auth.get("refuse"):
+                raise ConnectionRefusedError
+            if namespace == "/other":
+                sio.emit("early", "before the pause", to=sid, namespace=namespace)
+                gevent.sleep(0.1)
+            sio.emit("auth", auth or {}, to=sid, namespace=namespace)
+
+        def slow(sid: str, *data: Any) -> None:
+            self.running += 1
+            self.most_running = max(self.most_running, self.running)
+            self.gate.wait()
+            self.running -= 1
+            self.seen.append(data[0] if data else None)
+
+        sio.on("connect", connect, namespace=namespace)
+        sio.on("message", lambda sid, *data: sio.emit("message-back", data, to=sid, namespace=namespace), namespace=namespace)
+        sio.on("message-with-ack", lambda sid, *data: data, namespace=namespace)
+        sio.on("record", lambda sid, value: self.seen.append(value), namespace=namespace)
+        sio.on("leave", lambda sid: self.say_and_leave(sid, namespace), namespace=namespace)
+        sio.on("slow", slow, namespace=namespace)
+        sio.on("disconnect", lambda sid, reason: self.ends.append(reason), namespace=namespace)
+
+    def say_and_leave(self, sid: str, namespace: str) -> None:
+        """Emit and disconnect in one breath: both must arrive."""
+        self.sio.emit("goodbye", to=sid, namespace=namespace)
+        self.sio.disconnect(sid, namespace=namespace)
+
+    def echo(self, sid: str, message: str | bytes) -> None:
+        """The official Engine.IO suite's server."""
+        self.eio.send(sid, message)
+
+    def __call__(self, environ: JSON, start_response: Any) -> Any:
+        """Route: the bare Engine.IO server, debug commands."""
+        path = environ["PATH_INFO"]
+        if path.startswith("/engine.io"):
+            return self.eio.handle_request(environ, start_response)
+        command: Callable[..., Any] | None = getattr(self, "debug_" + path.removeprefix("/debug/"), None)
+        if command is None:
+            start_response("404 Not Found", [("Content-Length", "0")])
+            return []
+        length = int(environ.get("CONTENT_LENGTH") or 0)
+        body = json.dumps(command(**json.loads(environ["wsgi.input"].read(length) or b"{}"))).encode()
+        start_response("200 OK", [("Content-Length", str(len(body))), ("Content-Type", "application/json")])
+        return [body]
+
+    # -- debug commands -------------------------------------------------------------------------------------------
+
+    def debug_state(self) -> JSON:
+        """What the process holds right now."""
+        gc.collect()
+        objects = gc.get_objects()
+        return {
+            "fds": len(os.listdir("/proc/self/fd")),
+            "greenlets": sum(isinstance(thing, gevent.Greenlet) and not thing.dead for thing in objects),
+            "polls": sum(isinstance(thing, LongPoll) and thing._wake is not None for thing in objects),
+            "posts": sum(isinstance(thing, LongPoll) and thing._posting for thing in objects),
+            "watchers": gevent.get_hub().loop.activecnt,
+            "wires": sum(isinstance(thing, Wire) for thing in objects),
+            "connections": sum(isinstance(thing, Connection) for thing in objects),
+            "sessions": len(self.sio.eio.sockets) + len(self.eio.sockets),
+            "environs": len(self.sio.environ),
+            "half_binary": len(self.sio._binary_packet),
+            "ends": self.ends,
+            "seen": self.seen,
+            "most_running": self.most_running,
+        }
+
+    def debug_sessions(self) -> list[JSON]:
+        """Each Socket.IO session's queue and socket options."""
+        return [self._described(connection) for connection in self.sio.eio.sockets.values()]
+
+    def _described(self, connection: Connection) -> JSON:
+        queue, wire = connection.queue, connection.wire
+        described: JSON = {
+            "sid": connection.sid,
+            "frames": queue.frames,
+            "bytes": queue.bytes,
+            "peak_frames": queue.peak_frames,
+            "peak_bytes": queue.peak_bytes,
+            "ready": connection.ready,
+            "websocket": wire is not None,
+        }
+        if wire is not None:
+            described |= {
+                "writing": wire.writing,
+                "nodelay": wire._sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY),
+                "send_buffer": wire._sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF),
+            }
+        return described
+
+    def debug_emit(self, count: int, size: int = 0, namespace: str = "/", pause_every: int = 0, first: int = 0) -> int:
+        """Emit `count` numbered events to everyone, letting the loop run after every `pause_every`."""
+        padding = "x" * size
+        for number in range(first, first + count):
+            self.sio.emit("event", (number, padding), namespace=namespace)
+            if pause_every and number % pause_every == pause_every - 1:
+                gevent.sleep(0)
+        return count
+
+    def debug_pace(self, count: int, size: int) -> int:
+        """Emit `count` numbered events, each only when everyone's queue has room: a producer that respects its readers."""
+        padding = "x" * size
+        for number in range(count):
+            while any(connection.queue.level >= 0.5 for connection in self.sio.eio.sockets.values()):
+                gevent.sleep(0.001)
+            self.sio.emit("event", (number, padding))
+        return count
+
+    def debug_binary(self, count: int, size: int) -> int:
+        """Emit binary events, each with two attachments, with an acknowledgement-lane packet squeezed in between."""
+        for number in range(count):
+            self.sio.emit("binary", (number, b"a" * size, b"b" * size))
+        return count
+
+    def debug_disconnect(self, engine: bool = False) -> None:
+        """End every session: from the Socket.IO side, or straight at Engine.IO."""
+        if engine:
+            for eio_sid in list(self.sio.eio.sockets):
+                self.sio.eio.disconnect(eio_sid)
+        for sid, _ in list(self.sio.manager.get_participants("/", None)) if not engine else []:
+            self.sio.disconnect(sid)
+
+    def debug_end(self) -> None:
+        """Send a last message to everyone, and end every Engine.IO session in the same breath."""
+        for eio_sid, connection in list(self.eio.sockets.items()):
+            self.eio.send(eio_sid, "last words")
+            connection.close()
+
+    def debug_release(self) -> None:
+        """Let the slow handlers go on."""
+        self.gate.set()
+
+
+def main(configuration: JSON) -> None:
+    """Serve until standard input ends."""
+    application = Application(configuration.get("limits", {}), configuration.get("options", {}))
+    listener = ("127.0.0.1", 0)
+    server = HTTPServer(
+        listener, WSGIApp(application.sio, application), request_deadline_s=configuration.get("request_deadline_s", 10.0)
+    )
+    server.start()
+    print(server.server_port, flush=True)
+    gevent.get_hub().threadpool.apply(sys.stdin.read)
+    server.stop(0)
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

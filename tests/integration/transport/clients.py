@@ -1,0 +1,285 @@
+"""Clients made by hand, so that a test can do what no well-behaved library would: HTTP polls and raw WebSocket frames.
+
+Nothing here is shared with the code under test: frames are built and read from RFC 6455 directly.
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import os
+import socket
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+DEADLINE_S = 10.0
+CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
+SEPARATOR = "\x1e"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An HTTP answer, read whole."""
+
+    status: int
+    body: str
+    headers: dict[str, str]
+
+    @property
+    def json(self) -> Any:
+        """The body as JSON."""
+        return json.loads(self.body)
+
+
+def ask(port: int, method: str, target: str, body: str | bytes | None = None, headers: dict[str, str] | None = None) -> Answer:
+    """Send one HTTP request on a connection of its own."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=DEADLINE_S)
+    try:
+        connection.request(method, target, body.encode() if isinstance(body, str) else body, headers or {})
+        answer = connection.getresponse()
+        return Answer(answer.status, answer.read().decode(), {name.lower(): value for name, value in answer.getheaders()})
+    finally:
+        connection.close()
+
+
+class Polling:
+    """A long-polling session."""
+
+    def __init__(self, port: int, path: str = "/socket.io/") -> None:
+        self.port, self.path = port, path
+        answer = ask(port, "GET", f"{path}?EIO=4&transport=polling")
+        assert answer.status == 200, answer
+        assert answer.body[0] == "0"
+        self.opening: dict[str, Any] = json.loads(answer.body[1:])
+        self.sid: str = self.opening["sid"]
+
+    @property
+    def target(self) -> str:
+        """Path and query of this session's requests."""
+        return f"{self.path}?EIO=4&transport=polling&sid={self.sid}"
+
+    def get(self) -> Answer:
+        """Poll once."""
+        return ask(self.port, "GET", self.target)
+
+    def post(self, *packets: str) -> Answer:
+        """Send packets."""
+        return ask(self.port, "POST", self.target, SEPARATOR.join(packets))
+
+    def packets(self) -> list[str]:
+        """Poll once and return the packets."""
+        answer = self.get()
+        assert answer.status == 200, answer
+        return answer.body.split(SEPARATOR)
+
+    def messages(self) -> Iterator[str]:
+        """Poll for ever and yield packets, answering pings."""
+        while True:
+            for packet in self.packets():
+                if packet == "2":
+                    assert self.post("3").status == 200
+                else:
+                    yield packet
+
+    def join(self, namespace: str = "/") -> dict[str, Any]:
+        """Connect to a namespace; return what CONNECT carries. Leaves the `auth` event that follows to the caller."""
+        assert self.post("40" if namespace == "/" else f"40{namespace},").status == 200
+        return connected(next(self.messages()), namespace)
+
+    def begin_poll(self) -> socket.socket:
+        """Start a poll and return the socket on which its answer will come."""
+        sock = dial(self.port)
+        sock.sendall(f"GET {self.target} HTTP/1.1\r\nHost: test\r\n\r\n".encode())
+        return sock
+
+
+class Closed(Exception):
+    """The server closed the WebSocket; `code` is None when the socket ended without a close frame."""
+
+    def __init__(self, code: int | None, reason: str = "") -> None:
+        super().__init__(f"{code} {reason}")
+        self.code, self.reason = code, reason
+
+
+class WebSocket:
+    """A WebSocket made by hand. `receive` returns messages; the server's close raises Closed."""
+
+    def __init__(
+        self,
+        port: int,
+        path: str = "/socket.io/",
+        sid: str | None = None,
+        *,
+        headers: dict[str, str] | None = None,
+        receive_buffer_bytes: int | None = None,
+        pipelined: bytes = b"",
+    ) -> None:
+        self.sock = dial(port, receive_buffer_bytes)
+        self._buffer = b""
+        query = "EIO=4&transport=websocket" + (f"&sid={sid}" if sid else "")
+        fields = {
+            "Host": "test",
+            "Upgrade": "websocket",
+            "Connection": "Upgrade",
+            "Sec-WebSocket-Version": "13",
+            "Sec-WebSocket-Key": base64.b64encode(os.urandom(16)).decode(),
+            **(headers or {}),
+        }
+        lines = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
+        self.sock.sendall(f"GET {path}?{query} HTTP/1.1\r\n{lines}\r\n".encode() + pipelined)
+        while b"\r\n\r\n" not in self._buffer:
+            self._more()
+        head, _, self._buffer = self._buffer.partition(b"\r\n\r\n")
+        status, *rest = head.decode().split("\r\n")
+        self.status = int(status.split()[1])
+        self.headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in rest)}
+        self.opening: dict[str, Any] = {}
+        if sid is None and self.status == 101:
+            opening = self.receive()
+            assert isinstance(opening, str)
+            assert opening[0] == "0"
+            self.opening = json.loads(opening[1:])
+
+    def send(self, *messages: str | bytes) -> None:
+        """Send whole messages, in one write."""
+        self.sock.sendall(b"".join(masked(BINARY if isinstance(m, bytes) else TEXT, m) for m in messages))
+
+    def receive_frame(self) -> tuple[int, bytes]:
+        """Return the next frame: opcode, payload. A server's frame is neither fragmented nor masked nor compressed."""
+        first, second = self._exactly(2)
+        assert first & 0xF0 == 0x80, f"FIN and no reserved bits expected: {first:#x}"
+        assert not second & 0x80, "a server must not mask"
+        size = second
+        if size == 126:
+            (size,) = struct.unpack("!H", self._exactly(2))
+            assert size >= 126, "length not in its shortest form"
+        elif size == 127:
+            (size,) = struct.unpack("!Q", self._exactly(8))
+            assert size >= 65536, "length not in its shortest form"
+        return first & 0x0F, self._exactly(size)
+
+    def receive(self) -> str | bytes:
+        """Return the next message, skipping pongs.
+
+        Raises:
+            Closed: the server closed instead.
+        """
+        while True:
+            opcode, payload = self.receive_frame()
+            if opcode == TEXT:
+                return payload.decode()
+            if opcode == BINARY:
+                return payload
+            if opcode == CLOSE:
+                raise Closed(struct.unpack("!H", payload[:2])[0] if payload else 1005, payload[2:].decode())
+            assert opcode == PONG, f"unexpected opcode {opcode}"
+
+    def text(self) -> str:
+        """Return the next text message that is not an Engine.IO ping, answering pings."""
+        while True:
+            message = self.receive()
+            assert isinstance(message, str)
+            if message != "2":
+                return message
+            self.send("3")
+
+    def end(self) -> Closed:
+        """Return how the server closed, skipping what it says before."""
+        try:
+            while True:
+                self.receive()
+        except Closed as closed:
+            return closed
+
+    def join(self, namespace: str = "/") -> dict[str, Any]:
+        """Connect to a namespace and take the `auth` event; return what CONNECT carries."""
+        self.send("40" if namespace == "/" else f"40{namespace},")
+        data = connected(self.text(), namespace)
+        assert '"auth"' in self.text()
+        return data
+
+    def close(self) -> None:
+        """Drop the TCP connection without a word. Idempotent."""
+        self.sock.close()
+
+    def _exactly(self, size: int) -> bytes:
+        while len(self._buffer) < size:
+            self._more()
+        data, self._buffer = self._buffer[:size], self._buffer[size:]
+        return data
+
+    def _more(self) -> None:
+        try:
+            data = self.sock.recv(262144)
+        except ConnectionResetError:
+            data = b""
+        if not data:
+            raise Closed(None)
+        self._buffer += data
+
+
+def connected(packet: str, namespace: str) -> dict[str, Any]:
+    """Check a CONNECT packet and return its data."""
+    prefix = "40" if namespace == "/" else f"40{namespace},"
+    assert packet.startswith(prefix), packet
+    data: dict[str, Any] = json.loads(packet[len(prefix) :])
+    return data
+
+
+def dial(port: int, receive_buffer_bytes: int | None = None) -> socket.socket:
+    """Open a TCP connection; a small receive buffer must be set before connecting (tcp(7))."""
+    sock = socket.socket()
+    if receive_buffer_bytes is not None:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
+    sock.settimeout(DEADLINE_S)
+    sock.connect(("127.0.0.1", port))
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return sock
+
+
+def masked(opcode: int, payload: str | bytes = b"", *, fin: bool = True, reserved: int = 0, mask: bool = True) -> bytes:
+    """Return a frame as a browser sends it (RFC 6455 section 5.2), or as none would."""
+    data = payload.encode() if isinstance(payload, str) else payload
+    head = header(opcode, len(data), fin=fin, reserved=reserved, mask=mask)
+    if not mask:
+        return head + data
+    key = b"\x01\x02\x03\x04"
+    return head + key + _xor(data, key)
+
+
+def header(opcode: int, size: int, *, fin: bool = True, reserved: int = 0, mask: bool = True) -> bytes:
+    """Return a frame's header without the masking key."""
+    first = (0x80 if fin else 0) | reserved << 4 | opcode
+    bit = 0x80 if mask else 0
+    if size < 126:
+        return struct.pack("!BB", first, bit | size)
+    if size < 65536:
+        return struct.pack("!BBH", first, bit | 126, size)
+    return struct.pack("!BBQ", first, bit | 127, size)
+
+
+def _xor(data: bytes, key: bytes) -> bytes:
+    size = len(data)
+    stream = (key * (size // 4 + 1))[:size]
+    return (int.from_bytes(data, "big") ^ int.from_bytes(stream, "big")).to_bytes(size, "big")
+
+
+@contextmanager
+def closing(*clients: WebSocket) -> Iterator[None]:
+    """Drop the clients' connections at the end."""
+    try:
+        yield
+    finally:
+        for client in clients:
+            client.close()
+
+
+def answer_on(sock: socket.socket) -> Answer:
+    """Read the answer to a request that was written by hand."""
+    answer = http.client.HTTPResponse(sock)
+    answer.begin()
+    return Answer(answer.status, answer.read().decode(), {name.lower(): value for name, value in answer.getheaders()})

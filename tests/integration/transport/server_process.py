@@ -1,0 +1,135 @@
+"""The application under test as a process: started with the limits that a test wants, ended with the test.
+
+Its parent's death ends it too: it reads its standard input to the end. A traceback on its standard error is a failure of
+every test that did not ask for one.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+DEADLINE_S = 20.0
+
+
+class ServerProcess:
+    """One application process on loopback."""
+
+    def __init__(self, configuration: dict[str, Any]) -> None:
+        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by stop
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.integration.transport.application", json.dumps(configuration)],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+        )
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line, f"the server did not start: {self.errors}"
+        self.port = int(line)
+
+    @property
+    def errors(self) -> str:
+        """What it has written to standard error, and what its loggers wrote."""
+        self._errors.seek(0)
+        return self._errors.read().decode(errors="replace")
+
+    def debug(self, command: str, **arguments: Any) -> Any:
+        """Run a debug command inside the process."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE_S)
+        try:
+            connection.request("POST", f"/debug/{command}", json.dumps(arguments))
+            answer = connection.getresponse()
+            body = answer.read()
+            assert answer.status == 200, body
+            return json.loads(body)
+        finally:
+            connection.close()
+
+    def state(self) -> dict[str, Any]:
+        """What the process holds right now."""
+        state: dict[str, Any] = self.debug("state")
+        return state
+
+    def until(self, met: Callable[[dict[str, Any]], Any], what: str, deadline_s: float = DEADLINE_S) -> dict[str, Any]:
+        """Return the first state that meets a condition.
+
+        Raises:
+            AssertionError: none did within the deadline.
+        """
+        give_up = time.monotonic() + deadline_s
+        while not met(state := self.state()):
+            assert time.monotonic() < give_up, f"not within {deadline_s:g} s: {what}; last seen: {state}"
+            time.sleep(0.02)
+        return state
+
+    def memory_kb(self) -> int:
+        """Resident memory now."""
+        return self._status("VmRSS")
+
+    def peak_memory_kb(self) -> int:
+        """The most resident memory since `forget_peak`."""
+        return self._status("VmHWM")
+
+    def forget_peak(self) -> None:
+        """Start measuring the peak anew (proc(5), clear_refs)."""
+        Path(f"/proc/{self._process.pid}/clear_refs").write_text("5")
+
+    def stop(self) -> None:
+        """End it. Idempotent."""
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+        try:
+            self._process.wait(5)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._errors.close()
+
+    def _status(self, name: str) -> int:
+        for line in Path(f"/proc/{self._process.pid}/status").read_text().splitlines():
+            if line.startswith(name):
+                return int(line.split()[1])
+        raise AssertionError(f"no {name} in /proc/*/status")
+
+
+class StartServer(Protocol):
+    """Call with TransportLimits' names; `options` go to socketio.Server, `request_deadline_s` to the HTTP server."""
+
+    def __call__(
+        self, *, options: dict[str, Any] | None = None, request_deadline_s: float = 10.0, **limits: float
+    ) -> ServerProcess: ...
+
+
+def _starter() -> Iterator[StartServer]:
+    started: list[ServerProcess] = []
+
+    def start(*, options: dict[str, Any] | None = None, request_deadline_s: float = 10.0, **limits: float) -> ServerProcess:
+        server = ServerProcess({"limits": limits, "options": options or {}, "request_deadline_s": request_deadline_s})
+        started.append(server)
+        return server
+
+    try:
+        yield start
+        for server in started:
+            assert "Traceback" not in server.errors, server.errors[-4000:]
+    finally:
+        for server in started:
+            server.stop()
+
+
+start_server = pytest.fixture(_starter)
+start_shared_server = pytest.fixture(_starter, scope="module")

@@ -1,0 +1,634 @@
+"""Engine.IO protocol 4, as its specification and the reference server behave: handshake, messages, heartbeat, close, upgrade."""
+
+from __future__ import annotations
+
+import socket
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from .clients import CLOSE, PING, PONG, SEPARATOR, TEXT, Closed, Polling, WebSocket, answer_on, ask, closing, dial, masked
+from .server_process import DEADLINE_S, ServerProcess, StartServer
+
+PATH = "/engine.io/"
+
+
+@pytest.fixture(scope="module")
+def server(start_shared_server: StartServer) -> ServerProcess:
+    """A server with the default limits, but for a heartbeat that never comes into a test's way."""
+    return start_shared_server(ping_interval_s=30, ping_timeout_s=20)
+
+
+@pytest.fixture(scope="module")
+def brisk(start_shared_server: StartServer) -> ServerProcess:
+    """A server with the official suite's heartbeat."""
+    return start_shared_server(ping_interval_s=0.3, ping_timeout_s=0.2)
+
+
+class TestHandshake:
+    """Opening a session."""
+
+    def test_polling_opens_a_session(self, server: ServerProcess) -> None:
+        """The first poll's answer is the OPEN packet and nothing else."""
+        opening = Polling(server.port, PATH).opening
+
+        assert set(opening) == {"sid", "upgrades", "pingInterval", "pingTimeout", "maxPayload"}
+        assert (opening["upgrades"], opening["pingInterval"], opening["pingTimeout"]) == (["websocket"], 30000, 20000)
+        assert opening["maxPayload"] == 1_000_000
+
+    def test_websocket_opens_a_session_without_upgrades(self, server: ServerProcess) -> None:
+        """A session that is on WebSocket has nowhere to go."""
+        client = WebSocket(server.port, PATH)
+
+        with closing(client):
+            assert client.opening["upgrades"] == []
+            assert client.headers["upgrade"].lower() == "websocket"
+
+    def test_session_ids_are_not_repeated(self, server: ServerProcess) -> None:
+        """Every session has an id of its own."""
+        assert len({Polling(server.port, PATH).sid for _ in range(20)}) == 20
+
+    @pytest.mark.parametrize(
+        ("interval_s", "timeout_s", "announced"), [(25, 20, (25000, 20000)), (0.3, 0.2, (300, 200)), (1.5, 0.75, (1500, 750))]
+    )
+    def test_whole_and_sub_second_intervals_are_announced_in_ms(
+        self, start_server: StartServer, interval_s: float, timeout_s: float, announced: tuple[int, int]
+    ) -> None:
+        """Stock announces 0 for 0.3 s."""
+        opening = Polling(start_server(ping_interval_s=interval_s, ping_timeout_s=timeout_s).port).opening
+
+        assert (opening["pingInterval"], opening["pingTimeout"]) == announced
+
+    @pytest.mark.parametrize(
+        ("method", "query", "code"),
+        [
+            ("GET", "", 0),
+            ("GET", "EIO=4", 0),
+            ("GET", "EIO=4&transport=", 0),
+            ("GET", "EIO=4&transport=carrier-pigeon", 0),
+            ("GET", "transport=polling", 5),
+            ("GET", "EIO=3&transport=polling", 5),
+            ("GET", "EIO=abc&transport=polling", 5),
+            ("POST", "EIO=4&transport=polling", 2),
+            ("PUT", "EIO=4&transport=polling", 2),
+            ("DELETE", "EIO=4&transport=polling", 2),
+            ("GET", "EIO=4&transport=polling&sid=nobody", 1),
+            ("POST", "EIO=4&transport=polling&sid=nobody", 1),
+            ("GET", "EIO=4&transport=websocket&sid=nobody", 3),
+            ("GET", "EIO=4&transport=websocket", 3),
+        ],
+    )
+    @pytest.mark.parametrize("path", [PATH, "/socket.io/"])
+    def test_a_wrong_request_is_answered_400_with_its_code(
+        self, server: ServerProcess, path: str, method: str, query: str, code: int
+    ) -> None:
+        """The codes are the reference server's."""
+        answer = ask(server.port, method, f"{path}?{query}")
+
+        assert answer.status == 400
+        assert answer.json["code"] == code
+
+    def test_a_method_other_than_get_and_post_on_a_session_is_refused(self, server: ServerProcess) -> None:
+        """PUT and DELETE mean nothing here, and do the session no harm."""
+        session = Polling(server.port, PATH)
+
+        assert [ask(server.port, method, session.target).status for method in ("PUT", "DELETE")] == [400, 400]
+        assert session.post("4still here").status == 200
+        assert session.packets() == ["4still here"]
+
+    @pytest.mark.parametrize(
+        ("headers", "status"),
+        [
+            ({"Sec-WebSocket-Version": "8"}, 426),
+            ({"Sec-WebSocket-Key": "short"}, 400),
+            ({"Sec-WebSocket-Key": ""}, 400),
+            ({"Connection": "keep-alive"}, 400),
+            ({"Upgrade": "h2c"}, 400),
+        ],
+    )
+    def test_a_wrong_websocket_handshake_is_refused(self, server: ServerProcess, headers: dict[str, str], status: int) -> None:
+        """RFC 6455 section 4.2.1; the session that was begun for it is not kept."""
+        before = server.state()["sessions"]
+
+        assert WebSocket(server.port, PATH, headers=headers).status == status
+        assert server.state()["sessions"] == before
+
+    def test_deflate_is_offered_in_vain(self, server: ServerProcess) -> None:
+        """Compression costs 100 KB per client and opens the door to bombs: it is not negotiated."""
+        client = WebSocket(server.port, PATH, headers={"Sec-WebSocket-Extensions": "permessage-deflate; client_max_window_bits"})
+
+        with closing(client):
+            client.send("4" + "a" * 1000)
+            assert "sec-websocket-extensions" not in client.headers
+            assert client.receive() == "4" + "a" * 1000
+
+    def test_frames_sent_right_behind_the_handshake_are_read(self, server: ServerProcess) -> None:
+        """A client need not wait for the 101."""
+        client = WebSocket(server.port, PATH, pipelined=masked(TEXT, "4early") + masked(TEXT, "4bird"))
+
+        with closing(client):
+            assert [client.receive(), client.receive()] == ["4early", "4bird"]
+
+
+class TestMessages:
+    """Both directions, both transports, text and binary."""
+
+    def test_messages_over_polling_keep_their_order(self, server: ServerProcess) -> None:
+        """Several packets in one body, several in one answer."""
+        session = Polling(server.port, PATH)
+        sent = ["4one", "4two", "4", "4drei ü €", "bAQIDBA=="]
+
+        answer = session.post(*sent)
+        received: list[str] = []
+        while len(received) < len(sent):
+            received += session.packets()
+
+        assert (answer.status, answer.body) == (200, "ok")
+        assert received == sent
+
+    @pytest.mark.parametrize("count", [16, 17, 40, 100])
+    def test_many_packets_in_one_body_are_all_delivered(self, server: ServerProcess, count: int) -> None:
+        """Stock answers 200 to 17 and drops them all."""
+        session = Polling(server.port, PATH)
+        sent = [f"4{number}" for number in range(count)]
+
+        assert session.post(*sent).status == 200
+        received: list[str] = []
+        while len(received) < count:
+            received += session.packets()
+
+        assert received == sent
+
+    def test_more_packets_than_a_session_may_send_are_refused(self, server: ServerProcess) -> None:
+        """Refused, with 400 and the end of the session: never taken and lost."""
+        session = Polling(server.port, PATH)
+
+        assert session.post(*(f"4{number}" for number in range(101))).status == 400
+        assert session.get().status == 400
+
+    def test_a_body_that_runs_into_the_rate_limit_is_not_answered_ok(self, server: ServerProcess) -> None:
+        """The second body exceeds what the bucket holds: what was not taken must not be answered 200."""
+        session = Polling(server.port, PATH)
+
+        first, second = session.post(*["4a"] * 90), session.post(*["4b"] * 90)
+
+        assert (first.status, second.status) == (200, 400)
+
+    def test_websocket_echoes_text_and_binary(self, server: ServerProcess) -> None:
+        """Every length encoding of RFC 6455 section 5.2, at its edges."""
+        client = WebSocket(server.port, PATH)
+
+        with closing(client):
+            for size in (0, 1, 124, 125, 126, 65534, 65535, 65536, 200_000):
+                client.send("4" + "x" * size)
+                assert client.receive() == "4" + "x" * size
+                client.send(b"\xff" * (size + 1))
+                assert client.receive() == b"\xff" * (size + 1)
+
+    @pytest.mark.parametrize("body", ["abc", "", "9x", "4ok\x1e", "0", "b!!!", "5", "4ok\x1ex"])
+    def test_an_invalid_body_is_refused_and_ends_the_session(self, server: ServerProcess, body: str) -> None:
+        """As the reference server does."""
+        session = Polling(server.port, PATH)
+
+        assert session.post(body).status == 400
+        assert session.get().status == 400
+
+    def test_a_body_that_is_not_utf8_is_refused(self, server: ServerProcess) -> None:
+        """Bytes that are no text cannot be a packet."""
+        session = Polling(server.port, PATH)
+
+        assert ask(server.port, "POST", session.target, b"4\xff\xfe").status == 400
+
+    @pytest.mark.parametrize("packet", ["", "7", "abc", "0{}", "5"])
+    def test_an_invalid_packet_closes_the_websocket(self, server: ServerProcess, packet: str) -> None:
+        """With a code and a reason that say so."""
+        client = WebSocket(server.port, PATH)
+
+        with closing(client):
+            client.send(packet)
+            closed = client.end()
+
+        assert (closed.code, closed.reason) == (1002, "invalid packet")
+
+    def test_messages_before_an_invalid_packet_are_not_lost(self, server: ServerProcess) -> None:
+        """What the application was sent in order, it gets, though the same segment ends the connection."""
+        client = WebSocket(server.port, "/socket.io/")
+        with closing(client):
+            client.join()
+            client.send('42["record","the last valid one"]', "9")
+            client.end()
+
+        server.until(lambda state: "the last valid one" in state["seen"], "the record")
+
+
+class TestHeartbeat:
+    """The server pings, the client answers, silence ends the session."""
+
+    def test_a_polling_client_is_pinged(self, brisk: ServerProcess) -> None:
+        """Three rounds."""
+        session = Polling(brisk.port, PATH)
+
+        for _ in range(3):
+            assert session.packets() == ["2"]
+            assert session.post("3").status == 200
+
+    def test_a_websocket_client_is_pinged(self, brisk: ServerProcess) -> None:
+        """Three rounds."""
+        client = WebSocket(brisk.port, PATH)
+
+        with closing(client):
+            for _ in range(3):
+                assert client.receive() == "2"
+                client.send("3")
+
+    def test_a_silent_websocket_client_is_ended(self, brisk: ServerProcess) -> None:
+        """A ping, then CLOSE."""
+        client = WebSocket(brisk.port, PATH)
+
+        with closing(client):
+            assert client.receive() == "2"
+            assert client.receive() == "1"
+            assert client.end().code == 1000
+
+    def test_a_polling_client_that_does_not_answer_is_ended(self, brisk: ServerProcess) -> None:
+        """The poll that waits is told CLOSE, the next one is refused."""
+        session = Polling(brisk.port, PATH)
+
+        assert session.packets() == ["2"]
+        assert session.packets() == ["1"]
+        assert session.get().status == 400
+
+    def test_a_session_that_never_polls_is_ended(self, brisk: ServerProcess) -> None:
+        """Late polls are timed out: the ping that nobody fetched counts as unanswered."""
+        session = Polling(brisk.port, PATH)
+
+        brisk.until(lambda state: state["sessions"] == 0, "the end of the session")
+
+        assert session.get().status == 400
+
+    def test_a_client_may_ping_too(self, server: ServerProcess) -> None:
+        """The probe's form, `2` with a payload, is answered at any time."""
+        client = WebSocket(server.port, PATH)
+
+        with closing(client):
+            client.send("2probe")
+            assert client.receive() == "3probe"
+
+    def test_a_slow_handler_does_not_look_like_a_dead_client(self, start_server: StartServer) -> None:
+        """While we do not read, pongs wait with the rest: that is our silence, not the client's."""
+        server = start_server(
+            ping_interval_s=0.2, ping_timeout_s=0.2, inbound_per_s=10_000, inbound_burst=10_000, options={"async_handlers": False}
+        )
+        client, witness = WebSocket(server.port), WebSocket(server.port)
+        with closing(client, witness):
+            client.join()
+            witness.join()
+            client.send(*[f'42["slow",{number}]' for number in range(100)])
+            for _ in range(5):
+                assert witness.receive() == "2"
+                witness.send("3")
+            ends = server.state()["ends"]
+            server.debug("release")
+            state = server.until(lambda state: len(state["seen"]) == 100, "all hundred")
+
+        assert ends == []
+        assert state["seen"] == list(range(100))
+        assert state["most_running"] == 1
+
+
+class TestClose:
+    """Ending a session from either side."""
+
+    def test_a_closing_post_ends_the_waiting_poll_with_a_noop(self, server: ServerProcess) -> None:
+        """The official suite's `6`, whichever of the two requests arrives first."""
+        for _ in range(10):
+            session = Polling(server.port, PATH)
+            with ThreadPoolExecutor(2) as pool:
+                poll, close = pool.submit(session.get), pool.submit(session.post, "1")
+
+            assert (close.result().status, close.result().body) == (200, "ok")
+            assert (poll.result().status, poll.result().body) == (200, "6")
+            assert session.get().status == 400
+
+    def test_a_second_poll_ends_both(self, server: ServerProcess) -> None:
+        """The first is told CLOSE, the second is refused, the session is gone."""
+        session = Polling(server.port, PATH)
+        waiting = server.state()
+        first = session.begin_poll()
+        server.until(lambda state: state["polls"] > waiting["polls"], "the first poll waiting")
+
+        second = session.get()
+
+        with first:
+            assert answer_on(first).body == "1"
+        assert second.status == 400
+        assert session.get().status == 400
+        server.until(lambda state: state["sessions"] < waiting["sessions"], "the end of the session")
+
+    def test_a_second_post_while_one_is_under_way_ends_the_session(self, server: ServerProcess) -> None:
+        """The reference server's "data request overlap": two bodies have no order."""
+        session = Polling(server.port, PATH)
+        idle = server.state()["posts"]
+        with dial(server.port) as first:
+            first.sendall(f"POST {session.target} HTTP/1.1\r\nHost: t\r\nContent-Length: 10\r\n\r\n4hal".encode())
+            server.until(lambda state: state["posts"] > idle, "the first body being read")
+
+            assert session.post("4other").status == 400
+            assert session.get().status == 400
+
+    def test_a_close_packet_over_websocket_closes_it(self, server: ServerProcess) -> None:
+        """Without a CLOSE packet in return: the client said it."""
+        client = WebSocket(server.port, PATH)
+
+        with closing(client):
+            client.send("1")
+            assert client.receive_frame()[0] == CLOSE
+
+    def test_a_close_frame_is_answered(self, server: ServerProcess) -> None:
+        """And the application is told at once, not when the socket has lingered out."""
+        client = WebSocket(server.port, PATH)
+        before = len(server.state()["ends"])
+
+        with closing(client):
+            client.sock.sendall(masked(CLOSE, b"\x03\xe8bye"))
+            assert client.end().code == 1000
+            ends = server.until(lambda state: len(state["ends"]) > before, "the end")["ends"]
+
+        assert ends[-1] == "transport close"
+
+    def test_nothing_follows_a_close_frame(self, start_server: StartServer) -> None:
+        """A client that said goodbye is sent nothing more, though events go on."""
+        server = start_server()
+        client, witness = WebSocket(server.port), WebSocket(server.port)
+        with closing(client, witness):
+            client.join()
+            witness.join()
+            client.sock.sendall(masked(CLOSE, b"\x03\xe8"))
+            assert client.end().code == 1000
+            server.debug("emit", count=3)
+            assert [witness.text()[:12] for _ in range(3)] == [f'42["event",{number}' for number in range(3)]
+            with pytest.raises(Closed) as ended:
+                client.receive()
+            assert ended.value.code is None
+
+    def test_what_was_sent_before_the_end_still_arrives_by_the_next_poll(self, server: ServerProcess) -> None:
+        """A session that the server ends between two polls leaves its last words, once."""
+        session = Polling(server.port, PATH)
+        server.debug("end")
+
+        assert session.packets() == ["4last words", "1"]
+        assert session.get().status == 400
+
+    def test_what_was_sent_before_the_end_still_arrives_by_the_waiting_poll(self, server: ServerProcess) -> None:
+        """The same for a poll that waits."""
+        session = Polling(server.port, PATH)
+        idle = server.state()["polls"]
+        with session.begin_poll() as poll:
+            server.until(lambda state: state["polls"] > idle, "the poll waiting")
+            server.debug("end")
+            body = answer_on(poll).body
+
+        assert body.split(SEPARATOR) == ["4last words", "1"]
+
+    def test_what_was_sent_before_the_end_still_arrives_by_websocket(self, server: ServerProcess) -> None:
+        """The same for WebSocket, then CLOSE, then the close frame."""
+        client = WebSocket(server.port, PATH)
+        with closing(client):
+            server.debug("end")
+
+            assert [client.receive(), client.receive()] == ["4last words", "1"]
+            assert client.end().code == 1000
+
+    def test_an_aborted_poll_does_not_swallow_the_next_message(self, server: ServerProcess) -> None:
+        """The session ends, as with the reference server: the client must know that something may be missing."""
+        session = Polling(server.port, PATH)
+        idle = server.state()["polls"]
+        poll = session.begin_poll()
+        server.until(lambda state: state["polls"] > idle, "the poll waiting")
+        poll.close()
+        server.until(lambda state: state["polls"] == idle, "the poll given up")
+
+        assert session.post("4for nobody").status == 400
+
+
+class TestUpgrade:
+    """From polling to WebSocket."""
+
+    def test_a_session_moves_to_websocket(self, server: ServerProcess) -> None:
+        """Probe, answer, UPGRADE; then messages go by WebSocket."""
+        session = Polling(server.port, PATH)
+        client = WebSocket(server.port, PATH, session.sid)
+
+        with closing(client):
+            client.send("2probe")
+            assert client.receive() == "3probe"
+            client.send("5")
+            client.send("4hello")
+            assert client.receive() == "4hello"
+
+    def test_the_waiting_poll_is_released_with_a_noop(self, server: ServerProcess) -> None:
+        """So that the client can stop polling before it moves."""
+        session = Polling(server.port, PATH)
+        poll = session.begin_poll()
+        client = WebSocket(server.port, PATH, session.sid)
+
+        with closing(client), poll:
+            client.send("2probe")
+            assert client.receive() == "3probe"
+            assert answer_on(poll).body == "6"
+
+    def test_requests_after_the_upgrade_are_refused(self, server: ServerProcess) -> None:
+        """400, and the WebSocket goes on."""
+        session, client = upgraded(server)
+
+        with closing(client):
+            assert session.get().status == 400
+            assert session.post("4abc").status == 400
+            client.send("4hello")
+            assert client.receive() == "4hello"
+
+    def test_a_second_websocket_after_the_upgrade_is_ignored(self, server: ServerProcess) -> None:
+        """It is closed, and the first goes on."""
+        session, client = upgraded(server)
+        second = WebSocket(server.port, PATH, session.sid)
+
+        with closing(client, second):
+            assert second.end().code == 1008
+            client.send("4hello")
+            assert client.receive() == "4hello"
+
+    def test_a_second_websocket_during_the_upgrade_is_ignored(self, server: ServerProcess) -> None:
+        """Two probes of one session would be two wires: the first one stays."""
+        session = Polling(server.port, PATH)
+        first, second = WebSocket(server.port, PATH, session.sid), WebSocket(server.port, PATH, session.sid)
+
+        with closing(first, second):
+            assert second.end().code == 1008
+            first.send("2probe")
+            assert first.receive() == "3probe"
+            first.send("5", "4hello")
+            assert first.receive() == "4hello"
+
+    @pytest.mark.parametrize("packet", ["4hello", "5", "2", "1", "", b"\x01"])
+    def test_a_probe_that_says_something_else_is_closed(self, server: ServerProcess, packet: str | bytes) -> None:
+        """And polling goes on."""
+        session = Polling(server.port, PATH)
+        client = WebSocket(server.port, PATH, session.sid)
+
+        with closing(client):
+            client.send(packet)
+            assert client.end().code == 1002
+            assert session.post("4still polling").status == 200
+            assert session.packets() == ["4still polling"]
+
+    def test_a_probe_that_breaks_off_leaves_the_session_polling(self, server: ServerProcess) -> None:
+        """Between probe and UPGRADE the WebSocket dies; a later one is welcome."""
+        session = Polling(server.port, PATH)
+        client = WebSocket(server.port, PATH, session.sid)
+        client.send("2probe")
+        assert client.receive() == "3probe"
+        wires = server.state()["wires"]
+        client.close()
+        server.until(lambda state: state["wires"] < wires, "the probe's end")
+
+        assert session.post("4hello").status == 200
+        assert session.packets() == ["4hello"]
+        again = WebSocket(server.port, PATH, session.sid)
+        with closing(again):
+            again.send("2probe")
+            assert again.receive() == "3probe"
+            again.send("5", "4moved")
+            assert again.receive() == "4moved"
+
+    def test_an_upgrade_that_is_not_finished_in_time_is_closed(self, start_server: StartServer) -> None:
+        """The probe has the handshake's deadline. Its session is a Socket.IO one, which has joined."""
+        server = start_server(handshake_deadline_s=0.5)
+        session = Polling(server.port)
+        session.join()
+        assert session.packets() == ['42["auth",{}]']
+        client = WebSocket(server.port, sid=session.sid)
+
+        with closing(client):
+            client.send("2probe")
+            assert client.receive() == "3probe"
+            assert client.end().reason == "upgrade not finished in time"
+        assert session.post('42["message",1]').status == 200
+        assert session.packets() == ['42["message-back",1]']
+
+
+class TestSockets:
+    """What the kernel is told."""
+
+    def test_small_packets_do_not_wait_for_acknowledgements(self, start_server: StartServer) -> None:
+        """TCP_NODELAY, after a direct handshake and after an upgrade; without it an answer may wait 40 ms."""
+        server = start_server()
+        direct = WebSocket(server.port)
+        session = Polling(server.port)
+        moved = WebSocket(server.port, sid=session.sid)
+        with closing(direct, moved):
+            moved.send("2probe")
+            assert moved.receive() == "3probe"
+            moved.send("5", "2done")
+            assert moved.receive() == "3done"
+
+            assert [described["nodelay"] for described in server.debug("sessions")] == [1, 1]
+
+    def test_the_kernels_share_is_bounded(self, start_server: StartServer) -> None:
+        """SO_SNDBUF as the limits say; Linux doubles it (socket(7))."""
+        server = start_server(send_buffer_bytes=32768)
+        client = WebSocket(server.port)
+        with closing(client):
+            assert [described["send_buffer"] for described in server.debug("sessions")] == [65536]
+
+    def test_a_websocket_ping_is_answered_with_its_payload(self, server: ServerProcess) -> None:
+        """RFC 6455 section 5.5.3."""
+        client = WebSocket(server.port, PATH)
+        with closing(client):
+            client.sock.sendall(masked(PING, b"x" * 125))
+
+            assert client.receive_frame() == (PONG, b"x" * 125)
+
+
+def upgraded(server: ServerProcess) -> tuple[Polling, WebSocket]:
+    """Return a session that has moved, and its WebSocket."""
+    session = Polling(server.port, PATH)
+    client = WebSocket(server.port, PATH, session.sid)
+    client.send("2probe")
+    assert client.receive() == "3probe"
+    client.send("5", "2moved")
+    assert client.receive() == "3moved"
+    return session, client
+
+
+class TestHalfOpenRequests:
+    """Slowloris: a request must arrive within its deadline."""
+
+    @pytest.mark.parametrize(
+        "begun",
+        [
+            b"",
+            b"GET /engine.io/?EIO=4",
+            b"GET / HTTP/1.1\r\nHost: test\r\nX-Slow: ",
+            b"POST /engine.io/?EIO=4&transport=polling&sid=%s HTTP/1.1\r\nHost: t\r\nContent-Length: 1000\r\n\r\n4",
+        ],
+        ids=["nothing", "request line", "headers", "body"],
+    )
+    def test_a_half_open_request_is_closed_at_the_deadline(self, start_server: StartServer, begun: bytes) -> None:
+        """In whatever part of it the client stops."""
+        server = start_server(request_deadline_s=0.3)
+        session = Polling(server.port, PATH)
+        with dial(server.port) as sock:
+            sock.sendall(begun.replace(b"%s", session.sid.encode()))
+
+            received = everything(sock)
+
+        assert b" 200 " not in received
+
+    def test_a_body_that_drips_is_closed_at_the_deadline(self, start_server: StartServer) -> None:
+        """The deadline is for the whole request, not for the next byte."""
+        server = start_server(request_deadline_s=0.3)
+        session = Polling(server.port, PATH)
+        with dial(server.port) as sock:
+            sock.sendall(f"POST {session.target} HTTP/1.1\r\nHost: t\r\nContent-Length: 100000\r\n\r\n4".encode())
+            sock.settimeout(0.02)
+            give_up = time.monotonic() + DEADLINE_S
+            while True:
+                assert time.monotonic() < give_up, "still open"
+                try:
+                    sock.sendall(b"x")
+                    if not sock.recv(4096):
+                        break
+                except TimeoutError:
+                    continue
+                except (BrokenPipeError, ConnectionResetError):
+                    break
+
+    def test_a_body_that_breaks_off_ends_the_session_quietly(self, server: ServerProcess) -> None:
+        """No message from half a body, and no traceback (the fixture looks)."""
+        session = Polling(server.port, PATH)
+        with dial(server.port) as sock:
+            sock.sendall(f"POST {session.target} HTTP/1.1\r\nHost: t\r\nContent-Length: 1000\r\n\r\n4half".encode())
+            sock.shutdown(socket.SHUT_WR)
+            everything(sock)
+
+        assert session.get().status == 400
+
+    def test_a_declared_gigabyte_is_refused_before_its_body(self, server: ServerProcess) -> None:
+        """413 at once, the rest is not read, and the connection is not used again."""
+        session = Polling(server.port, PATH)
+        with dial(server.port) as sock:
+            sock.sendall(f"POST {session.target} HTTP/1.1\r\nHost: t\r\nContent-Length: {10**9}\r\n\r\n4".encode())
+
+            assert b" 413 " in everything(sock)
+
+
+def everything(sock: socket.socket) -> bytes:
+    """Return what comes until the server closes the connection."""
+    received = b""
+    try:
+        while data := sock.recv(65536):
+            received += data
+    except ConnectionResetError:
+        pass
+    return received

@@ -43,6 +43,17 @@ log = structlog.get_logger("headgate.gateway")
 # above its limit but below this is refused in the acknowledgement, and the connection lives.
 ENVELOPE_BYTES = 4096
 HEARTBEAT_S = 10
+# A publish is tried twice: a browser has its answer within about four seconds, also when Redis says nothing.
+PUBLISH_TIMEOUT_S = 2.0
+_KEPT_OF_ENVIRON = (
+    "HTTP_AUTHORIZATION",
+    "HTTP_COOKIE",
+    "HTTP_HOST",
+    "HTTP_ORIGIN",
+    "HTTP_X_FORWARDED_FOR",
+    "REMOTE_ADDR",
+    "wsgi.url_scheme",
+)
 _ANYONE = Identity("anonymous", ("#",), ("#",))
 
 
@@ -64,7 +75,7 @@ class Gateway:
             raise BusUnavailable("no Redis: set HEADGATE_REDIS_URL, or start with `headgate serve`, which brings one")
         self.settings = settings
         self.authenticator = authenticator
-        self.publisher = Publisher(settings.redis_url, max_payload_bytes=settings.max_payload_bytes)
+        self.publisher = Publisher(settings.redis_url, max_payload_bytes=settings.max_payload_bytes, timeout_s=PUBLISH_TIMEOUT_S)
         self.namespaces = {name: Namespace(name, settings.redis_url, settings) for name in settings.namespaces}
         self._server = _SocketServer(
             async_handlers=False,
@@ -154,7 +165,9 @@ class Gateway:
             return
         namespace = self.namespaces[path.removeprefix("/")]
         client, wanted, point = connection.session["headgate"].pop(namespace.name)
-        self._server.environ.pop(eio_sid, None)  # 3 KB per client that nobody reads again
+        # Of 3 KB per client, what an authenticator may ask for when this connection joins once more, or another namespace.
+        environ = self._server.environ.get(eio_sid, {})
+        self._server.environ[eio_sid] = {name: environ[name] for name in _KEPT_OF_ENVIRON if name in environ}
         connection.cork()  # welcome goes first: before a gap, and before what the log or the bus brings meanwhile
         try:
             results = self._subscribe_all(namespace, client, wanted)

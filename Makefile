@@ -24,7 +24,7 @@ BENCH_TESTS := $(shell command -v cc >/dev/null 2>&1 && echo bench/tests)
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 .PHONY: help run build test lint style types imports docs-check web-check web-test client-test py-test unit e2e chromium format settings \
-	requirements screenshot bench clean
+	requirements screenshot bench faults clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -101,6 +101,9 @@ screenshot: $(DEV) build chromium ## Make docs/screenshot.png with the tests' ow
 
 bench: $(DEV) build ## Measure against the peers (bench/README.md), short version
 	@$(BIN)/python -m bench --quick
+
+faults: $(DEV) build ## The whole fault suite at full load, and its figures into docs/faults.md (ten minutes)
+	@$(BIN)/python -m pytest -m nightly tests/fault $(ARGS)
 
 clean: ## Remove everything that was made, but for the private Redis data in .headgate
 	rm -rf $(VENV) node_modules web/node_modules web/dist build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache \

@@ -293,8 +293,8 @@ class Connection:
                 return index
         return len(frames)
 
-    def stream(self, frames: Sequence[Frame], data: bytes, owner: QueueOwner) -> int:
-        """Send joined frames of the log (`data` is their concatenation), or queue what the socket does not take at once.
+    def stream(self, frames: Sequence[Frame], owner: QueueOwner) -> int:
+        """Send consecutive frames of the log in one write, or queue what the socket does not take at once.
 
         Returns how many were accepted; the others found no room.
         """
@@ -303,6 +303,7 @@ class Connection:
         accepted = 0
         wire = self.wire
         if wire is not None and not wire.writing and not self.queue and not self._corked:
+            data = b"".join([frame.wire for frame in frames])
             try:
                 sent = wire.send(data)
             except BlockingIOError:
@@ -579,6 +580,17 @@ def frame_of(packet: Any) -> Frame:
     frame = getattr(packet, "headgate_frame", None)
     if frame is None:
         encoded = packet.encode()
-        frame = Frame(encoded.encode() if isinstance(encoded, str) else bytes(encoded), binary=packet.binary)
+        if isinstance(encoded, str):
+            frame = Frame(encoded.encode(), attachments=_attachments(encoded))
+        else:
+            frame = Frame(bytes(encoded), binary=True)
         packet.headgate_frame = frame
     return frame
+
+
+def _attachments(packet: str) -> int:
+    """Return how many binary messages a Socket.IO packet announces (`45` and `46`: BINARY_EVENT and BINARY_ACK)."""
+    if packet[:2] not in ("45", "46"):
+        return 0
+    count = packet[2:].partition("-")[0]
+    return int(count) if count.isdecimal() and len(count) < 4 else 0

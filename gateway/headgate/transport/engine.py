@@ -21,7 +21,7 @@ import structlog
 from engineio import packet as engine_packet
 from socketio import packet as socket_packet
 
-from headgate.loop import is_patched
+from headgate.loop import Signal, is_patched, spawn
 
 from .connection import Connection, TransportLimits, frame_of
 from .deadlines import Deadlines
@@ -35,6 +35,10 @@ log = structlog.get_logger("headgate.engine")
 
 # Attachments of one binary event: python-socketio would keep as many as the packet announces.
 MAX_ATTACHMENTS = 16
+# Attachments are put into place recursively, by python-socketio.
+MAX_BINARY_DEPTH = 100
+# Handlers of one client that may run at once (with `async_handlers`); its next event waits, and with it its sending.
+MAX_HANDLERS = 64
 _RECORD_SEPARATOR = "\x1e"
 
 # Engine.IO's own error codes and messages, as the reference server answers them.
@@ -256,6 +260,16 @@ class _PollAnswer:
             self._connection.end("transport error", abort=True)
 
 
+class _Turns:
+    """The handlers of one client that are running; exists only while there are any."""
+
+    __slots__ = ("room", "running")
+
+    def __init__(self) -> None:
+        self.running = 0
+        self.room = Signal()
+
+
 class Server(socketio.Server):  # type: ignore[misc]
     """A drop-in `socketio.Server` on Headgate's transport.
 
@@ -273,6 +287,7 @@ class Server(socketio.Server):  # type: ignore[misc]
                 "at the very top of the program, or start it with `headgate serve`"
             )
         super().__init__(**options)
+        self._turns: dict[str, _Turns] = {}
 
     def _engineio_server_class(self) -> type[EngineServer]:
         return EngineServer
@@ -370,6 +385,8 @@ class Server(socketio.Server):  # type: ignore[misc]
                 return "binary packets are not accepted"
             if not 0 < packet.attachment_count <= MAX_ATTACHMENTS:
                 return f"number of attachments not between 1 and {MAX_ATTACHMENTS}"
+            if not _placeholders_valid(data, packet.attachment_count):
+                return "placeholder without an attachment"
         elif packet.attachment_count:
             return "attachments on a text packet"
         return None
@@ -379,9 +396,57 @@ class Server(socketio.Server):  # type: ignore[misc]
             return "binary message without a binary packet before it"
         return None if isinstance(data, bytes) else "attachment expected"
 
+    def _handle_event(self, eio_sid: str, namespace: str | None, id: int | None, data: list[Any]) -> None:
+        """Run an event's handler: in a greenlet of its own if the application wants that, but not without bound."""
+        if not self.async_handlers:
+            super()._handle_event(eio_sid, namespace, id, data)
+            return
+        namespace = namespace or "/"
+        sid = self.manager.sid_from_eio_sid(eio_sid, namespace)
+        if not self.manager.is_connected(sid, namespace):
+            return
+        turns = self._turns.setdefault(eio_sid, _Turns())
+        while turns.running >= MAX_HANDLERS:
+            turns.room.clear()
+            turns.room.wait()
+        turns.running += 1
+        self._turns[eio_sid] = turns
+        spawn(self._in_turn, turns, sid, eio_sid, data, namespace, id)
+
+    def _in_turn(self, turns: _Turns, sid: str, eio_sid: str, data: list[Any], namespace: str, id: int | None) -> None:
+        try:
+            self._handle_event_internal(self, sid, eio_sid, data, namespace, id)
+        except Exception:
+            log.exception("event handler failed", sid=eio_sid)
+        finally:
+            turns.running -= 1
+            turns.room.set()
+            if not turns.running:
+                self._turns.pop(eio_sid, None)
+
     def _handle_eio_disconnect(self, eio_sid: str, reason: str) -> None:
         self._binary_packet.pop(eio_sid, None)
         super()._handle_eio_disconnect(eio_sid, reason)
+
+
+def _placeholders_valid(data: Any, attachments: int) -> bool:
+    """Return whether every placeholder names an attachment; python-socketio would find out when the last one has come."""
+    level, inner = [data], []
+    for _ in range(MAX_BINARY_DEPTH):
+        for value in level:
+            if isinstance(value, list):
+                inner += value
+            elif isinstance(value, dict):
+                if value.get("_placeholder") and "num" in value:
+                    number = value["num"]
+                    if type(number) is not int or not 0 <= number < attachments:
+                        return False
+                else:
+                    inner += value.values()
+        if not inner:
+            return True
+        level, inner = inner, []
+    return False
 
 
 def _accept_headers(environ: dict[str, Any]) -> bytes:

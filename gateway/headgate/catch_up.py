@@ -131,6 +131,6 @@ def _deliver(client: Client, page: Page) -> bool:
         if chunk.missing is not None:
             client.miss(chunk.first, chunk.last, chunk.missing)
             client.position = chunk.last
-        elif not client.take_chunk(chunk.frames, chunk.data, chunk.last):
+        elif not client.take_chunk(chunk.frames, chunk.last):
             return False
     return True

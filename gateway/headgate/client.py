@@ -17,7 +17,7 @@ Invariant, per client: offered = sent + discarded + conflated + waiting.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from .client_queue import RELIEF_LEVEL, WARNING_LEVEL, ClientQueue
@@ -55,8 +55,8 @@ class ClientConnection(Protocol):
     def lost(self, error: OSError) -> None:
         """The socket is broken."""
 
-    def stream(self, frames: Sequence[Frame], data: bytes, owner: Client) -> int:
-        """Send joined frames of the log, or queue what the socket does not take; returns how many were accepted."""
+    def stream(self, frames: Sequence[Frame], owner: Client) -> int:
+        """Send consecutive frames of the log, or queue what the socket does not take; returns how many were accepted."""
 
     def hold_direct(self) -> None:
         """No direct writes by the fan-out until `release_direct`; counted, as several clients may ask for it."""
@@ -79,7 +79,7 @@ class Client:
         direct: events written straight to the socket.
         offered: events that had to go through the queue; of these `sent`, `discarded` and `conflated` are settled.
         reading, position: whether the log feeds it, and the offset up to which it has.
-        starts: while reading, per pattern the offset above which its events are wanted, where that is not `position`.
+        base, starts: while reading, the offset above which events are wanted, and the patterns for which it is another one.
     """
 
     __slots__ = (
@@ -92,6 +92,7 @@ class Client:
         "_reader",
         "_told_on",
         "_warned",
+        "base",
         "conflated",
         "connection",
         "direct",
@@ -117,7 +118,7 @@ class Client:
         self.wildcards = 0
         self.direct = self.offered = self.sent = self.discarded = self.conflated = 0
         self.reading = False
-        self.position = 0
+        self.position = self.base = 0
         self.starts: dict[str, int] = {}
         self._reader = reader
         self._floor: int | None = None
@@ -212,13 +213,14 @@ class Client:
 
     # -- reading --------------------------------------------------------------------------------------------------
 
-    def read_from(self, position: int) -> None:
-        """Be fed from the log, from the offset after `position` on. Never waits."""
-        if not self.reading and self._floor is None:
+    def read_from(self, base: int, starts: Mapping[str, int] | None = None) -> None:
+        """Be fed from the log, from the offset after `base` on, or, for the patterns in `starts`, after theirs. Never waits."""
+        if self.live:
             self.connection.hold_direct()
         self._floor = None
         self.reading = True
-        self.position = position
+        self.base, self.starts = base, dict(starts or {})
+        self.position = min([base, *self.starts.values()])
         if not self._pressed:
             self._reader.add(self)
 
@@ -226,17 +228,17 @@ class Client:
         """Whether an event of the log is for this client, by what each subscription has not had yet."""
         offset = frame.offset or 0
         return any(
-            offset > self.starts.get(pattern, -1) and matches(pattern, frame.topic or "") for pattern in self.subscriptions
+            offset > self.starts.get(pattern, self.base) and matches(pattern, frame.topic or "") for pattern in self.subscriptions
         )
 
-    def take_chunk(self, frames: Sequence[Frame], data: bytes, last: int) -> bool:
+    def take_chunk(self, frames: Sequence[Frame], last: int) -> bool:
         """Send consecutive frames of the log; False when there was not room for all (`position` says how far it came)."""
-        accepted = self.connection.stream(frames, data, self) if frames else 0
+        accepted = self.connection.stream(frames, self) if frames else 0
         if accepted < len(frames):
             self.position = (frames[accepted].offset or 1) - 1
             return False
         self.position = last
-        if self.starts and last >= max(self.starts.values()):
+        if self.starts and last >= max(self.base, *self.starts.values()):
             self.starts.clear()
         return True
 

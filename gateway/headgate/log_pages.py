@@ -18,9 +18,10 @@ from .protocol import GapReason, event_packet
 from .topic import matches
 from .transport.frames import Frame, message_frame
 
-# Offsets per page: one XRANGE. 100 × 64 KiB is what the cache can well hold; 100 small events are one socket write.
-PAGE_OFFSETS = 100
-MAX_CACHE_BYTES = 32 * 1024 * 1024
+# Offsets per page: one XRANGE. At most 32 × 64 KiB at the usual payload limit; 1,500 missed events are 47 reads, however many
+# clients missed them.
+PAGE_OFFSETS = 32
+MAX_CACHE_BYTES = 8 * 1024 * 1024
 # One write's worth of frames.
 CHUNK_BYTES = 65536
 # Different sets of patterns whose part of a page is remembered; a page of an app has a handful.
@@ -29,12 +30,12 @@ MAX_SELECTIONS = 32
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Consecutive offsets of a page for one set of patterns: the frames in them, joined; or, with a reason, what is missing."""
+    """Consecutive offsets of a page for one set of patterns: the frames in them, at most one write's worth; or, with a
+    reason, what is missing. Joined when they are sent: keeping the joined bytes would hold everything twice."""
 
     first: int
     last: int
     frames: tuple[Frame, ...] = ()
-    data: bytes = b""
     missing: GapReason | None = None
 
     def after(self, position: int) -> Chunk:
@@ -42,7 +43,7 @@ class Chunk:
         if position < self.first:
             return self
         frames = tuple(frame for frame in self.frames if (frame.offset or 0) > position)
-        return Chunk(position + 1, self.last, frames, b"".join([frame.wire for frame in frames]), self.missing)
+        return Chunk(position + 1, self.last, frames, self.missing)
 
 
 @dataclass(slots=True)
@@ -76,7 +77,7 @@ class Page:
         def finish(last: int) -> None:
             nonlocal frames, size, first
             if last >= first:
-                chunks.append(Chunk(first, last, tuple(frames), b"".join([frame.wire for frame in frames])))
+                chunks.append(Chunk(first, last, tuple(frames)))
             frames, size, first = [], 0, last + 1
 
         for offset, frame in self.frames.items():
@@ -164,8 +165,7 @@ class LogPages:
                 payload_bytes=len(entry.event.data),
             )
             page.frames[entry.offset] = frame
-            # Twice: the frame itself, and its copy in the joined chunks of the usual selection.
-            page.size += 2 * len(frame.wire)
-            self._bytes += 2 * len(frame.wire)
+            page.size += len(frame.wire)
+            self._bytes += len(frame.wire)
         if entries:
             page.selections.clear()

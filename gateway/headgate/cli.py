@@ -1,4 +1,4 @@
-"""The command line: `headgate publish`, `tail`, `serve`, `check` and `settings`.
+"""The command line: `headgate publish`, `tail`, `serve`, `token`, `revoke`, `check` and `settings`.
 
 In: arguments, and for what is not given the environment (HEADGATE_…). Out: results on standard output, one clear line on
 standard error for every fault. Exit codes: 0, 1 for a fault, 2 for wrong usage, 130 after Ctrl-C.
@@ -58,9 +58,10 @@ def main() -> None:
 @click.argument("data", metavar="JSON")
 @_namespace_option
 @click.option("--id", "event_id", metavar="ID", help="Publish at most once under this id (within 300 s).")
+@click.option("--user", metavar="NAME", help="Publish to this user alone: the topic becomes users.NAME.TOPIC.")
 @_redis_option
 @_one_line_errors
-def publish(topic: str, data: str, namespace: str, event_id: str | None, redis_url: str | None) -> None:
+def publish(topic: str, data: str, namespace: str, event_id: str | None, user: str | None, redis_url: str | None) -> None:
     """Publish one event and print its receipt. JSON is the data; - reads it from standard input."""
     import msgspec
 
@@ -71,7 +72,7 @@ def publish(topic: str, data: str, namespace: str, event_id: str | None, redis_u
     text = sys.stdin.buffer.read(HARD_MAX_PAYLOAD_BYTES + 1) if data == "-" else data.encode(errors="surrogateescape")
     # The namespace's own limit, which Redis knows, decides.
     with Publisher(redis_url, namespace=namespace, max_payload_bytes=HARD_MAX_PAYLOAD_BYTES) as publisher:
-        receipt = publisher.publish(topic, msgspec.Raw(text.strip()), id=event_id)
+        receipt = publisher.publish(topic, msgspec.Raw(text.strip()), id=event_id, user=user)
     click.echo(
         f"offset {receipt.offset} epoch {receipt.epoch} id {receipt.id}"
         + (" (duplicate, not added)" if receipt.duplicate else "")
@@ -142,6 +143,51 @@ def serve(target: str | None, host: str | None, port: int | None, redis_url: str
 
 
 @main.command()
+@click.option("--user", required=True, metavar="NAME", help="Whom the token is for.")
+@click.option("--subscribe", multiple=True, metavar="PATTERN", help="May subscribe to this; repeatable. {sub} is the user.")
+@click.option("--publish", "publish_", multiple=True, metavar="PATTERN", help="May publish to this; repeatable.")
+@click.option("--ttl", default="1h", show_default=True, metavar="TIME", help="How long it holds: 90, 90s, 15m, 1h or 7d.")
+@click.option("--kid", metavar="ID", help="Which configured secret signs it, where there are several.")
+@_one_line_errors
+def token(user: str, subscribe: tuple[str, ...], publish_: tuple[str, ...], ttl: str, kid: str | None) -> None:
+    """Print a token for development, signed with HEADGATE_TOKEN_SECRET (or a secret of HEADGATE_TOKEN_KEYS).
+
+    Every user may also subscribe to users.NAME.#, whatever the token says.
+    """
+    import os
+
+    from .errors import SettingsError
+    from .settings import Settings
+    from .tokens import Tokens
+
+    names = ("SECRET", "KEYS", "AUDIENCE", "LEEWAY_S")
+    settings = Settings.read({f"HEADGATE_TOKEN_{name}": os.environ.get(f"HEADGATE_TOKEN_{name}") for name in names})
+    tokens = Tokens.configured(settings)
+    if tokens is None:
+        raise SettingsError(["no secret to sign with: set HEADGATE_TOKEN_SECRET, for the gateway too"])
+    click.echo(tokens.mint(user, list(subscribe), list(publish_), _seconds(ttl), key_id=kid))
+
+
+@main.command()
+@click.option("--user", metavar="NAME", help="Refuse this user, whatever the token.")
+@click.option("--token-id", metavar="ID", help="Refuse the token with this jti.")
+@click.option(
+    "--for", "for_", default="1h", show_default=True, metavar="TIME", help="For how long: 90, 90s, 15m, 1h or 7d; 0 lifts it."
+)
+@_redis_option
+@_one_line_errors
+def revoke(user: str | None, token_id: str | None, for_: str, redis_url: str | None) -> None:
+    """Refuse a user or a token on every gateway, and disconnect who is connected with it, within a second."""
+    from .publisher import Publisher
+
+    for_s = _seconds(for_)
+    with Publisher(redis_url) as publisher:
+        publisher.revoke(user=user, token_id=token_id, for_s=for_s)
+    named = f"user {user!r}" if user is not None else f"token {token_id!r}"
+    click.echo(f"revoked {named} for {for_s} s" if for_s else f"lifted the revocation of {named}")
+
+
+@main.command()
 @_redis_option
 @click.option("--load", is_flag=True, help="Also load Headgate's function library, or replace an older one.")
 @_one_line_errors
@@ -170,6 +216,14 @@ def settings() -> None:
     for row in describe():
         name, default, expected, doc = (cell.replace("|", "\\|") for cell in row)
         click.echo(f"| `{name}` | {f'`{default}`' if default else ''} | {expected} | {doc} |")
+
+
+def _seconds(text: str) -> int:
+    """Return the seconds of a time such as 90, 90s, 15m, 1h or 7d."""
+    found = re.fullmatch(r"([0-9]{1,9})([smhd]?)", text)
+    if found is None:
+        raise click.BadParameter(f"{text!r} is not a time such as 90, 90s, 15m, 1h or 7d")
+    return int(found[1]) * {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}[found[2]]
 
 
 def _print_event(event: Event, as_json: bool) -> None:

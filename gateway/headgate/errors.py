@@ -117,12 +117,17 @@ class BusRefused(HeadgateError):
 
 
 class Unauthorized(HeadgateError):
-    """No valid identity: no token, or one that the authenticator does not accept."""
+    """No valid identity: no token, or one that the authenticator does not accept.
+
+    `reason` is a word for programs (docs/protocol.md lists those of tokens), `detail` the same for people. Neither may hold
+    any part of a token.
+    """
 
     code = "unauthorized"
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(f"not authorized: {reason}", reason=reason)
+    def __init__(self, reason: str, detail: str | None = None, **parts: Any) -> None:
+        self.reason = reason
+        super().__init__(f"not authorized: {detail or reason}", reason=reason, **parts)
 
 
 class Forbidden(HeadgateError):

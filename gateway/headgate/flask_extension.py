@@ -19,6 +19,7 @@ from .gateway import Gateway, check_served
 from .identity import Authenticator
 from .loop import is_patched
 from .publisher import Receipt
+from .revocation import DEFAULT_REVOKED_S
 from .settings import Settings
 
 
@@ -27,8 +28,8 @@ class Headgate:
 
     Args:
         app: the application, or None and `init_app` later.
-        authenticator: from a handshake to an identity, or None to refuse it. Without one nobody may connect, except in
-            development (`HEADGATE_DEV=1`).
+        authenticator: from a handshake to an identity, or None to refuse it. Without one, tokens decide (tokens.py:
+            `HEADGATE_TOKEN_SECRET` or `HEADGATE_TOKEN_KEYS`), and `HEADGATE_ANONYMOUS_SUBSCRIBE` and `HEADGATE_DEV`.
         settings: complete settings; otherwise they are read from the environment and `app.config`.
     """
 
@@ -83,14 +84,24 @@ class Headgate:
             self._gateway.authenticator = authenticator
         return authenticator
 
-    def publish(self, topic: str, data: Any, id: str | None = None, namespace: str | None = None) -> Receipt:
-        """Publish an event and return its receipt; see `Publisher.publish`. May switch greenlets.
+    def publish(
+        self, topic: str, data: Any, id: str | None = None, namespace: str | None = None, *, user: str | None = None
+    ) -> Receipt:
+        """Publish an event, to everyone or to one `user`; return its receipt. See `Publisher.publish`. May switch greenlets.
 
         Raises:
             UnknownNamespace: this gateway does not serve it.
             HeadgateError: as `Publisher.publish`.
         """
-        return self.gateway.publisher.publish(topic, data, id=id, namespace=check_served(self.gateway, namespace))
+        return self.gateway.publisher.publish(topic, data, id=id, namespace=check_served(self.gateway, namespace), user=user)
+
+    def revoke(self, *, user: str | None = None, token_id: str | None = None, for_s: int = DEFAULT_REVOKED_S) -> None:
+        """Refuse a user, or one token, for `for_s` seconds, on every gateway; 0 lifts it. May switch greenlets.
+
+        Raises:
+            HeadgateError: as `Publisher.revoke`.
+        """
+        self.gateway.publisher.revoke(user=user, token_id=token_id, for_s=for_s)
 
     def ready(self) -> dict[str, Any]:
         """Return `{ready, bus, namespaces}`: whether events flow. Never waits."""

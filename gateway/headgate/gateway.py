@@ -1,20 +1,23 @@
 """The gateway: Socket.IO handlers in front, namespaces behind. One per process.
 
-In: an application's authenticator, settings, a Redis URL. Out: `wsgi_app`, which answers Socket.IO's path and passes
-everything else on to the application; `start` and `close`; `ready`.
+In: an application's authenticator (else tokens decide), settings, a Redis URL. Out: `wsgi_app`, which answers Socket.IO's
+path and passes everything else on to the application; `start` and `close`; `ready`.
 
-A client's life: HTTP (transport) → CONNECT with `auth` → authenticator → `welcome`, sent when the subscriptions that came with
-the handshake are in force → requests, each acknowledged → leave.
+A client's life: HTTP (transport) → CONNECT with `auth` → authenticator, revocations, admission → `welcome`, sent when the
+subscriptions that came with the handshake are in force → requests, each acknowledged → leave, or be put out: its identity
+has expired or was revoked.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from time import time
 from typing import Any
 
 import structlog
 from socketio.exceptions import ConnectionRefusedError as Refusal
 
+from .admission import Admission, address_of
 from .client import Client
 from .errors import (
     BusUnavailable,
@@ -26,16 +29,22 @@ from .errors import (
     UnknownNamespace,
 )
 from .event import check_event_id
-from .identity import Authenticator, Handshake, Identity
-from .metrics import REFUSED
+from .expiry import Expiry
+from .identity import ANONYMOUS, Authenticator, Handshake, Identity
+from .loop import sleep
+from .metrics import PUT_OUT, REFUSED
 from .namespace import Namespace
-from .protocol import PUBLISH, REPLAY, SUBSCRIBE, UNSUBSCRIBE, WELCOME, notice_packet, ok, refused
+from .protocol import PUBLISH, REFRESH, REPLAY, STATUS, SUBSCRIBE, UNSUBSCRIBE, WELCOME, notice_packet, ok, refused
 from .publisher import Publisher
-from .requests import read_resume
+from .requests import read_refresh, read_resume
+from .revocation import TOKEN, kind_of, revoked
+from .revocation_watch import RevocationWatch
 from .settings import Settings
 from .socketio import Server, TransportLimits, WSGIApp
+from .tokens import Tokens, refusal, token_authenticator
 from .topic import check_topic
 from .transport.frames import message_frame
+from .transport.inbound import POLICY
 
 log = structlog.get_logger("headgate.gateway")
 
@@ -54,7 +63,8 @@ _KEPT_OF_ENVIRON = (
     "REMOTE_ADDR",
     "wsgi.url_scheme",
 )
-_ANYONE = Identity("anonymous", ("#",), ("#",))
+# Putting many out at once: let the loop run after so many.
+_PUT_OUT_STRIDE = 64
 
 
 class _SocketServer(Server):
@@ -74,7 +84,10 @@ class Gateway:
         if settings.redis_url is None:
             raise BusUnavailable("no Redis: set HEADGATE_REDIS_URL, or start with `headgate serve`, which brings one")
         self.settings = settings
-        self.authenticator = authenticator
+        self.authenticator: Authenticator = authenticator or token_authenticator(Tokens.configured(settings), settings)
+        self._admission: Admission[Client] = Admission(settings.max_clients_per_user, settings.max_clients_per_address)
+        self._expiry: Expiry[Client] = Expiry(self._expired)
+        self._revocation_watch = RevocationWatch(settings.redis_url, self._revoked)
         self.publisher = Publisher(settings.redis_url, max_payload_bytes=settings.max_payload_bytes, timeout_s=PUBLISH_TIMEOUT_S)
         self.namespaces = {name: Namespace(name, settings.redis_url, settings) for name in settings.namespaces}
         self._server = _SocketServer(
@@ -90,13 +103,16 @@ class Gateway:
             self._route(name)
 
     def start(self) -> None:
-        """Start listening to the bus. Idempotent."""
+        """Start listening to the bus and to revocations. Idempotent."""
+        self._revocation_watch.start()
         for namespace in self.namespaces.values():
             namespace.bus.start()
 
     def close(self) -> None:
         """End every session and stop listening. Idempotent."""
         self._server.eio.disconnect()
+        self._revocation_watch.close()
+        self._expiry.close()
         for namespace in self.namespaces.values():
             namespace.close()
         self.publisher.close()
@@ -139,6 +155,7 @@ class Gateway:
         server.on(UNSUBSCRIBE, acknowledged(self._unsubscribe), namespace=path)
         server.on(REPLAY, acknowledged(lambda namespace, client, body: namespace.replay(client, body)), namespace=path)
         server.on(PUBLISH, acknowledged(self._publish), namespace=path)
+        server.on(REFRESH, acknowledged(self._refresh), namespace=path)
         server.on("*", lambda name, session, *_: refused(_unknown_request(name).to_wire()), namespace=path)
 
     def _connect(self, namespace: Namespace, session: str, environ: dict[str, Any], auth: Any) -> None:
@@ -146,15 +163,23 @@ class Gateway:
         try:
             if namespace.bus.epoch is None:
                 raise namespace.bus.last_error or BusUnavailable("the gateway has not reached Redis yet")
+            if not self._revocation_watch.known:
+                raise BusUnavailable("the gateway has not read yet what is revoked")
             if auth is not None and not isinstance(auth, Mapping):
                 raise InvalidRequest("auth: expected an object")
             point = read_resume((auth or {}).get("resume"))
             identity = self._identify(Handshake(namespace.name, auth or {}, environ))
+            # Development is one machine: there an address says nothing about who it is.
+            counted = not (self.settings.dev and identity.user == ANONYMOUS)
+            address = address_of(environ, self.settings.proxies) if counted else None
+            self._admission.check(identity.user, address)
         except HeadgateError as error:
             REFUSED.labels(namespace.name, error.code).inc()
             raise Refusal(error.message, error.to_wire()) from error
         connection = self._server.eio.sockets[self._server.manager.eio_sid_from_sid(session, f"/{namespace.name}")]
         client = namespace.join(session, identity, connection)
+        self._admission.join(client, address)
+        self._expiry.set(client, identity.expires_at)
         connection.owners = (*connection.owners, client)
         connection.session.setdefault("headgate", {})[namespace.name] = (client, (auth or {}).get("subscriptions"), point)
 
@@ -210,7 +235,7 @@ class Gateway:
         client = namespace.clients.get(session)
         try:
             if client is None:
-                raise Unauthorized("this session has left")
+                raise Unauthorized("left", "this session has left")
             if len(arguments) != 1 or not isinstance(arguments[0], Mapping):
                 raise InvalidRequest("expected one object as the argument")
             return ok(**request(namespace, client, arguments[0]))
@@ -244,21 +269,67 @@ class Gateway:
         if client is not None:
             connection: Any = client.connection
             connection.owners = tuple(owner for owner in connection.owners if owner is not client)
+            self._admission.leave(client)
+            self._expiry.forget(client)
+
+    # -- identities that change or end ----------------------------------------------------------------------------
+
+    def _refresh(self, namespace: Namespace, client: Client, body: Any) -> dict[str, Any]:
+        """Put another token of the same user in force; what it no longer grants ends, with a notice ahead of the answer."""
+        token = read_refresh(body)
+        eio_sid = self._server.manager.eio_sid_from_sid(client.session, f"/{namespace.name}")
+        identity = self._identify(Handshake(namespace.name, {"token": token}, self._server.environ.get(eio_sid, {})))
+        if namespace.clients.get(client.session) is not client:
+            raise Unauthorized("left", "this session has left")
+        if identity.user != client.identity.user:
+            raise Unauthorized("another_user", "the token is another user's")
+        self._admission.renew(client, identity)
+        self._expiry.set(client, identity.expires_at)
+        ended = namespace.end_subscriptions(client, lambda pattern: not identity.may_subscribe(pattern))
+        if ended:
+            notice = [{"pattern": pattern, "error": Forbidden("subscribe to", pattern).to_wire()} for pattern in ended]
+            client.connection.offer_control(message_frame(notice_packet(namespace.name, STATUS, {"ended": notice})))
+        left_s = None if identity.expires_at is None else max(0, int(identity.expires_at - time()))
+        return {"user": identity.user, "expires_in_s": left_s}
+
+    def _expired(self, clients: list[Client]) -> None:
+        self._put_out(clients, refusal("expired"))
+
+    def _revoked(self, members: list[str]) -> None:
+        hit: list[Client] = []
+        for member in members:
+            kind, name = kind_of(member) or (TOKEN, "")
+            hit += self._admission.of_token(name) if kind == TOKEN else self._admission.of_user(name)
+        self._put_out(hit, revoked())
+
+    def _put_out(self, clients: list[Client], why: Unauthorized) -> None:
+        """Tell clients that they are no longer authorized, and disconnect them from their namespace. Lets the loop run."""
+        for count, client in enumerate(clients, 1):
+            if self.namespaces[client.namespace].clients.get(client.session) is client:
+                PUT_OUT.labels(client.namespace, why.reason).inc()
+                connection: Any = client.connection
+                notice = notice_packet(client.namespace, STATUS, {"unauthorized": why.to_wire()})
+                connection.offer_control(message_frame(notice))
+                self._server.disconnect(client.session, f"/{client.namespace}")
+                # Out of every namespace: it may stay for as long as before its first CONNECT, to come back with another token.
+                self._server.eio.deadlines.after(self.settings.handshake_deadline_s, _end_outsider, connection, why)
+            if not count % _PUT_OUT_STRIDE:
+                sleep()
 
     def _identify(self, handshake: Handshake) -> Identity:
-        if self.authenticator is None:
-            if self.settings.dev:
-                return _ANYONE
-            raise Unauthorized("this gateway has no authenticator; give `Headgate` one, or start with --dev on your own machine")
+        """Return who a handshake is from; neither nobody nor someone revoked or expired."""
         try:
             identity = self.authenticator(handshake)
         except HeadgateError:
             raise
         except Exception as error:
             log.exception("authenticator failed", namespace=handshake.namespace)
-            raise Unauthorized("the authenticator failed") from error
+            raise Unauthorized("authenticator_failed", "the authenticator failed") from error
         if identity is None:
-            raise Unauthorized("the token was missing or not accepted")
+            raise Unauthorized("not_accepted", "the token was missing or not accepted")
+        self._revocation_watch.revocations.check(identity)
+        if identity.expires_at is not None and identity.expires_at <= time():
+            raise refusal("expired")
         return identity
 
 
@@ -274,6 +345,12 @@ def check_served(gateway: Gateway, namespace: str | None) -> str:
     if name not in gateway.namespaces:
         raise UnknownNamespace(namespace, gateway.settings.namespaces)
     return name
+
+
+def _end_outsider(connection: Any, why: Unauthorized) -> None:
+    """End a connection whose clients were put out and that has joined no namespace since. Runs in the hub."""
+    if not connection.closed and not connection.owners:
+        connection.end("unauthorized", code=POLICY, told=f"{why.code}: {why.reason}")
 
 
 def _allowed_origins(settings: Settings) -> Any:
@@ -304,4 +381,4 @@ def _transport_limits(settings: Settings) -> TransportLimits:
 
 
 def _unknown_request(name: str) -> InvalidRequest:
-    return InvalidRequest(f"unknown request {name[:40]!r}; known: {SUBSCRIBE}, {UNSUBSCRIBE}, {REPLAY}, {PUBLISH}")
+    return InvalidRequest(f"unknown request {name[:40]!r}; known: {SUBSCRIBE}, {UNSUBSCRIBE}, {REPLAY}, {PUBLISH}, {REFRESH}")

@@ -24,9 +24,16 @@ class Handshake:
         return token if isinstance(token, str) else None
 
 
+# Who has shown no token, where that is allowed. Not one person: it is outside what is counted per user.
+ANONYMOUS = "anonymous"
+
+
 @dataclass(frozen=True, slots=True)
 class Identity:
     """An authenticated client: a name and the patterns that it may subscribe to and publish to. Nothing by default.
+
+    `expires_at` (seconds since 1970, None: never) ends the client then, unless a `refresh` has brought a later one;
+    `token_id` is what a single token can be revoked by.
 
     Raises:
         InvalidPattern: a grant is not a pattern.
@@ -35,6 +42,8 @@ class Identity:
     user: str
     subscribe: tuple[str, ...] = ()
     publish: tuple[str, ...] = ()
+    expires_at: float | None = None
+    token_id: str | None = None
 
     def __post_init__(self) -> None:
         for grant in (*self.subscribe, *self.publish):

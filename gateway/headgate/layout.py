@@ -11,6 +11,8 @@ import re
 from .errors import UnknownNamespace
 
 DEFAULT_NAMESPACE = "notifications"
+# Of all namespaces: the sorted set of what is revoked (score: until when, in seconds since 1970), and the channel of its news.
+REVOKED = "hg:revoked"
 _NAMESPACE = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
 

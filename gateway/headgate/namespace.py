@@ -11,7 +11,7 @@ from time import monotonic
 from .bus import Bus
 from .catch_up import CatchUp
 from .client import Client, ClientConnection
-from .errors import Forbidden, InvalidEvent, LimitReached
+from .errors import Forbidden, InvalidEvent, LimitReached, Unauthorized
 from .event import Event
 from .event_log import PAGE_EVENTS, Entry, Head
 from .identity import Identity
@@ -93,6 +93,8 @@ class Namespace:
             if is_wildcard(pattern) and client.wildcards >= self._settings.max_wildcards:
                 raise LimitReached("wildcards", self._settings.max_wildcards)
         start = self._start_of(pattern, subscription.since) if subscription.since is not None else None
+        if self.clients.get(client.session) is not client:
+            raise Unauthorized("left", "this session has left")  # put out while Redis was asked
         client.subscribe(pattern, subscription.overflow)
         self._trie.add(pattern, client, subscription.overflow)
         if start is not None:
@@ -109,6 +111,14 @@ class Namespace:
         if client.unsubscribe(pattern):
             self._trie.remove(pattern, client)
         return pattern
+
+    def end_subscriptions(self, client: Client, ends: Callable[[str], bool]) -> list[str]:
+        """End a client's subscriptions to patterns of which `ends` is true; return them."""
+        ended = [pattern for pattern in client.subscriptions if ends(pattern)]
+        for pattern in ended:
+            client.unsubscribe(pattern)
+            self._trie.remove(pattern, client)
+        return ended
 
     def resume(self, client: Client, point: Resume | None) -> bool | None:
         """Let a client that has just joined go on where it was; its subscriptions are in force already.
@@ -132,8 +142,8 @@ class Namespace:
         if point.epoch != bus.epoch or not ahead:
             client.miss(None, None, GapReason.LOG_LOST)
             return False
-        if point.offset != bus.offset or self._routing:
-            client.read_from(point.offset)
+        if point.offset != bus.offset or self._routing or client.reading:
+            client.read_from(point.offset, client.starts)  # a `since` of the handshake keeps its own start
         return point.offset + 1 >= bus.first
 
     def replay(self, client: Client, request: object) -> dict[str, object]:
@@ -256,13 +266,14 @@ class Namespace:
         def change() -> None:
             if client.connection.closed or pattern not in client.subscriptions:
                 return
-            here = client.position if not client.live else self.bus.offset
-            starts = dict(client.starts) if client.reading else {}
-            for other in client.subscriptions:
-                starts.setdefault(other, here)
-            starts[pattern] = start
-            client.read_from(min(starts.values()))
-            client.starts = starts
+            if client.live:
+                client.read_from(self.bus.offset, {pattern: start})
+            else:
+                # What it has had, it has had: only the new pattern goes further back than its position.
+                here = client.position
+                starts = {other: max(begin, here) for other, begin in client.starts.items()} if client.reading else {}
+                base = max(client.base, here) if client.reading else here
+                client.read_from(base, {**starts, pattern: start})
 
         if self._routing:
             self._between.append(change)

@@ -30,6 +30,7 @@ SUBSCRIBE = "subscribe"
 UNSUBSCRIBE = "unsubscribe"
 REPLAY = "replay"
 PUBLISH = "publish"
+REFRESH = "refresh"
 
 
 class Overflow(StrEnum):

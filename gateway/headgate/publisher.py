@@ -24,8 +24,9 @@ from .event import MAX_DEPTH, check_event_id, check_json
 from .function_library import call_function, ensure_loaded, is_missing
 from .layout import DEFAULT_NAMESPACE, check_namespace, log_key
 from .redis_link import Client, call_many, open_client
+from .revocation import DEFAULT_REVOKED_S, revoke
 from .settings import HARD_MAX_PAYLOAD_BYTES, Settings
-from .topic import check_topic
+from .topic import check_topic, user_topic
 
 # One batch is one round trip, held in memory on both ends.
 MAX_BATCH_EVENTS = 10_000
@@ -97,7 +98,9 @@ class Publisher:
         self._client: Client = open_client(redis_url or find_redis_url(), timeout_s=timeout_s)
         self._library_checked = False
 
-    def publish(self, topic: str, data: Any, id: str | None = None, namespace: str | None = None) -> Receipt:
+    def publish(
+        self, topic: str, data: Any, id: str | None = None, namespace: str | None = None, *, user: str | None = None
+    ) -> Receipt:
         """Append one event to the log and publish it; return its receipt. One round trip; waits for Redis.
 
         Args:
@@ -106,6 +109,7 @@ class Publisher:
                 JSON of (datetime, UUID, Decimal, dataclasses, Enum, bytes as base64). `msgspec.Raw` holds ready-made JSON text.
             id: makes publishing idempotent for 300 s: 1 to 128 characters of `A-Z a-z 0-9 _ . : ~ -`. None: a new one.
             namespace: None: the publisher's.
+            user: publish to this user's own topic, `users.<user>.<topic>`; one word of `[A-Za-z0-9_-]`.
 
         Raises:
             InvalidTopic, InvalidEvent (the id), UnknownNamespace, NotSerializable, PayloadTooLarge: nothing was sent, or
@@ -113,7 +117,7 @@ class Publisher:
             BusRefused: Redis will not do it (out of memory, no permission, …); nothing was published.
             BusUnavailable: no answer, twice: not known whether it was published. Publish it again with the same id.
         """
-        command = self._command(topic, data, id, namespace)
+        command = self._command(topic if user is None else user_topic(user, topic), data, id, namespace)
         try:
             epoch, offset, duplicate = self._fcall(command)
         except BusUnavailable:
@@ -168,6 +172,16 @@ class Publisher:
         if len(receipts) < len(outcomes):
             raise PublishManyError(outcomes)
         return receipts
+
+    def revoke(self, *, user: str | None = None, token_id: str | None = None, for_s: int = DEFAULT_REVOKED_S) -> None:
+        """Refuse a user, or one token (its `jti`), for `for_s` seconds; 0 lifts it. See `revocation.revoke`.
+
+        Clients that are connected are told and disconnected, on every gateway, within a second.
+
+        Raises:
+            InvalidRequest, LimitReached, BusUnavailable, BusRefused: as `revocation.revoke`.
+        """
+        revoke(self._client, user=user, token_id=token_id, for_s=for_s)
 
     def close(self) -> None:
         """Close the connections to Redis; idempotent. A later `publish` opens new ones."""

@@ -97,6 +97,18 @@ def read_replay(request: object) -> Replay:
     return Replay(check_pattern(body.get("pattern")), first, _number(body.get("to"), "to", first))
 
 
+def read_refresh(request: object) -> str:
+    """Read `{token}`; the authenticator says what it is worth.
+
+    Raises:
+        InvalidRequest.
+    """
+    token = _object(request, {"token"}, "{token}").get("token")
+    if not isinstance(token, str):
+        raise InvalidRequest("token: expected text")
+    return token
+
+
 def _since(request: object) -> Since:
     body = _object(request, {"offset", "time", "last"}, "{offset}, {time} or {last}")
     if len(body) != 1:

@@ -14,11 +14,14 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from .errors import SettingsError, UnknownNamespace
+from .errors import InvalidPattern, SettingsError, UnknownNamespace
 from .layout import DEFAULT_NAMESPACE, check_namespace
+from .topic import MAX_TOPIC_BYTES, MAX_TOPIC_WORDS, check_pattern
 
 PREFIX = "HEADGATE_"
 HARD_MAX_PAYLOAD_BYTES = 1024 * 1024
+# RFC 7518, section 3.2: a secret is at least as long as the hash of HS256.
+MIN_SECRET_BYTES = 32
 # Names with our prefix that belong to tools around the gateway (Makefile, tests, publishers), not to it.
 _FOREIGN = {"HEADGATE_REDIS_SERVER", "HEADGATE_CHROMIUM", "HEADGATE_CONFIG"}
 
@@ -82,6 +85,20 @@ def _origins(raw: Any) -> tuple[str, ...]:
     return origins
 
 
+def _patterns(raw: Any) -> tuple[str, ...]:
+    try:
+        return tuple(check_pattern(pattern) for pattern in _words(raw))
+    except InvalidPattern as error:
+        raise ValueError from error
+
+
+def _secret(raw: Any) -> str:
+    """Read a secret as it is: whoever signs with it does not strip it either."""
+    if not isinstance(raw, str) or len(raw.encode(errors="surrogateescape")) < MIN_SECRET_BYTES:
+        raise ValueError
+    return raw
+
+
 def _text(raw: Any) -> str:
     if not isinstance(raw, str) or not raw.strip():
         raise ValueError
@@ -130,6 +147,42 @@ class Settings:
         (),
         (_origins, "origins such as https://app.example.com, comma-separated"),
         "Origins that may connect besides the gateway's own.",
+    )
+    token_secret: str | None = _setting(
+        None,
+        (_secret, f"a secret of at least {MIN_SECRET_BYTES} bytes"),
+        "Secret of tokens signed with HS256.",
+        secret=True,
+    )
+    token_keys: str | None = _setting(
+        None,
+        (_text, "path of a JSON or TOML file"),
+        "Keys of tokens: key id → {alg, key}, with alg one of HS256, RS256, ES256, EdDSA and key a PEM public key or a secret.",
+    )
+    token_audience: str = _setting("headgate", (_text, "a name"), "What the `aud` of a token must hold.")
+    token_leeway_s: float = _setting(
+        5.0, _number(0, 30, "seconds"), "How far the clocks of whoever makes tokens and of the gateway may differ."
+    )
+    anonymous_subscribe: tuple[str, ...] = _setting(
+        (),
+        (_patterns, "patterns such as news.#, comma-separated"),
+        "What clients without a token may subscribe to. Not set: a token is needed.",
+    )
+    max_clients_per_user: int = _setting(
+        64,
+        _integer(0, 1_000_000, "clients (0 for no limit)"),
+        "Clients of one user, on one gateway. Anonymous clients are counted by address only.",
+    )
+    max_clients_per_address: int = _setting(
+        1000,
+        _integer(0, 1_000_000, "clients (0 for no limit)"),
+        "Clients from one network address, on one gateway. Behind a proxy, set HEADGATE_PROXIES too. Not for anonymous "
+        "clients of development.",
+    )
+    proxies: int = _setting(
+        0,
+        _integer(0, 16, "proxies"),
+        "Proxies in front of the gateway, each of which adds to X-Forwarded-For the address that it was called from.",
     )
     max_payload_bytes: int = _setting(
         65536, _integer(1, HARD_MAX_PAYLOAD_BYTES, "bytes"), "Largest payload of an event, in bytes of JSON text."
@@ -207,6 +260,11 @@ class Settings:
             "inbound_per_s": self.inbound_per_s,
             "inbound_burst": self.inbound_burst,
             "write_deadline_s": self.write_deadline_s,
+            "handshake_deadline_s": self.handshake_deadline_s,
+            "max_clients_per_user": self.max_clients_per_user,
+            "max_clients_per_address": self.max_clients_per_address,
+            "max_topic_bytes": MAX_TOPIC_BYTES,
+            "max_topic_words": MAX_TOPIC_WORDS,
         }
 
 

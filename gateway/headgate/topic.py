@@ -16,6 +16,8 @@ from .errors import InvalidPattern, InvalidTopic
 
 MAX_TOPIC_BYTES = 255
 MAX_TOPIC_WORDS = 8
+# The first word of topics that belong to one user (`users.<user>.…`).
+USERS = "users"
 
 _WORD = "[A-Za-z0-9_-]+"
 _TOPIC = re.compile(rf"{_WORD}(?:\.{_WORD})*", re.ASCII)
@@ -44,6 +46,26 @@ def check_pattern(pattern: object) -> str:
     if fault:
         raise InvalidPattern(pattern, fault)
     return pattern  # type: ignore[return-value]
+
+
+def check_word(word: object) -> str:
+    """Return `word` unchanged if it can stand in a topic: one word, no dot, no wildcard.
+
+    Raises:
+        InvalidTopic: it cannot.
+    """
+    if not isinstance(word, str) or not re.fullmatch(_WORD, word, re.ASCII):
+        raise InvalidTopic(word, "expected one word of letters, digits, _ and -")
+    return check_topic(word)
+
+
+def user_topic(user: object, topic: object) -> str:
+    """Return the topic that only one user's clients are granted: `users.<user>.<topic>`.
+
+    Raises:
+        InvalidTopic: `user` is not one word, or the whole is no topic.
+    """
+    return check_topic(f"{USERS}.{check_word(user)}.{check_topic(topic)}")
 
 
 def is_wildcard(pattern: str) -> bool:

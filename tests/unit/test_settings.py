@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from headgate.errors import SettingsError
 from headgate.settings import HARD_MAX_PAYLOAD_BYTES, PREFIX, Settings, describe
+from headgate.topic import MAX_TOPIC_BYTES, MAX_TOPIC_WORDS
 
 FIELDS = {PREFIX + field.name.upper(): field for field in dataclasses.fields(Settings)}
 
@@ -198,12 +199,13 @@ def test_development_stays_on_loopback(host: str, accepted: bool) -> None:
 
 
 def test_the_limits_told_to_a_client_are_the_settings() -> None:
-    """Every limit in `welcome` is a setting of the same name and value."""
+    """Every limit in `welcome` is a setting of the same name and value, or part of the grammar of topics."""
     settings = Settings.read({"HEADGATE_QUEUE_FRAMES": "17", "HEADGATE_MAX_SUBSCRIPTIONS": "3"})
     limits = settings.limits()
     assert limits["queue_frames"] == 17
     assert limits["max_subscriptions"] == 3
-    assert limits == {name: getattr(settings, name) for name in limits}
+    grammar = {"max_topic_bytes": MAX_TOPIC_BYTES, "max_topic_words": MAX_TOPIC_WORDS}
+    assert limits == {name: getattr(settings, name) for name in limits if name not in grammar} | grammar
 
 
 @given(

@@ -1,0 +1,116 @@
+"""Admission: who is connected, how many per user and per address, and whom a revocation concerns. No I/O.
+
+In: clients as they join and leave, from the gateway. Out: `LimitReached` before one too many joins; the clients of a user or
+of a token. It counts this gateway's clients; one browser in two namespaces is two.
+
+Addresses may be spread and users may not know each other, so a limit is not a defence against everyone; it keeps one broken
+page, or one visitor, from using up what belongs to all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import Any, Generic, Protocol, TypeVar
+
+from .errors import LimitReached
+from .identity import ANONYMOUS, Identity
+
+
+class Admitted(Protocol):
+    """What is counted."""
+
+    identity: Identity
+
+    def __hash__(self) -> int: ...
+
+
+C = TypeVar("C", bound=Admitted)
+
+
+class Admission(Generic[C]):
+    """The clients that are in.
+
+    Args:
+        per_user, per_address: how many clients each may have; 0 for any number.
+    """
+
+    def __init__(self, per_user: int, per_address: int) -> None:
+        self._per_user, self._per_address = per_user, per_address
+        self._of_user: dict[str, set[C]] = {}
+        self._of_token: dict[str, set[C]] = {}
+        self._at: dict[str, int] = {}
+        self._address_of: dict[C, str] = {}
+
+    def check(self, user: str, address: str | None) -> None:
+        """Refuse one client more of `user` from `address` (None: not counted).
+
+        Raises:
+            LimitReached: `clients_per_user` or `clients_per_address`.
+        """
+        if self._per_user and user != ANONYMOUS and len(self._of_user.get(user, ())) >= self._per_user:
+            raise LimitReached("clients_per_user", self._per_user)
+        if self._per_address and address is not None and self._at.get(address, 0) >= self._per_address:
+            raise LimitReached("clients_per_address", self._per_address)
+
+    def join(self, client: C, address: str | None) -> None:
+        """Count a client in."""
+        self._index(client, client.identity)
+        if address is not None:
+            self._address_of[client] = address
+            self._at[address] = self._at.get(address, 0) + 1
+
+    def renew(self, client: C, identity: Identity) -> None:
+        """Give a client that is in another identity."""
+        self._forget(client)
+        client.identity = identity
+        self._index(client, identity)
+
+    def leave(self, client: C) -> None:
+        """Count a client out. Idempotent."""
+        self._forget(client)
+        address = self._address_of.pop(client, None)
+        if address is not None:
+            self._at[address] -= 1
+            if not self._at[address]:
+                del self._at[address]
+
+    def of_user(self, user: str) -> list[C]:
+        """Return a user's clients."""
+        return list(self._of_user.get(user, ()))
+
+    def of_token(self, token_id: str) -> list[C]:
+        """Return the clients that came in, or were refreshed, with a token."""
+        return list(self._of_token.get(token_id, ()))
+
+    def _index(self, client: C, identity: Identity) -> None:
+        self._of_user.setdefault(identity.user, set()).add(client)
+        if identity.token_id is not None:
+            self._of_token.setdefault(identity.token_id, set()).add(client)
+
+    def _forget(self, client: C) -> None:
+        identity = client.identity
+        _discard(self._of_user, identity.user, client)
+        if identity.token_id is not None:
+            _discard(self._of_token, identity.token_id, client)
+
+
+def address_of(environ: Mapping[str, Any], proxies: int) -> str | None:
+    """Return the network address that a request came from, or None where there is none (a Unix socket).
+
+    Behind `proxies` of ours it is the one that the outermost of them saw: the last but so many of X-Forwarded-For. What
+    stands before it anyone can have written.
+    """
+    peer = environ.get("REMOTE_ADDR") or None
+    if proxies:
+        chain = [part.strip() for part in str(environ.get("HTTP_X_FORWARDED_FOR", "")).split(",") if part.strip()]
+        if len(chain) >= proxies:
+            return chain[-proxies][:64]
+    return peer
+
+
+def _discard(index: dict[str, set[C]], name: str, client: Hashable) -> None:
+    members = index.get(name)
+    if members is not None:
+        members.discard(client)
+        if not members:
+            del index[name]

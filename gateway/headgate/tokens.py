@@ -1,0 +1,362 @@
+"""Tokens: from a JWT to an identity, or to one word that says why not. The one file that imports jwt.
+
+In: the `token` of a handshake or of a `refresh`, and the keys that were configured. Out: an `Identity`, or `Unauthorized`,
+whose `reason` is one of the words below and whose text never holds any part of the token.
+
+Rules (RFC 8725), in the order of their cost. 1. Size before parsing. 2. The header only chooses among configured keys;
+each key has one algorithm, and the token must name that one. Nothing is fetched, whatever the header says. 3. Signature
+before claims. 4. `exp`, `aud` and `sub` are required, and every claim that we read must have the type that it should have.
+
+No I/O but for the file of keys, which is read once, at start.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jwt
+import msgspec
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+
+from .errors import HeadgateError, InvalidTopic, SettingsError, Unauthorized
+from .identity import ANONYMOUS, Handshake, Identity
+from .settings import MIN_SECRET_BYTES, PREFIX, Settings
+from .topic import USERS, check_pattern, check_word
+
+MAX_TOKEN_BYTES = 8192
+# Patterns in one claim; containment is asked of each at every subscribe.
+MAX_GRANTS = 64
+MAX_USER_CHARACTERS = 255
+MAX_KEYS = 64
+MAX_KEYS_FILE_BYTES = 256 * 1024
+MIN_RSA_BITS = 2048
+# The key id of HEADGATE_TOKEN_SECRET, needed only beside other keys.
+SECRET_KEY_ID = "default"
+# Headers that would have us take a key, or a rule, from the token itself.
+_REFUSED_HEADERS = frozenset(("crit", "b64", "jku", "jwk", "x5u", "x5c"))
+_ALGORITHMS = ("HS256", "RS256", "ES256", "EdDSA")
+
+# `reason` → what people are told. docs/protocol.md says what to do about each.
+REASONS: Mapping[str, str] = {
+    "no_token": "no token was shown",
+    "too_large": f"the token is larger than {MAX_TOKEN_BYTES} bytes",
+    "malformed": "that is not a signed JWT",
+    "unsupported_header": "the token's header asks for something that is not accepted",
+    "unknown_key": "the token names no key that is configured here",
+    "algorithm_mismatch": "the token's algorithm is not that of its key",
+    "bad_signature": "the signature does not match",
+    "missing_claim": "a required claim is missing",
+    "invalid_claim": "a claim has a value that it cannot have",
+    "wrong_audience": "the token is meant for somebody else",
+    "expired": "the token has expired",
+    "not_yet_valid": "the token is not valid yet",
+    "invalid_grant": "a granted pattern is not a pattern",
+}
+
+_jws = jwt.PyJWS(algorithms=list(_ALGORITHMS))
+_decode_json = msgspec.json.Decoder().decode
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One verification key with its one algorithm. `material` is a secret (HS256) or a public key."""
+
+    key_id: str
+    algorithm: str
+    material: Any = field(repr=False)
+
+
+class Tokens:
+    """Verifies tokens, and mints them for development.
+
+    Args:
+        keys: at least one; key ids are distinct.
+        audience: what `aud` must hold.
+        leeway_s: how far clocks may differ, for `exp`, `nbf` and `iat`.
+        now: seconds since 1970.
+    """
+
+    def __init__(self, keys: list[Key], audience: str, leeway_s: float, now: Callable[[], float] = time.time) -> None:
+        self._keys = {key.key_id: key for key in keys}
+        self._audience = audience
+        self._leeway_s = leeway_s
+        self._now = now
+
+    @classmethod
+    def configured(cls, settings: Settings) -> Tokens | None:
+        """Return what the settings describe, or None when they name no key.
+
+        Raises:
+            SettingsError: the file of keys cannot be read or holds a key that is none.
+        """
+        keys = read_keys(settings.token_keys) if settings.token_keys else []
+        if settings.token_secret is not None:
+            if any(key.key_id == SECRET_KEY_ID for key in keys):
+                raise SettingsError(
+                    [f"{PREFIX}TOKEN_KEYS: key {SECRET_KEY_ID!r} is {PREFIX}TOKEN_SECRET's name; give it another or set only one"]
+                )
+            keys.append(Key(SECRET_KEY_ID, "HS256", settings.token_secret.encode(errors="surrogateescape")))
+        return cls(keys, settings.token_audience, settings.token_leeway_s) if keys else None
+
+    def verify(self, token: object) -> Identity:
+        """Return the identity that a token proves. Pure computation, some 30 µs for HS256.
+
+        Raises:
+            Unauthorized: with one of REASONS.
+        """
+        if token is None or token == "":
+            raise refusal("no_token")
+        if not isinstance(token, str) or not token.isascii():
+            raise refusal("malformed")
+        if len(token) > MAX_TOKEN_BYTES:
+            raise refusal("too_large")
+        return self._identity(_claims(self._signed_payload(token)))
+
+    def mint(self, user: str, subscribe: list[str], publish: list[str], lifetime_s: int, *, key_id: str | None = None) -> str:
+        """Return a token signed with a configured secret: for development, and for tests.
+
+        Raises:
+            SettingsError: there is no such key, or it is a public one, which cannot sign.
+            Unauthorized: the token would not be accepted (an invalid user or pattern).
+        """
+        key = self._signing_key(key_id)
+        now_s = int(self._now())
+        claims: dict[str, Any] = {"sub": user, "aud": self._audience, "iat": now_s, "exp": now_s + lifetime_s}
+        claims |= {name: grants for name, grants in (("subscribe", subscribe), ("publish", publish)) if grants}
+        headers = {"kid": key.key_id} if len(self._keys) > 1 else None
+        token = _jws.encode(json.dumps(claims).encode(), key.material, algorithm=key.algorithm, headers=headers)
+        self.verify(token)
+        return token
+
+    # -- private --------------------------------------------------------------------------------------------------
+
+    def _signed_payload(self, token: str) -> bytes:
+        """Return the payload once its signature is proven."""
+        try:
+            header = _jws.get_unverified_header(token)
+        except (jwt.PyJWTError, ValueError) as error:
+            raise refusal("malformed") from error
+        if not _REFUSED_HEADERS.isdisjoint(header):
+            raise refusal("unsupported_header")
+        key = self._key_of(header)
+        if header.get("alg") != key.algorithm:
+            raise refusal("algorithm_mismatch")
+        try:
+            payload: bytes = _jws.decode(token, key.material, algorithms=[key.algorithm])
+        except (jwt.PyJWTError, ValueError) as error:
+            raise refusal("bad_signature") from error
+        return payload
+
+    def _key_of(self, header: Mapping[str, Any]) -> Key:
+        if "kid" not in header:
+            if len(self._keys) == 1:
+                return next(iter(self._keys.values()))
+            raise refusal("unknown_key")
+        key_id = header["kid"]
+        key = self._keys.get(key_id) if isinstance(key_id, str) else None
+        if key is None:
+            raise refusal("unknown_key")
+        return key
+
+    def _identity(self, claims: Mapping[str, Any]) -> Identity:
+        for name in ("exp", "aud", "sub"):
+            if claims.get(name) is None:
+                raise refusal("missing_claim", name)
+        expires_at = _time(claims, "exp")
+        self._check_audience(claims["aud"])
+        now_s = self._now()
+        if expires_at + self._leeway_s <= now_s:
+            raise refusal("expired")
+        for name in ("nbf", "iat"):
+            if claims.get(name) is not None and _time(claims, name) - self._leeway_s > now_s:
+                raise refusal("not_yet_valid", name)
+        user, token_id = _text(claims, "sub"), _text(claims, "jti") if claims.get("jti") is not None else None
+        if user == ANONYMOUS:
+            raise refusal("invalid_claim", "sub")
+        return Identity(
+            user,
+            subscribe=(*_grants(claims, "subscribe", user), *own_topics(user)),
+            publish=_grants(claims, "publish", user),
+            expires_at=expires_at + self._leeway_s,
+            token_id=token_id,
+        )
+
+    def _check_audience(self, audience: object) -> None:
+        accepted = audience if isinstance(audience, list) else [audience]
+        if not all(isinstance(name, str) for name in accepted):
+            raise refusal("invalid_claim", "aud")
+        if self._audience not in accepted:
+            raise refusal("wrong_audience")
+
+    def _signing_key(self, key_id: str | None) -> Key:
+        secrets = [key for key in self._keys.values() if key.algorithm == "HS256" and key_id in (None, key.key_id)]
+        if len(secrets) == 1:
+            return secrets[0]
+        if key_id is None and secrets:
+            raise SettingsError([f"several secrets are configured; name one of {', '.join(key.key_id for key in secrets)}"])
+        named = f"key {key_id!r} is" if key_id in self._keys else "the configured keys are" if key_id is None else None
+        raise SettingsError(
+            [
+                f"{named} public, and cannot sign; tokens are made by whoever has the private key"
+                if named
+                else f"no key {key_id!r}"
+            ]
+        )
+
+
+def token_authenticator(tokens: Tokens | None, settings: Settings) -> Callable[[Handshake], Identity]:
+    """Return the authenticator that is used when an application brings none.
+
+    Without a token a client is anonymous where that is configured, and refused elsewhere. A token that is not accepted
+    never makes anyone anonymous.
+    """
+    anyone = _anonymous(settings)
+
+    def authenticate(handshake: Handshake) -> Identity:
+        if handshake.auth.get("token") is None and anyone is not None:
+            return anyone
+        if tokens is None:
+            raise Unauthorized(
+                "no_authenticator",
+                f"this gateway has no authenticator: give `Headgate` one, set {PREFIX}TOKEN_SECRET or {PREFIX}TOKEN_KEYS, "
+                "or start with --dev on your own machine",
+            )
+        return tokens.verify(handshake.auth.get("token"))
+
+    return authenticate
+
+
+def own_topics(user: str) -> tuple[str, ...]:
+    """Return what every user is granted: `users.<user>.#`; nothing for a user whose name is not one word of a topic."""
+    try:
+        return (check_pattern(f"{USERS}.{check_word(user)}.#"),)
+    except HeadgateError:
+        return ()
+
+
+def refusal(reason: str, claim: str | None = None) -> Unauthorized:
+    """Return the error of one of REASONS, with the claim that it is about."""
+    if claim is None:
+        return Unauthorized(reason, REASONS[reason])
+    return Unauthorized(reason, f"{REASONS[reason]}: {claim}", claim=claim)
+
+
+def read_keys(path: str) -> list[Key]:
+    """Return the keys of a file: JSON, or TOML if it is named so, `{<key id>: {"alg": …, "key": …}}`.
+
+    `key` is a PEM public key, or for HS256 a secret of at least MIN_SECRET_BYTES.
+
+    Raises:
+        SettingsError: with every fault, none of which shows any part of a key.
+    """
+    setting = f"{PREFIX}TOKEN_KEYS={path}"
+    try:
+        if Path(path).stat().st_size > MAX_KEYS_FILE_BYTES:
+            raise SettingsError([f"{setting}: expected a file of at most {MAX_KEYS_FILE_BYTES} bytes"])
+        text = Path(path).read_text("utf-8")
+        entries: Any = tomllib.loads(text) if path.endswith(".toml") else json.loads(text)
+    except OSError as error:
+        raise SettingsError([f"{setting}: {error.strerror or 'cannot be read'}"]) from error
+    except (ValueError, RecursionError):
+        # Not `from error`: its text may quote the file.
+        raise SettingsError([f"{setting}: expected JSON, or TOML in a file whose name ends in .toml"]) from None
+    if not isinstance(entries, dict) or not 1 <= len(entries) <= MAX_KEYS:
+        raise SettingsError([f"{setting}: expected 1 to {MAX_KEYS} keys, each {{alg, key}} under its key id"])
+    keys, faults = [], []
+    for key_id, entry in entries.items():
+        fault, key = _key(key_id, entry)
+        if key is not None:
+            keys.append(key)
+        else:
+            faults.append(f"{setting}: key {key_id[:80]!r}: {fault}")
+    if faults:
+        raise SettingsError(faults)
+    return keys
+
+
+def _key(key_id: str, entry: object) -> tuple[str, Key | None]:
+    """Return the key, or what is wrong with it."""
+    if not isinstance(entry, dict) or set(entry) != {"alg", "key"} or not all(isinstance(part, str) for part in entry.values()):
+        return "expected {alg, key}, both text", None
+    algorithm, text = entry["alg"], entry["key"]
+    if algorithm not in _ALGORITHMS:
+        return f"alg: expected one of {', '.join(_ALGORITHMS)}", None
+    if algorithm == "HS256" and len(text.encode(errors="replace")) < MIN_SECRET_BYTES:
+        return f"expected a secret of at least {MIN_SECRET_BYTES} bytes", None
+    try:
+        # HS256 refuses a PEM text: a public key is not a secret.
+        material: Any = _jws.get_algorithm_by_name(algorithm).prepare_key(text)
+    except (jwt.PyJWTError, ValueError, TypeError):
+        return f"its key does not fit {algorithm}", None
+    fits = {
+        "HS256": isinstance(material, bytes),
+        "RS256": isinstance(material, rsa.RSAPublicKey) and material.key_size >= MIN_RSA_BITS,
+        "ES256": isinstance(material, ec.EllipticCurvePublicKey) and isinstance(material.curve, ec.SECP256R1),
+        "EdDSA": isinstance(material, ed25519.Ed25519PublicKey),
+    }
+    expected = {"RS256": f"an RSA public key of at least {MIN_RSA_BITS} bits", "ES256": "a P-256 public key"}
+    if not fits[algorithm]:
+        return f"expected {expected.get(algorithm, 'an Ed25519 public key')} in PEM", None
+    return "", Key(key_id, algorithm, material)
+
+
+def _anonymous(settings: Settings) -> Identity | None:
+    if settings.dev:
+        return Identity(ANONYMOUS, subscribe=("#",), publish=("#",))
+    if settings.anonymous_subscribe:
+        return Identity(ANONYMOUS, subscribe=settings.anonymous_subscribe)
+    return None
+
+
+def _claims(payload: bytes) -> Mapping[str, Any]:
+    try:
+        claims = _decode_json(payload)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise refusal("malformed") from None
+    if not isinstance(claims, dict):
+        raise refusal("malformed")
+    return claims
+
+
+def _time(claims: Mapping[str, Any], name: str) -> float:
+    """Return a NumericDate (RFC 7519, section 2): seconds since 1970."""
+    value = claims[name]
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e12:
+        raise refusal("invalid_claim", name)
+    return float(value)
+
+
+def _text(claims: Mapping[str, Any], name: str) -> str:
+    value = claims[name]
+    if not isinstance(value, str) or not value.isprintable() or not 0 < len(value) <= MAX_USER_CHARACTERS:
+        raise refusal("invalid_claim", name)
+    return value
+
+
+def _grants(claims: Mapping[str, Any], name: str, user: str) -> tuple[str, ...]:
+    """Return the patterns of a claim, with the user's name in place of `{sub}`."""
+    patterns = claims.get(name)
+    if patterns is None:
+        return ()
+    if not isinstance(patterns, list) or len(patterns) > MAX_GRANTS:
+        raise refusal("invalid_claim", name)
+    grants = []
+    for pattern in patterns:
+        if not isinstance(pattern, str):
+            raise refusal("invalid_claim", name)
+        try:
+            # A name with a dot or a wildcard in it would grant more than was meant.
+            grants.append(check_pattern(pattern.replace("{sub}", check_word(user)) if "{sub}" in pattern else pattern))
+        except InvalidTopic:
+            raise Unauthorized(
+                "invalid_grant", f"{name}: {{sub}} stands for one word, which this user's name is not", claim=name
+            ) from None
+        except HeadgateError:
+            raise refusal("invalid_grant", name) from None
+    return tuple(grants)

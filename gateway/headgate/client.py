@@ -38,7 +38,10 @@ class ClientConnection(Protocol):
     ready: bool
     pressed: bool
     closed: bool
-    idle: bool
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing waits to go out."""
 
     def offer(self, frame: Frame, owner: Client | None = None) -> bool:
         """Queue or send an event frame; False when there is no room."""
@@ -195,16 +198,25 @@ class Client:
             self._tell_gaps()
             self.connection.flush()
 
+    def lose_log(self, cursor: Frame) -> None:
+        """Tell the client that the log is another one, and where that stands: both in their place, and never left out.
+
+        Offsets begin anew, so what was settled of the old log goes ahead, also when the queue is full: the gaps are one
+        notice per reason, and what `latest` kept has its room.
+        """
+        self._tell_gaps()
+        self._hand_over_latest()
+        self._note(GapReason.LOG_LOST, None, None, 0, 0, self.subscriptions)
+        self._tell_gaps()
+        self.connection.queue.put(cursor)
+        self.connection.flush()
+
     def relieved(self) -> None:
         """The queue has drained: say what is missing, hand over what `latest` kept, then flow, or read on."""
         if self._pressed or self._warned:
             self._pressed = self._warned = False
-            latest, self._latest = self._latest, None
-            self._latest_bytes = 0
             self._tell_gaps()
-            # Conflation replaced values in place: back into log order. A plain PUBLISH has no offset and keeps its place.
-            for frame in sorted((latest or {}).values(), key=lambda kept: kept.offset or 0):
-                self.connection.queue.put(frame, self)
+            self._hand_over_latest()
             if not self.reading:
                 self._tell("off")
             self.connection.flush()
@@ -297,6 +309,14 @@ class Client:
         gaps, self._gaps = self._gaps, None
         for frame in gaps.take(self.namespace) if gaps else ():
             self.connection.queue.put(frame)
+
+    def _hand_over_latest(self) -> None:
+        """Put what `latest` kept into the queue; `_keep_latest` has seen to it that there is room."""
+        latest, self._latest = self._latest, None
+        self._latest_bytes = 0
+        # Conflation replaced values in place: back into log order. A plain PUBLISH has no offset and goes first.
+        for frame in sorted((latest or {}).values(), key=lambda kept: kept.offset or 0):
+            self.connection.queue.put(frame, self)
 
     def _keep_latest(self, frame: Frame) -> bool:
         """Keep the newest frame of a topic, within what the queue's limits leave."""

@@ -209,8 +209,7 @@ class Namespace:
             if not client.live:
                 client.live_from(head.offset)
                 self.went_live(client)
-            client.miss(None, None, GapReason.LOG_LOST)
-            client.connection.offer(cursor)
+            client.lose_log(cursor)
 
     def bus_changed(self, up: bool) -> None:
         """Tell every client whether live delivery is proven."""

@@ -23,6 +23,8 @@ __all__ = ["MAX_FRAGMENTS", "Inbound", "Opcode", "ProtocolViolation", "accept_ke
 # A message in more pieces than this is an attack: browsers send one piece.
 MAX_FRAGMENTS = 1024
 
+# The bit of a frame's first byte that tells control from data (RFC 6455 section 5.2).
+CONTROL = 0x08
 # RFC 6455 section 7.4.1.
 NORMAL, PROTOCOL_ERROR, INVALID_DATA, POLICY, TOO_BIG = 1000, 1002, 1007, 1008, 1009
 _VALID_CLOSE = {1000, 1001, 1002, 1003, 1007, 1008, 1009, 1010, 1011, 1012, 1013, 1014}
@@ -79,7 +81,9 @@ class Inbound:
         if self._parser is None:
             if not self._reader.buffer:
                 return None
-            self._parser = WebSocketFrame.parse(self._reader.read_exact, mask=True, max_size=self._max_bytes - self._size)
+            # Control frames have a limit of their own (125 bytes) and may interrupt a message that has used up its own.
+            size = 0 if self._reader.buffer[0] & CONTROL else self._size
+            self._parser = WebSocketFrame.parse(self._reader.read_exact, mask=True, max_size=self._max_bytes - size)
         try:
             next(self._parser)
         except StopIteration as stop:

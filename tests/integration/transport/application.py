@@ -114,12 +114,17 @@ class Application:
             "wires": sum(isinstance(thing, Wire) for thing in objects),
             "connections": sum(isinstance(thing, Connection) for thing in objects),
             "sessions": len(self.sio.eio.sockets) + len(self.eio.sockets),
+            "control_frames": sum(len(connection.queue._control or ()) for connection in self.sio.eio.sockets.values()),
+            "inbox": max((len(connection._inbox._messages) for connection in self._waited_for()), default=0),
             "environs": len(self.sio.environ),
             "half_binary": len(self.sio._binary_packet),
             "ends": self.ends,
             "seen": self.seen,
             "most_running": self.most_running,
         }
+
+    def _waited_for(self) -> list[Any]:
+        return [connection for connection in self.sio.eio.sockets.values() if connection._inbox is not None]
 
     def debug_sessions(self) -> list[JSON]:
         """Each Socket.IO session's queue and socket options."""
@@ -153,14 +158,17 @@ class Application:
                 gevent.sleep(0)
         return count
 
-    def debug_pace(self, count: int, size: int) -> int:
-        """Emit `count` numbered events, each only when everyone's queue has room: a producer that respects its readers."""
-        padding = "x" * size
+    def debug_start_pace(self, count: int, sizes: list[int]) -> None:
+        """Begin to emit numbered events of these sizes, each only while everyone's queue has room."""
+        gevent.spawn(self._pace, count, ["x" * size for size in sizes])
+
+    def _pace(self, count: int, paddings: list[str]) -> None:
         for number in range(count):
             while any(connection.queue.level >= 0.5 for connection in self.sio.eio.sockets.values()):
                 gevent.sleep(0.001)
-            self.sio.emit("event", (number, padding))
-        return count
+            self.sio.emit("event", (number, paddings[number % len(paddings)]))
+            if not number % 64:
+                gevent.sleep(0)
 
     def debug_binary(self, count: int, size: int) -> int:
         """Emit binary events, each with two attachments, with an acknowledgement-lane packet squeezed in between."""

@@ -20,7 +20,7 @@ monotonic = time.monotonic
 
 
 class Deadlines:
-    """Calls back, in the hub, no earlier than asked and at most one tick late."""
+    """Calls back, in the hub, no earlier than asked and at most two ticks late."""
 
     def __init__(self, tick_s: float) -> None:
         self._tick_s = tick_s
@@ -52,7 +52,7 @@ class Deadlines:
             due = [slot for slot in range(self._reached + 1, now + 1) if slot in self._slots]
         self._reached = now
         for slot in due:
-            for callback, args in self._slots.pop(slot):
+            for callback, args in self._slots.pop(slot, ()):  # a callback may have closed us
                 try:
                     callback(*args)
                 except Exception:  # one broken callback must not cost the others theirs

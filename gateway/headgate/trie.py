@@ -3,11 +3,10 @@
 In: `add` and `remove` of (pattern, subscriber, policy). Out: `match(topic)`, an `Audience`: who gets it. Patterns are
 AMQP's: `*` is exactly one word, `#` zero or more, anywhere.
 
-Three levels of remembering, none ever wrong: a topic's audience is cached until a pattern that could match it appears or
-disappears; an audience is shared by all topics that reach the same patterns; an audience's list of clients is rebuilt only
-after one of its patterns gained or lost a client. So clients come and go without touching the cache of topics, and one that
-brings a wildcard of its own costs a match (2 µs) per topic in use. Looking for the cached topics that the wildcard matches
-would cost 4 to 9 ms with the cache full, at every connect.
+Three levels of remembering, each exact: a topic's audience is cached until a pattern that matches the topic appears or
+disappears (topic_index.py finds those topics); an audience is shared by all topics that reach the same patterns; an audience's
+list of clients is rebuilt only after one of its patterns gained or lost a client. So clients come and go without touching
+what is known of topics that are none of theirs.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from collections.abc import Hashable, Iterator
 from typing import Generic, TypeVar
 
 from .protocol import Overflow
-from .topic import is_wildcard
+from .topic_index import TopicIndex
 
 S = TypeVar("S", bound=Hashable)
 
@@ -68,12 +67,57 @@ class Audience(Generic[S]):
 
 
 class _Node(Generic[S]):
-    __slots__ = ("children", "is_hash", "pattern")
+    """What follows a word: other words, `*`, `#`. Wildcards have slots of their own, as every match asks for them."""
+
+    __slots__ = ("any_word", "children", "hash", "is_hash", "pattern")
 
     def __init__(self, is_hash: bool) -> None:
         self.is_hash = is_hash
-        self.children: dict[str, _Node[S]] = {}
+        self.children: dict[str, _Node[S]] | None = None
+        self.any_word: _Node[S] | None = None
+        self.hash: _Node[S] | None = None
         self.pattern: _Pattern[S] | None = None
+
+    def child(self, token: str) -> _Node[S] | None:
+        if token == "#":
+            return self.hash
+        if token == "*":
+            return self.any_word
+        return self.children.get(token) if self.children is not None else None
+
+    def grow(self, token: str) -> _Node[S]:
+        """Return the child of a token, made if it is not there."""
+        child = self.child(token)
+        if child is None:
+            child = _Node(token == "#")
+            if token == "#":
+                self.hash = child
+            elif token == "*":
+                self.any_word = child
+            else:
+                self.children = self.children if self.children is not None else {}
+                self.children[token] = child
+        return child
+
+    def prune(self, token: str) -> None:
+        """Remove the child of a token."""
+        if token == "#":
+            self.hash = None
+        elif token == "*":
+            self.any_word = None
+        elif self.children is not None:
+            del self.children[token]
+            self.children = self.children or None
+
+    @property
+    def bare(self) -> bool:
+        """Whether nothing hangs on this node."""
+        return self.pattern is None and self.children is None and self.any_word is None and self.hash is None
+
+    def below(self) -> Iterator[_Node[S]]:
+        """Yield the children."""
+        yield from (self.children or {}).values()
+        yield from (child for child in (self.any_word, self.hash) if child is not None)
 
 
 class SubscriptionTrie(Generic[S]):
@@ -83,6 +127,7 @@ class SubscriptionTrie(Generic[S]):
         self._root: _Node[S] = _Node(False)
         self._max_cached_topics = max_cached_topics
         self._topics: OrderedDict[str, Audience[S]] = OrderedDict()
+        self._index = TopicIndex()
         self._audiences: dict[tuple[_Pattern[S], ...], Audience[S]] = {}
         self.patterns = 0
         self.subscriptions = 0
@@ -91,10 +136,7 @@ class SubscriptionTrie(Generic[S]):
         """Subscribe, or change the policy of a subscription. Returns whether the pattern is new to the trie."""
         node = self._root
         for word in pattern.split("."):
-            child = node.children.get(word)
-            if child is None:
-                child = node.children[word] = _Node(word == "#")
-            node = child
+            node = node.grow(word)
         new = node.pattern is None
         if node.pattern is None:
             node.pattern = _Pattern(pattern)
@@ -113,7 +155,7 @@ class SubscriptionTrie(Generic[S]):
         words = pattern.split(".")
         path = [self._root]
         for word in words:
-            child = path[-1].children.get(word)
+            child = path[-1].child(word)
             if child is None:
                 return False
             path.append(child)
@@ -131,11 +173,10 @@ class SubscriptionTrie(Generic[S]):
         self._forget_topics(pattern)
         for audience in tuple(entry.audiences):
             self._forget_audience(audience)
-        for parent, word in zip(reversed(path[:-1]), reversed(words), strict=True):
-            child = parent.children[word]
-            if child.children or child.pattern is not None:
+        for parent, child, word in zip(reversed(path[:-1]), reversed(path), reversed(words), strict=False):
+            if not child.bare:
                 break
-            del parent.children[word]
+            parent.prune(word)
         return True
 
     def match(self, topic: str) -> Audience[S]:
@@ -149,14 +190,16 @@ class SubscriptionTrie(Generic[S]):
         if audience is None:
             if len(self._audiences) >= self._max_cached_topics:
                 self._topics.clear()
+                self._index.clear()
                 for old in tuple(self._audiences.values()):
                     self._forget_audience(old)
             audience = self._audiences[patterns] = Audience(patterns)
             for entry in patterns:
                 entry.audiences.add(audience)
         self._topics[topic] = audience
+        self._index.add(topic)
         if len(self._topics) > self._max_cached_topics:
-            self._topics.popitem(last=False)
+            self._index.discard(self._topics.popitem(last=False)[0])
         return audience
 
     def __iter__(self) -> Iterator[str]:
@@ -166,36 +209,37 @@ class SubscriptionTrie(Generic[S]):
             node = stack.pop()
             if node.pattern is not None:
                 yield node.pattern.text
-            stack.extend(node.children.values())
+            stack.extend(node.below())
 
-    def _reached(self, topic: str) -> Iterator[_Pattern[S]]:
-        """Yield the patterns that match, each once.
+    def _reached(self, topic: str) -> list[_Pattern[S]]:
+        """Return the patterns that match, each once.
 
-        Word by word with the set of nodes that the words so far can reach: no pattern makes it cost more than its nodes times
-        the words. (Trying the ways to spread words over many `#` one by one took 6 ms for a single topic.)
+        Word by word with the nodes that the words so far can reach: no pattern makes it cost more than its nodes times the
+        words. (Trying the ways to spread words over many `#` one by one took 6 ms for a single topic.)
         """
-        nodes = _with_hashes(self._root, {})
+        nodes: list[_Node[S]] = []
+        _reach(self._root, nodes)
         for word in topic.split("."):
-            after: dict[_Node[S], None] = {}
+            after: list[_Node[S]] = []
+            twice = False
             for node in nodes:
                 if node.is_hash:
-                    after[node] = None  # eats this word too
-                children = node.children
-                if children:
-                    for child in (children.get(word), children.get("*")):
-                        if child is not None:
-                            _with_hashes(child, after)
-            nodes = after
-        for node in nodes:
-            if node.pattern is not None:
-                yield node.pattern
+                    after.append(node)  # eats this word too
+                    twice = True  # and may have been reached from another node as well
+                if node.children is not None:
+                    child = node.children.get(word)
+                    if child is not None:
+                        _reach(child, after)
+                if node.any_word is not None:
+                    _reach(node.any_word, after)
+            nodes = list(dict.fromkeys(after)) if twice else after
+        return [node.pattern for node in nodes if node.pattern is not None]
 
     def _forget_topics(self, pattern: str) -> None:
-        """Drop from the cache at least the topics that this pattern matches."""
-        if is_wildcard(pattern):
-            self._topics.clear()
-        else:
-            self._topics.pop(pattern, None)
+        """Drop from the cache exactly the topics that this pattern matches."""
+        for topic in self._index.matching(pattern):
+            del self._topics[topic]
+            self._index.discard(topic)
 
     def _forget_audience(self, audience: Audience[S]) -> None:
         """Let go of an audience that no cached topic has any more; whoever still holds it may go on reading it."""
@@ -204,9 +248,9 @@ class SubscriptionTrie(Generic[S]):
             entry.audiences.discard(audience)
 
 
-def _with_hashes(node: _Node[S] | None, reached: dict[_Node[S], None]) -> dict[_Node[S], None]:
+def _reach(node: _Node[S], reached: list[_Node[S]]) -> None:
     """Add a node, and through `#`, which may stand for no word, those below it."""
-    while node is not None and node not in reached:
-        reached[node] = None
-        node = node.children.get("#")
-    return reached
+    reached.append(node)
+    while node.hash is not None:
+        node = node.hash
+        reached.append(node)

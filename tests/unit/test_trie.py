@@ -75,6 +75,7 @@ class TrieBesideAList(RuleBasedStateMachine):
     def remembers_no_more_than_it_may(self) -> None:
         assert len(self.trie._topics) <= 3
         assert len(self.trie._audiences) <= 3
+        assert set(self.trie._index.matching("#")) == set(self.trie._topics), "the index is not what is cached"
         for audience in self.trie._audiences.values():
             assert all(entry.text in self.model for entry in audience._patterns), "an audience outlived one of its patterns"
 
@@ -85,9 +86,11 @@ def _leaves(trie: SubscriptionTrie[int]) -> set[str]:
     stack: list[tuple[Any, tuple[str, ...]]] = [(trie._root, ())]
     while stack:
         node, path = stack.pop()
-        if path and not node.children:
+        children = dict(node.children or {})
+        children |= {word: child for word, child in (("*", node.any_word), ("#", node.hash)) if child is not None}
+        if path and not children:
             found.add(".".join(path))
-        stack.extend((child, (*path, word)) for word, child in node.children.items())
+        stack.extend((child, (*path, word)) for word, child in children.items())
     return found
 
 

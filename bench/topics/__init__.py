@@ -1,0 +1,1 @@
+"""Topic matching: five ways to find a topic's subscribers, side by side on one workload. `python -m bench.topics`."""

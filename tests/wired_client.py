@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -89,6 +89,16 @@ class WiredClient:
         for pattern, policy in subscriptions.items():
             self.client.subscribe(pattern, policy)
             self.trie.add(pattern, self.client, policy)
+
+    def divert(self, take: Callable[[bytes], None]) -> None:
+        """Give what is written to `take` instead of to the socket, which always has room."""
+
+        def send(data: bytes | memoryview) -> int:
+            take(bytes(data) if isinstance(data, memoryview) else data)
+            return len(data)
+
+        assert self.connection.wire is not None
+        self.connection.wire.send = send
 
     def read(self, size: int = 1 << 20) -> int:
         """Let the browser read up to `size` bytes, once, and the gateway's watchers run; return how many it read."""

@@ -111,7 +111,8 @@ class Bus:
             try:
                 self._listen()
             except HeadgateError as error:
-                if self.up or self.last_error is None or self.last_error.message != error.message:
+                known = self.last_error is not None and self.last_error.message == error.message
+                if not self._closed and (self.up or not known):
                     log.warning("bus down", namespace=self._namespace, error=error.message)
                 wait_s = FIRST_RECONNECT_S if self.up else min(wait_s * 2, LAST_RECONNECT_S)
                 self.last_error = error
@@ -179,7 +180,7 @@ class Bus:
     def _repair(self, upto: int) -> None:
         """Hand on, from the log, what the live feed missed: everything above the position, up to `upto`."""
         while self.offset < upto:
-            entries = self._log.page(self.offset, upto)
+            entries = self._log.page(self.offset, upto, epoch=self.epoch)
             if not entries:
                 self._skip(upto, GapReason.TRIMMED)
                 return

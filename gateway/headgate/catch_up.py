@@ -34,6 +34,9 @@ class LiveFeed(Protocol):
     def position(self) -> int:
         """The offset up to which events have been handed to the fan-out."""
 
+    def epoch(self) -> str:
+        """The log that this position is in."""
+
     def went_live(self, client: Client) -> None:
         """This client takes live events from now on."""
 
@@ -99,26 +102,19 @@ class CatchUp:
         if client.connection.queue.level > RELIEF_LEVEL:
             client.wait_for_room()  # `relieved` adds it again
             return
-        page = self.pages.page_after(position, self._feed.quarantine)
+        page = self.pages.page_after(position, self._feed.epoch(), self._feed.quarantine)
         if not client.reading or client.connection.closed or client.position != position:
             return  # something happened to it while Redis answered
-        if page.last <= position:
-            self._skip_forgotten(client)
-        elif not _deliver(client, page):
+        # A log that ends before the feed's position has lost its end by hand: go to where the feed is.
+        oldest = page.oldest if page is not None else self._feed.position() + 1
+        if oldest > position + 1:
+            # In one piece: the position may be many pages back.
+            client.miss(position + 1, oldest - 1, GapReason.TRIMMED)
+            client.position = oldest - 1
+        if page is not None and not _deliver(client, page):
             client.wait_for_room()
             return
         self.add(client)
-
-    def _skip_forgotten(self, client: Client) -> None:
-        """The log ends at or before the position, though the feed has passed it: what is between was trimmed."""
-        position = client.position
-        target = max(self.pages.oldest() - 1, position)
-        if not client.reading or client.position != position:
-            return
-        if target == position:
-            target = self._feed.position()  # a hole at the end (deleted by hand): go to where the feed is
-        client.miss(position + 1, target, GapReason.TRIMMED)
-        client.position = target
 
 
 def _deliver(client: Client, page: Page) -> bool:

@@ -211,6 +211,18 @@ class Client:
         self.connection.queue.put(cursor)
         self.connection.flush()
 
+    def take_back(self) -> list[Frame]:
+        """Take back what waits in the queue, in order, as if it had never been offered."""
+        waiting = self.connection.queue.discard(self)
+        self.offered -= len(waiting)
+        return waiting
+
+    def put_back(self, waiting: Iterable[Frame]) -> None:
+        """Put back what was taken back, behind what has been queued since."""
+        for frame in waiting:
+            self.connection.queue.put(frame, self)
+            self.offered += 1
+
     def relieved(self) -> None:
         """The queue has drained: say what is missing, hand over what `latest` kept, then flow, or read on."""
         if self._pressed or self._warned:

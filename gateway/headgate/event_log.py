@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .errors import HeadgateError, InvalidEvent, PayloadTooLarge
+from .errors import BusUnavailable, HeadgateError, InvalidEvent, PayloadTooLarge
 from .event import Event, check_event_id, check_json
 from .function_library import call_function
-from .layout import log_key
-from .redis_link import Client, call
+from .layout import head_key, log_key
+from .redis_link import Client, call, call_many
 from .topic import check_topic, matches
 
 # A page: enough that a round trip is cheap per event, small enough to hold (100 × 64 KiB at the most usual limit).
@@ -41,7 +41,7 @@ class EventLog:
     """One namespace's log. Methods wait for Redis; give every greenlet an EventLog with a client of its own."""
 
     def __init__(self, namespace: str, client: Client, max_payload_bytes: int) -> None:
-        self._key = log_key(namespace)
+        self._key, self._head_key = log_key(namespace), head_key(namespace)
         self._client = client
         self._max_payload_bytes = max_payload_bytes
 
@@ -62,13 +62,28 @@ class EventLog:
         """
         return _head(call_function(self._client, "FCALL_RO", "headgate_head", 1, self._key))
 
-    def page(self, after: int, upto: int, limit: int = PAGE_EVENTS) -> list[Entry]:
-        """Return the entries with `after` < offset ≤ `upto` that the log still holds, at most `limit`, in order.
+    def page(self, after: int, upto: int | None, limit: int = PAGE_EVENTS, *, epoch: str | None = None) -> list[Entry]:
+        """Return the entries with `after` < offset ≤ `upto` (None: all) that the log still holds, at most `limit`, in order.
+
+        Args:
+            after, upto, limit: as above.
+            epoch: the log that they must be from, where offsets of another would be taken for its own.
 
         Raises:
-            BusUnavailable, BusRefused: as redis_link.call.
+            BusUnavailable, BusRefused: as redis_link.call; BusUnavailable also when the log is not `epoch` any more.
         """
-        return [self._entry(entry_id, fields) for entry_id, fields in self._range(after + 1, upto, limit)]
+        last = "+" if upto is None else f"{upto}-0"
+        found, now = call_many(
+            self._client,
+            [("XRANGE", self._key, f"{after + 1}-0", last, "COUNT", limit), ("HGET", self._head_key, "epoch")],
+        )
+        for reply in (found, now):
+            if isinstance(reply, HeadgateError):
+                raise reply
+        # Epochs do not come back: if it is this one after the read, it was during the read.
+        if epoch is not None and now != epoch.encode():
+            raise BusUnavailable("the log has just been replaced by another one")
+        return [self._entry(entry_id, fields) for entry_id, fields in found]
 
     def offset_before_time(self, time_ms: int) -> int:
         """Return the offset of the last event before `time_ms`: the events after it are the ones since then.
@@ -83,7 +98,8 @@ class EventLog:
         while low < high:
             middle = (low + high + 1) // 2
             found = self._range(middle, head.offset, 1)
-            if found and int(found[0][1].get(b"time", b"0")) < time_ms:
+            # An entry without a time, put there by hand, counts as old: the search goes on above it.
+            if found and _time_or_zero(found[0][1].get(b"time", b"")) < time_ms:
                 low = int(found[0][0].partition(b"-")[0])
             else:
                 high = middle - 1
@@ -130,6 +146,13 @@ def _time(text: bytes) -> int:
     if not text.isdigit() or len(text) > 16:
         raise InvalidEvent("time", "expected milliseconds since 1970")
     return int(text)
+
+
+def _time_or_zero(text: bytes) -> int:
+    try:
+        return _time(text)
+    except InvalidEvent:
+        return 0
 
 
 def _head(reply: list[bytes | int]) -> Head:

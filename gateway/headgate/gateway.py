@@ -24,6 +24,7 @@ from .errors import (
     Forbidden,
     HeadgateError,
     InvalidRequest,
+    LimitReached,
     PayloadTooLarge,
     Unauthorized,
     UnknownNamespace,
@@ -168,6 +169,10 @@ class Gateway:
             if auth is not None and not isinstance(auth, Mapping):
                 raise InvalidRequest("auth: expected an object")
             point = read_resume((auth or {}).get("resume"))
+            wanted = (auth or {}).get("subscriptions") or []
+            wanted = wanted if isinstance(wanted, list) else [wanted]
+            if len(wanted) > self.settings.max_subscriptions:
+                raise LimitReached("subscriptions", self.settings.max_subscriptions)
             identity = self._identify(Handshake(namespace.name, auth or {}, environ))
             # Development is one machine: there an address says nothing about who it is.
             counted = not (self.settings.dev and identity.user == ANONYMOUS)
@@ -181,7 +186,7 @@ class Gateway:
         self._admission.join(client, address)
         self._expiry.set(client, identity.expires_at)
         connection.owners = (*connection.owners, client)
-        connection.session.setdefault("headgate", {})[namespace.name] = (client, (auth or {}).get("subscriptions"), point)
+        connection.session[namespace.name] = (client, wanted, point)  # until `_joined`, behind the CONNECT packet
 
     def _joined(self, eio_sid: str, path: str, session: str) -> None:
         """The CONNECT packet is out: put the handshake's subscriptions in force, then say welcome."""
@@ -189,7 +194,7 @@ class Gateway:
         if connection is None:
             return
         namespace = self.namespaces[path.removeprefix("/")]
-        client, wanted, point = connection.session["headgate"].pop(namespace.name)
+        client, wanted, point = connection.session.pop(namespace.name)
         # Of 3 KB per client, what an authenticator may ask for when this connection joins once more, or another namespace.
         environ = self._server.environ.get(eio_sid, {})
         self._server.environ[eio_sid] = {name: environ[name] for name in _KEPT_OF_ENVIRON if name in environ}
@@ -213,10 +218,10 @@ class Gateway:
         finally:
             connection.uncork()
 
-    def _subscribe_all(self, namespace: Namespace, client: Client, wanted: Any) -> list[dict[str, Any]]:
+    def _subscribe_all(self, namespace: Namespace, client: Client, wanted: list[Any]) -> list[dict[str, Any]]:
         """Put the handshake's subscriptions in force; one that is refused does not cost the others theirs."""
         results: list[dict[str, Any]] = []
-        for request in wanted if isinstance(wanted, list) else [wanted] if wanted else []:
+        for request in wanted:
             pattern = request.get("pattern") if isinstance(request, Mapping) else None
             try:
                 results.append({"pattern": namespace.subscribe(client, request), "ok": True})

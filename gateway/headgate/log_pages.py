@@ -13,6 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from .errors import BusUnavailable
 from .event_log import Entry, EventLog
 from .protocol import GapReason, event_packet
 from .topic import matches
@@ -55,6 +56,11 @@ class Page:
     frames: dict[int, Frame | None] = field(default_factory=dict)
     size: int = 0
     selections: OrderedDict[tuple[str, ...], list[Chunk]] = field(default_factory=OrderedDict)
+
+    @property
+    def oldest(self) -> int:
+        """The oldest offset that the log held when this page was read; what is below, in this page, was gone by then."""
+        return next(iter(self.frames))
 
     def chunks(self, patterns: tuple[str, ...]) -> list[Chunk]:
         """Return what a client with these patterns gets of this page, in order, in joined writes."""
@@ -108,52 +114,77 @@ class LogPages:
         self._max_bytes = max_bytes
         self._pages: OrderedDict[int, Page] = OrderedDict()
         self._bytes = 0
+        self._oldest = 0  # everything below is known to be gone from the log
+        self._cleared = 0
         self.reads = 0
 
-    def page_after(self, position: int, quarantine: Callable[[Entry], None]) -> Page:
-        """Return the page that holds the offset after `position`, at least as far as the log had come when asked.
+    def page_after(self, position: int, epoch: str, quarantine: Callable[[Entry], None]) -> Page | None:
+        """Return the first page that holds anything after `position`, or None if the log ends there.
 
-        Waits for Redis unless the page is known. A page whose `last` is not above `position` says that the log ends
-        there, or that the offset is gone (compare with `oldest`).
+        Waits for Redis unless the page is known; then it is at least as far as the log had come when asked. A page that
+        begins later than the offset after `position` says that what is between is gone.
 
-        Raises:
-            BusUnavailable, BusRefused: as redis_link.call.
-        """
-        index = position // PAGE_OFFSETS
-        page = self._pages.get(index)
-        end = (index + 1) * PAGE_OFFSETS
-        if page is None or (page.last <= position and page.last < end):
-            # A page at the log's end is completed when it is asked for again: only what is new is read.
-            after = page.last if page is not None else index * PAGE_OFFSETS
-            entries = self._log.page(after, end, PAGE_OFFSETS)
-            self.reads += 1
-            page = self._pages.get(index) or Page(index * PAGE_OFFSETS + 1, index * PAGE_OFFSETS)
-            self._extend(page, entries, quarantine)
-            self._pages[index] = page
-        self._pages.move_to_end(index)
-        while self._bytes > self._max_bytes and len(self._pages) > 1:
-            self._bytes -= self._pages.popitem(last=False)[1].size
-        return page
-
-    def oldest(self) -> int:
-        """Return the oldest offset that the log still holds. Waits for Redis.
+        Args:
+            position: an offset.
+            epoch: the log that is meant.
+            quarantine: told of each entry that cannot be delivered.
 
         Raises:
-            BusUnavailable, BusRefused: as redis_link.call.
+            BusUnavailable, BusRefused: as redis_link.call, or the log is another one than `epoch`.
         """
+        known = self._known_after(position)
+        if known is not None:
+            return known
+        page = self._pages.get(position // PAGE_OFFSETS)
+        # Not limited to one page: what is found first says how far the log is gone, and comes in the same read. A page at
+        # the log's end is completed when it is asked for again: only what is new is read.
+        after = max(page.last if page is not None else 0, position // PAGE_OFFSETS * PAGE_OFFSETS)
+        cleared = self._cleared
         self.reads += 1
-        return self._log.head().first
+        entries = self._log.page(after, None, PAGE_OFFSETS, epoch=epoch)
+        if cleared != self._cleared:
+            raise BusUnavailable("the log was replaced by another one while it was read")
+        self._store(entries, quarantine)
+        entries = [entry for entry in entries if entry.offset > position]
+        if not entries:
+            return None
+        first = entries[0].offset
+        if first > position + 1:
+            self._oldest = max(self._oldest, first)
+        page = self._pages[(first - 1) // PAGE_OFFSETS]
+        while self._bytes > self._max_bytes and len(self._pages) > 1:
+            oldest = next(index for index, kept in self._pages.items() if kept is not page)
+            self._bytes -= self._pages.pop(oldest).size
+        return page
 
     def clear(self) -> None:
         """Forget everything: the log is another one."""
         self._pages.clear()
-        self._bytes = 0
+        self._bytes = self._oldest = 0
+        self._cleared += 1
 
-    def _extend(self, page: Page, entries: list[Entry], quarantine: Callable[[Entry], None]) -> None:
+    def _known_after(self, position: int) -> Page | None:
+        """Return a page that is known to hold the next thing after `position`."""
+        page = self._pages.get(position // PAGE_OFFSETS)
+        if (page is None or page.last <= position) and position + 1 < self._oldest:
+            page = self._pages.get((self._oldest - 1) // PAGE_OFFSETS)
+        if page is None or page.last <= position:
+            return None
+        self._pages.move_to_end((page.first - 1) // PAGE_OFFSETS)
+        return page
+
+    def _store(self, entries: list[Entry], quarantine: Callable[[Entry], None]) -> None:
+        """Add entries, in order, to the pages that they belong to."""
         for entry in entries:
+            index = (entry.offset - 1) // PAGE_OFFSETS
+            page = self._pages.get(index)
+            if page is None:
+                page = self._pages[index] = Page(index * PAGE_OFFSETS + 1, index * PAGE_OFFSETS)
+            self._pages.move_to_end(index)
             if entry.offset <= page.last:
                 continue
             page.last = entry.offset
+            page.selections.clear()
             if entry.event is None:
                 page.frames[entry.offset] = None
                 quarantine(entry)
@@ -167,5 +198,3 @@ class LogPages:
             page.frames[entry.offset] = frame
             page.size += len(frame.wire)
             self._bytes += len(frame.wire)
-        if entries:
-            page.selections.clear()

@@ -24,9 +24,7 @@ LOG_LOST = Counter("headgate_log_lost_total", "Times that the log was found to b
 CLIENTS = Gauge("headgate_clients", "Clients connected now.", ["namespace"])
 SUBSCRIPTIONS = Gauge("headgate_subscriptions", "Subscriptions in force now.", ["namespace"])
 REFUSED = Counter("headgate_refused_total", "Requests of clients that were refused.", ["namespace", "code"])
-PUT_OUT = Counter(
-    "headgate_put_out_total", "Clients whose identity ended while they were connected.", ["namespace", "reason"]
-)
+PUT_OUT = Counter("headgate_put_out_total", "Clients whose identity ended while they were connected.", ["namespace", "reason"])
 DISCARDED = Counter("headgate_discarded_total", "Events that a full client queue left out, told to the client.", ["namespace"])
 CONFLATED = Counter("headgate_conflated_total", "Events that a newer one of their topic replaced.", ["namespace"])
 SESSIONS_ENDED = Counter("headgate_sessions_ended_total", "Engine.IO sessions that ended.", ["reason"])

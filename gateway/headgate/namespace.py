@@ -139,12 +139,16 @@ class Namespace:
                 ahead = point.offset <= self._search_log.head().offset
         else:
             ahead = True
+        # Its subscriptions are in force, so live events may wait for it already (the connection is corked until `welcome`).
+        waiting = client.take_back()
         if point.epoch != bus.epoch or not ahead:
             client.miss(None, None, GapReason.LOG_LOST)
+            client.put_back(waiting)
             return False
-        if point.offset != bus.offset or self._routing or client.reading:
+        if point.offset != bus.offset or self._routing or client.reading or waiting:
             client.read_from(point.offset, client.starts)  # a `since` of the handshake keeps its own start
-        return point.offset + 1 >= bus.first
+        # The head was read at the last fence; trimming by count has gone on since, and needs no reading.
+        return point.offset + 1 >= max(bus.first, bus.offset - self._settings.log_max_events + 1)
 
     def replay(self, client: Client, request: object) -> dict[str, object]:
         """Return a page of `{pattern, from, to}` out of the log: `{events: [[topic, data, meta]…], next}`.
@@ -165,11 +169,17 @@ class Namespace:
         """The offset up to which events have been handed to the fan-out."""
         return self.bus.offset
 
+    def epoch(self) -> str:
+        """The log that this offset is in."""
+        return self.bus.epoch or ""
+
     def went_live(self, client: Client) -> None:
         """Release the client's direct writes when the feed has reached it, and no pass that began before is under way."""
-        self._floored.add(client)
-        if not self._routing:
-            self._release()
+        if not self._routing and client.position <= self.bus.offset:
+            self._floored.discard(client)
+            self._release_one(client)
+        else:
+            self._floored.add(client)
 
     def quarantine(self, entry: Entry) -> None:
         """An entry of the log that cannot be delivered was met."""
@@ -196,10 +206,12 @@ class Namespace:
                 act()
 
     def missing(self, first: int, last: int, reason: GapReason) -> None:
-        """Tell every live client of a range that will not come; readers meet it in the log."""
+        """Tell every client of a range that will not come, but for readers, who meet it in the log, or have."""
         for client in self._each_client():
-            if client.live:
-                client.miss(first, last, reason)
+            # One that was reading and is live has met what lies below its position.
+            begin = first if client.live else max(first, client.position + 1)
+            if not client.reading and begin <= last:
+                client.miss(begin, last, reason)
 
     def log_lost(self, head: Head) -> None:
         """Tell every client once that the log is another one, and where the new one stands."""
@@ -242,10 +254,13 @@ class Namespace:
         reached = [client for client in self._floored if client.position <= self.bus.offset]
         for client in reached:
             self._floored.discard(client)
-            if not client.reading:
-                client.release()
-                if client.connection.idle and self.bus.epoch is not None:
-                    client.connection.offer_control(self._cursor_frame(Head(self.bus.epoch, client.position, 0)))
+            self._release_one(client)
+
+    def _release_one(self, client: Client) -> None:
+        if not client.reading:
+            client.release()
+            if client.connection.idle and self.bus.epoch is not None:
+                client.connection.offer_control(self._cursor_frame(Head(self.bus.epoch, client.position, 0)))
 
     def _start_of(self, pattern: str, since: Since) -> int:
         """Return the offset after which the events begin that a `since` asks for. Waits for Redis, one search at a time."""

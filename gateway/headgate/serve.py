@@ -7,10 +7,11 @@ per thing that was done, the last one `headgate: ready at <URL> …`. The caller
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from flask import Flask
@@ -79,6 +80,8 @@ def _load(target: str | None, settings: Settings) -> Flask:
 
         return create_app(settings)
     module_name, _, attribute = target.partition(":")
+    if not all(part.isidentifier() for part in module_name.split(".")):
+        raise InvalidRequest(f"{target!r} is not of the form MODULE:APPLICATION or MODULE:FACTORY")
     sys.path.insert(0, os.getcwd())
     try:
         module = importlib.import_module(module_name)
@@ -91,7 +94,7 @@ def _load(target: str | None, settings: Settings) -> Flask:
         raise InvalidRequest(
             f"module {module_name!r} has no {attribute or 'app'!r}; expected MODULE:APPLICATION or MODULE:FACTORY"
         )
-    app = found() if not isinstance(found, Flask) and callable(found) else found
+    app = _made_by(found, target) if not isinstance(found, Flask) and callable(found) else found
     if not isinstance(app, Flask):
         raise InvalidRequest(f"{target!r} is a {type(app).__name__}; expected a Flask application or a function that returns one")
     if "headgate" not in app.extensions:
@@ -101,6 +104,14 @@ def _load(target: str | None, settings: Settings) -> Flask:
 
         app.register_blueprint(health_routes(app.extensions["headgate"], metrics_open=False))
     return app
+
+
+def _made_by(factory: Callable[..., Any], target: str) -> Any:
+    try:
+        inspect.signature(factory).bind()
+    except TypeError as error:
+        raise InvalidRequest(f"{target!r} needs arguments ({error}); expected a function that takes none") from error
+    return factory()
 
 
 def _serve(app: Flask, settings: Settings) -> int:

@@ -22,6 +22,7 @@ from engineio import packet as engine_packet
 from socketio import packet as socket_packet
 
 from headgate.loop import Signal, is_patched, spawn
+from headgate.metrics import SESSIONS_ENDED
 
 from .connection import Connection, TransportLimits, frame_of
 from .deadlines import Deadlines
@@ -91,6 +92,7 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
     def ended(self, sid: str, reason: str) -> None:
         """Forget a session and tell python-socketio (engineio's `disconnect` may have forgotten it already)."""
         self.sockets.pop(sid, None)
+        SESSIONS_ENDED.labels(reason.partition(":")[0]).inc()  # behind a colon stands what the system said: no label
         self._trigger_event("disconnect", sid, reason, run_async=False)
 
     # -- HTTP -------------------------------------------------------------------------------------------------------

@@ -1,0 +1,402 @@
+"""The Flask extension and `headgate serve`: an application of one's own, and everything that can be wrong at the start."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from headgate.embedded import EmbeddedRedis
+from headgate.publisher import Publisher
+from headgate.redis_link import call, open_client
+from tests.gateway_process import GatewayProcess
+from tests.raw_client import RawClient
+
+DEADLINE_S = 40
+
+APP = """
+from flask import Flask
+from headgate import Headgate, Identity
+
+app = Flask(__name__)
+gate = Headgate()
+
+@gate.authenticate
+def who(handshake):
+    return Identity("ana", subscribe=("#",))
+
+gate.init_app(app)
+
+@app.get("/hello")
+def hello():
+    receipt = app.extensions["headgate"].publish("hello.world", {"from": "a view"})
+    return {"offset": receipt.offset, "same": app.extensions["headgate"] is gate}
+
+def make_app():
+    other = Flask("other")
+    other.get("/which")(lambda: "made by a factory")
+    return other
+
+def needs_an_argument(name):
+    return app
+
+number = 7
+"""
+
+
+@dataclass
+class Finished:
+    """A command that has ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Finished]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with an application in shop.py, one that lacks a module of its own, and one that configures itself badly."""
+    (tmp_path / "shop.py").write_text(APP)
+    (tmp_path / "lacking.py").write_text("import a_module_that_is_not_there\n")
+    (tmp_path / "misconfigured.py").write_text(
+        "from flask import Flask\nfrom headgate import Headgate\n"
+        "app = Flask(__name__)\napp.config.update(HEADGATE_QUEUE_FRAMES=0, HEADGATE_WHAT=1)\nHeadgate(app)\n"
+    )
+    (tmp_path / "configured.py").write_text(
+        "from flask import Flask\nfrom headgate import Headgate\n"
+        "app = Flask(__name__)\napp.config.update(HEADGATE_MAX_SUBSCRIPTIONS=5, HEADGATE_DEV=True)\nHeadgate(app)\n"
+    )
+    return tmp_path
+
+
+@pytest.fixture
+def run(folder: Path, redis_url: str) -> Run:
+    """Run `headgate serve` to its end in that folder: `run("shop:nothing", HEADGATE_PORT="x")`."""
+
+    def run(*arguments: str, **settings: str) -> Finished:
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("HEADGATE_")}
+        ended = subprocess.run(
+            [str(Path(sys.executable).with_name("headgate")), "serve", *arguments],
+            cwd=folder,
+            env={**inherited, "HEADGATE_REDIS_URL": redis_url, "HEADGATE_PORT": "0", **settings},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_S,
+        )
+        return Finished(ended.returncode, ended.stdout, ended.stderr)
+
+    return run
+
+
+@pytest.fixture
+def serve(folder: Path, redis_url: str) -> Iterator[Callable[..., GatewayProcess]]:
+    """Serve an application of that folder: `serve("shop:app")`."""
+    started: list[GatewayProcess] = []
+
+    def start(*arguments: str, **settings: str) -> GatewayProcess:
+        started.append(GatewayProcess(folder, {"HEADGATE_REDIS_URL": redis_url, **settings}, arguments))
+        return started[-1].start()
+
+    yield start
+    for gateway in started:
+        gateway.stop()
+
+
+@pytest.fixture
+def answering() -> Iterator[Callable[[bytes], str]]:
+    """Start a TCP server that answers whatever it is sent with the given bytes; returns its Redis URL."""
+    listeners: list[socket.socket] = []
+
+    def start(reply: bytes) -> str:
+        listener = socket.create_server(("127.0.0.1", 0))
+        listeners.append(listener)
+
+        def serve() -> None:
+            while True:
+                try:
+                    connection, _ = listener.accept()
+                except OSError:
+                    return
+                with connection:
+                    while connection.recv(65536):
+                        connection.sendall(reply)
+
+        threading.Thread(target=serve, daemon=True).start()
+        return f"redis://user:hunter2@127.0.0.1:{listener.getsockname()[1]}/0"
+
+    yield start
+    for listener in listeners:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+
+
+def get(gateway: GatewayProcess, path: str) -> str:
+    with urllib.request.urlopen(gateway.url + path, timeout=10) as answer:
+        text: str = answer.read().decode()
+    return text
+
+
+def one_clear_line(ended: Finished) -> str:
+    """Return the one line on standard error of a command that could not start."""
+    assert ended.code == 1, ended
+    (line,) = ended.err.splitlines()
+    assert line.startswith("headgate: ")
+    assert "hunter2" not in ended.out + ended.err
+    assert "ready" not in ended.out
+    return line
+
+
+# Applications ------------------------------------------------------------------------------------------------------------
+
+
+def test_an_application_is_served_with_the_gateway_inside(serve: Callable[..., GatewayProcess]) -> None:
+    """Its own routes answer, its authenticator decides, and `app.extensions["headgate"].publish` reaches browsers."""
+    gateway = serve("shop:app")
+    with RawClient(gateway.url, {"subscriptions": [{"pattern": "hello.*"}]}) as client:
+        assert client.welcome["user"] == "ana"
+        answer = json.loads(get(gateway, "/hello"))
+
+        ((topic, data, meta),) = client.wait_for_events(1)
+
+    assert (topic, data, meta["offset"]) == ("hello.world", {"from": "a view"}, answer["offset"])
+    assert answer["same"] is True
+
+
+def test_a_factory_is_called_and_gets_a_gateway_that_lets_nobody_in(serve: Callable[..., GatewayProcess]) -> None:
+    """An application that knows nothing of Headgate: served, healthy, and closed until it has an authenticator."""
+    gateway = serve("shop:make_app")
+    assert get(gateway, "/which") == "made by a factory"
+    assert json.loads(get(gateway, "/healthz"))["ready"] is True
+    with RawClient(gateway.url) as client:
+        refusal = client.wait_for(lambda: client.refusal, "the refusal")
+
+    assert refusal["data"]["code"] == "unauthorized"
+
+
+def test_the_name_app_is_taken_when_only_a_module_is_named(serve: Callable[..., GatewayProcess]) -> None:
+    """As Flask itself does."""
+    assert json.loads(get(serve("shop"), "/hello"))["same"] is True
+
+
+def test_app_config_sets_what_the_environment_does_not(serve: Callable[..., GatewayProcess]) -> None:
+    """`HEADGATE_*` in app.config, told to clients as their limits."""
+    gateway = serve("configured:app", HEADGATE_MAX_WILDCARDS="3")
+    with RawClient(gateway.url) as client:
+        limits = client.welcome["limits"]
+
+    assert (limits["max_subscriptions"], limits["max_wildcards"]) == (5, 3)
+
+
+def test_a_stopped_server_ends_with_0_and_frees_its_port(serve: Callable[..., GatewayProcess]) -> None:
+    """SIGTERM is an order, not an accident."""
+    gateway = serve("shop:app")
+    port = int(gateway.url.rpartition(":")[2])
+
+    assert gateway.stop() == 0
+    with socket.create_server(("127.0.0.1", port)):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("target", "says"),
+    [
+        ("shopp:app", "no module named 'shopp'"),
+        ("shop.front:app", "no module named 'shop.front'"),
+        ("shop:nothing", "has no 'nothing'"),
+        ("shop:app.gate", "has no 'app.gate'"),
+        ("shop:number", "is a int; expected a Flask application"),
+        ("shop:needs_an_argument", "needs arguments"),
+        (":app", "MODULE:APPLICATION"),
+        ("../shop:app", "MODULE:APPLICATION"),
+        ("shop.py", "no module named 'shop.py'"),
+        ("", "MODULE:APPLICATION"),
+    ],
+)
+def test_a_name_that_is_no_application_is_one_clear_line(run: Run, target: str, says: str) -> None:
+    """What was looked for, and what would have been right."""
+    assert says in one_clear_line(run(target))
+
+
+def test_a_module_that_the_application_lacks_is_told_with_its_traceback(run: Run) -> None:
+    """The fault is in the application: where it stands is what its author needs."""
+    ended = run("lacking:app")
+
+    assert ended.code != 0
+    assert "a_module_that_is_not_there" in ended.err
+    assert 'lacking.py", line 1' in ended.err
+
+
+# Settings ----------------------------------------------------------------------------------------------------------------
+
+
+def test_every_wrong_setting_is_told_at_once(run: Run) -> None:
+    """One run shows all there is to mend; a secret is not shown."""
+    ended = run(HEADGATE_PORT="eighty", HEADGATE_QUEUE_FRAMES="1", HEADGATE_PROT="1", HEADGATE_REDIS_URL="http://:hunter2@x")
+
+    assert ended.code == 1
+    head, *faults = ended.err.splitlines()
+    assert head == "headgate: 4 settings are wrong:"
+    assert [fault.split("=")[0].split(" is ")[0].strip() for fault in faults] == [
+        "HEADGATE_PORT", "HEADGATE_PROT", "HEADGATE_QUEUE_FRAMES", "HEADGATE_REDIS_URL",
+    ]  # fmt: skip
+    assert "did you mean HEADGATE_PORT?" in ended.err
+    assert "hunter2" not in ended.err
+
+
+def test_wrong_settings_of_an_application_are_told_likewise(run: Run) -> None:
+    """From app.config."""
+    ended = run("misconfigured:app")
+
+    assert ended.code == 1
+    assert ended.err.splitlines()[0] == "headgate: 2 settings are wrong:"
+    assert "HEADGATE_QUEUE_FRAMES=0" in ended.err
+    assert "HEADGATE_WHAT is not a setting" in ended.err
+
+
+def test_a_port_in_use_is_one_clear_line(run: Run) -> None:
+    """With the address, and how to choose another."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        line = one_clear_line(run(HEADGATE_PORT=str(port)))
+
+    assert f"cannot listen on 127.0.0.1:{port}" in line
+    assert "--port" in line
+
+
+def test_an_address_that_is_not_ours_is_one_clear_line(run: Run) -> None:
+    """192.0.2.1 is for documentation (RFC 5737): no machine has it."""
+    assert "cannot listen on 192.0.2.1:" in one_clear_line(run(HEADGATE_HOST="192.0.2.1"))
+
+
+# Redis -------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_redis_that_is_not_there_is_one_clear_line(run: Run) -> None:
+    """Where, and why."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    line = one_clear_line(run(HEADGATE_REDIS_URL=f"redis://:hunter2@127.0.0.1:{port}/0"))
+
+    assert f"127.0.0.1:{port}" in line
+    assert "refused" in line
+
+
+def test_a_redis_socket_that_is_not_there_is_one_clear_line(run: Run, folder: Path) -> None:
+    """The same over a Unix socket."""
+    assert "no such file" in one_clear_line(run(HEADGATE_REDIS_URL=f"unix://{folder}/no.sock"))
+
+
+@pytest.mark.parametrize(("credentials", "says"), [("", "password"), ("?password=wrong-hunter2", "password")])
+def test_a_redis_that_wants_another_password_is_one_clear_line(
+    run: Run, start_redis: Callable[..., EmbeddedRedis], credentials: str, says: str
+) -> None:
+    """None given, or a wrong one: never shown."""
+    server = start_redis()
+    with closing(open_client(server.url)) as client:
+        call(client, "CONFIG", "SET", "requirepass", "right-hunter2")
+    line = one_clear_line(run(HEADGATE_REDIS_URL=server.url + credentials))
+
+    assert says in line
+
+
+def test_a_redis_that_is_too_old_is_one_clear_line(run: Run, answering: Callable[[bytes], str]) -> None:
+    """What was found, and what is needed."""
+    body = b"# Server\r\nredis_version:6.2.14\r\n"
+    line = one_clear_line(run(HEADGATE_REDIS_URL=answering(b"$%d\r\n%b\r\n" % (len(body), body)).replace("user:hunter2@", "")))
+
+    assert "6.2.14" in line
+    assert "7.0" in line
+
+
+@pytest.mark.parametrize(
+    "reply", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"SSH-2.0-OpenSSH_9.2\r\n", b"\x15\x03\x01\x00\x02\x02\x0a"]
+)
+def test_what_is_no_redis_at_all_is_one_clear_line(run: Run, answering: Callable[[bytes], str], reply: bytes) -> None:
+    """A web server, a shell, TLS."""
+    assert "Redis" in one_clear_line(run(HEADGATE_REDIS_URL=answering(reply)))
+
+
+# Without gevent ----------------------------------------------------------------------------------------------------------
+
+
+def python(code: str, **environment: str) -> Finished:
+    """Run a program to its end."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("HEADGATE_")}
+    ended = subprocess.run(
+        [sys.executable, "-c", code], env={**inherited, **environment}, capture_output=True, text=True, timeout=DEADLINE_S
+    )
+    return Finished(ended.returncode, ended.stdout, ended.stderr)
+
+
+@pytest.mark.parametrize("attach", ["Headgate(app)", "Headgate().init_app(app)"])
+def test_without_gevent_patched_in_the_error_says_what_to_do(redis_url: str, attach: str) -> None:
+    """Sockets that block would stop every client at once: refused at the start, with both ways out."""
+    ended = python(
+        f"from flask import Flask; from headgate import Headgate; app = Flask('x'); {attach}", HEADGATE_REDIS_URL=redis_url
+    )
+
+    last = ended.err.splitlines()[-1]
+    assert last.startswith("RuntimeError: ")
+    assert "headgate serve module:app" in last
+    assert "monkey.patch_all()" in last
+
+
+PATCHED = "from gevent import monkey; monkey.patch_all()\nfrom flask import Flask\nfrom headgate import Headgate\n"
+
+
+def test_in_a_program_of_ones_own_the_extension_works_after_patching(redis_url: str) -> None:
+    """The first request starts the bus; publish gives the receipt of Redis."""
+    ended = python(
+        PATCHED + "app = Flask('x'); gate = Headgate(app)\n"
+        "assert app.extensions['headgate'] is gate\n"
+        "assert not gate.ready()['ready']\n"
+        "assert app.test_client().get('/').status_code == 404\n"
+        "gate.gateway.namespaces['notifications'].bus.was_up.wait(10)\n"
+        "assert gate.ready()['ready'], gate.ready()\n"
+        "print('offsets', gate.publish('a', 1).offset, gate.publish('a', 1, namespace='/notifications').offset)\n"
+        "gate.close(); gate.close()\n",
+        HEADGATE_REDIS_URL=redis_url,
+    )
+
+    assert ended.code == 0, ended.err
+    assert "offsets 1 2" in ended.out.splitlines()
+    assert "bus down" not in ended.out, "it was closed, not lost"
+    with closing(Publisher(redis_url)) as publisher:
+        assert publisher.publish("a", 1).offset == 3
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        ("Headgate().publish('a', 1)", "RuntimeError: Headgate is not attached to an application yet: call init_app(app)"),
+        ("Headgate(Flask('x')).publish('a', 1, namespace='other')", "this gateway serves notifications"),
+        ("Headgate(Flask('x')).publish('a..b', 1)", "InvalidTopic"),
+        ("Headgate(Flask('x')).publish('a', {1: object()})", "NotSerializable"),
+        ("Headgate(Flask('x')).publish('a', 'x' * 70000)", "PayloadTooLarge"),
+    ],
+)
+def test_a_misuse_of_the_extension_says_what_is_wrong(redis_url: str, code: str, says: str) -> None:
+    """From the error tree, or about the order of calls."""
+    assert says in python(PATCHED + code, HEADGATE_REDIS_URL=redis_url).err.splitlines()[-1]
+
+
+def test_without_any_redis_the_extension_says_how_to_get_one() -> None:
+    """It brings none itself: that is what `headgate serve` does."""
+    last = python(PATCHED + "Headgate(Flask('x'))").err.splitlines()[-1]
+
+    assert "HEADGATE_REDIS_URL" in last
+    assert "headgate serve" in last

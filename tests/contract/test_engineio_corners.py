@@ -1,0 +1,453 @@
+"""Every corner of python-engineio, python-socketio and pywsgi that the transport leans on: name, signature, behaviour.
+
+Most are private, so a new version may move them without a word. Each test names the corner, and what of ours breaks with it.
+The versions are pinned; raise a pin only with this file green.
+"""
+
+from __future__ import annotations
+
+import gzip
+import inspect
+import socket
+from collections.abc import Callable
+from importlib.metadata import requires, version
+from typing import Any
+
+import engineio
+import gevent
+import pytest
+import socketio
+from engineio import packet as engine_packet
+from gevent import pywsgi
+from socketio import packet as socket_packet
+from socketio.manager import Manager
+
+
+def parameters(function: Callable[..., Any]) -> list[str]:
+    """Return the names of a function's parameters."""
+    return list(inspect.signature(function).parameters)
+
+
+@pytest.fixture
+def engine() -> Any:
+    """A plain Engine.IO server, without a service greenlet."""
+    return engineio.Server(async_mode="threading", monitor_clients=False)
+
+
+@pytest.fixture
+def stock() -> Any:
+    """A plain Socket.IO server that records what it would send."""
+
+    class Recording(socketio.Server):  # type: ignore[misc]
+        sent: list[tuple[str, Any]]
+
+        def _send_packet(self, eio_sid: str, pkt: Any) -> None:
+            self.sent.append((eio_sid, pkt))
+
+        def _send_eio_packet(self, eio_sid: str, eio_pkt: Any) -> None:
+            self.sent.append((eio_sid, eio_pkt))
+
+    server = Recording(async_mode="threading", async_handlers=False, namespaces=["/"])
+    server.sent = []
+    return server
+
+
+@pytest.mark.parametrize("package", ["python-engineio", "python-socketio"])
+def test_the_versions_are_pinned(package: str) -> None:
+    """What runs is what the package's metadata pins, exactly."""
+    assert f"{package}=={version(package)}" in (requires("headgate") or [])
+
+
+class TestEngineIO:
+    """`EngineServer`: our connections in engineio's server."""
+
+    def test_its_constructor_takes_what_we_pass(self, engine: Any) -> None:
+        """`monitor_clients` keeps its wall-clock service task from starting."""
+        assert {"async_mode", "monitor_clients"} <= set(parameters(engineio.Server.__init__)) | set(
+            parameters(engineio.base_server.BaseServer.__init__)
+        )
+        assert engine.start_service_task is False
+
+    def test_its_settings_have_the_names_and_units_that_we_read(self) -> None:
+        """Seconds and bytes; an interval may be a tuple (interval, grace), of which the interval is kept."""
+        engine = engineio.Server(
+            async_mode="threading",
+            ping_interval=0.3,
+            ping_timeout=0.2,
+            max_http_buffer_size=123,
+            allow_upgrades=False,
+            http_compression=False,
+            compression_threshold=7,
+            cookie="io",
+            transports=["polling"],
+        )
+
+        assert (engine.ping_interval, engine.ping_timeout, engine.max_http_buffer_size) == (0.3, 0.2, 123)
+        assert (engine.allow_upgrades, engine.http_compression, engine.compression_threshold) == (False, False, 7)
+        assert (engine.cookie, engine.transports) == ("io", ["polling"])
+        assert engineio.Server(async_mode="threading").transports == ["polling", "websocket"]
+
+    def test_sockets_are_a_plain_dict_by_session_id(self, engine: Any) -> None:
+        """Where our connections are put; `disconnect` closes them and forgets them itself."""
+        closed: list[Any] = []
+
+        class Fake:
+            closed = False
+
+            def close(self, wait: bool = True, abort: bool = False, reason: str | None = None) -> None:
+                closed.append(reason)
+
+        assert engine.sockets == {}
+        engine.sockets.update(a=Fake(), b=Fake())
+        engine.disconnect("a")
+        assert list(engine.sockets) == ["b"]
+        engine.disconnect()
+
+        assert engine.sockets == {}
+        assert closed == ["server disconnect", "server disconnect"]
+
+    def test_events_are_triggered_synchronously_when_asked(self, engine: Any) -> None:
+        """`connect` with sid and environ, `message`, `disconnect` with a reason; what `connect` returns comes back."""
+        seen: list[Any] = []
+
+        def connect(sid: str, environ: Any) -> str:
+            seen.append((sid, environ))
+            return "refused"
+
+        engine.on("connect", connect)
+        engine.on("message", lambda sid, data: seen.append((sid, data)))
+        engine.on("disconnect", lambda sid, reason: seen.append((sid, reason)))
+
+        assert engine._trigger_event("connect", "s", {"x": 1}, run_async=False) == "refused"
+        engine.handlers["message"]("s", "m")
+        engine._trigger_event("disconnect", "s", "r", run_async=False)
+        assert seen == [("s", {"x": 1}), ("s", "m"), ("s", "r")]
+
+    def test_a_connect_handler_that_raises_refuses(self, engine: Any) -> None:
+        """With False: neither None nor True."""
+
+        def fail(sid: str, environ: Any) -> None:
+            raise RuntimeError("no")
+
+        engine.on("connect", fail)
+
+        assert engine._trigger_event("connect", "s", {}, run_async=False) is False
+
+    def test_session_ids_are_unguessable_and_unique(self, engine: Any) -> None:
+        """20 characters of a URL-safe alphabet."""
+        ids = {engine.generate_id() for _ in range(1000)}
+
+        assert len(ids) == 1000
+        assert all(len(sid) == 20 and sid.replace("-", "").replace("_", "").isalnum() for sid in ids)
+
+    def test_cors_headers_and_origins_are_computed_from_the_environ(self) -> None:
+        """None from `_cors_allowed_origins` means any."""
+        environ = {"REQUEST_METHOD": "GET", "HTTP_ORIGIN": "http://a", "wsgi.url_scheme": "http", "HTTP_HOST": "h"}
+        one, any_, same = (
+            engineio.Server(async_mode="threading", cors_allowed_origins=allowed) for allowed in (["http://a"], "*", None)
+        )
+
+        assert ("Access-Control-Allow-Origin", "http://a") in one._cors_headers(environ)
+        assert one._cors_allowed_origins(environ) == ["http://a"]
+        assert any_._cors_allowed_origins(environ) is None
+        assert same._cors_allowed_origins(environ) == ["http://h"]
+
+    def test_cookies_and_compression(self, engine: Any) -> None:
+        """One header value; gzip of the bytes."""
+        assert engine._generate_sid_cookie("s", {"name": "io", "path": "/"}) == "io=s; path=/"
+        assert gzip.decompress(engine._gzip(b"body")) == b"body"
+
+    def test_an_engineio_packet_encodes_itself(self) -> None:
+        """Text with its type in front, bytes as they are; it has a `binary` flag and takes our attribute."""
+        text = engine_packet.Packet(engine_packet.MESSAGE, data="x")
+        binary = engine_packet.Packet(engine_packet.MESSAGE, data=b"\x01")
+        text.headgate_frame = "ours"
+
+        assert (text.encode(), text.binary, text.packet_type) == ("4x", False, 4)
+        assert (binary.encode(), binary.binary) == (b"\x01", True)
+        assert engine_packet.Packet.json.dumps([1]) == "[1]"
+
+
+class TestSocketIO:
+    """`Server`: python-socketio's protocol on our transport."""
+
+    def test_the_engine_is_chosen_by_a_method(self, stock: Any) -> None:
+        """Returns a class; the instance is `eio`, and gets what python-socketio does not know itself."""
+        seen: list[Any] = []
+
+        class Engine(engineio.Server):  # type: ignore[misc]
+            def __init__(self, transport_limits: Any = None, **options: Any) -> None:
+                seen.append(transport_limits)
+                super().__init__(**options)
+
+        class Server(socketio.Server):  # type: ignore[misc]
+            def _engineio_server_class(self) -> Any:
+                return Engine
+
+        assert isinstance(Server(async_mode="threading", transport_limits="ours").eio, Engine)
+        assert seen == ["ours"]
+
+    @pytest.mark.parametrize(
+        ("name", "expected"),
+        [
+            ("_send_packet", ["self", "eio_sid", "pkt"]),
+            ("_send_eio_packet", ["self", "eio_sid", "eio_pkt"]),
+            ("_handle_connect", ["self", "eio_sid", "namespace", "data"]),
+            ("_handle_event", ["self", "eio_sid", "namespace", "id", "data"]),
+            ("_handle_event_internal", ["self", "server", "sid", "eio_sid", "data", "namespace", "id"]),
+            ("_handle_eio_connect", ["self", "eio_sid", "environ"]),
+            ("_handle_eio_message", ["self", "eio_sid", "data"]),
+            ("_handle_eio_disconnect", ["self", "eio_sid", "reason"]),
+        ],
+    )
+    def test_what_we_override_is_called_so(self, name: str, expected: list[str]) -> None:
+        """A renamed parameter or method would make ours dead code."""
+        assert parameters(getattr(socketio.Server, name)) == expected
+
+    def test_the_engines_events_come_to_the_overridden_methods(self, stock: Any) -> None:
+        """They are bound when the server is made."""
+        assert stock.eio.handlers["connect"] == stock._handle_eio_connect
+        assert stock.eio.handlers["message"] == stock._handle_eio_message
+        assert stock.eio.handlers["disconnect"] == stock._handle_eio_disconnect
+
+    def test_a_connect_is_answered_through_send_packet_behind_its_handler(self, stock: Any) -> None:
+        """What our cork relies on: the handler runs first, CONNECT goes out last; the client is then connected."""
+        order: list[str] = []
+        stock.on("connect", lambda sid, environ, auth: order.append(f"handler sent={len(stock.sent)}"))
+        stock._handle_eio_connect("e", {"k": "v"})
+        stock._handle_eio_message("e", '0{"token":1}')
+
+        assert order == ["handler sent=0"]
+        ((eio_sid, packet),) = stock.sent
+        assert (eio_sid, packet.packet_type, set(packet.data)) == ("e", socket_packet.CONNECT, {"sid"})
+        sid = stock.manager.sid_from_eio_sid("e", "/")
+        assert sid == packet.data["sid"]
+        assert stock.manager.is_connected(sid, "/")
+        assert stock.manager.eio_sid_from_sid(sid, "/") == "e"
+
+    def test_who_is_not_connected_has_no_sid(self, stock: Any) -> None:
+        """None, for our "packet before CONNECT"."""
+        assert stock.manager.sid_from_eio_sid("nobody", "/") is None
+
+    def test_the_known_namespaces_are_in_three_places(self, stock: Any) -> None:
+        """For our "Invalid namespace"."""
+        stock.on("x", lambda sid: None, namespace="/by-handler")
+        stock.register_namespace(socketio.Namespace("/by-class"))
+
+        assert "/by-handler" in stock.handlers
+        assert "/by-class" in stock.namespace_handlers
+        assert stock.namespaces == ["/"]
+        assert socketio.Server(async_mode="threading", namespaces="*").namespaces == "*"
+
+    def test_an_event_runs_its_handler_and_is_acknowledged(self, stock: Any) -> None:
+        """`_handle_event_internal` does both, where we call it."""
+        stock.on("connect", lambda sid, environ, auth: None)
+        stock.on("add", lambda sid, a, b: (a, b))
+        stock._handle_eio_connect("e", {})
+        stock._handle_eio_message("e", "0")
+        stock._handle_eio_message("e", '27["add",1,2]')
+
+        packet = stock.sent[-1][1]
+        assert (packet.packet_type, packet.id, packet.data) == (socket_packet.ACK, 7, [1, 2])
+
+    def test_half_a_binary_packet_waits_by_engine_session(self, stock: Any) -> None:
+        """In `_binary_packet`, which we look into and clear."""
+        stock.on("connect", lambda sid, environ, auth: None)
+        seen: list[Any] = []
+        stock.on("blob", lambda sid, data: seen.append(data))
+        stock._handle_eio_connect("e", {})
+        stock._handle_eio_message("e", "0")
+        stock._handle_eio_message("e", '51-["blob",{"_placeholder":true,"num":0}]')
+        assert list(stock._binary_packet) == ["e"]
+        stock._handle_eio_message("e", b"\x01")
+
+        assert seen == [b"\x01"]
+        assert stock._binary_packet == {}
+
+    def test_an_end_is_told_to_every_namespace_and_frees_the_environ(self, stock: Any) -> None:
+        """Through `_handle_eio_disconnect`, with our reason."""
+        seen: list[str] = []
+        stock.on("connect", lambda sid, environ, auth: None)
+        stock.on("disconnect", lambda sid, reason: seen.append(reason))
+        stock._handle_eio_connect("e", {})
+        stock._handle_eio_message("e", "0")
+        stock._handle_eio_disconnect("e", "write deadline")
+
+        assert seen == ["write deadline"]
+        assert stock.environ == {}
+
+    def test_a_broadcast_shares_its_engine_packets(self, stock: Any) -> None:
+        """One object for everyone: where the frame is kept, so that it is encoded once."""
+        stock.on("connect", lambda sid, environ, auth: None)
+        for eio_sid in ("a", "b"):
+            stock._handle_eio_connect(eio_sid, {})
+            stock._handle_eio_message(eio_sid, "0")
+        stock.sent.clear()
+        stock.emit("x", 1)
+
+        (first, one), (second, other) = stock.sent
+        assert {first, second} == {"a", "b"}
+        assert one is other
+        assert one.encode() == '42["x",1]'
+
+    def test_a_binary_packet_is_sent_as_its_header_and_then_its_attachments(self, stock: Any) -> None:
+        """In one go, header first, with the count in front of the dash: what keeps them together in the queue."""
+        stock.on("connect", lambda sid, environ, auth: None)
+        stock._handle_eio_connect("a", {})
+        stock._handle_eio_message("a", "0")
+        stock.sent.clear()
+        stock.emit("x", (b"1", b"2"))
+
+        encoded = [packet.encode() for _, packet in stock.sent]
+        assert encoded[0].startswith("452-[")
+        assert encoded[1:] == [b"1", b"2"]
+
+    def test_a_socketio_packet_shows_what_it_decoded(self) -> None:
+        """Type, namespace, id, data and the announced attachments, before anything is dispatched."""
+        packet = socketio.Server(async_mode="threading").packet_class(
+            encoded_packet='52-/ns,7["a",{"_placeholder":true,"num":0}]'
+        )
+
+        assert (packet.packet_type, packet.namespace, packet.id, packet.attachment_count) == (5, "/ns", 7, 2)
+        assert packet.data[0] == "a"
+        kinds = ("CONNECT", "DISCONNECT", "EVENT", "ACK", "CONNECT_ERROR", "BINARY_EVENT", "BINARY_ACK")
+        assert [getattr(socket_packet, name) for name in kinds] == list(range(7))
+
+    def test_participants_are_listed_with_their_engine_session(self) -> None:
+        """The manager's broadcast goes through `_send_eio_packet` with it."""
+        assert "_send_eio_packet(eio_sid" in inspect.getsource(Manager.emit)
+
+
+class TestPywsgi:
+    """`detach`, `PollWatch` and the deadlines: what we take from the HTTP server's handler."""
+
+    def served(self, application: Callable[..., Any], request: bytes, handler: type | None = None) -> bytes:
+        """Serve one connection on loopback and return what the client got until it was closed."""
+        server = pywsgi.WSGIServer(("127.0.0.1", 0), application, log=None, handler_class=handler)
+        server.start()
+
+        def ask() -> bytes:
+            with socket.create_connection(("127.0.0.1", server.server_port), timeout=10) as client:
+                client.sendall(request)
+                client.shutdown(socket.SHUT_WR)
+                received = b""
+                while data := client.recv(4096):
+                    received += data
+                return received
+
+        try:
+            answer: bytes = gevent.get_hub().threadpool.apply(ask)
+            return answer
+        finally:
+            server.stop(1)
+
+    def test_the_handler_is_behind_start_response(self) -> None:
+        """With its socket (a gevent socket around a plain one) and its buffered reader."""
+        seen: list[Any] = []
+
+        def application(environ: Any, start_response: Any) -> list[bytes]:
+            handler = start_response.__self__
+            seen.append(isinstance(handler, pywsgi.WSGIHandler))
+            seen.append(isinstance(handler.socket._sock, socket.SocketType.__mro__[1]))
+            seen.append(handler.rfile.peek()[:4])
+            start_response("200 OK", [])
+            return []
+
+        self.served(application, b"GET / HTTP/1.1\r\nHost: t\r\nConnection: Upgrade\r\n\r\nmore")
+
+        assert seen == [True, True, b"more"]
+
+    def test_a_socket_that_was_taken_away_is_left_alone(self) -> None:
+        """`socket = None` and `close_connection`: no answer, no close, no error."""
+        taken: list[socket.socket] = []
+
+        def application(environ: Any, start_response: Any) -> list[bytes]:
+            handler = start_response.__self__
+            sock, handler.socket = handler.socket, None
+            handler.close_connection = True
+            taken.append(socket.socket(fileno=sock.detach()))
+            gevent.spawn_later(0.05, self._say_goodbye, taken[0])
+            return []
+
+        assert self.served(application, b"GET / HTTP/1.1\r\nHost: t\r\n\r\n") == b"ours"
+
+    def _say_goodbye(self, sock: socket.socket) -> None:
+        sock.setblocking(True)
+        sock.sendall(b"ours")
+        sock.close()
+
+    def test_the_deadlines_hooks_are_called(self) -> None:
+        """`handle` around the connection, `read_requestline` per request, `get_environ` when the headers are there."""
+        calls: list[str] = []
+
+        class Handler(pywsgi.WSGIHandler):  # type: ignore[misc]
+            def handle(self) -> None:
+                calls.append("handle")
+                super().handle()
+
+            def read_requestline(self) -> Any:
+                calls.append("line")
+                return super().read_requestline()
+
+            def get_environ(self) -> Any:
+                calls.append("environ")
+                return super().get_environ()
+
+        def application(environ: Any, start_response: Any) -> list[bytes]:
+            calls.append("application")
+            start_response("200 OK", [("Content-Length", "0")])
+            return []
+
+        self.served(application, b"GET / HTTP/1.1\r\nHost: t\r\n\r\n" * 2, Handler)
+
+        assert calls == ["handle", *["line", "environ", "application"] * 2, "line"]
+
+    def test_the_rest_of_a_body_is_discarded_through_wsgi_input(self) -> None:
+        """`_discard`, once, behind the answer; set `close_connection` in it and no further request is read."""
+        discarded: list[int] = []
+
+        class Rest:
+            def __init__(self, handler: Any, body: Any) -> None:
+                self.handler, self.body = handler, body
+
+            def _discard(self) -> None:
+                discarded.append((self.body.content_length or 0) - self.body.position)
+                assert self.body.chunked_input is False
+                self.handler.close_connection = True
+
+        class Handler(pywsgi.WSGIHandler):  # type: ignore[misc]
+            wsgi_input: Any
+
+            def get_environ(self) -> Any:
+                environ = super().get_environ()
+                self.wsgi_input = Rest(self, self.wsgi_input)
+                return environ
+
+        def application(environ: Any, start_response: Any) -> list[bytes]:
+            assert environ["wsgi.input"].read(2) == b"ab"
+            start_response("200 OK", [("Content-Length", "0")])
+            return []
+
+        answer = self.served(application, b"POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 5\r\n\r\nabcde" * 2, Handler)
+
+        assert discarded == [3]
+        assert answer.count(b"200 OK") == 1
+
+    def test_the_next_part_of_an_answer_is_asked_for_when_the_last_was_written(self) -> None:
+        """And `close` is called at the end, whatever happened: how an unwritten poll is noticed."""
+        events: list[str] = []
+
+        class Answer:
+            def __iter__(self) -> Any:
+                yield b"body"
+                events.append("written")
+
+            def close(self) -> None:
+                events.append("closed")
+
+        def application(environ: Any, start_response: Any) -> Answer:
+            start_response("200 OK", [("Content-Length", "4")])
+            return Answer()
+
+        assert self.served(application, b"GET / HTTP/1.1\r\nHost: t\r\n\r\n").endswith(b"body")
+        assert events == ["written", "closed"]

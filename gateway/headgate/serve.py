@@ -102,7 +102,7 @@ def _load(target: str | None, settings: Settings) -> Flask:
     if not any(rule.rule == "/healthz" for rule in app.url_map.iter_rules()):
         from headgate_server.health import health_routes
 
-        app.register_blueprint(health_routes(app.extensions["headgate"], metrics_open=False))
+        app.register_blueprint(health_routes(app.extensions["headgate"], metrics_open=settings.metrics_open))
     return app
 
 

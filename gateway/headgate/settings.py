@@ -138,6 +138,7 @@ class Settings:
         "Development: anonymous clients may subscribe to everything and publish. Never with a public address.",
     )
     demo: bool = _setting(False, (_switch, "on or off"), "Serve the demo (the shared orders board) at /.")
+    metrics_open: bool = _setting(False, (_switch, "on or off"), "Serve /metrics to every address, not only to loopback.")
     namespaces: tuple[str, ...] = _setting(
         (DEFAULT_NAMESPACE,),
         (_namespaces, "names of [A-Za-z0-9_-], comma-separated, each once"),

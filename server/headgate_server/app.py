@@ -17,6 +17,7 @@ from headgate.settings import Settings
 from .demo import demo_authenticator, demo_routes
 from .demo_tokens import DemoTokens
 from .error_pages import install_error_pages
+from .events_api import events_routes
 from .gate import Gate
 from .health import health_routes
 from .orders import OrderBook
@@ -27,13 +28,12 @@ from .security_headers import install_security_headers
 ENVELOPE_BYTES = 1024
 
 
-def create_app(settings: Settings | None = None, *, gate: Gate | None = None, metrics_open: bool = False) -> Flask:
+def create_app(settings: Settings | None = None, *, gate: Gate | None = None) -> Flask:
     """Return the ready-made server.
 
     Args:
         settings: what to run with; None reads the environment.
         gate: a gateway that is already there, in place of the extension (the authenticator is then its own affair).
-        metrics_open: serve /metrics to every address instead of to loopback only.
 
     Raises:
         SettingsError: the environment holds settings that are wrong.
@@ -46,8 +46,9 @@ def create_app(settings: Settings | None = None, *, gate: Gate | None = None, me
     tokens = DemoTokens()
     if gate is None:
         gate = _extension(app, settings, demo_authenticator(tokens, dev=settings.dev) if settings.demo else None)
-    app.register_blueprint(health_routes(gate, metrics_open=metrics_open))
+    app.register_blueprint(health_routes(gate, metrics_open=settings.metrics_open))
     app.register_blueprint(publish_routes(gate, settings))
+    app.register_blueprint(events_routes(gate, settings))
     if settings.demo:
         app.register_blueprint(demo_routes(OrderBook(gate.publish), tokens))
     else:

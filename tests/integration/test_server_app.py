@@ -11,7 +11,8 @@ from flask import Flask
 from flask.testing import FlaskClient
 
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError, InvalidTopic, Unauthorized
-from headgate.identity import Handshake
+from headgate.event import Event
+from headgate.identity import Handshake, Identity
 from headgate.settings import Settings
 from headgate_server import demo_tokens, orders
 from headgate_server.app import ENVELOPE_BYTES, create_app
@@ -36,12 +37,21 @@ class RecordingGate:
     error: Exception | None = None
     after: int = 0
     state: dict[str, Any] = field(default_factory=lambda: {"ready": True, "bus": "up"})
+    identity: Identity = Identity("anyone", ("#",), ("#",))
 
     def publish(self, topic: str, data: Any, id: str | None = None, namespace: str | None = None) -> Receipt:
         if self.error and len(self.published) >= self.after:
             raise self.error
         self.published.append((topic, data))
         return Receipt("0123456789abcdef", len(self.published), False, id or "made-up")
+
+    def identify(self, handshake: Handshake) -> Identity:
+        return self.identity
+
+    def events(
+        self, pattern: str, first: int = 1, last: int | None = None, namespace: str | None = None
+    ) -> tuple[str, list[Event], int | None]:
+        raise AssertionError("tests/integration/test_http_api.py reads a real log")
 
     def ready(self) -> Mapping[str, Any]:
         return self.state
@@ -118,8 +128,8 @@ def test_metrics_are_refused_to_others(demo: FlaskClient, request_: dict[str, An
 
 
 def test_open_metrics_are_served_to_others(gate: RecordingGate) -> None:
-    """`metrics_open` is the operator's word."""
-    client = create_app(Settings(), gate=gate, metrics_open=True).test_client()
+    """`HEADGATE_METRICS_OPEN` is the operator's word."""
+    client = create_app(Settings(metrics_open=True), gate=gate).test_client()
     assert client.get("/metrics", environ_base={"REMOTE_ADDR": "192.0.2.7"}).status_code == 200
 
 
@@ -184,12 +194,14 @@ def test_without_the_demo_the_index_says_what_this_is(gate: RecordingGate) -> No
 # --- Publishing over HTTP ---------------------------------------------------------------------------------------------
 
 
-def test_publishing_over_http_is_off_by_default(gate: RecordingGate) -> None:
-    """One clear 403 that says what to set, before anything is read."""
-    answer = create_app(Settings(), gate=gate).test_client().post("/api/publish", json={"topic": "a", "data": 1})
-    assert answer.status_code == 403
-    assert "HEADGATE_DEV=1" in answer.get_json()["error"]["message"]
+def test_publishing_over_http_needs_a_grant(gate: RecordingGate) -> None:
+    """A caller whose grants do not contain the topic is told so, and nothing is published."""
+    gate.identity = Identity("ana", publish=("orders.*.noted",))
+    client = create_app(Settings(), gate=gate).test_client()
+    refused = client.post("/api/publish", json={"topic": "orders.42.shipped", "data": 1})
+    assert (refused.status_code, refused.get_json()["error"]["code"]) == (403, "forbidden")
     assert gate.published == []
+    assert client.post("/api/publish", json={"topic": "orders.42.noted", "data": 1}).status_code == 201
 
 
 def test_publishing_in_development_returns_the_receipt(dev: FlaskClient, gate: RecordingGate) -> None:

@@ -1,8 +1,9 @@
 """The demo: Ana and Ben look at the same orders board. Pages, and the JSON routes behind them.
 
 `GET /?user=ana` one board, `GET /two` both users side by side, `POST /demo/session {user}` a token, `GET /demo/orders`,
-`POST /demo/orders`, `PUT` and `DELETE /demo/orders/<id>`, `POST /demo/burst`. Every change needs the token as a Bearer
-header (which also means that no other site can make a browser send it) and is published by orders.py.
+`POST /demo/orders`, `PUT` and `DELETE /demo/orders/<id>`, `POST /demo/burst {events?, over_s?, id?}`, `GET /demo/burst/<id>`.
+Every change needs the token as a Bearer header (which also means that no other site can make a browser send it) and is
+published by orders.py, bursts by bursts.py.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from flask import Blueprint, Response, jsonify, render_template, request
 from headgate.errors import InvalidRequest, Unauthorized
 from headgate.identity import Authenticator, Handshake, Identity
 
+from .bursts import BURST_SIZES, Bursts
 from .demo_tokens import TOKEN_LIFETIME_S, USERS, DemoTokens
-from .orders import BURST_EVENTS, STATUSES, TEXT_LIMITS, OrderBook
+from .orders import STATUSES, TEXT_LIMITS, OrderBook
 
 
 def demo_authenticator(tokens: DemoTokens, *, dev: bool) -> Authenticator:
@@ -36,6 +38,7 @@ def demo_authenticator(tokens: DemoTokens, *, dev: bool) -> Authenticator:
 def demo_routes(book: OrderBook, tokens: DemoTokens) -> Blueprint:
     """Return the demo's pages and routes."""
     routes = Blueprint("demo", __name__)
+    bursts = Bursts(book.scan)
 
     @routes.get("/")
     def board() -> str:
@@ -47,7 +50,7 @@ def demo_routes(book: OrderBook, tokens: DemoTokens) -> Blueprint:
             users=USERS,
             statuses=STATUSES,
             limits=TEXT_LIMITS,
-            burst_events=BURST_EVENTS,
+            burst_sizes=BURST_SIZES,
         )
 
     @routes.get("/two")
@@ -77,8 +80,16 @@ def demo_routes(book: OrderBook, tokens: DemoTokens) -> Blueprint:
         return "", 204
 
     @routes.post("/demo/burst")
-    def burst() -> Response:
-        return jsonify(published=book.burst(_user(tokens)))
+    def start_burst() -> Response:
+        user = _user(tokens)
+        burst = bursts.start(_body() if request.content_length else {}, user)
+        response = jsonify(id=burst.id, events=burst.events) if burst.over_s else jsonify(published=burst.published)
+        response.status_code = 202 if burst.over_s else 200
+        return response
+
+    @routes.get("/demo/burst/<burst_id>")
+    def burst_record(burst_id: str) -> Response:
+        return jsonify(bursts.record(burst_id))
 
     return routes
 

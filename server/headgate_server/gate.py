@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from headgate.event import Event
+from headgate.identity import Handshake, Identity
+
 
 class Receipt(Protocol):
     """Proof that an event is in its namespace's log at `offset` of `epoch`; `duplicate` if its id was there already."""
@@ -28,6 +31,16 @@ class Gate(Protocol):
 
     def publish(self, topic: str, data: Any, id: str | None = None, namespace: str | None = None) -> Receipt:
         """Return once the event is in the log, or raise from the error tree. May switch greenlets."""
+        ...
+
+    def identify(self, handshake: Handshake) -> Identity:
+        """Return who a request is from, or raise Unauthorized."""
+        ...
+
+    def events(
+        self, pattern: str, first: int = 1, last: int | None = None, namespace: str | None = None
+    ) -> tuple[str, list[Event], int | None]:
+        """Return (epoch, a page of the log's matching events, the offset to go on from or None). May switch greenlets."""
         ...
 
     def ready(self) -> Mapping[str, Any]:

@@ -22,7 +22,6 @@ from headgate.errors import HeadgateError, InvalidRequest, LimitReached
 
 STATUSES = ("new", "packed", "shipped", "failed")
 MAX_ORDERS = 200
-BURST_EVENTS = 50
 # What a person may edit, and how long it may be in characters.
 TEXT_LIMITS = {"carrier": 40, "note": 140}
 # Statuses that people want to be alerted about have a verb of their own; other changes are `updated`.
@@ -140,24 +139,25 @@ class OrderBook:
             self._publish(f"orders.{order_id}.deleted", asdict(gone))
             del self._orders[order_id]
 
-    def burst(self, by: str) -> int:
-        """Scan parcels BURST_EVENTS times, one change and one event each, round the orders; return how many.
+    def scan(self, turn: int, by: str, burst: Mapping[str, Any]) -> dict[str, Any]:
+        """Scan the parcel whose turn it is, round the orders; the event says in `burst` which one of a burst it is.
+
+        The lock is held for this one change, so that people go on editing while a burst runs.
 
         Raises:
             OrderNotFound: the book is empty.
-            BusUnavailable, BusRefused: those before it are published and saved, this one and the rest are not.
+            BusUnavailable, BusRefused: nothing was changed.
         """
         with self._lock:
             if not self._orders:
                 raise OrderNotFound("(the board is empty)")
-            for order_id in itertools.islice(itertools.cycle(list(self._orders)), BURST_EVENTS):
-                before = self._orders[order_id]
-                self._commit(replace(before, scans=before.scans + 1, version=next(self._versions), by=by), "updated")
-        return BURST_EVENTS
+            before = self._orders[list(self._orders)[turn % len(self._orders)]]
+            after = replace(before, scans=before.scans + 1, version=next(self._versions), by=by)
+            return self._commit(after, "updated", burst=burst)
 
-    def _commit(self, order: Order, verb: str) -> dict[str, Any]:
+    def _commit(self, order: Order, verb: str, **beside: Any) -> dict[str, Any]:
         body = asdict(order)
-        self._publish(f"orders.{order.id}.{verb}", body)
+        self._publish(f"orders.{order.id}.{verb}", {**body, **beside})
         self._orders[order.id] = order
         return body
 

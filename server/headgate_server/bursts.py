@@ -1,0 +1,154 @@
+"""Bursts: many events at once, or spread over some seconds, so that a board can show how it copes, and that none is lost.
+
+In: who asks for how many events over how long. Out: that many changes of the book (orders.py), each published and stamped
+with the burst's id and its own number, and a record of how many the bus has really taken. One burst runs at a time, and
+so many events fit into WINDOW_S seconds: the demo floods a browser, not the Redis that others may use.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import structlog
+
+from headgate.errors import HeadgateError, InvalidRequest, LimitReached
+
+# What a person can choose from; a request may ask for any number up to the last.
+BURST_SIZES = (50, 500)
+MAX_BURST_EVENTS = BURST_SIZES[-1]
+MAX_OVER_S = 10.0
+WINDOW_S = 10.0
+MAX_EVENTS_PER_WINDOW = 2000
+# Records that are kept for whoever asks how a burst went.
+MAX_RECORDS = 16
+_ID = re.compile(r"[A-Za-z0-9_-]{1,40}", re.ASCII)
+
+_log = structlog.get_logger("headgate.server")
+
+
+class BurstNotFound(HeadgateError):
+    """There is no record of this burst (any more)."""
+
+    code = "not_found"
+
+    def __init__(self, burst_id: str) -> None:
+        super().__init__(f"there is no record of burst {burst_id[:40]}", id=burst_id[:40])
+
+
+@dataclass(slots=True)
+class Burst:
+    """One burst as it stands. `published` counts receipts, so it is what the log holds and never a plan."""
+
+    id: str
+    by: str
+    events: int
+    over_s: float
+    published: int = 0
+    done: bool = False
+    error: str = ""
+
+
+class Bursts:
+    """Runs bursts. `scan(turn, by, stamp)` makes one change and returns when it is published, or raises."""
+
+    def __init__(
+        self,
+        scan: Callable[[int, str, Mapping[str, Any]], object],
+        *,
+        now_s: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
+        self._scan = scan
+        self._now_s = now_s
+        self._sleep = sleep
+        self._lock = threading.Lock()
+        self._records: dict[str, Burst] = {}
+        self._started: deque[tuple[float, int]] = deque()
+
+    def start(self, asked: Mapping[str, Any], by: str) -> Burst:
+        """Run the burst that `asked` describes: `{events?, over_s?, id?}`; 50 events at once when it says nothing.
+
+        Returns when it is over, or, with an `over_s` above zero, as soon as it has started. May switch greenlets.
+
+        Raises:
+            InvalidRequest: a value is of the wrong type or out of its range, or the id is taken.
+            LimitReached: another one is running, or there were too many events in the last WINDOW_S seconds.
+            OrderNotFound, BusUnavailable, BusRefused: of a burst at once; the events before it are published and saved.
+        """
+        burst = self._admit(_read(asked, by))
+        if burst.over_s:
+            # Under the gateway a greenlet; a daemon, so that a server that ends does not wait for a demonstration.
+            threading.Thread(target=self._run_paced, args=(burst,), daemon=True, name="demo burst").start()
+        else:
+            self._run(burst)
+        return burst
+
+    def record(self, burst_id: str) -> dict[str, Any]:
+        """Return how a burst stands as a JSON object.
+
+        Raises:
+            BurstNotFound: it never was, or MAX_RECORDS others came after it.
+        """
+        with self._lock:
+            if (burst := self._records.get(burst_id)) is None:
+                raise BurstNotFound(burst_id)
+            return asdict(burst)
+
+    def _admit(self, burst: Burst) -> Burst:
+        now_s = self._now_s()
+        with self._lock:
+            if any(not each.done for each in self._records.values()):
+                raise LimitReached("bursts at a time", 1)
+            if burst.id in self._records:
+                raise InvalidRequest("id: there was a burst of this id already")
+            while self._started and self._started[0][0] <= now_s - WINDOW_S:
+                self._started.popleft()
+            if sum(events for _, events in self._started) + burst.events > MAX_EVENTS_PER_WINDOW:
+                raise LimitReached(f"burst events in {WINDOW_S:g} seconds", MAX_EVENTS_PER_WINDOW)
+            self._started.append((now_s, burst.events))
+            self._records[burst.id] = burst
+            while len(self._records) > MAX_RECORDS:
+                del self._records[next(iter(self._records))]
+        return burst
+
+    def _run_paced(self, burst: Burst) -> None:
+        try:
+            self._run(burst)
+        except HeadgateError as error:
+            _log.warning("burst_cut_short", published=burst.published, events=burst.events, code=error.code)
+
+    def _run(self, burst: Burst) -> None:
+        """Publish each event at its planned time: a slow bus does not stretch the plan, it makes the rest come closer."""
+        began_s = self._now_s()
+        try:
+            for turn in range(burst.events):
+                wait_s = began_s + turn * burst.over_s / burst.events - self._now_s()
+                if wait_s > 0:
+                    self._sleep(wait_s)
+                self._scan(turn, burst.by, {"id": burst.id, "number": turn + 1, "of": burst.events})
+                burst.published += 1
+        except HeadgateError as error:
+            burst.error = str(error)
+            raise
+        finally:
+            burst.done = True
+
+
+def _read(asked: Mapping[str, Any], by: str) -> Burst:
+    if unknown := sorted(set(asked) - {"events", "over_s", "id"}):
+        raise InvalidRequest(f"{unknown[0][:40]}: not a part of a burst")
+    events, over_s, burst_id = asked.get("events", BURST_SIZES[0]), asked.get("over_s", 0), asked.get("id", secrets.token_hex(8))
+    if isinstance(events, bool) or not isinstance(events, int) or not 1 <= events <= MAX_BURST_EVENTS:
+        raise InvalidRequest(f"events: expected a whole number from 1 to {MAX_BURST_EVENTS}")
+    if isinstance(over_s, bool) or not isinstance(over_s, int | float) or not 0 <= over_s <= MAX_OVER_S:
+        raise InvalidRequest(f"over_s: expected seconds from 0 to {MAX_OVER_S:g}")
+    if not isinstance(burst_id, str) or not _ID.fullmatch(burst_id):
+        raise InvalidRequest("id: expected 1 to 40 of A-Z, a-z, 0-9, _ and -")
+    return Burst(burst_id, by, events, float(over_s))

@@ -1,0 +1,67 @@
+"""`GET /api/events?pattern=&from=&to=&namespace=`: the log over HTTP, paged, for services that were away.
+
+Out: `{namespace, epoch, events: [{topic, data, id, time, offset}], next}`; ask again with `from=next` until it is null. The
+caller's grants must contain the pattern.
+"""
+
+from __future__ import annotations
+
+from flask import Blueprint, Response, request
+
+from headgate.errors import Forbidden, InvalidRequest
+from headgate.settings import Settings
+from headgate.topic import check_pattern
+
+from .callers import caller
+from .gate import Gate
+
+_MAX_OFFSET = 2**53 - 1
+
+
+def events_routes(gate: Gate, settings: Settings) -> Blueprint:
+    """Return the route."""
+    routes = Blueprint("events_api", __name__)
+
+    @routes.get("/api/events")
+    def events() -> Response:
+        unknown = sorted(set(request.args) - {"pattern", "from", "to", "namespace"})
+        if unknown:
+            raise InvalidRequest(f"unknown parameter {unknown[0][:40]!r}; known: pattern, from, to, namespace")
+        namespace = request.args.get("namespace", settings.namespaces[0]).removeprefix("/")
+        pattern = check_pattern(request.args.get("pattern", "#"))
+        identity = caller(gate, namespace)
+        if not identity.may_subscribe(pattern):
+            raise Forbidden("read", pattern)
+        first = _offset("from", 1)
+        last = _offset("to", 0) or None
+        epoch, found, next_ = gate.events(pattern, first, last, namespace)
+        # The payloads are JSON already: they go out as they came in.
+        parts = [
+            b'{"topic":"%b","data":%b,"id":%b,"time":%d,"offset":%d}'
+            % (
+                event.topic.encode(),
+                event.data,
+                b'"%b"' % event.id.encode() if event.id else b"null",
+                event.time_ms,
+                event.offset or 0,
+            )
+            for event in found
+        ]
+        body = b'{"namespace":"%b","epoch":"%b","events":[%b],"next":%b}' % (
+            namespace.encode(),
+            epoch.encode(),
+            b",".join(parts),
+            str(next_).encode() if next_ is not None else b"null",
+        )
+        return Response(body, mimetype="application/json")
+
+    return routes
+
+
+def _offset(name: str, default: int) -> int:
+    text = request.args.get(name)
+    if text is None:
+        return default
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text[:20]) <= _MAX_OFFSET:
+        raise InvalidRequest(f"{name}: expected a whole number from 1 to {_MAX_OFFSET}")
+    return int(text)

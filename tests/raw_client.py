@@ -25,6 +25,7 @@ class RawClient:
     Attributes:
         received: every event packet's array, in order: `["welcome", {…}]`, `["event", topic, data, meta]`, …
         refusal: what connect_error carried, or None.
+        disconnected: whether the gateway has put it out of the namespace.
         closed: close code and reason of the WebSocket, or None while it is open.
     """
 
@@ -39,7 +40,7 @@ class RawClient:
         self.namespace = namespace
         self.received: list[list[Any]] = []
         self.refusal: Any = None
-        self.connected = False
+        self.connected = self.disconnected = False
         self.closed: tuple[int, str] | None = None
         self._acks: dict[int, list[Any]] = {}
         self._last_id = 0
@@ -147,6 +148,8 @@ class RawClient:
         with self._grown:
             if kind == "0":
                 self.connected = True
+            elif kind == "1":
+                self.disconnected = True
             elif kind == "2":
                 self.received.append(json.loads(body))
             elif kind == "3":

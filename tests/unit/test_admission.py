@@ -1,0 +1,131 @@
+"""Admission: who is in, how many of whom, and where a request came from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.admission import Admission, address_of
+from headgate.errors import LimitReached
+from headgate.identity import ANONYMOUS, Identity
+
+
+@dataclass(eq=False)
+class Guest:
+    """Stands for a client."""
+
+    identity: Identity
+
+
+def guest(user: str = "ana", token_id: str | None = None) -> Guest:
+    return Guest(Identity(user, token_id=token_id))
+
+
+def refusal(admission: Admission[Guest], user: str, address: str | None) -> tuple[str, int] | None:
+    """Name and limit of the refusal, or None."""
+    try:
+        admission.check(user, address)
+    except LimitReached as error:
+        return error.parts["name"], error.parts["limit"]
+    return None
+
+
+def test_one_client_more_than_a_user_may_have_is_refused_by_name() -> None:
+    """And others are not concerned."""
+    admission: Admission[Guest] = Admission(2, 0)
+    for _ in range(2):
+        assert refusal(admission, "ana", "192.0.2.1") is None
+        admission.join(guest(), "192.0.2.1")
+    assert refusal(admission, "ana", "192.0.2.2") == ("clients_per_user", 2)
+    assert refusal(admission, "ben", "192.0.2.1") is None
+
+
+def test_one_client_more_than_an_address_may_have_is_refused_by_name() -> None:
+    """Whoever it says it is."""
+    admission: Admission[Guest] = Admission(0, 2)
+    admission.join(guest("ana"), "192.0.2.1")
+    admission.join(guest("ben"), "192.0.2.1")
+    assert refusal(admission, "cleo", "192.0.2.1") == ("clients_per_address", 2)
+    assert refusal(admission, "cleo", "192.0.2.2") is None
+    assert refusal(admission, "cleo", None) is None
+
+
+def test_who_leaves_makes_room_once() -> None:
+    """Leaving twice does not make room for two."""
+    admission: Admission[Guest] = Admission(1, 1)
+    first, second = guest(), guest()
+    admission.join(first, "192.0.2.1")
+    admission.leave(first)
+    admission.leave(first)
+    assert refusal(admission, "ana", "192.0.2.1") is None
+    admission.join(second, "192.0.2.1")
+    admission.leave(first)
+    assert refusal(admission, "ben", "192.0.2.1") == ("clients_per_address", 1)
+
+
+def test_the_anonymous_are_no_user() -> None:
+    """They share a name, not a limit."""
+    admission: Admission[Guest] = Admission(1, 0)
+    admission.join(guest(ANONYMOUS), None)
+    assert refusal(admission, ANONYMOUS, None) is None
+
+
+def test_a_renewed_client_is_found_by_its_new_token_only() -> None:
+    """The old token may be revoked without hitting who has a new one."""
+    admission: Admission[Guest] = Admission(0, 0)
+    client = guest(token_id="old")
+    admission.join(client, None)
+    assert (admission.of_token("old"), admission.of_user("ana")) == ([client], [client])
+    admission.renew(client, Identity("ana", token_id="new"))
+    assert (admission.of_token("old"), admission.of_token("new")) == ([], [client])
+    admission.leave(client)
+    assert (admission.of_token("new"), admission.of_user("ana")) == ([], [])
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("xy"), st.integers(0, 5))))
+def test_it_counts_as_a_list_would(steps: list[tuple[str, str, int]]) -> None:
+    """Joins, and leaves of whoever is in, against the naive count; nothing is kept of those who left."""
+    admission: Admission[Guest] = Admission(2, 3)
+    inside: list[tuple[Guest, str]] = []
+    for user, address, leaver in steps:
+        of_user = sum(1 for client, _ in inside if client.identity.user == user)
+        at = sum(1 for _, where in inside if where == address)
+        refused = refusal(admission, user, address)
+        assert refused == (("clients_per_user", 2) if of_user >= 2 else ("clients_per_address", 3) if at >= 3 else None)
+        if refused is None:
+            client = guest(user, token_id=user)
+            admission.join(client, address)
+            inside.append((client, address))
+        elif leaver < len(inside):
+            admission.leave(inside.pop(leaver)[0])
+    for client, _ in inside:
+        admission.leave(client)
+    assert not any([admission._of_user, admission._of_token, admission._at, admission._address_of])
+
+
+@pytest.mark.parametrize(
+    ("proxies", "chain", "address"),
+    [
+        (0, None, "192.0.2.9"),
+        (0, "203.0.113.5", "192.0.2.9"),
+        (1, "203.0.113.5", "203.0.113.5"),
+        (1, "10.0.0.1, 203.0.113.5", "203.0.113.5"),
+        (2, "10.0.0.1, 203.0.113.5, 198.51.100.1", "203.0.113.5"),
+        (2, "203.0.113.5", "192.0.2.9"),
+        (1, None, "192.0.2.9"),
+        (1, " , ", "192.0.2.9"),
+        (1, "x" * 9999, "x" * 64),
+    ],
+)
+def test_the_address_is_what_the_outermost_proxy_of_ours_saw(proxies: int, chain: str | None, address: str) -> None:
+    """What a client writes into X-Forwarded-For itself stands further left and does not count."""
+    environ = {"REMOTE_ADDR": "192.0.2.9"} | ({"HTTP_X_FORWARDED_FOR": chain} if chain is not None else {})
+    assert address_of(environ, proxies) == address
+
+
+def test_a_unix_socket_has_no_address() -> None:
+    """Nothing is counted then."""
+    assert address_of({"REMOTE_ADDR": ""}, 0) is None

@@ -1,0 +1,94 @@
+"""Expiry: who is due, when, once, and nothing kept of those who left."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import gevent
+import pytest
+
+from headgate.expiry import TICK_S, Expiry
+
+DEADLINE_S = 10.0
+
+
+@pytest.fixture
+def due() -> list[str]:
+    """Everyone that was due, in order."""
+    return []
+
+
+@pytest.fixture
+def expiry(due: list[str]) -> Iterator[Expiry[str]]:
+    made: Expiry[str] = Expiry(due.extend)
+    yield made
+    made.close()
+
+
+def wait(condition: Callable[[], object]) -> None:
+    give_up = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < give_up
+        gevent.sleep(0.01)
+
+
+def test_a_client_is_due_when_its_time_has_come_and_not_before(expiry: Expiry[str], due: list[str]) -> None:
+    """By its own timer, once."""
+    begin = time.monotonic()
+    expiry.set("soon", time.time() + TICK_S)
+    expiry.set("late", time.time() + 3600)
+    expiry.set("never", None)
+    wait(lambda: due)
+    assert due == ["soon"]
+    assert time.monotonic() - begin >= TICK_S
+
+
+def test_a_time_that_has_passed_is_due_at_the_next_tick(expiry: Expiry[str], due: list[str]) -> None:
+    """A token that expires while its client joins."""
+    expiry.set("gone", time.time() - 100)
+    wait(lambda: due)
+    assert due == ["gone"]
+
+
+def test_a_renewed_client_is_due_at_its_new_time_only(expiry: Expiry[str], due: list[str]) -> None:
+    """Later, or never."""
+    expiry.set("a", time.time() - 1)
+    expiry.set("b", time.time() - 1)
+    expiry.set("c", time.time() - 1)
+    expiry.set("a", time.time() + 3600)
+    expiry.set("b", None)
+    wait(lambda: due)
+    assert due == ["c"]
+
+
+def test_nothing_is_kept_of_who_left_or_was_due(expiry: Expiry[str], due: list[str]) -> None:
+    """A day's token does not hold a minute's browser in memory."""
+    expiry.set("left", time.time() + 86400)
+    expiry.set("due", time.time() - 1)
+    expiry.forget("left")
+    expiry.forget("left")
+    wait(lambda: due)
+    assert not expiry._slots
+    assert not expiry._slot_of
+
+
+def test_a_wall_clock_that_jumps_does_not_move_who_is_in(due: list[str]) -> None:
+    """An hour forward or back: the time was reckoned when it was set."""
+    clock = [1000.0]
+    expiry: Expiry[str] = Expiry(due.extend, lambda: clock[0])
+    expiry.set("hour", 1000.0 + 600)
+    expiry.set("soon", 1000.0 - 1)
+    clock[0] += 3600
+    wait(lambda: due)
+    expiry.close()
+    assert due == ["soon"]
+
+
+def test_a_time_beyond_all_reason_is_no_fault(expiry: Expiry[str], due: list[str]) -> None:
+    """An application's authenticator may say anything."""
+    expiry.set("far", 1e300)
+    expiry.set("infinite", float("inf"))
+    expiry.set("past", -1e300)
+    wait(lambda: due)
+    assert due == ["past"]

@@ -123,7 +123,10 @@ class Gateway:
         return WSGIApp(self._server, application)
 
     def ready(self) -> dict[str, Any]:
-        """Return `{ready, bus, namespaces: {name: {bus, epoch, offset, clients, error?}}}`. Never waits."""
+        """Return `{ready, bus, revocations, namespaces: {name: {bus, epoch, offset, clients, error?}}}`. Never waits.
+
+        Ready means that events flow and that who comes is let in, for which it must be known what is revoked.
+        """
         states: dict[str, Any] = {}
         for name, namespace in self.namespaces.items():
             bus = namespace.bus
@@ -136,7 +139,8 @@ class Gateway:
             if bus.last_error is not None:
                 states[name]["error"] = bus.last_error.message
         up = all(namespace.bus.up for namespace in self.namespaces.values())
-        return {"ready": up, "bus": "up" if up else "down", "namespaces": states}
+        known = self._revocation_watch.known
+        return {"ready": up and known, "bus": "up" if up else "down", "revocations": known, "namespaces": states}
 
     # -- handlers, in the order of a client's life ----------------------------------------------------------------
 

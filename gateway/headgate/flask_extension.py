@@ -15,12 +15,15 @@ from typing import Any
 
 from flask import Flask
 
+from .event import Event
 from .gateway import Gateway, check_served
-from .identity import Authenticator
+from .identity import Authenticator, Handshake, Identity
 from .loop import is_patched
 from .publisher import Receipt
+from .requests import MAX_OFFSET, Replay
 from .revocation import DEFAULT_REVOKED_S
 from .settings import Settings
+from .topic import check_pattern
 
 
 class Headgate:
@@ -102,6 +105,28 @@ class Headgate:
             HeadgateError: as `Publisher.revoke`.
         """
         self.gateway.publisher.revoke(user=user, token_id=token_id, for_s=for_s)
+
+    def identify(self, handshake: Handshake) -> Identity:
+        """Return who a handshake is from, by the same authenticator, revocations and expiry as a connection's.
+
+        Raises:
+            Unauthorized: with the reason.
+        """
+        return self.gateway.identify(handshake)
+
+    def events(
+        self, pattern: str, first: int = 1, last: int | None = None, namespace: str | None = None
+    ) -> tuple[str, list[Event], int | None]:
+        """Read a page of the log: its epoch, matching events from offset `first` on, the offset to go on from or None.
+
+        What lies below the oldest offset that the log still holds is passed over. May switch greenlets.
+
+        Raises:
+            UnknownNamespace, InvalidPattern, BusUnavailable, BusRefused.
+        """
+        found = self.gateway.namespaces[check_served(self.gateway, namespace)]
+        events, next_ = found.page(Replay(check_pattern(pattern), first, MAX_OFFSET if last is None else last))
+        return found.bus.epoch or "", events, next_
 
     def ready(self) -> dict[str, Any]:
         """Return `{ready, bus, namespaces}`: whether events flow. Never waits."""

@@ -177,7 +177,7 @@ class Gateway:
             wanted = wanted if isinstance(wanted, list) else [wanted]
             if len(wanted) > self.settings.max_subscriptions:
                 raise LimitReached("subscriptions", self.settings.max_subscriptions)
-            identity = self._identify(Handshake(namespace.name, auth or {}, environ))
+            identity = self.identify(Handshake(namespace.name, auth or {}, environ))
             # Development is one machine: there an address says nothing about who it is.
             counted = not (self.settings.dev and identity.user == ANONYMOUS)
             address = address_of(environ, self.settings.proxies) if counted else None
@@ -287,7 +287,7 @@ class Gateway:
         """Put another token of the same user in force; what it no longer grants ends, with a notice ahead of the answer."""
         token = read_refresh(body)
         eio_sid = self._server.manager.eio_sid_from_sid(client.session, f"/{namespace.name}")
-        identity = self._identify(Handshake(namespace.name, {"token": token}, self._server.environ.get(eio_sid, {})))
+        identity = self.identify(Handshake(namespace.name, {"token": token}, self._server.environ.get(eio_sid, {})))
         if namespace.clients.get(client.session) is not client:
             raise Unauthorized("left", "this session has left")
         if identity.user != client.identity.user:
@@ -325,8 +325,12 @@ class Gateway:
             if not count % _PUT_OUT_STRIDE:
                 sleep()
 
-    def _identify(self, handshake: Handshake) -> Identity:
-        """Return who a handshake is from; neither nobody nor someone revoked or expired."""
+    def identify(self, handshake: Handshake) -> Identity:
+        """Return who a handshake is from; neither nobody nor someone revoked or expired.
+
+        Raises:
+            Unauthorized: with the reason.
+        """
         try:
             identity = self.authenticator(handshake)
         except HeadgateError:

@@ -161,7 +161,38 @@ class Namespace:
         wanted = read_replay(request)
         if not client.identity.may_subscribe(wanted.pattern):
             raise Forbidden("replay", wanted.pattern)
-        return self._replay_page(wanted)
+        events, next_ = self.page(wanted)
+        return {
+            "events": [
+                [event.topic, event.value(), {"id": event.id, "time": event.time_ms, "offset": event.offset, "replayed": True}]
+                for event in events
+            ],
+            "next": next_,
+        }
+
+    def page(self, wanted: Replay) -> tuple[list[Event], int | None]:
+        """Return the matching events of a range of the log, about REPLAY_BYTES of them, and the offset to go on from, if any.
+
+        May switch greenlets.
+
+        Raises:
+            BusUnavailable, BusRefused: as redis_link.call.
+        """
+        with self._searching:
+            entries = self._search_log.page(wanted.first - 1, wanted.last)
+        events: list[Event] = []
+        size = 0
+        upto = wanted.last if len(entries) < PAGE_EVENTS else entries[-1].offset
+        for entry in entries:
+            event = entry.event
+            if event is None or not matches(wanted.pattern, event.topic):
+                continue
+            if events and size + len(event.data) > REPLAY_BYTES:
+                upto = entry.offset - 1
+                break
+            size += len(event.data)
+            events.append(event)
+        return events, upto + 1 if upto < wanted.last else None
 
     # -- catch_up.LiveFeed ----------------------------------------------------------------------------------------
 
@@ -293,31 +324,3 @@ class Namespace:
             self._between.append(change)
         else:
             change()
-
-    def _replay_page(self, wanted: Replay) -> dict[str, object]:
-        with self._searching:
-            entries = self._search_log.page(wanted.first - 1, wanted.last)
-        events: list[object] = []
-        size = 0
-        upto = wanted.last if len(entries) < PAGE_EVENTS else entries[-1].offset
-        for entry in entries:
-            event = entry.event
-            if event is None or not matches(wanted.pattern, event.topic):
-                continue
-            if events and size + len(event.data) > REPLAY_BYTES:
-                upto = entry.offset - 1
-                break
-            size += len(event.data)
-            meta = {"id": event.id, "time": event.time_ms, "offset": entry.offset, "replayed": True}
-            events.append([event.topic, event.value(), meta])
-        return {"events": events, "next": upto + 1 if upto < wanted.last else None}
-
-    def _each_client(self) -> Iterable[Client]:
-        for index, client in enumerate(tuple(self.clients.values()), 1):
-            if not client.connection.closed:
-                yield client
-            if not index % _NOTICE_STRIDE:
-                sleep()
-
-    def _cursor_frame(self, head: Head) -> Frame:
-        return message_frame(notice_packet(self.name, CURSOR, {"epoch": head.epoch, "offset": head.offset}))

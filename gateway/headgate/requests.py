@@ -16,7 +16,7 @@ from .topic import check_pattern
 
 # `since: {last: n}`: how far back one subscription may ask to be told again.
 MAX_LAST = 1000
-_MAX_NUMBER = 2**53 - 1  # what JavaScript can count to
+MAX_OFFSET = 2**53 - 1  # what JavaScript can count to
 _EPOCH = re.compile(r"[0-9a-f]{16}")
 
 
@@ -129,7 +129,7 @@ def _object(request: object, known: set[str], example: str) -> Mapping[str, Any]
     return request
 
 
-def _number(value: object, name: str, low: int, high: int = _MAX_NUMBER) -> int:
+def _number(value: object, name: str, low: int, high: int = MAX_OFFSET) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise InvalidRequest(f"{name}: expected a whole number from {low} to {high}")
     return value

@@ -9,13 +9,12 @@ from __future__ import annotations
 from flask import Blueprint, Response, request
 
 from headgate.errors import Forbidden, InvalidRequest
+from headgate.requests import MAX_OFFSET
 from headgate.settings import Settings
 from headgate.topic import check_pattern
 
 from .callers import caller
 from .gate import Gate
-
-_MAX_OFFSET = 2**53 - 1
 
 
 def events_routes(gate: Gate, settings: Settings) -> Blueprint:
@@ -32,8 +31,9 @@ def events_routes(gate: Gate, settings: Settings) -> Blueprint:
         identity = caller(gate, namespace)
         if not identity.may_subscribe(pattern):
             raise Forbidden("read", pattern)
-        first = _offset("from", 1)
-        last = _offset("to", 0) or None
+        first, last = _offset("from") or 1, _offset("to")
+        if last is not None and last < first:
+            raise InvalidRequest("to: expected at least what `from` is")
         epoch, found, next_ = gate.events(pattern, first, last, namespace)
         # The payloads are JSON already: they go out as they came in.
         parts = [
@@ -58,10 +58,10 @@ def events_routes(gate: Gate, settings: Settings) -> Blueprint:
     return routes
 
 
-def _offset(name: str, default: int) -> int:
+def _offset(name: str) -> int | None:
     text = request.args.get(name)
     if text is None:
-        return default
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text[:20]) <= _MAX_OFFSET:
-        raise InvalidRequest(f"{name}: expected a whole number from 1 to {_MAX_OFFSET}")
+        return None
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text[:20]) <= MAX_OFFSET:
+        raise InvalidRequest(f"{name}: expected a whole number from 1 to {MAX_OFFSET}")
     return int(text)

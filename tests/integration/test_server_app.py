@@ -37,7 +37,7 @@ class RecordingGate:
     error: Exception | None = None
     after: int = 0
     state: dict[str, Any] = field(default_factory=lambda: {"ready": True, "bus": "up"})
-    identity: Identity = Identity("anyone", ("#",), ("#",))
+    identity: Identity = field(default_factory=lambda: Identity("anyone", ("#",), ("#",)))
 
     def publish(self, topic: str, data: Any, id: str | None = None, namespace: str | None = None) -> Receipt:
         if self.error and len(self.published) >= self.after:

@@ -1,0 +1,114 @@
+"""The HTTP API over a real gateway: who may, what comes back, page by page."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import urllib.error
+import urllib.parse
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headgate import Publisher
+from tests.gateway_process import GatewayProcess, StartGateway
+
+SECRET = "a secret of the tests that is long enough to be one"
+
+
+def token(*arguments: str) -> str:
+    """Mint a token as a developer does."""
+    command = [str(Path(sys.executable).with_name("headgate")), "token", *arguments]
+    environment = {"HEADGATE_TOKEN_SECRET": SECRET, "PATH": "/usr/bin:/bin"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=30, check=True)
+    return done.stdout.strip()
+
+
+def ask(gateway: GatewayProcess, path: str, bearer: str | None = None, body: Any = None) -> tuple[int, Any]:
+    """Return (status, JSON) of a request."""
+    request = urllib.request.Request(gateway.url.rstrip("/") + path, data=json.dumps(body).encode() if body is not None else None)
+    request.add_header("Content-Type", "application/json")
+    if bearer is not None:
+        request.add_header("Authorization", f"Bearer {bearer}")
+    try:
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)
+
+
+def events(gateway: GatewayProcess, bearer: str | None = None, **query: object) -> tuple[int, Any]:
+    """Ask for a page of the log; `from_` stands for `from`."""
+    named = {name.rstrip("_"): str(value) for name, value in query.items()}
+    return ask(gateway, "/api/events?" + urllib.parse.urlencode(named), bearer)
+
+
+@pytest.fixture
+def gateway(start_gateway: StartGateway) -> GatewayProcess:
+    return start_gateway({"HEADGATE_TOKEN_SECRET": SECRET})
+
+
+@pytest.fixture
+def publisher(gateway: GatewayProcess) -> Publisher:
+    return Publisher(f"unix://{gateway.folder}/data/redis.sock")
+
+
+def test_the_log_is_read_page_by_page_and_filtered(gateway: GatewayProcess, publisher: Publisher) -> None:
+    """250 events, every fifth wanted: 50 come, in order, each once, over pages that say where to go on."""
+    publisher.publish_many([(f"orders.{n}.{'shipped' if n % 5 == 0 else 'updated'}", {"n": n}) for n in range(250)])
+    reader = token("--user", "ana", "--subscribe", "orders.#")
+    seen, from_, pages = [], 1, 0
+    while from_ is not None:
+        status, page = events(gateway, reader, pattern="orders.*.shipped", from_=from_)
+        assert status == 200, page
+        seen += page["events"]
+        from_, pages = page["next"], pages + 1
+    assert [event["data"]["n"] for event in seen] == list(range(0, 250, 5))
+    assert [event["offset"] for event in seen] == sorted(event["offset"] for event in seen)
+    assert seen[0].keys() == {"topic", "data", "id", "time", "offset"}
+    assert pages == 3
+
+
+def test_a_page_of_large_events_is_bounded(gateway: GatewayProcess, publisher: Publisher) -> None:
+    """Ten events of 30 KB are not one answer of 300 KB."""
+    publisher.publish_many([("orders.1.noted", "x" * 30_000)] * 10)
+    reader = token("--user", "ana", "--subscribe", "orders.#")
+    _, page = events(gateway, reader, pattern="orders.#")
+    assert 1 <= len(page["events"]) <= 3
+    assert page["next"] == page["events"][-1]["offset"] + 1
+
+
+def test_reading_needs_a_grant_that_contains_the_pattern(gateway: GatewayProcess) -> None:
+    """No token 401, a token for something else 403, a bad one 401: each with its code."""
+    assert events(gateway)[0] == 401
+    assert events(gateway, "not.a.token")[0] == 401
+    status, answer = events(gateway, token("--user", "ana", "--subscribe", "orders.*.shipped"), pattern="orders.#")
+    assert (status, answer["error"]["code"]) == (403, "forbidden")
+
+
+@pytest.mark.parametrize("query", [{"pattern": "a..b"}, {"from_": 0}, {"from_": "x"}, {"to": "-1"}, {"form": 1}])
+def test_a_bad_question_is_answered_with_what_is_wrong(gateway: GatewayProcess, query: dict[str, object]) -> None:
+    """400 with a code of the tree."""
+    status, answer = events(gateway, token("--user", "ana", "--subscribe", "#"), **query)
+    assert status == 400
+    assert answer["error"]["code"] in ("invalid_pattern", "invalid_request")
+
+
+def test_an_unknown_namespace_is_named(gateway: GatewayProcess) -> None:
+    """404 or 400 with the namespaces that there are."""
+    status, answer = events(gateway, token("--user", "ana", "--subscribe", "#"), namespace="elsewhere")
+    assert status in (400, 404)
+    assert answer["error"]["known"] == ["notifications"]
+
+
+def test_publishing_with_a_token_that_grants_it(gateway: GatewayProcess) -> None:
+    """A receipt where the topic is granted; 403 where it is not; 401 without a token."""
+    writer = token("--user", "shop", "--publish", "orders.#", "--subscribe", "orders.#")
+    status, receipt = ask(gateway, "/api/publish", writer, {"topic": "orders.7.shipped", "data": {"carrier": "UPS"}})
+    assert status == 201
+    assert events(gateway, writer, pattern="orders.#", from_=receipt["offset"])[1]["events"][0]["data"] == {"carrier": "UPS"}
+    assert ask(gateway, "/api/publish", writer, {"topic": "users.7.hello", "data": 1})[0] == 403
+    assert ask(gateway, "/api/publish", None, {"topic": "orders.7.shipped", "data": 1})[0] == 401

@@ -168,8 +168,6 @@ class Gateway:
         try:
             if namespace.bus.epoch is None:
                 raise namespace.bus.last_error or BusUnavailable("the gateway has not reached Redis yet")
-            if not self._revocation_watch.known:
-                raise BusUnavailable("the gateway has not read yet what is revoked")
             if auth is not None and not isinstance(auth, Mapping):
                 raise InvalidRequest("auth: expected an object")
             point = read_resume((auth or {}).get("resume"))
@@ -340,7 +338,7 @@ class Gateway:
             raise Unauthorized("authenticator_failed", "the authenticator failed") from error
         if identity is None:
             raise Unauthorized("not_accepted", "the token was missing or not accepted")
-        self._revocation_watch.revocations.check(identity)
+        self._revocation_watch.check(identity)
         if identity.expires_at is not None and identity.expires_at <= time():
             raise refusal("expired")
         return identity

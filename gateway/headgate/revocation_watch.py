@@ -4,7 +4,7 @@ In: the channel and the set REVOKED of revocation.py. Out: `on_revoked(members)`
 
 Rules. 1. After every (re)connect: subscribe, wait until Redis confirms, then read the whole set; nothing can fall between.
 2. A link that leaves two PINGs unanswered is replaced. 3. While Redis cannot be reached, what
-is known stays in force. Before the first read nothing is known, and nobody is let in (`known`).
+is known stays in force. Before the first read nothing is known, and nobody is let in.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from collections.abc import Callable
 
 import structlog
 
-from .errors import HeadgateError
+from .errors import BusUnavailable, HeadgateError
+from .identity import Identity
 from .layout import REVOKED
 from .loop import Greenlet, sleep, spawn
 from .redis_link import SubscriberLink, open_client
@@ -46,6 +47,17 @@ class RevocationWatch:
         if self._greenlet is None:
             self._greenlet = spawn(self._run)
             spawn(self._run_pings)
+
+    def check(self, identity: Identity) -> None:
+        """Refuse a revoked identity; and any, before it is known what is revoked.
+
+        Raises:
+            Unauthorized: `revoked`.
+            BusUnavailable: Redis has not been reached yet.
+        """
+        if not self.known:
+            raise BusUnavailable("the gateway has not read yet what is revoked")
+        self.revocations.check(identity)
 
     def close(self) -> None:
         """Stop watching. Idempotent; the greenlet ends by itself."""

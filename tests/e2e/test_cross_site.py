@@ -1,0 +1,83 @@
+"""Cross-site WebSocket hijacking, tried by a real browser: a page of another site, opened by someone who is signed in here."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from tests.gateway_process import GatewayProcess
+
+# What a hostile page can do without any library: both transports, with the visitor's cookies.
+TRY_ALL = """async (gateway) => {
+  const found = {};
+  found.websocket = await new Promise((resolve) => {
+    const socket = new WebSocket(gateway.replace("http", "ws") + "/socket.io/?EIO=4&transport=websocket");
+    socket.onmessage = ({ data }) => resolve("open: " + data.slice(0, 1));
+    socket.onclose = ({ code }) => resolve("closed: " + code);
+  });
+  const address = gateway + "/socket.io/?EIO=4&transport=polling";
+  const read = async (options) => {
+    try {
+      const answer = await fetch(address, options);
+      return `${answer.type} ${answer.status} ${(await answer.text()).slice(0, 1)}`;
+    } catch (error) {
+      return error.name;
+    }
+  };
+  found.polling = await read({ credentials: "include" });
+  found.blind = await read({ credentials: "include", mode: "no-cors" });
+  found.post = await read({ method: "POST", body: "40/notifications,", headers: { "x-probe": "1" } });
+  return found;
+}"""
+
+
+class _EvilPage(BaseHTTPRequestHandler):
+    """A page that its visitor has been lured to."""
+
+    def do_GET(self) -> None:
+        body = b"<!doctype html><title>kittens</title>"
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def evil_url() -> Iterator[str]:
+    """The address of a site that is not ours: another name and another port for the same machine."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), _EvilPage) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://localhost:{server.server_address[1]}/"
+        server.shutdown()
+
+
+@pytest.fixture
+def page(browser: Browser, gateway: GatewayProcess) -> Iterator[Page]:
+    """A page of a browser with a cookie of the gateway's site."""
+    context = browser.new_context()
+    context.add_cookies([{"name": "session", "value": "signed-in", "url": gateway.url}])
+    yield context.new_page()
+    context.close()
+
+
+def test_a_page_of_another_site_gets_in_by_no_transport(page: Page, evil_url: str, gateway: GatewayProcess) -> None:
+    """No WebSocket, no session to read or write; a request whose answer it may not read gives it nothing either."""
+    page.goto(evil_url)
+    found = page.evaluate(TRY_ALL, gateway.url)
+    assert found == {"websocket": "closed: 1006", "polling": "TypeError", "blind": "opaque 0 ", "post": "TypeError"}
+
+
+def test_a_page_of_the_gateways_own_site_gets_in_by_both(page: Page, gateway: GatewayProcess) -> None:
+    """So that what was refused above was refused for its origin."""
+    page.goto(f"{gateway.url}/healthz")
+    found = page.evaluate(TRY_ALL, gateway.url)
+    assert (found["websocket"], found["polling"]) == ("open: 0", "basic 200 0")

@@ -12,15 +12,19 @@ from gevent import monkey
 
 monkey.patch_all()
 
+import base64
+import faulthandler
 import gc
 import json
 import os
+import signal
 import socket
 import sys
 from collections.abc import Callable
 from typing import Any
 
 import gevent
+import structlog
 from gevent.event import Event
 
 from headgate.socketio import HTTPServer, Server, TransportLimits, WSGIApp
@@ -71,8 +75,8 @@ class Application:
         sio.on("connect", connect, namespace=namespace)
         sio.on("message", lambda sid, *data: sio.emit("message-back", data, to=sid, namespace=namespace), namespace=namespace)
         sio.on("message-with-ack", lambda sid, *data: data, namespace=namespace)
-        sio.on("record", lambda sid, value: self.seen.append(value), namespace=namespace)
-        sio.on("leave", lambda sid: self.say_and_leave(sid, namespace), namespace=namespace)
+        sio.on("record", lambda sid, *data: self.seen.append(data[0] if data else None), namespace=namespace)
+        sio.on("leave", lambda sid, *_: self.say_and_leave(sid, namespace), namespace=namespace)
         sio.on("slow", slow, namespace=namespace)
         sio.on("disconnect", lambda sid, reason: self.ends.append(reason), namespace=namespace)
 
@@ -190,13 +194,34 @@ class Application:
             self.eio.send(eio_sid, "last words")
             connection.close()
 
+    def debug_packets(self, packets: list[JSON]) -> list[str | None]:
+        """Give each packet to a session of its own that has joined `/`; return why each ended, None for those that live."""
+        return [self._outcome(packet["text"] if "text" in packet else base64.b64decode(packet["binary"])) for packet in packets]
+
+    def _outcome(self, packet: str | bytes) -> str | None:
+        engine = self.sio.eio
+        sid = engine.generate_id()
+        connection = engine.sockets[sid] = Connection(engine, sid)
+        engine._trigger_event("connect", sid, {}, run_async=False)
+        connection.connected = True
+        for each in ("40", packet):
+            connection.packet_received(each)
+            with gevent.Timeout(5, TimeoutError(f"not done with {each!r}")):
+                while connection._inbox is not None:
+                    gevent.sleep(0)
+        reason = connection.reason
+        connection.close()
+        return reason
+
     def debug_release(self) -> None:
         """Let the slow handlers go on."""
         self.gate.set()
 
 
 def main(configuration: JSON) -> None:
-    """Serve until standard input ends."""
+    """Serve until standard input ends. Logs go to standard error, where the test looks for tracebacks."""
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    faulthandler.register(signal.SIGUSR1)  # `kill -USR1` shows where it is, on its standard error
     application = Application(configuration.get("limits", {}), configuration.get("options", {}))
     listener = ("127.0.0.1", 0)
     server = HTTPServer(

@@ -27,7 +27,7 @@
  * @property {(reason: string, delayMs: number | null) => void} wentDown was up; null: will not reconnect by itself
  * @property {(error: HeadgateError, delayMs: number | null) => void} wasRefused
  * @property {() => void} changed
- * @property {() => void} refreshed another token is in force
+ * @property {() => () => void} refreshing another token is asked for; what is returned is called when it is in force
  */
 import { reconnectDelayMs } from "./backoff.js";
 import { closed, disconnected, HeadgateError } from "./errors.js";
@@ -139,10 +139,11 @@ export class Connection {
   async refresh(token) {
     clearTimeout(this.#refreshTimer);
     const fresh = token ?? (await currentToken(this.#options.token));
+    const refreshed = this.#owner.refreshing();
     await this.request(REFRESH, { token: fresh });
     this.#token = fresh;
     this.#scheduleRefresh();
-    this.#owner.refreshed();
+    refreshed();
   }
 
   close() {

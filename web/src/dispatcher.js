@@ -2,8 +2,7 @@
  * The dispatcher: names → handlers, with the complete Backbone.Events interface and its calling conventions.
  *
  * In: calls of `on`, `off`, … from the application, `trigger` for local events, `dispatch` for events from the wire. Out:
- * handler calls. It knows no network; a subclass learns through `handlersAdded` and `handlersRemoved` which names are in
- * use. It imports neither Backbone nor Underscore and works beside them in both directions (`view.listenTo(gate, …)`,
+ * handler calls. It knows no network; a subclass learns through `handlersChanged` which names are in use. It imports neither Backbone nor Underscore and works beside them in both directions (`view.listenTo(gate, …)`,
  * `gate.listenTo(model, …)`).
  *
  * It differs from Backbone.Events on purpose in three points:
@@ -13,7 +12,7 @@
  *
  * @typedef {(this: any, ...args: any[]) => any} Callback
  * @typedef {{ [name: string]: Callback }} EventMap
- * @typedef {{ callback: Callback, context: any, ctx: any, order: number }} Handler
+ * @typedef {{ callback: Callback, context: any, ctx: any, options: any, order: number }} Handler
  * @typedef {{ on: Function, off: Function }} Listenable any Backbone.Events object or dispatcher
  */
 import { matches } from "./topic.js";
@@ -35,7 +34,7 @@ export class Dispatcher {
    * @param {string | EventMap} name `all` gets everything, with the name as first argument
    * @param {any} [callback] with a map: the context
    * @param {any} [context] `this` of the callback, and a key to remove it by
-   * @param {any} [options] passed on to `handlersAdded`
+   * @param {any} [options] passed on to `handlersChanged`
    * @returns {this}
    */
   on(name, callback, context, options) {
@@ -178,9 +177,10 @@ export class Dispatcher {
    * @param {any} [options]
    */
   addHandler(key, callback, context, options) {
-    if (key !== ALL) this.handlersAdded(/** @type {string} */ (key), options);
-    const handler = { callback, context, ctx: context || this, order: this.#order++ };
-    this.#handlers.set(key, [...(this.#handlers.get(key) ?? []), handler]);
+    const handler = { callback, context, ctx: context || this, options, order: this.#order++ };
+    const handlers = [...(this.#handlers.get(key) ?? []), handler];
+    if (key !== ALL) this.handlersChanged(/** @type {string} */ (key), handlers, options);
+    this.#handlers.set(key, handlers);
   }
 
   /**
@@ -194,19 +194,13 @@ export class Dispatcher {
   }
 
   /**
-   * Told before a handler is added; may throw to refuse the name.
+   * Told before a handler is added, when it may throw to refuse the name, and after handlers have left.
    * @protected
    * @param {string} _name
-   * @param {any} _options
+   * @param {Handler[]} _handlers that the name has now
+   * @param {any} [_added] the options of a handler that comes
    */
-  handlersAdded(_name, _options) {}
-
-  /**
-   * Told after the last handler of a name has left.
-   * @protected
-   * @param {string} _name
-   */
-  handlersRemoved(_name) {}
+  handlersChanged(_name, _handlers, _added) {}
 
   /**
    * Told when a handler threw.
@@ -224,11 +218,10 @@ export class Dispatcher {
       const handlers = this.#handlers.get(key);
       if (!handlers) continue;
       const left = handlers.filter((h) => !isCallback(callback, h.callback) || (context && context !== h.context));
+      if (left.length === handlers.length) continue;
       if (left.length) this.#handlers.set(key, left);
-      else {
-        this.#handlers.delete(key);
-        if (typeof key === "string") this.handlersRemoved(key);
-      }
+      else this.#handlers.delete(key);
+      if (key !== ALL) this.handlersChanged(/** @type {string} */ (key), left);
     }
     return this;
   }

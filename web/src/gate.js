@@ -6,13 +6,19 @@
  * of arrival; a gap is told before anything later.
  *
  * Lifecycle events: `connection:up` {session, user, resumed, epoch, offset} · `connection:down` {reason, delay_ms} ·
- * `connection:refused` HeadgateError, {delay_ms} · `connection:moving` {reason, within_s} · `delivery:gap` {patterns, from,
- * to, count, bytes, reason, recoverable} · `delivery:backpressure` {state, queued, queued_bytes, discarded, where} ·
- * `delivery:resumed` {epoch, offset} · `delivery:error` {error, pattern?, topic?} · `state:change` state.
+ * `connection:refused` HeadgateError, {delay_ms} · `connection:unauthorized` HeadgateError (the gateway puts us out: expired
+ * or revoked) · `connection:moving` {reason, within_s} · `delivery:gap` {patterns, from, to, count, bytes, reason,
+ * recoverable, repairing, lost} · `delivery:backpressure` {state, queued, queued_bytes, discarded, where} ·
+ * `delivery:resumed` {epoch, offset, repaired?: {patterns, from, to, count}} · `delivery:error` {error, pattern?, topic?} ·
+ * `state:change` state.
  *
- * @import { Callback, EventMap } from "./dispatcher.js"
+ * A gap is `repairing` when its events are being fetched from the log: they come marked `replayed`, behind what came
+ * meanwhile, and `delivery:resumed` says when all have. It is `lost` when they will not come; then `resync` is called, once.
+ * Neither: the subscription said `repair: false`, and `gate.replay` can fetch them.
+ *
+ * @import { Callback, Handler } from "./dispatcher.js"
  * @import { ConnectionOptions, ConnectionState } from "./connection.js"
- * @import { HeadgateError } from "./errors.js"
+ * @import { Job } from "./repair.js"
  * @import { EventMeta, Gap, Limits, Overflow, Position, Since, Status, Welcome } from "./protocol.js"
  * @import { Request } from "./subscriptions.js"
  *
@@ -37,9 +43,10 @@
  * @property {number} received events dispatched
  * @property {number} waiting messages not yet dispatched
  * @property {number} gaps
- * @property {number} missed events in those gaps, as far as they are numbered
+ * @property {number} missed events in those gaps, as far as they are numbered, that have not been repaired
  *
- * @typedef {{ overflow?: Overflow, since?: Since, signal?: AbortSignal }} SubscribeOptions
+ * @typedef {{ overflow?: Overflow, repair?: boolean, since?: Since, signal?: AbortSignal }} SubscribeOptions
+ * @typedef {{ repairing: boolean, lost: boolean }} Fate
  * @typedef {{ epoch: string, offset: number, duplicate?: boolean }} Receipt
  * @typedef {{ pattern: string, ready: Promise<void>, close: () => void }} Subscription
  *
@@ -47,7 +54,7 @@
  * @property {number} inboxLimit messages
  * @property {Record<string, any>} [auth] more for the CONNECT auth object
  * @property {Position} [resume]
- * @property {(gap: Gap) => void} [resync] called when events are gone for good
+ * @property {(gap: Gap & Fate) => void} [resync] called when events will not come
  * @typedef {ConnectionOptions & GateOnlyOptions} GateOptions
  *
  * @typedef {{ name: string, args: any[], isCurrent: () => boolean }} Message
@@ -56,13 +63,14 @@ import { Budget } from "./budget.js";
 import { Connection } from "./connection.js";
 import { Cursor } from "./cursor.js";
 import { Dispatcher, report } from "./dispatcher.js";
+import { HeadgateError } from "./errors.js";
 import { Inbox } from "./inbox.js";
 import { watchPage } from "./page.js";
 import { checkPayload } from "./payload.js";
 import * as wire from "./protocol.js";
-import { stream } from "./stream.js";
+import { Repair } from "./repair.js";
 import { Subscriptions } from "./subscriptions.js";
-import { checkPattern, checkTopic } from "./topic.js";
+import { checkPattern, checkTopic, matches } from "./topic.js";
 
 /** What a client may send until the gateway has said: the gateway's own defaults. */
 const DEFAULT_LIMITS = { max_payload_bytes: 65536, inbound_per_s: 50, inbound_burst: 100 };
@@ -72,6 +80,11 @@ const RETRY_MS = 2000;
 export class Gate extends Dispatcher {
   #subscriptions = new Subscriptions();
   #cursor = new Cursor();
+  #repair = new Repair(
+    (job) => this.#fetch(job),
+    () => this.#budget.take(performance.now()),
+    (job) => this.#repaired(job),
+  );
   /** @type {Inbox<Message>} */
   #inbox;
   #connection;
@@ -108,9 +121,12 @@ export class Gate extends Dispatcher {
       wentDown: (reason, delayMs) => this.#wentDown(reason, delayMs),
       wasRefused: (error, delayMs) => this.trigger("connection:refused", error, { delay_ms: delayMs }),
       changed: () => this.#changed(),
-      refreshed: () => {
-        this.#subscriptions.retryRefused();
-        this.#changed();
+      refreshing: () => {
+        const retry = this.#subscriptions.retryRefused();
+        return () => {
+          retry();
+          this.#changed();
+        };
       },
     });
     this.#unwatchPage = watchPage(
@@ -179,17 +195,6 @@ export class Gate extends Dispatcher {
   }
 
   /**
-   * Iterate over events: `for await (const event of gate.events("orders.#"))`.
-   * @param {string} pattern
-   * @param {SubscribeOptions & { limit?: number }} [options] `limit`: events that may wait; beyond it the oldest are
-   *   discarded and `delivery:gap` says so
-   * @returns {AsyncGenerator<HeadgateEvent, void, void>}
-   */
-  events(pattern, options = {}) {
-    return stream(this, checkPattern(pattern), options);
-  }
-
-  /**
    * Publish an event, if the client's token grants it.
    * @param {string} topic
    * @param {unknown} data JSON
@@ -204,22 +209,19 @@ export class Gate extends Dispatcher {
 
   /**
    * Dispatch a part of the log again, to the handlers of one pattern; its events are marked `replayed`. For what a gap has
-   * left out: `gate.on("delivery:gap", (gap) => gap.recoverable && gate.replay("orders.#", gap))`.
+   * left out where nothing repairs it: `gate.replay("orders.#", gap)`.
    * @param {string} pattern
    * @param {{ from: number, to: number }} range offsets, inclusive
    * @returns {Promise<number>} how many events there were; rejected with HeadgateError
    */
   async replay(pattern, { from, to }) {
     let count = 0;
-    /** @type {number | null} */
-    let next = from;
-    while (next) {
-      /** @type {{ events: [string, any, EventMeta][], next: number | null }} */
-      const page = await this.#connection.request(wire.REPLAY, { pattern: checkPattern(pattern), from: next, to });
-      for (const [topic, data, meta] of page.events) this.#deliver(topic, data, meta, (each) => each === pattern);
-      count += page.events.length;
-      next = page.next;
-    }
+    const take = (/** @type {string} */ topic, /** @type {any} */ data, /** @type {EventMeta} */ meta) => {
+      count++;
+      this.#deliver(topic, data, meta, (each) => each === pattern);
+    };
+    let next = /** @type {number | null} */ (from);
+    while (next) next = await this.#page(checkPattern(pattern), next, to, take);
     return count;
   }
 
@@ -242,6 +244,7 @@ export class Gate extends Dispatcher {
     this.#connection.close();
     this.#unwatchPage();
     clearTimeout(this.#syncTimer);
+    this.#repair.clear();
     this.#inbox.close();
     this.#subscriptions.close();
     this.stopListening();
@@ -249,21 +252,21 @@ export class Gate extends Dispatcher {
     this.off();
   }
 
-  /** @override @protected @param {string} name @param {SubscribeOptions} [options] */
-  handlersAdded(name, options = {}) {
+  /** @override @protected @param {string} name @param {Handler[]} handlers @param {SubscribeOptions} [added] */
+  handlersChanged(name, handlers, added) {
     if (typeof name === "string" && name.includes(":")) return;
     checkPattern(name);
     if (this.#connection.state === "closed") return;
-    if (options.since) this.#cursor.expect(name, options.since);
-    this.#subscriptions.want(name, options);
-    this.#changed();
-  }
-
-  /** @override @protected @param {string} name */
-  handlersRemoved(name) {
-    if (name.includes(":")) return;
-    this.#subscriptions.unwant(name);
-    this.#cursor.forget(name);
+    if (handlers.length) this.#subscriptions.want(name, handlers.map(({ options = {} }) => options));
+    else {
+      this.#subscriptions.unwant(name);
+      this.#cursor.forget(name);
+    }
+    if (added?.since) {
+      this.#cursor.expect(name, added.since);
+      this.#subscriptions.rewind(name, added.since);
+    }
+    if (added) this.#subscriptions.again(name);
     this.#changed();
   }
 
@@ -339,23 +342,73 @@ export class Gate extends Dispatcher {
     this.#told.gaps++;
     this.#told.missed += gap.count ?? (from !== null && to !== null ? to - from + 1 : 0);
     // Only for these is nothing at or below `to` still to come; events of another policy may lie in the other ranges.
-    if (reason === wire.LOG_LOST) this.#cursor.restart();
+    if (reason === wire.LOG_LOST) {
+      this.#cursor.restart();
+      this.#repair.clear();
+    }
     else if (reason === wire.TRIMMED && to !== null && this.#cursor.epoch) {
       this.#cursor.advance({ epoch: this.#cursor.epoch, offset: to });
     }
     this.#changed();
-    this.trigger("delivery:gap", gap);
-    if (!gap.recoverable) this.#options.resync?.(gap);
+    const wanted = gap.recoverable ? this.#subscriptions.repaired(gap.patterns) : [];
+    const repairing = wanted.length > 0 && this.#repair.add(gap, wanted);
+    this.#tell(gap, repairing, !repairing && (!gap.recoverable || wanted.length > 0));
+  }
+
+  /** @param {Gap} gap @param {boolean} repairing @param {boolean} lost */
+  #tell(gap, repairing, lost) {
+    const told = { ...gap, repairing, lost };
+    this.trigger("delivery:gap", told);
+    if (lost) this.#options.resync?.(told);
+  }
+
+  /**
+   * @param {string} pattern @param {number} from @param {number} to
+   * @param {(topic: string, data: any, meta: EventMeta) => void} take
+   * @returns {Promise<number | null>} where the next page begins
+   */
+  async #page(pattern, from, to, take) {
+    const { events, next } = await this.#connection.request(wire.REPLAY, { pattern, from, to });
+    for (const event of events) take(.../** @type {[string, any, EventMeta]} */ (event));
+    return next;
+  }
+
+  /** @param {Job} job */
+  #fetch(job) {
+    const { gap, patterns, nth } = job;
+    return this.#page(patterns[nth], Number(job.from), Number(gap.to), (topic, data, meta) => {
+      // What a stronger policy matches was not left out; what an earlier pattern matches has been brought.
+      if (this.#subscriptions.policy(topic) !== "drop" || patterns.slice(0, nth).some((each) => matches(each, topic))) return;
+      job.count++;
+      this.#deliver(topic, data, meta, (each) => patterns.includes(each));
+    });
+  }
+
+  /** @param {Job} job */
+  #repaired({ gap, patterns, count }) {
+    const { from, to } = gap;
+    const { epoch, offset } = this.#cursor;
+    this.#told.missed -= count;
+    if (count) this.trigger("delivery:resumed", { epoch, offset, repaired: { patterns, from, to, count } });
+    // The gateway counts exactly. Without an offset, trimmed meanwhile, conflated, refused: what has not come, will not.
+    const rest = (gap.count ?? 0) - count;
+    if (rest > 0 && patterns.length === gap.patterns.length) this.#tell({ ...gap, count: rest, recoverable: false }, false, true);
+    this.#changed();
   }
 
   /** @param {Status} status */
-  #takeStatus({ bus, moving }) {
+  #takeStatus({ bus, moving, ended = [], unauthorized }) {
     if (bus) this.#told.bus = bus;
     if (moving) {
       // Anywhere in the time given, so that the next gateway does not get everybody at once.
       this.#connection.renew(moving.reason, Math.random() * moving.within_s * 1000);
       this.trigger("connection:moving", moving);
     }
+    for (const { pattern, error } of ended) {
+      const refusal = HeadgateError.fromWire(error);
+      if (this.#subscriptions.ended(pattern, refusal)) this.trigger("delivery:error", { pattern, error: refusal });
+    }
+    if (unauthorized) this.trigger("connection:unauthorized", HeadgateError.fromWire(unauthorized));
     this.#changed();
   }
 

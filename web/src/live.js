@@ -102,7 +102,7 @@ export class Resync {
  * @param {() => void} lost
  */
 export function whenLost(follower, gate, lost) {
-  follower.listenTo(gate, "delivery:gap", (/** @type {{ recoverable: boolean }} */ gap) => !gap.recoverable && lost());
+  follower.listenTo(gate, "delivery:gap", (/** @type {{ lost?: boolean, recoverable: boolean }} */ gap) => (gap.lost ?? !gap.recoverable) && lost());
   follower.listenTo(gate, "connection:up", (/** @type {{ resumed: boolean | null }} */ up) => up.resumed === false && lost());
 }
 

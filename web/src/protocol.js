@@ -32,7 +32,8 @@
  * @property {boolean} recoverable
  *
  * @typedef {{ state: "warning" | "on" | "off", queued: number, queued_bytes: number, discarded: number }} Backpressure
- * @typedef {{ bus?: "up" | "down", moving?: { reason: string, within_s: number } }} Status
+ * @typedef {{ bus?: "up" | "down", moving?: { reason: string, within_s: number }, ended?: { pattern: string, error: WireError }[],
+ *   unauthorized?: WireError }} Status `ended`: subscriptions that a new token no longer grants; `unauthorized`: we are put out
  */
 
 export const PROTOCOL_VERSION = 1;

@@ -1,5 +1,5 @@
 /**
- * A stream: events of a pattern as an async iterator, bounded.
+ * `headgate/stream`: events of a pattern as an async iterator, bounded. `for await (const event of events(gate, "orders.#"))`.
  *
  * A loop body that is slower than the events come makes them wait here. Beyond `limit` the oldest are discarded, and
  * `delivery:gap` says how many and which, with `where: "iterator"`, before the loop sees anything later.
@@ -7,10 +7,10 @@
  * @import { Gate, HeadgateEvent, SubscribeOptions } from "./gate.js"
  * @param {Gate} gate
  * @param {string} pattern
- * @param {SubscribeOptions & { limit?: number }} options
+ * @param {SubscribeOptions & { limit?: number }} [options] `limit`: events that may wait
  * @returns {AsyncGenerator<HeadgateEvent, void, void>}
  */
-export async function* stream(gate, pattern, { limit = 256, signal, ...options }) {
+export async function* events(gate, pattern, { limit = 256, signal, ...options } = {}) {
   /** @type {HeadgateEvent[]} */
   const waiting = [];
   let wake = () => {};
@@ -32,7 +32,7 @@ export async function* stream(gate, pattern, { limit = 256, signal, ...options }
   try {
     while (!over()) {
       if (lost.count) {
-        gate.trigger("delivery:gap", { patterns: [pattern], bytes: null, reason: "overflow", recoverable: true, where: "iterator", ...lost });
+        gate.trigger("delivery:gap", { patterns: [pattern], bytes: null, reason: "overflow", recoverable: true, repairing: false, lost: false, where: "iterator", ...lost });
         Object.assign(lost, { count: 0, from: null, to: null });
       }
       const event = waiting.shift();

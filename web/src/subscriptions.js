@@ -10,11 +10,15 @@
  * @typedef {"idle" | "asking" | "active" | "leaving" | "refused"} Standing where the gateway stands, as far as we know
  * @typedef {{ promise: Promise<void>, resolve: () => void, reject: (error: HeadgateError) => void }} Waiter
  *
+ * @typedef {{ overflow?: Overflow, repair?: boolean }} Wishes of a handler
+ *
  * @typedef {object} Record
  * @property {string} pattern
  * @property {boolean} wanted
  * @property {Overflow} overflow
  * @property {Since} [since] taken out once the gateway has it
+ * @property {boolean} repair
+ * @property {Since} [asking] the one that went with the latest request
  * @property {Overflow | null} asked the policy that the gateway was last asked for; null: it has nothing of ours
  * @property {Standing} standing
  * @property {HeadgateError} [error] why it was refused
@@ -22,6 +26,7 @@
  */
 import { closed, disconnected, HeadgateError } from "./errors.js";
 import { OVERFLOW, SUBSCRIBE, UNSUBSCRIBE } from "./protocol.js";
+import { matches } from "./topic.js";
 
 export class Subscriptions {
   /** @type {Map<string, Record>} */
@@ -33,19 +38,24 @@ export class Subscriptions {
   }
 
   /**
-   * Want a pattern. Wanting it again only ever strengthens its overflow policy: a handler that must not lose events is
-   * not made to by another that may.
+   * Want a pattern, or want it otherwise. The strongest policy of its handlers counts: one that must not lose events is not
+   * made to by another that may.
    * @param {string} pattern
-   * @param {{ overflow?: Overflow, since?: Since }} [options]
+   * @param {Wishes[]} [wishes] of its handlers
    */
-  want(pattern, { overflow = OVERFLOW[0], since } = {}) {
+  want(pattern, wishes = [{}]) {
     /** @type {Record} */
-    const record = this.#records.get(pattern) ?? { pattern, wanted: false, overflow, asked: null, standing: "idle" };
+    const record = this.#records.get(pattern) ?? { pattern, wanted: false, overflow: "drop", repair: true, asked: null, standing: "idle" };
     this.#records.set(pattern, record);
-    if (!record.wanted || OVERFLOW.indexOf(overflow) < OVERFLOW.indexOf(record.overflow)) record.overflow = overflow;
-    if (record.standing === "refused") record.standing = "idle";
     record.wanted = true;
-    if (since) this.rewind(pattern, since);
+    record.overflow = strongest(wishes.map(({ overflow = OVERFLOW[0] }) => overflow)) ?? OVERFLOW[0];
+    record.repair = wishes.some(({ repair }) => repair !== false);
+  }
+
+  /** Ask again for what was refused, as another handler wants it. @param {string} pattern */
+  again(pattern) {
+    const record = this.#records.get(pattern);
+    if (record?.standing === "refused") record.standing = "idle";
   }
 
   /** Ask for a part of the past (again). @param {string} pattern @param {Since} since */
@@ -109,9 +119,37 @@ export class Subscriptions {
     this.#reset();
   }
 
-  /** Ask again for what was refused: the client has another token. */
+  /**
+   * Return what asks again for what is refused now: to be called when the client has another token. What that no longer
+   * grants is told meanwhile, and must not be asked for.
+   */
   retryRefused() {
-    this.#reset("refused");
+    const refused = this.wanted().filter(({ standing }) => standing === "refused");
+    return () => {
+      for (const { pattern } of refused) this.again(pattern);
+    };
+  }
+
+  /**
+   * The gateway has ended a subscription: the client's token no longer grants it.
+   * @param {string} pattern @param {HeadgateError} error
+   * @returns {boolean} whether the application must hear of it
+   */
+  ended(pattern, error) {
+    const record = this.#records.get(pattern);
+    if (!record) return false;
+    this.#refuse(record, error);
+    return record.wanted;
+  }
+
+  /** Return which of these patterns are wanted and repaired. @param {string[]} patterns */
+  repaired(patterns) {
+    return patterns.filter((pattern) => this.#records.get(pattern)?.wanted && this.#records.get(pattern)?.repair);
+  }
+
+  /** Return the policy that decides about a topic. @param {string} topic */
+  policy(topic) {
+    return strongest(this.wanted().flatMap(({ pattern, overflow }) => (matches(pattern, topic) ? overflow : [])));
   }
 
   /** Return whether `next` has something. */
@@ -145,17 +183,13 @@ export class Subscriptions {
     if (leaving ? error?.retry : !error) {
       record.standing = "active";
       if (leaving) return null;
-      delete record.since;
+      // Not one that was asked for since.
+      if (record.since === record.asking) delete record.since;
       answer(record);
       return null;
     }
-    record.asked = null;
-    record.standing = "idle";
-    this.#forget(record);
-    if (leaving || !error || error.retry || !record.wanted) return null;
-    record.standing = "refused";
-    record.error = error;
-    answer(record, error);
+    if (leaving || !error || error.retry || !record.wanted) error = null;
+    this.#refuse(record, error);
     return error;
   }
 
@@ -163,6 +197,17 @@ export class Subscriptions {
   close() {
     for (const record of this.#records.values()) answer(record, closed());
     this.#records.clear();
+  }
+
+  /** Not in force (any more). @param {Record} record @param {HeadgateError | null} error null: it may be asked for again */
+  #refuse(record, error) {
+    record.asked = null;
+    record.standing = "idle";
+    this.#forget(record);
+    if (!error || !record.wanted) return;
+    record.standing = "refused";
+    record.error = error;
+    answer(record, error);
   }
 
   /** @returns {Record | undefined} */
@@ -187,11 +232,15 @@ export class Subscriptions {
   }
 }
 
+/** @param {Overflow[]} policies @returns {Overflow | undefined} */
+function strongest(policies) {
+  return OVERFLOW.find((policy) => policies.includes(policy));
+}
+
 /** @param {Record} record @returns {SubscribeRequest} */
 function ask(record) {
   const { pattern, overflow, since } = record;
-  record.standing = "asking";
-  record.asked = overflow;
+  Object.assign(record, { standing: "asking", asked: overflow, asking: since });
   return { pattern, ...(overflow !== OVERFLOW[0] && { overflow }), ...(since && { since }) };
 }
 

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, it, mock } from "node:test";
 import { connect } from "../src/index.js";
+import { events } from "../src/stream.js";
 import { FakeGateway, settle } from "./fake-gateway.js";
 
 const OPTIONS = { reconnectDelayMinMs: 1, reconnectDelayMaxMs: 2 };
@@ -125,16 +126,62 @@ describe("subscribing", () => {
     await gate.subscribed("a");
   });
 
-  it("strengthens the overflow policy of a pattern, and never weakens it", async () => {
+  it("asks for the strongest overflow policy of a pattern's handlers, as they come and go", async () => {
     open();
     await gateway.welcome();
     gate.on("a", () => {}, null, { overflow: "drop" });
     assert.deepEqual(await gateway.answer("subscribe"), { pattern: "a", overflow: "drop" });
-    gate.subscribe("a", { overflow: "latest" }, () => {});
+    const subscription = gate.subscribe("a", { overflow: "latest" }, () => {});
     assert.deepEqual(await gateway.answer("subscribe"), { pattern: "a", overflow: "latest" });
     gate.on("a", () => {}, null, { overflow: "drop" });
     await settle();
     assert.deepEqual(gateway.requests, []);
+    subscription.close();
+    assert.deepEqual(await gateway.answer("subscribe"), { pattern: "a", overflow: "drop" });
+  });
+
+  it("asks for the past also when that is wanted while a first request is under way", async () => {
+    open();
+    await gateway.welcome();
+    gate.on("a", () => {});
+    await gateway.until(() => gateway.requests.length === 1);
+    gate.subscribe("a", { since: { last: 3 } }, () => {});
+    assert.deepEqual(await gateway.answer("subscribe"), { pattern: "a" });
+    assert.deepEqual(await gateway.answer("subscribe"), { pattern: "a", since: { last: 3 } });
+    await settle();
+    assert.deepEqual(gateway.requests, []);
+  });
+
+  it("ends what a new token no longer grants, tells it once, and asks again only with the next token", async () => {
+    const errors = [];
+    open({ token: () => "t" }).on("a", () => {}).on("delivery:error", ({ pattern, error }) => errors.push([pattern, error.code]));
+    await gateway.welcome();
+    const refresh = async (before = () => {}) => {
+      const refreshed = gate.refresh();
+      await gateway.until(() => gateway.requests.length === 1);
+      before();
+      await gateway.answer("refresh");
+      await refreshed;
+      await settle();
+    };
+    await refresh(() => gateway.emit("status", { ended: [{ pattern: "a", error: { code: "forbidden", message: "no", retry: false } }] }));
+    assert.deepEqual([errors, gateway.requests, gate.state.subscriptions], [[["a", "forbidden"]], [], { a: "refused" }]);
+    await refresh();
+    assert.deepEqual(await gateway.answer("subscribe"), { pattern: "a" });
+    await gate.subscribed("a");
+  });
+
+  it("says why it is put out, and comes back with another token", async () => {
+    let token = "old";
+    const told = [];
+    open({ token: () => token }).on("connection:unauthorized", ({ code, parts }) => told.push([code, parts.reason]));
+    await gateway.welcome();
+    token = "new";
+    gateway.emit("status", { unauthorized: { code: "unauthorized", message: "the token has expired", retry: false, reason: "expired" } });
+    gateway.cut("io server disconnect");
+    await gateway.welcome({}, 2);
+    assert.deepEqual(told, [["unauthorized", "expired"]]);
+    assert.equal(gateway.connects[1].token, "new");
   });
 
   it("throws at once for a name that is neither pattern nor lifecycle event", () => {
@@ -524,6 +571,107 @@ describe("a busy page", () => {
   });
 });
 
+describe("gaps", () => {
+  const GAP = { patterns: ["a.#"], from: 101, to: 104, count: 2, bytes: 9, reason: "overflow", recoverable: true };
+  const meta = (offset) => ({ id: `i${offset}`, time: 1, offset, replayed: true });
+  const told = [];
+  const resyncs = [];
+
+  /** A gate with handlers of "a.#", by default one that lets go of events. */
+  async function openDropping(options = {}, handler = () => {}) {
+    told.length = resyncs.length = 0;
+    open({ resync: (gap) => resyncs.push(gap) }).on("a.#", handler, null, { overflow: "drop", ...options });
+    gate.on("delivery:gap", (gap) => told.push(["gap", gap.repairing, gap.lost, gap.count]));
+    gate.on("delivery:resumed", ({ repaired }) => repaired && told.push(["resumed", repaired]));
+    await gateway.welcome();
+  }
+
+  it("are repaired from the log, page by page, and it is told when", async () => {
+    const got = [];
+    await openDropping({}, (data, { offset, replayed }) => got.push([data, offset, replayed]));
+    gateway.emit("gap", GAP);
+    gateway.event("a.later", "later", 105);
+    assert.deepEqual(await gateway.answer("replay", { ok: true, events: [["a.b", 1, meta(101)]], next: 103 }), { pattern: "a.#", from: 101, to: 104 });
+    assert.deepEqual(await gateway.answer("replay", { ok: true, events: [["a.c", 2, meta(104)]], next: null }), { pattern: "a.#", from: 103, to: 104 });
+    await gateway.until(() => told.length === 2);
+    assert.deepEqual(got, [["later", 105, false], [1, 101, true], [2, 104, true]]);
+    assert.deepEqual(told, [["gap", true, false, 2], ["resumed", { patterns: ["a.#"], from: 101, to: 104, count: 2 }]]);
+    assert.deepEqual([gate.state.gaps, gate.state.missed, resyncs], [1, 0, []]);
+  });
+
+  it("are repaired one at a time, each event once, without what a stronger policy has brought", async () => {
+    const got = [];
+    await openDropping({}, (data) => got.push(data));
+    const both = (data) => got.push(data);
+    gate.on("a.b.*", both, null, { overflow: "drop" }).on("a.safe", () => {});
+    await gateway.answer("subscribe");
+    await gateway.answer("subscribe");
+    gateway.emit("gap", { ...GAP, patterns: ["a.#", "a.b.*"], count: 1 });
+    gateway.emit("gap", { ...GAP, from: 110, to: 110, count: 1 });
+    await gateway.until(() => gateway.requests.length > 0);
+    assert.equal(gateway.requests.length, 1);
+    const page = { ok: true, events: [["a.b.c", 1, meta(101)], ["a.safe", "had", meta(102)]], next: null };
+    await gateway.answer("replay", page);
+    assert.deepEqual(await gateway.answer("replay", { ...page, events: page.events.slice(0, 1) }), { pattern: "a.b.*", from: 101, to: 104 });
+    assert.deepEqual(await gateway.answer("replay", { ok: true, events: [["a.z", 2, meta(110)]], next: null }), { pattern: "a.#", from: 110, to: 110 });
+    await gateway.until(() => got.length === 3);
+    assert.deepEqual(got, [1, 1, 2]);
+  });
+
+  it("go on being repaired after the connection broke", async () => {
+    const got = [];
+    await openDropping({}, (data) => got.push(data));
+    gateway.emit("gap", GAP);
+    await gateway.until(() => gateway.requests.length === 1);
+    gateway.cut();
+    await gateway.welcome({}, 2);
+    await gateway.answer("replay", { ok: true, events: [["a.b", 1, meta(101)], ["a.b", 2, meta(102)]], next: null });
+    await gateway.until(() => told.length === 2);
+    assert.deepEqual([got, resyncs], [[1, 2], []]);
+  });
+
+  it("ask for one resync when the log has not all of it any more", async () => {
+    await openDropping();
+    gateway.emit("gap", GAP);
+    await gateway.answer("replay", { ok: true, events: [["a.b", 1, meta(104)]], next: null });
+    await gateway.until(() => told.length === 3);
+    assert.deepEqual(told.at(-1), ["gap", false, true, 1]);
+    assert.deepEqual(resyncs.map(({ recoverable, lost, count }) => [recoverable, lost, count]), [[false, true, 1]]);
+    assert.equal(gate.state.missed, 1);
+  });
+
+  it("ask for one resync when the repair is refused, and when there is too much to repair", async () => {
+    await openDropping();
+    gateway.emit("gap", GAP);
+    await gateway.answer("replay", { ok: false, error: { code: "forbidden", message: "no", retry: false } });
+    await gateway.until(() => resyncs.length === 1);
+    gateway.emit("gap", { ...GAP, to: 20_000 });
+    await settle();
+    assert.equal(resyncs.length, 2);
+    assert.deepEqual(told.at(-1), ["gap", false, true, 2]);
+    assert.equal(gateway.requests.length, 0);
+  });
+
+  it("are left alone where the subscription says so, and can be replayed by hand", async () => {
+    await openDropping({ repair: false });
+    gateway.emit("gap", GAP);
+    assert.deepEqual([told, resyncs], [[["gap", false, false, 2]], []]);
+    const replayed = gate.replay("a.#", GAP);
+    await gateway.answer("replay", { ok: true, events: [["a.b", 1, meta(101)]], next: null });
+    assert.equal(await replayed, 1);
+  });
+
+  it("ask for a resync when they cannot be had again, and end the repair of a log that is gone", async () => {
+    await openDropping();
+    gateway.emit("gap", GAP);
+    await gateway.until(() => gateway.requests.length === 1);
+    gateway.emit("gap", { ...GAP, from: null, to: null, count: null, reason: "log_lost", recoverable: false });
+    await gateway.answer("replay", { ok: true, events: [], next: null });
+    await settle();
+    assert.deepEqual([told.length, resyncs.length], [2, 1]);
+  });
+});
+
 describe("publishing", () => {
   it("returns the receipt", async () => {
     open();
@@ -571,32 +719,32 @@ describe("publishing", () => {
 describe("iterating", () => {
   it("yields events and leaves with the loop", async () => {
     open();
-    const events = gate.events("a.#");
-    const first = events.next();
+    const iterator = events(gate, "a.#");
+    const first = iterator.next();
     await gateway.welcome();
     gateway.event("a.b", 1, 101);
     assert.equal((await first).value.data, 1);
-    await events.return();
+    await iterator.return();
     await gateway.answer("unsubscribe");
   });
 
   it("is bounded, and tells what it discarded", async () => {
     const gaps = [];
     open().on("delivery:gap", (gap) => gaps.push([gap.count, gap.from, gap.to, gap.where]));
-    const events = gate.events("a", { limit: 2 });
-    const first = events.next();
+    const iterator = events(gate, "a", { limit: 2 });
+    const first = iterator.next();
     await gateway.welcome();
     for (let offset = 101; offset <= 105; offset++) gateway.event("a", null, offset);
     assert.equal((await first).value.offset, 104);
     assert.deepEqual(gaps, [[3, 101, 103, "iterator"]]);
-    assert.equal((await events.next()).value.offset, 105);
-    await events.return();
+    assert.equal((await iterator.next()).value.offset, 105);
+    await iterator.return();
   });
 
   it("ends when the gate is closed or the signal says so", async () => {
     open();
     const leaving = new AbortController();
-    const [one, two] = [gate.events("a", { signal: leaving.signal }), gate.events("b")];
+    const [one, two] = [events(gate, "a", { signal: leaving.signal }), events(gate, "b")];
     const ends = [one.next(), two.next()];
     leaving.abort();
     assert.equal((await ends[0]).done, true);

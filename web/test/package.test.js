@@ -1,8 +1,12 @@
 /** The package as it is built: what an application gets by `import`, by `require` and by a script tag. Needs `npm run build`. */
 import assert from "node:assert/strict";
-import { readFile } from "node:fs/promises";
+import { execFileSync } from "node:child_process";
+import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { createRequire } from "node:module";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { describe, it } from "node:test";
+import { fileURLToPath } from "node:url";
 import vm from "node:vm";
 import Backbone from "backbone";
 import * as source from "../src/index.js";
@@ -10,6 +14,7 @@ import { FakeGateway } from "./fake-gateway.js";
 
 const require = createRequire(import.meta.url);
 const NAMES = Object.keys(source).sort();
+const WEB = fileURLToPath(new URL("..", import.meta.url));
 const LIVE = ["LiveCollection", "LiveModel", "NotificationList"];
 
 /** Run a script-tag build in a page of its own. */
@@ -37,6 +42,7 @@ describe("the built package", () => {
     assert.deepEqual(Object.keys(built).sort(), NAMES);
     await works(built);
     assert.deepEqual(Object.keys(await import("headgate/backbone")).sort(), LIVE);
+    assert.deepEqual(Object.keys(await import("headgate/stream")), ["events"]);
   });
 
   it("is required", async () => {
@@ -44,6 +50,7 @@ describe("the built package", () => {
     assert.deepEqual(Object.keys(built).sort(), NAMES);
     await works(built);
     assert.deepEqual(Object.keys(require("headgate/backbone")).sort(), LIVE);
+    assert.deepEqual(Object.keys(require("headgate/stream")), ["events"]);
   });
 
   for (const file of ["headgate.global.js", "headgate.global.min.js"]) {
@@ -64,6 +71,21 @@ describe("the built package", () => {
       assert.doesNotMatch(code, /\beval\(|new Function\(/);
     });
   }
+
+  it("says the truth about its types and formats, as publint and arethetypeswrong see it", async () => {
+    const folder = await mkdtemp(join(tmpdir(), "headgate-package-"));
+    const run = (/** @type {string} */ command, /** @type {string[]} */ ...words) =>
+      execFileSync(command, words, { cwd: WEB, encoding: "utf8", stdio: ["ignore", "pipe", "pipe"], env: { ...process.env, npm_config_loglevel: "error" } });
+    try {
+      const packed = run("npm", "pack", "--ignore-scripts", "--silent", "--pack-destination", folder).trim();
+      run("npx", "--no-install", "publint", "--strict", join(folder, packed));
+      // The script-tag files are for pages, not for TypeScript; node10 knows no subpaths.
+      const options = ["--profile", "node16", "--no-definitely-typed", "--exclude-entrypoints", "./global", "./global.min"];
+      run("npx", "--no-install", "attw", join(folder, packed), ...options);
+    } finally {
+      await rm(folder, { recursive: true, force: true });
+    }
+  });
 
   it("is under a name that package.json and the gateway agree on", async () => {
     const { version } = JSON.parse(await readFile(new URL("../package.json", import.meta.url), "utf8"));

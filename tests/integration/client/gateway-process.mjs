@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 
-const COMMAND = process.env.HEADGATE_COMMAND ?? fileURLToPath(new URL("../../../.venv/bin/headgate", import.meta.url));
+export const COMMAND = process.env.HEADGATE_COMMAND ?? fileURLToPath(new URL("../../../.venv/bin/headgate", import.meta.url));
 const READY = /ready at (http:\/\/\S+?)\/?\s/;
 const START_DEADLINE_MS = 30_000;
 const STOP_DEADLINE_MS = 10_000;
@@ -87,6 +87,11 @@ export class GatewayProcess {
   async remove() {
     await this.stop();
     await rm(this.#folder, { recursive: true, force: true });
+  }
+
+  /** Where its private Redis is. */
+  get redisUrl() {
+    return `unix://${this.#socket}`;
   }
 
   get #data() {

@@ -59,6 +59,11 @@ export class GatewayProcess {
     await promisify(execFile)(COMMAND, ["publish", "--redis", `unix://${this.#socket}`, topic, JSON.stringify(data)]);
   }
 
+  /** Refuse a user from now on, as an operator does. @param {string} user */
+  async revoke(user) {
+    await promisify(execFile)(COMMAND, ["revoke", "--redis", `unix://${this.#socket}`, "--user", user]);
+  }
+
   /** A plain PUBLISH, as any Redis client can do. @param {string} topic @param {string} message */
   async plainPublish(topic, message) {
     const words = ["PUBLISH", `hg:{notifications}:${topic}`, message];

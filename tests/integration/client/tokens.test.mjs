@@ -1,0 +1,170 @@
+/** Tokens as pages meet them: our client and stock socket.io-client against a real gateway that knows a secret. */
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { createHmac } from "node:crypto";
+import { after, afterEach, before, describe, it } from "node:test";
+import { promisify } from "node:util";
+import { io } from "socket.io-client";
+import { connect } from "../../../web/src/index.js";
+import { COMMAND, GatewayProcess, until } from "./gateway-process.mjs";
+
+const SECRET = "a secret of at least thirty-two bytes";
+/** Names that Backbone, or a plain object as a table, would trip over. */
+const TREACHEROUS = ["constructor", "__proto__", "hasOwnProperty", "toString", "valueOf", "all", "prototype", "on", "callback", "length", "0"];
+
+/** @type {GatewayProcess} */
+let gateway;
+/** @type {{ close(): unknown }[]} */
+const opened = [];
+
+/** @param {object} claims @returns {string} */
+function token(claims) {
+  const now = Math.floor(Date.now() / 1000);
+  const encode = (/** @type {object} */ part) => Buffer.from(JSON.stringify(part)).toString("base64url");
+  const body = `${encode({ alg: "HS256", typ: "JWT" })}.${encode({ aud: "headgate", sub: "ana", iat: now, exp: now + 600, ...claims })}`;
+  return `${body}.${createHmac("sha256", SECRET).update(body).digest("base64url")}`;
+}
+
+/** @param {number} seconds */
+const inSeconds = (seconds) => Date.now() / 1000 + seconds;
+
+/** @param {import("../../../web/src/connect.js").ConnectOptions} options */
+function open(options) {
+  const gate = connect(gateway.url, { reconnectDelayMinMs: 20, reconnectDelayMaxMs: 100, ...options });
+  opened.push(gate);
+  return gate;
+}
+
+/** Stock socket.io-client. @param {object} auth */
+function openStock(auth) {
+  const socket = io(`${gateway.url}/notifications`, { auth, transports: ["websocket"], forceNew: true, reconnection: false });
+  opened.push(socket);
+  /** @type {any[]} */
+  const story = [];
+  socket.onAny((name, ...args) => story.push([name, ...args]));
+  socket.on("disconnect", (reason) => story.push(["disconnect", reason]));
+  socket.on("connect_error", (error) => story.push(["connect_error", /** @type {any} */ (error).data]));
+  return { socket, story };
+}
+
+/** @param {string[]} words */
+const headgate = (...words) => promisify(execFile)(COMMAND, words, { env: { ...process.env, HEADGATE_REDIS_URL: gateway.redisUrl } });
+
+before(async () => {
+  gateway = await new GatewayProcess({ HEADGATE_DEV: "", HEADGATE_TOKEN_SECRET: SECRET, HEADGATE_TOKEN_LEEWAY_S: "0" }).start();
+});
+
+afterEach(() => {
+  for (const one of opened.splice(0)) one.close();
+});
+
+after(() => gateway.remove());
+
+describe("a page with a token", () => {
+  it("gets what its user is sent, and what it is granted", async () => {
+    const gate = open({ token: token({ subscribe: ["orders.#"] }) });
+    /** @type {string[]} */
+    const got = [];
+    gate.on("users.ana.#", (_data, { topic }) => got.push(topic)).on("orders.*", (_data, { topic }) => got.push(topic));
+    await gate.subscribed("users.ana.#");
+    await gate.subscribed("orders.*");
+    await headgate("publish", "mail", "1", "--user", "ben");
+    await headgate("publish", "mail", "1", "--user", "ana");
+    await headgate("publish", "orders.1", "1");
+    await until(() => got.length >= 2, "two events");
+    assert.deepEqual(got, ["users.ana.mail", "orders.1"]);
+  });
+
+  it("refreshes its token before it expires, and stays connected", async () => {
+    let asked = 0;
+    const gate = open({ token: () => token({ subscribe: ["orders.#"], exp: inSeconds(asked++ ? 600 : 2) }) });
+    /** @type {any[]} */
+    const got = [];
+    let downs = 0;
+    gate.on("connection:down", () => downs++);
+    gate.on("orders.*", (data) => got.push(data));
+    await gate.subscribed("orders.*");
+    const witness = openStock({ token: token({ exp: inSeconds(2) }) });
+    await until(() => witness.story.at(-1)?.[0] === "disconnect", "the first token's end");
+    await headgate("publish", "orders.1", "1");
+    await until(() => got.length, "the event");
+    assert.deepEqual([asked, downs], [2, 0]);
+  });
+
+  it("comes back with a new token when it was put out, and has missed nothing", async () => {
+    let asked = 0;
+    let downs = 0;
+    const gate = open({
+      token: async () => {
+        const first = asked++ === 0;
+        // The refresh finds nobody to give it a token in time.
+        if (asked === 2) await until(() => downs, "to be put out");
+        return token({ subscribe: ["orders.#"], exp: inSeconds(first ? 1.5 : 600) });
+      },
+    });
+    /** @type {any[]} */
+    const got = [];
+    gate.on("orders.*", (data) => got.push(data));
+    await gate.subscribed("orders.*");
+    await headgate("publish", "orders.1", "1");
+    await until(() => got.length, "the first event");
+    gate.on("connection:down", () => downs++);
+    await until(() => downs, "to be put out");
+    await headgate("publish", "orders.1", "2");
+    await until(() => got.length === 2, "the second event");
+    assert.deepEqual([got, downs], [[1, 2], 1]);
+  });
+
+  it("is refused for good with a static token that has been revoked", async () => {
+    const gate = open({ token: token({ sub: "eve", jti: "t-1" }) });
+    /** @type {string[]} */
+    const reasons = [];
+    gate.on("connection:refused", (error) => reasons.push(error.parts.reason));
+    await until(() => gate.state.connection === "up", "the connection");
+    await headgate("revoke", "--token-id", "t-1");
+    await until(() => gate.state.connection === "refused", "the refusal");
+    assert.deepEqual(reasons, ["revoked"]);
+  });
+});
+
+describe("stock socket.io-client", () => {
+  it("is told why before it is put out", async () => {
+    const { story } = openStock({ token: token({ exp: inSeconds(1.5) }) });
+    await until(() => story.at(-1)?.[0] === "disconnect", "the end");
+    assert.deepEqual(story.map(([name]) => name), ["welcome", "status", "disconnect"]);
+    assert.equal(story[1][1].unauthorized.reason, "expired");
+    assert.equal(story[2][1], "io server disconnect");
+  });
+
+  it("is told what a refresh has ended, ahead of its acknowledgement", async () => {
+    const { socket, story } = openStock({ token: token({ subscribe: ["a", "b"] }), subscriptions: [{ pattern: "a" }, { pattern: "b" }] });
+    await until(() => story.length, "the welcome");
+    const answer = await socket.emitWithAck("refresh", { token: token({ subscribe: ["b"] }) });
+    assert.equal(answer.ok, true);
+    assert.deepEqual(story.slice(1).map(([name, body]) => [name, body.ended.map((/** @type {any} */ one) => one.pattern)]), [["status", ["a"]]]);
+  });
+
+  it("gets the word for a bad token", async () => {
+    const { story } = openStock({ token: "not a token" });
+    await until(() => story.length, "the refusal");
+    assert.deepEqual([story[0][0], story[0][1].code, story[0][1].reason], ["connect_error", "unauthorized", "malformed"]);
+  });
+});
+
+describe("topics with treacherous names", () => {
+  for (const prefix of ["", "deep.__proto__."]) {
+    it(`work as subscription, grant, publish and pattern, as ${prefix}…`, async () => {
+      const topics = TREACHEROUS.map((name) => prefix + name);
+      const gate = open({ token: token({ subscribe: [...topics, `${prefix}*`], publish: [`${prefix}*`] }) });
+      /** @type {string[]} */
+      const [single, wild] = [[], []];
+      for (const topic of topics) gate.subscribe(topic, (_data, event) => single.push(event.topic));
+      gate.subscribe(`${prefix}*`, (_data, event) => wild.push(event.topic));
+      for (const topic of [...topics, `${prefix}*`]) await gate.subscribed(topic);
+      for (const topic of topics) assert.ok(await gate.publish(topic, { __proto__: null, constructor: topic }));
+      await until(() => wild.length === topics.length, "every event");
+      assert.deepEqual(single, topics);
+      assert.deepEqual(wild, topics);
+    });
+  }
+});

@@ -239,12 +239,13 @@ class Connection:
         self.flush()
         return True
 
-    def offer_control(self, frame: Frame) -> None:
+    def offer_control(self, frame: Frame, *, flush: bool = True) -> None:
         """Send a control frame ahead of all data; a client that lets the control lane fill up is ended."""
         if self.closed:
             return
         if self.queue.offer_control(frame):
-            self.flush()
+            if flush:
+                self.flush()
         else:
             self.end("control lane full", hard=True)
 

@@ -307,7 +307,8 @@ class Server(socketio.Server):  # type: ignore[misc]
         for part in encoded if isinstance(encoded, list) else [encoded]:
             packet = engine_packet.Packet(engine_packet.MESSAGE, data=part)
             if control:
-                connection.offer_control(frame_of(packet))
+                # CONNECT waits for what `joined` has to say: one write instead of two.
+                connection.offer_control(frame_of(packet), flush=pkt.packet_type != socket_packet.CONNECT)
             else:
                 connection.send(packet)
 
@@ -330,12 +331,13 @@ class Server(socketio.Server):  # type: ignore[misc]
         connection.cork()
         try:
             super()._handle_connect(eio_sid, namespace, data)
+            sid = self.manager.sid_from_eio_sid(eio_sid, namespace)
+            if sid is not None and self.manager.is_connected(sid, namespace):
+                connection.joined = True
+                self.joined(eio_sid, namespace, sid)
         finally:
+            connection.flush()
             connection.uncork()
-        sid = self.manager.sid_from_eio_sid(eio_sid, namespace)
-        if sid is not None and self.manager.is_connected(sid, namespace):
-            connection.joined = True
-            self.joined(eio_sid, namespace, sid)
 
     def _serves(self, namespace: str) -> bool:
         named = self.namespaces == "*" or namespace in self.namespaces
@@ -360,10 +362,27 @@ class Server(socketio.Server):  # type: ignore[misc]
                 connection.end("parse error", code=PROTOCOL_ERROR, told=fault)
             return
         try:
-            super()._handle_eio_message(eio_sid, data)
+            if packet is None:
+                super()._handle_eio_message(eio_sid, data)
+            else:
+                self._dispatch(eio_sid, packet)
         except Exception:
             # Application code failed: it is logged, and the connection goes on, as with stock python-socketio.
             log.exception("event handler failed", sid=eio_sid)
+
+    def _dispatch(self, eio_sid: str, packet: Any) -> None:
+        """Hand a checked packet to python-socketio (its own dispatch would parse it once more)."""
+        kind, namespace = packet.packet_type, packet.namespace
+        if kind == socket_packet.CONNECT:
+            self._handle_connect(eio_sid, namespace, packet.data)
+        elif kind == socket_packet.DISCONNECT:
+            self._handle_disconnect(eio_sid, namespace, self.reason.CLIENT_DISCONNECT)
+        elif kind == socket_packet.EVENT:
+            self._handle_event(eio_sid, namespace, packet.id, packet.data)
+        elif kind == socket_packet.ACK:
+            self._handle_ack(eio_sid, namespace, packet.id, packet.data)
+        else:
+            self._binary_packet[eio_sid] = packet  # its attachments follow
 
     def _packet_fault(self, eio_sid: str, packet: Any) -> str | None:
         kind, data = packet.packet_type, packet.data

@@ -5,7 +5,8 @@ that the connection needs neither greenlet nor request object any more; `PollWat
 
 What is private to pywsgi and met here, each with a contract test: the handler is `start_response.__self__`; it lets go of
 a socket when its `socket` attribute is None; `rfile` may hold bytes that came in behind the request; after an answer it calls
-`wsgi_input._discard()`, and goes on with the connection unless `close_connection` is set.
+`wsgi_input._discard()`, and goes on with the connection unless `close_connection` is set; it makes headers with
+`MessageClass(rfile, …)`, and asks them for what request_headers.py has.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ import gevent
 from gevent import pywsgi
 
 from headgate.loop import READ, Watcher, io_watcher
+
+from .request_headers import RequestHeaders
 
 # What is left of a request's body when it has been answered is read up to here, so that the connection can be used again.
 MAX_DISCARD_BYTES = 65536
@@ -59,8 +62,15 @@ class _Handler(pywsgi.WSGIHandler):  # type: ignore[misc]
         self.wsgi_input: Any = _Rest(self, self.wsgi_input)
         return environ
 
+    def MessageClass(self, reader: Any, *_: Any) -> RequestHeaders:
+        """Parse the headers our way."""
+        return RequestHeaders(reader)
+
     def log_error(self, msg: str, *args: Any) -> None:
         """Say nothing per bad request: hostile clients must not fill the log."""
+
+    def log_request(self) -> None:
+        """Say nothing per request either; pywsgi would still put the line together."""
 
     def _cancel(self) -> None:
         if self._deadline is not None:

@@ -41,6 +41,8 @@ FIRST_RECONNECT_S, LAST_RECONNECT_S = 0.05, 1.0
 LATE_FENCES = 2
 # The head, or a page of the log, comes within this time or the connection counts as dead.
 COMMAND_TIMEOUT_S = 2.0
+# An attempt to connect that meets a black hole must not outlast it for long: with the wait, two seconds at most.
+CONNECT_TIMEOUT_S = 1.0
 LEAST_FENCE_TIMEOUT_S = 0.25
 # At most one line per this time about messages that were set aside; the metric counts them all.
 QUARANTINE_LOG_S = 10.0
@@ -131,10 +133,12 @@ class Bus:
 
     def _listen(self) -> None:
         """Connect, catch up, and hand on live events until the connection breaks (which raises)."""
-        link = SubscriberLink(self._url, COMMAND_TIMEOUT_S)
+        for log_ in (self._log, self._fence_log):
+            log_.drop_idle()
+        link = SubscriberLink(self._url, CONNECT_TIMEOUT_S)
         self._link = link
         link.connect()
-        link.settimeout(COMMAND_TIMEOUT_S)
+        link.settimeout(CONNECT_TIMEOUT_S)
         link.send(("PSUBSCRIBE", self._pattern))
         early = self._confirmed(link)
         self._settle(self._configure())

@@ -15,6 +15,8 @@ from collections import deque
 from time import monotonic
 from typing import Protocol
 
+import structlog
+
 from .client import Client
 from .client_queue import RELIEF_LEVEL
 from .errors import HeadgateError
@@ -22,6 +24,8 @@ from .event_log import Entry
 from .log_pages import LogPages, Page
 from .loop import Signal, sleep, spawn
 from .protocol import GapReason
+
+log = structlog.get_logger("headgate.catch_up")
 
 # A failed read is tried again after this; the bus listener says what is wrong.
 RETRY_S = 0.25
@@ -36,6 +40,9 @@ class LiveFeed(Protocol):
 
     def epoch(self) -> str:
         """The log that this position is in."""
+
+    def oldest(self) -> int:
+        """An offset below which that log holds nothing any more."""
 
     def went_live(self, client: Client) -> None:
         """This client takes live events from now on."""
@@ -86,6 +93,11 @@ class CatchUp:
             except HeadgateError:
                 self.add(client)
                 sleep(RETRY_S)
+            except Exception:
+                # A fault of ours must not end everybody's reading, and this client must not lose anything silently: it
+                # comes back with its position.
+                log.exception("catching up failed", session=client.session)
+                client.connection.end("internal error")
             if monotonic() - yielded_s > BUDGET_S:
                 sleep()
                 yielded_s = monotonic()
@@ -102,7 +114,9 @@ class CatchUp:
         if client.connection.queue.level > RELIEF_LEVEL:
             client.wait_for_room()  # `relieved` adds it again
             return
-        page = self.pages.page_after(position, self._feed.epoch(), self._feed.quarantine)
+        # All who are further back than the log look at the same place.
+        after = max(position, self._feed.oldest() - 1)
+        page = self.pages.page_after(after, self._feed.epoch(), self._feed.quarantine)
         if not client.reading or client.connection.closed or client.position != position:
             return  # something happened to it while Redis answered
         # A log that ends before the feed's position has lost its end by hand: go to where the feed is.

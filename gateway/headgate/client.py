@@ -58,6 +58,9 @@ class ClientConnection(Protocol):
     def lost(self, error: OSError) -> None:
         """The socket is broken."""
 
+    def end(self, reason: str) -> None:
+        """End the session."""
+
     def stream(self, frames: Sequence[Frame], owner: Client) -> int:
         """Send consecutive frames of the log, or queue what the socket does not take; returns how many were accepted."""
 

@@ -12,7 +12,7 @@ from .errors import BusUnavailable, HeadgateError, InvalidEvent, PayloadTooLarge
 from .event import Event, check_event_id, check_json
 from .function_library import call_function
 from .layout import head_key, log_key
-from .redis_link import Client, call, call_many
+from .redis_link import Client, call, call_many, drop_idle
 from .topic import check_topic, matches
 
 # A page: enough that a round trip is cheap per event, small enough to hold (100 × 64 KiB at the most usual limit).
@@ -44,6 +44,10 @@ class EventLog:
         self._key, self._head_key = log_key(namespace), head_key(namespace)
         self._client = client
         self._max_payload_bytes = max_payload_bytes
+
+    def drop_idle(self) -> None:
+        """Read over a new connection next time: there has been a fault, and the old one may be dead without a sign of it."""
+        drop_idle(self._client)
 
     def configure(self, max_events: int, max_age_s: int) -> Head:
         """Store the retention in Redis, where every publisher's appends obey it, and make sure the log has an epoch.

@@ -114,7 +114,7 @@ class LogPages:
         self._max_bytes = max_bytes
         self._pages: OrderedDict[int, Page] = OrderedDict()
         self._bytes = 0
-        self._oldest = 0  # everything below is known to be gone from the log
+        self._gone = (0, 0)  # the newest range of offsets that was found to be gone
         self._cleared = 0
         self.reads = 0
 
@@ -150,7 +150,7 @@ class LogPages:
             return None
         first = entries[0].offset
         if first > position + 1:
-            self._oldest = max(self._oldest, first)
+            self._gone = (position + 1, first - 1)
         page = self._pages[(first - 1) // PAGE_OFFSETS]
         while self._bytes > self._max_bytes and len(self._pages) > 1:
             oldest = next(index for index, kept in self._pages.items() if kept is not page)
@@ -160,14 +160,15 @@ class LogPages:
     def clear(self) -> None:
         """Forget everything: the log is another one."""
         self._pages.clear()
-        self._bytes = self._oldest = 0
+        self._bytes, self._gone = 0, (0, 0)
         self._cleared += 1
 
     def _known_after(self, position: int) -> Page | None:
         """Return a page that is known to hold the next thing after `position`."""
         page = self._pages.get(position // PAGE_OFFSETS)
-        if (page is None or page.last <= position) and position + 1 < self._oldest:
-            page = self._pages.get((self._oldest - 1) // PAGE_OFFSETS)
+        gone_from, gone_to = self._gone
+        if (page is None or page.last <= position) and gone_from <= position + 1 <= gone_to:
+            page = self._pages.get(gone_to // PAGE_OFFSETS)  # the page of the offset behind it
         if page is None or page.last <= position:
             return None
         self._pages.move_to_end((page.first - 1) // PAGE_OFFSETS)

@@ -44,8 +44,8 @@ class Namespace:
         self._trie: SubscriptionTrie[Client] = SubscriptionTrie()
         self._router = Router(name, self._trie)
         self.bus = Bus(name, redis_url, settings, self)
-        self._catch_up = CatchUp(LogPages(name, self.bus.open_log()), self)
-        self._search_log = self.bus.open_log()
+        self._search_log, pages_log = self._logs = self.bus.open_log(), self.bus.open_log()
+        self._catch_up = CatchUp(LogPages(name, pages_log), self)
         self._searching = Turn()
         self._routing = False
         self._between: list[Callable[[], None]] = []
@@ -204,6 +204,10 @@ class Namespace:
         """The log that this offset is in."""
         return self.bus.epoch or ""
 
+    def oldest(self) -> int:
+        """An offset below which that log holds nothing any more: its first one at the last fence."""
+        return self.bus.first
+
     def went_live(self, client: Client) -> None:
         """Release the client's direct writes when the feed has reached it, and no pass that began before is under way."""
         if not self._routing and client.position <= self.bus.offset:
@@ -248,26 +252,31 @@ class Namespace:
         """Tell every client once that the log is another one, and where the new one stands."""
         cursor = self._cursor_frame(head)
         self._catch_up.pages.clear()
+        # All at once, before anyone else's turn: positions in the old log mean nothing in the new one.
+        readers = [client for client in self.clients.values() if not client.live]
+        for client in readers:
+            client.live_from(head.offset)
+            self._floored.add(client)
         for client in self._each_client():
-            if not client.live:
-                client.live_from(head.offset)
-                self.went_live(client)
             client.lose_log(cursor)
+        self._release()
 
     def bus_changed(self, up: bool) -> None:
-        """Tell every client whether live delivery is proven."""
+        """Tell every client whether live delivery is proven; read over new connections from then on."""
+        for log in self._logs:
+            log.drop_idle()
         frame = message_frame(notice_packet(self.name, STATUS, {"bus": "up" if up else "down"}))
         for client in self._each_client():
             client.connection.offer_control(frame)
 
     def fenced(self) -> None:
         """Now and then, tell idle clients where they stand. Nothing is under way, so the position is theirs."""
+        if self._floored:
+            self._release()
         now_s = monotonic()
         if now_s - self._cursor_told_s < CURSOR_INTERVAL_S or self.bus.epoch is None:
             return
         self._cursor_told_s = now_s
-        if self._floored:
-            self._release()
         frame = self._cursor_frame(Head(self.bus.epoch, self.bus.offset, 0))
         for client in list(self.clients.values()):
             # Someone with events waiting learns the position from them; a cursor must not overtake them.
@@ -324,3 +333,13 @@ class Namespace:
             self._between.append(change)
         else:
             change()
+
+    def _each_client(self) -> Iterable[Client]:
+        for index, client in enumerate(tuple(self.clients.values()), 1):
+            if not client.connection.closed:
+                yield client
+            if not index % _NOTICE_STRIDE:
+                sleep()
+
+    def _cursor_frame(self, head: Head) -> Frame:
+        return message_frame(notice_packet(self.name, CURSOR, {"epoch": head.epoch, "offset": head.offset}))

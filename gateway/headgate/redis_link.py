@@ -117,6 +117,11 @@ def call_many(client: Client, commands: Iterable[Command]) -> list[Any]:
     return [_translate(reply) if isinstance(reply, Exception) else reply for reply in replies]
 
 
+def drop_idle(client: Client) -> None:
+    """Close the connections that wait for a command: after a fault elsewhere they are doubtful, and waiting on one costs time."""
+    client.connection_pool.disconnect(inuse_connections=False)
+
+
 def check_server(client: Client) -> tuple[str, str]:
     """Return (name, version) of the server, such as ("Redis", "7.0.15") or ("Valkey", "9.1.2").
 
@@ -317,7 +322,7 @@ def _after(client: Client, error: Exception) -> HeadgateError:
     """Translate an error of a client; after a broken connection or a demoted primary the idle ones are doubtful too."""
     translated = _translate(error, _place(client))
     if isinstance(translated, BusUnavailable) or isinstance(error, redis.exceptions.ReadOnlyError):
-        client.connection_pool.disconnect(inuse_connections=False)
+        drop_idle(client)
     return translated
 
 

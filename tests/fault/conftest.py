@@ -1,0 +1,71 @@
+"""Fixtures of the fault suite: one site for all faults of a load, a swarm that ends with its test, the table of figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .figures import Figures
+from .many_clients import Swarm
+from .site import FULL, SHORT, Load, Site
+
+
+@pytest.fixture(
+    params=[SHORT, pytest.param(FULL, marks=[pytest.mark.nightly, pytest.mark.timeout(300)])],
+    ids=lambda load: load.name,
+    scope="session",
+)
+def load(request: pytest.FixtureRequest) -> Load:
+    """How much load: short in the test command, full with `-m nightly`."""
+    found: Load = request.param
+    return found
+
+
+@pytest.fixture(scope="session")
+def session_site(load: Load, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """The site of this load. Faults end healed, so that the next one finds it whole."""
+    with Site(tmp_path_factory.mktemp("site"), load) as site:
+        yield site
+
+
+@pytest.fixture
+def site(session_site: Site) -> Iterator[Site]:
+    """The site, ready; healed afterwards, and what its gateways wrote is shown beside a failed test."""
+    session_site.wait_until_ready()
+    yield session_site
+    for proxy in session_site.proxies:
+        proxy.heal()
+    for gateway in session_site.gateways:
+        print(f"--- {gateway.url} ---\n" + "\n".join(gateway.output.splitlines()[-12:]))
+
+
+@pytest.fixture
+def start_swarm(site: Site) -> Iterator[Callable[..., Swarm]]:
+    """Connect the load's clients: `start_swarm(overflow="drop")`. They end with the test."""
+    started: list[Swarm] = []
+
+    def start(**options: Any) -> Swarm:
+        swarm = site.swarm(**options)
+        started.append(swarm)
+        return swarm.open()
+
+    yield start
+    for swarm in started:
+        swarm.close()
+
+
+@pytest.fixture(scope="session")
+def all_figures() -> Iterator[dict[str, list[list[str]]]]:
+    """Everything measured in this run; a full run writes it down."""
+    rows: dict[str, list[list[str]]] = {}
+    yield rows
+    Figures.write(rows, Path(__file__).parents[2])
+
+
+@pytest.fixture
+def figures(all_figures: dict[str, list[list[str]]], load: Load, request: pytest.FixtureRequest) -> Figures:
+    """Write down measured figures: `figures("F1", "time to detect", 1.2, "s", goal="≤ 2 s")`."""
+    return Figures(all_figures, load)

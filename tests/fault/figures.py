@@ -1,0 +1,51 @@
+"""The table of docs/faults.md: measured figures only, written by a full run (`make faults`)."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import platform
+from pathlib import Path
+
+from .site import Load
+
+RESULTS = Path("build", "faults", "figures.json")
+PAGE = Path("docs", "faults.md")
+_HEAD = """# What faults cost: measured
+
+Written by `make faults` (`pytest -m nightly tests/fault`); do not edit. The load: two gateways, one Redis behind a TCP
+proxy of our own for each, 1,000 clients with five topics each, 50 events of 1 KB per second. Clients, proxies, publisher and
+checker run on the same machine as what they test. The checker (`tests/fault/checker.py`) compares what publishers were told
+with what every client saw: lost, doubled, reordered and unreported are 0 in every row, or the run fails and this page is
+not written.
+
+"""
+
+
+class Figures:
+    """Collects rows: fault, what, measured, goal."""
+
+    def __init__(self, rows: dict[str, list[list[str]]], load: Load) -> None:
+        self._rows, self._load = rows, load
+
+    def __call__(self, fault: str, what: str, value: float, unit: str, goal: str) -> None:
+        """Write one figure down, and print it."""
+        measured = f"{value:,.0f} {unit}" if float(value).is_integer() else f"{value:,.2f} {unit}"
+        print(f"{fault} ({self._load.name}): {what}: {measured} (goal {goal})")
+        self._rows.setdefault(self._load.name, []).append([fault, what, measured.strip(), goal])
+
+    @staticmethod
+    def write(rows: dict[str, list[list[str]]], root: Path) -> None:
+        """Write the results of a full run to build/, and as a page to docs/."""
+        full = rows.get("full", [])
+        if not full:
+            return
+        results = root / RESULTS
+        results.parent.mkdir(parents=True, exist_ok=True)
+        results.write_text(json.dumps(full, indent=1, ensure_ascii=False))
+        today = datetime.date.today().isoformat()
+        machine = f"{os.cpu_count()} cores, {platform.system()} {platform.release()}, Python {platform.python_version()}"
+        lines = [f"| {' | '.join(row)} |" for row in sorted(full, key=lambda row: int(row[0][1:]))]
+        table = "| fault | what | measured | goal |\n|---|---|---|---|\n" + "\n".join(lines)
+        (root / PAGE).write_text(f"{_HEAD}Measured on {today}: {machine}.\n\n{table}\n")

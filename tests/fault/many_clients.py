@@ -1,0 +1,374 @@
+"""Very many browsers in one thread: hand-made Socket.IO clients over WebSocket that write down all that happens to them.
+
+They speak the wire of docs/protocol.md and nothing more: no de-duplication, no repair, no order restored, so that whatever
+the gateway does wrong is seen. A client keeps its cursor as the protocol tells it to, and resumes with it.
+
+`Swarm` is the test's end: its methods may be called from any thread; the clients live in the swarm's own event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from functools import partial
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from .checker import Gap, Moved, Noted, Record, Seen, Subscribed, Unsubscribed, Welcomed
+
+DEADLINE_S = 30.0
+POLL_S = 0.01
+READ_BYTES = 65536
+# A throttled client reads this much at a time, so that the kernel holds the rest.
+SLOW_READ_BYTES = 2048
+RETRY_S = (0.02, 0.5)
+_decode = msgspec.json.decode
+_encode = msgspec.json.encode
+
+
+class BrowserClient(asyncio.BufferedProtocol):
+    """One client. Used in the swarm's loop only; `record` may be read from anywhere when things are at rest."""
+
+    def __init__(self, name: str, url: str, namespace: str, patterns: dict[str, str], receive_buffer_bytes: int | None) -> None:
+        parts = urlsplit(url)
+        self.address = (parts.hostname or "127.0.0.1", parts.port or 80)
+        self.record = Record(name, latest="latest" in patterns.values())
+        self.patterns = dict(patterns)
+        self.up = False
+        self.sessions = 0
+        self.epoch: str | None = None
+        self.offset = 0
+        self.discarded = 0
+        self._namespace = f"/{namespace},".encode()
+        self._receive_buffer_bytes = receive_buffer_bytes
+        self._wanted = False
+        self._transport: asyncio.Transport | None = None
+        self._buffer = bytearray(READ_BYTES)
+        self._pending = bytearray()
+        self._upgraded = False
+        self._bytes_per_s: float | None = None
+        self._next_ack = 0
+        self._acks: dict[int, Callable[[Any], None]] = {}
+        self._retry_s = RETRY_S[0]
+
+    # -- what a test asks for ---------------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Connect, and again whenever the connection is lost, until `leave`."""
+        self._wanted = True
+        await self._connect()
+
+    def leave(self, *, hard: bool = False) -> None:
+        """Go offline: close the connection (with RST if `hard`), without a goodbye."""
+        self._wanted = False
+        self.up = False
+        if self._transport is not None:
+            if hard:
+                self._transport.abort()
+            else:
+                self._transport.close()
+
+    def stall(self) -> None:
+        """Read nothing from the socket."""
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def read_on(self) -> None:
+        """Read again."""
+        if self._transport is not None and not self._transport.is_reading():
+            self._transport.resume_reading()
+
+    def throttle(self, bytes_per_s: float | None) -> None:
+        """Read at most so many bytes per second."""
+        self._bytes_per_s = bytes_per_s
+        if bytes_per_s is None:
+            self.read_on()
+
+    def subscribe(self, pattern: str, overflow: str = "catch_up") -> None:
+        """Ask for a subscription; its acknowledgement is written down."""
+
+        def acknowledged(answer: Any) -> None:
+            assert answer["ok"], answer
+            self.record.entries.append(Subscribed(time.monotonic(), pattern, answer["offset"]))
+
+        self.patterns[pattern] = overflow
+        self.request("subscribe", {"pattern": pattern, "overflow": overflow}, acknowledged)
+
+    def unsubscribe(self, pattern: str) -> None:
+        """Lose interest in a pattern."""
+        self.patterns.pop(pattern, None)
+        self.record.entries.append(Unsubscribed(time.monotonic(), pattern))
+        self.request("unsubscribe", {"pattern": pattern}, lambda answer: None)
+
+    def request(self, name: str, body: Any, acknowledged: Callable[[Any], None]) -> None:
+        """Send a request; `acknowledged` gets the answer, or never does if the connection is lost first."""
+        self._next_ack += 1
+        self._acks[self._next_ack] = acknowledged
+        self._send(b"42%b%d%b" % (self._namespace, self._next_ack, _encode([name, body])))
+
+    # -- asyncio ----------------------------------------------------------------------------------------------------
+
+    async def _connect(self) -> None:
+        sock = socket.socket()
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self._receive_buffer_bytes is not None:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._receive_buffer_bytes)
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.sock_connect(sock, self.address)
+            await loop.create_connection(lambda: self, sock=sock)
+        except OSError:
+            sock.close()
+            self._try_again()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._pending.clear()
+        self._upgraded = False
+        self._acks.clear()
+        key = base64.b64encode(os.urandom(16)).decode()
+        host, port = self.address
+        transport.write(
+            (
+                f"GET /socket.io/?EIO=4&transport=websocket HTTP/1.1\r\nHost: {host}:{port}\r\nUpgrade: websocket\r\n"
+                f"Connection: Upgrade\r\nSec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n\r\n"
+            ).encode()
+        )
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.up = False
+        self._transport = None
+        self.record.entries.append(Noted(time.monotonic(), "closed"))
+        self._try_again()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return memoryview(self._buffer)[: READ_BYTES if self._bytes_per_s is None else SLOW_READ_BYTES]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._pending += memoryview(self._buffer)[:nbytes]
+        if self._bytes_per_s is not None and self._transport is not None:
+            self._transport.pause_reading()
+            asyncio.get_running_loop().call_later(nbytes / self._bytes_per_s, self.read_on)
+        if not self._upgraded and not self._answered():
+            return
+        at, data = 0, self._pending
+        while (found := _frame_at(data, at)) is not None:
+            opcode, start, at = found
+            if opcode == 1:
+                self._packet(bytes(data[start:at]))
+        del data[:at]
+
+    # -- the wire ---------------------------------------------------------------------------------------------------
+
+    def _answered(self) -> bool:
+        end = self._pending.find(b"\r\n\r\n")
+        if end < 0:
+            return False
+        answer = bytes(self._pending[: self._pending.find(b"\r\n")])
+        del self._pending[: end + 4]
+        if b" 101 " not in answer:
+            self.record.entries.append(Noted(time.monotonic(), answer.decode(errors="replace")))
+            if self._transport is not None:
+                self._transport.abort()
+            return False
+        self._upgraded = True
+        return True
+
+    def _packet(self, packet: bytes) -> None:
+        now_s = time.monotonic()
+        if packet.startswith(b"42"):
+            self._message(now_s, *_decode(packet[packet.index(b"[") :]))
+        elif packet == b"2":
+            self._send(b"3")
+        elif packet.startswith(b"0"):
+            wanted = [{"pattern": pattern, "overflow": overflow} for pattern, overflow in self.patterns.items()]
+            auth: dict[str, Any] = {"subscriptions": wanted}
+            if self.epoch is not None:
+                auth["resume"] = {"epoch": self.epoch, "offset": self.offset}
+            self._send(b"40" + self._namespace + _encode(auth))
+        elif packet.startswith(b"43"):
+            start = packet.index(b"[")
+            number = int(packet[packet.index(b",") + 1 : start])
+            if acknowledged := self._acks.pop(number, None):
+                acknowledged(_decode(packet[start:])[0])
+        elif not packet.startswith(b"40"):
+            self.record.entries.append(Noted(now_s, packet[:200].decode(errors="replace")))
+
+    def _message(self, now_s: float, name: str, *arguments: Any) -> None:
+        entries = self.record.entries
+        body = arguments[0]
+        if name == "event":
+            topic, data, meta = arguments
+            if meta.get("offset") is None:
+                entries.append(Noted(now_s, f"plain {topic}"))
+                return
+            self.offset = meta["offset"]
+            intact = data.get("id") == meta["id"]
+            entries.append(Seen(now_s, self.offset, topic, meta["id"], intact, now_s - data.get("at_s", now_s)))
+        elif name == "gap":
+            entries.append(Gap(now_s, body["from"], body["to"], body["count"], body["reason"], body["recoverable"]))
+            if body["to"] is not None:
+                self.offset = max(self.offset, body["to"])
+        elif name == "cursor":
+            entries.append(Moved(now_s, body["epoch"], body["offset"]))
+            self.epoch, self.offset = body["epoch"], body["offset"]
+        elif name == "welcome":
+            self._welcomed(now_s, body)
+        elif name == "backpressure":
+            self.discarded = body["discarded"]
+            entries.append(Noted(now_s, f"backpressure {body['state']}"))
+        elif name == "status":
+            entries.append(Noted(now_s, f"bus {body['bus']}" if "bus" in body else "moving"))
+
+    def _welcomed(self, now_s: float, body: Any) -> None:
+        refused = [answer for answer in body["subscriptions"] if not answer["ok"]]
+        assert not refused, refused
+        entries = self.record.entries
+        entries.append(Welcomed(now_s, body["epoch"], body["offset"], body["resumed"]))
+        for pattern in self.patterns:
+            entries.append(Subscribed(now_s, pattern, body["offset"]))
+        if self.epoch is None or (body["resumed"] is False and body["epoch"] != self.epoch):
+            self.epoch, self.offset = body["epoch"], body["offset"]
+        elif body["resumed"] is False and self.offset > body["offset"]:
+            self.offset = body["offset"]
+        self.up = True
+        self.sessions += 1
+        self._retry_s = RETRY_S[0]
+
+    def _send(self, packet: bytes) -> None:
+        size = len(packet)
+        head = bytes((0x81, 0x80 | size)) if size < 126 else struct.pack("!BBH", 0x81, 0x80 | 126, size)
+        if self._transport is not None:
+            self._transport.write(head + b"\0\0\0\0" + packet)  # a mask of zeros leaves the payload as it is
+
+    def _try_again(self) -> None:
+        if self._wanted:
+            delay_s, self._retry_s = self._retry_s, min(self._retry_s * 2, RETRY_S[1])
+            asyncio.get_running_loop().call_later(delay_s, self._reopen)
+
+    def _reopen(self) -> None:
+        if self._wanted and self._transport is None:
+            asyncio.get_running_loop().create_task(self._connect())
+
+
+class Swarm:
+    """Clients, spread over gateways in turn; client number i wants the topics or patterns `patterns_of(i)`."""
+
+    def __init__(
+        self,
+        urls: Sequence[str],
+        count: int,
+        patterns_of: Callable[[int], Iterable[str]],
+        *,
+        overflow: str = "catch_up",
+        namespace: str = "notifications",
+        receive_buffer_bytes: int | None = None,
+        name: str = "client",
+    ) -> None:
+        self.clients = [
+            BrowserClient(
+                f"{name}-{index}",
+                urls[index % len(urls)],
+                namespace,
+                dict.fromkeys(patterns_of(index), overflow),
+                receive_buffer_bytes,
+            )
+            for index in range(count)
+        ]
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+
+    @property
+    def records(self) -> list[Record]:
+        """What happened to each."""
+        return [client.record for client in self.clients]
+
+    def open(self, at_once: int = 50, deadline_s: float = DEADLINE_S) -> Swarm:
+        """Connect all, `at_once` at a time; return when each has been welcomed."""
+        for start in range(0, len(self.clients), at_once):
+            some = self.clients[start : start + at_once]
+            self.run(_open(some))
+            self.wait(partial(all_up, some), "clients to be welcomed", deadline_s)
+        return self
+
+    def reopen(self) -> None:
+        """Connect all that are offline, all at once, without waiting for them."""
+        self.run(_open([client for client in self.clients if not client.up]))
+
+    def each(self, act: Callable[[BrowserClient], Any], clients: Iterable[BrowserClient] | None = None) -> None:
+        """Do something with every client, in the swarm's loop."""
+
+        async def all_of_them() -> None:
+            for client in self.clients if clients is None else clients:
+                act(client)
+
+        self.run(all_of_them())
+
+    def leave(self, *, hard: bool = False) -> None:
+        """All go offline."""
+        self.each(lambda client: client.leave(hard=hard))
+
+    def wait(self, condition: Callable[[], Any], what: str, deadline_s: float = DEADLINE_S) -> float:
+        """Wait until a condition over the clients holds; return how long that took, in seconds.
+
+        Raises:
+            AssertionError: it did not come true within `deadline_s`.
+        """
+        began_s = time.monotonic()
+        while not condition():
+            if time.monotonic() - began_s > deadline_s:
+                down = sum(not client.up for client in self.clients)
+                lagging = sorted(client.offset for client in self.clients)
+                raise AssertionError(f"not within {deadline_s:g} s: {what}; {down} down, offsets {lagging[:3]}…{lagging[-3:]}")
+            time.sleep(POLL_S)
+        return time.monotonic() - began_s
+
+    def run(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run a coroutine in the swarm's loop and wait for it."""
+        asyncio.run_coroutine_threadsafe(work, self._loop).result(DEADLINE_S)
+
+    def close(self) -> None:
+        """End all connections and the loop. Idempotent."""
+        if self._thread.is_alive():
+            self.leave(hard=True)
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+
+
+def all_up(clients: Iterable[BrowserClient]) -> bool:
+    """Whether all of them are connected and welcomed."""
+    return all(client.up for client in clients)
+
+
+async def _open(clients: Iterable[BrowserClient]) -> None:
+    await asyncio.gather(*(client.open() for client in clients))
+
+
+def _frame_at(data: bytearray, at: int) -> tuple[int, int, int] | None:
+    """Return (opcode, start of the payload, end) of the server frame at `at`, or None if it is not whole yet."""
+    have = len(data) - at
+    if have < 2:
+        return None
+    size, start = data[at + 1], at + 2
+    if size == 126:
+        if have < 4:
+            return None
+        size, start = int.from_bytes(data[at + 2 : at + 4], "big"), at + 4
+    elif size == 127:
+        if have < 10:
+            return None
+        size, start = int.from_bytes(data[at + 2 : at + 10], "big"), at + 10
+    end = start + size
+    return (data[at] & 15, start, end) if end <= len(data) else None

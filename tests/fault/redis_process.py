@@ -1,0 +1,104 @@
+"""A Redis of a test's own that can be killed, stopped, started again with or without its data, over TCP.
+
+The server program is the one that everything else here runs on (embedded.py finds it); what it is asked here (a TCP
+port, an append-only file, SIGKILL) the product never asks of it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from headgate.embedded import find_server
+from headgate.errors import HeadgateError
+from headgate.redis_link import call, open_client
+
+DEADLINE_S = 20.0
+POLL_S = 0.005
+
+
+class RedisProcess:
+    """A server on a loopback port that stays the same over its restarts."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._binary = find_server(os.environ.get("HEADGATE_REDIS_SERVER") or None).path
+        self._process: subprocess.Popen[bytes] | None = None
+        self.port = free_port()
+        self.url = f"redis://127.0.0.1:{self.port}"
+
+    def start(self, *, empty: bool = False) -> RedisProcess:
+        """Start it, with what the append-only file holds unless `empty`; return when it takes commands."""
+        if empty:
+            shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with (self._folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [
+                    self._binary, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self._folder),
+                    "--appendonly", "yes", "--appendfsync", "everysec", "--save", "", "--databases", "1",
+                ],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+            )  # fmt: skip
+        deadline = time.monotonic() + DEADLINE_S
+        while not self.answers():
+            assert self._process.poll() is None, f"redis ended: {(self._folder / 'log').read_text()[-1000:]}"
+            assert time.monotonic() < deadline, "redis did not start in time"
+            time.sleep(POLL_S)
+        return self
+
+    def answers(self) -> bool:
+        """Whether it takes commands now."""
+        client = open_client(self.url, timeout_s=0.5, max_connections=1)
+        try:
+            call(client, "PING")
+        except HeadgateError:
+            return False
+        finally:
+            client.close()
+        return True
+
+    def call(self, *command: str | bytes | int) -> Any:
+        """Run one command over a connection of its own."""
+        client = open_client(self.url, timeout_s=5.0, max_connections=1)
+        try:
+            return call(client, *command)
+        finally:
+            client.close()
+
+    def kill(self) -> None:
+        """End it as a crash would (SIGKILL), and wait until it is gone. Idempotent."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def pause(self) -> None:
+        """Stop it (SIGSTOP): its connections stay, nothing answers."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """Let it run again."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
+    def __enter__(self) -> RedisProcess:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.kill()
+
+
+def free_port() -> int:
+    """Return a loopback port that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,272 @@
+"""The standard load of docs/faults.md: two gateways, one Redis behind a chaos proxy for each, many clients, a publisher.
+
+`Site` starts and ends the processes; `Publishing` publishes at a fixed rate and writes down what it was told.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+import time
+import urllib.error
+import urllib.request
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from headgate.errors import BusUnavailable
+from headgate.event_log import EventLog
+from headgate.publisher import Publisher
+from headgate.redis_link import open_client
+from headgate.topic import matches
+from tests.gateway_process import GatewayProcess
+
+from .chaos_proxy import ChaosProxy
+from .checker import History, assert_kept
+from .many_clients import Swarm
+from .redis_process import RedisProcess
+
+NAMESPACE = "notifications"
+TOPICS = 50
+TOPICS_PER_CLIENT = 5
+POLL_S = 0.005
+DEADLINE_S = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """How much: short for the test command, full as docs/faults.md describes it."""
+
+    name: str
+    gateways: int
+    clients: int
+    per_s: float
+    payload_bytes: int
+    offline_s: float  # how long a fault that is a length of time lasts
+
+
+SHORT = Load("short", gateways=2, clients=60, per_s=50, payload_bytes=1024, offline_s=1)
+FULL = Load("full", gateways=2, clients=1000, per_s=50, payload_bytes=1024, offline_s=30)
+
+
+def topics_of(client: int) -> list[str]:
+    """Return the five topics of a client; one of them as a pattern."""
+    *exact, last = ((client * 7 + step * 11) % TOPICS for step in range(TOPICS_PER_CLIENT))
+    return [*(f"load.t{number}.changed" for number in exact), f"load.t{last}.*"]
+
+
+class Site:
+    """Redis, proxies and gateways. Use as a context manager."""
+
+    def __init__(self, folder: Path, load: Load, **settings: Any) -> None:
+        self.load = load
+        self.redis = RedisProcess(folder / "redis")
+        self.proxies = [ChaosProxy(("127.0.0.1", self.redis.port)) for _ in range(load.gateways)]
+        self.gateways = [
+            GatewayProcess(
+                folder / f"gateway-{number}",
+                {
+                    "HEADGATE_REDIS_URL": f"redis://127.0.0.1:{proxy.port}",
+                    **{f"HEADGATE_{name.upper()}": str(value) for name, value in settings.items()},
+                },
+                ("--dev",),
+            )
+            for number, proxy in enumerate(self.proxies)
+        ]
+        self._ended = contextlib.ExitStack()
+
+    def __enter__(self) -> Site:
+        with contextlib.ExitStack() as started:
+            started.enter_context(self.redis)
+            for proxy in self.proxies:
+                started.enter_context(proxy)
+            for gateway in self.gateways:
+                started.enter_context(gateway)
+            self._ended = started.pop_all()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._ended.close()
+
+    @property
+    def urls(self) -> list[str]:
+        """Where the gateways are."""
+        return [gateway.url for gateway in self.gateways]
+
+    def ready(self, gateway: GatewayProcess) -> bool:
+        """Whether a gateway's readiness is 200 now."""
+        return self.health(gateway)[0] == 200
+
+    def health(self, gateway: GatewayProcess) -> tuple[int, Any]:
+        """Return status and body of a gateway's readiness."""
+        try:
+            with urllib.request.urlopen(f"{gateway.url}/healthz", timeout=5) as response:
+                return response.status, json.load(response)
+        except urllib.error.HTTPError as error:
+            return error.code, json.load(error)
+
+    def wait_until_ready(self, deadline_s: float = DEADLINE_S) -> None:
+        """Wait until every gateway is."""
+        for gateway in self.gateways:
+            wait_for(lambda gateway=gateway: self.ready(gateway), "a gateway to be ready", deadline_s)
+
+    def swarm(self, **options: Any) -> Swarm:
+        """Return the load's clients, not connected yet."""
+        return Swarm(self.urls, self.load.clients, topics_of, **options)
+
+    def publishing(self, **options: Any) -> Publishing:
+        """Return the load's publisher, not started yet. It reaches Redis directly."""
+        return Publishing(self.redis.url, self.load, **options)
+
+    def head(self) -> tuple[str, int]:
+        """Return epoch and offset of the log."""
+        with _log(self.redis.url) as log:
+            head = log.head()
+        return head.epoch, head.offset
+
+    def come_to_rest(self, swarm: Swarm, history: History, deadline_s: float = DEADLINE_S) -> float:
+        """Publish one last event to everyone, wait until each has it, check every promise; return how long it took.
+
+        Raises:
+            AssertionError: with the violations.
+        """
+        with Publisher(self.redis.url) as publisher:
+            for number in range(TOPICS):
+                topic = f"load.t{number}.changed"
+                event_id = f"last-{number}-{uuid.uuid4().hex}"
+                receipt = publisher.publish(topic, {"id": event_id}, id=event_id)
+                history.published(receipt.epoch, receipt.offset, topic, event_id)
+        took_s = wait_until_had(swarm, history, receipt.epoch, receipt.offset, deadline_s)
+        self.read_log(history)
+        assert_kept(history, swarm.records, self.head())
+        return took_s
+
+    def read_log(self, history: History) -> None:
+        """Add to the history what the log holds now."""
+        with _log(self.redis.url) as log:
+            head = log.head()
+            after = head.first - 1
+            while entries := log.page(after, head.offset):
+                for entry in entries:
+                    assert entry.event is not None
+                    assert entry.event.id is not None
+                    history.found(head.epoch, entry.offset, entry.event.topic, entry.event.id)
+                after = entries[-1].offset
+
+
+def publish_burst(url: str, history: History, count: int, payload_bytes: int, topic: str = "load.t{}.changed") -> None:
+    """Publish many events at once, in batches of one round trip."""
+    with Publisher(url) as publisher:
+        for start in range(0, count, 100):
+            batch = []
+            for number in range(start, min(start + 100, count)):
+                event_id = f"burst-{number}-{uuid.uuid4().hex}"
+                data = {"id": event_id, "at_s": time.monotonic(), "pad": "x" * max(0, payload_bytes - 100)}
+                batch.append((topic.format(number % TOPICS), data, event_id))
+            for (name, _, event_id), receipt in zip(batch, publisher.publish_many(batch), strict=True):
+                history.published(receipt.epoch, receipt.offset, name, event_id)
+
+
+class Publishing:
+    """A thread that publishes at a fixed rate until `stop`, one event after the other, and never twice.
+
+    Attributes:
+        refused: when publishes failed (monotonic), each counted as a doubt.
+        receipts: when the others were acknowledged.
+    """
+
+    def __init__(self, url: str, load: Load, *, history: History | None = None, timeout_s: float = 0.5) -> None:
+        self.history = history or History()
+        self.refused: list[float] = []
+        self.receipts: list[float] = []
+        self._url, self._load, self._timeout_s = url, load, timeout_s
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._failure: BaseException | None = None
+
+    def __enter__(self) -> Publishing:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+    def stop(self) -> History:
+        """Stop and return the history. Idempotent."""
+        self._stopped.set()
+        self._thread.join()
+        if self._failure is not None:
+            raise self._failure
+        return self.history
+
+    def wait_for(self, receipts: int, deadline_s: float = DEADLINE_S) -> None:
+        """Wait until so many more events have been acknowledged."""
+        goal = len(self.receipts) + receipts
+        wait_for(lambda: len(self.receipts) >= goal or self._failure, f"{receipts} receipts", deadline_s)
+
+    def _run(self) -> None:
+        """Publish on schedule; what a stopped Redis made late is not caught up for more than a second."""
+        try:
+            with Publisher(self._url, timeout_s=self._timeout_s) as publisher:
+                number, next_s = 0, time.monotonic()
+                while not self._stopped.wait(max(0.0, next_s - time.monotonic())):
+                    next_s = max(next_s + 1 / self._load.per_s, time.monotonic() - 1)
+                    self._publish(publisher, number)
+                    number += 1
+        except BaseException as failure:  # noqa: BLE001 - it is raised again in `stop`
+            self._failure = failure
+
+    def _publish(self, publisher: Publisher, number: int) -> None:
+        topic, event_id = f"load.t{number % TOPICS}.changed", f"e{number}-{id(self)}"
+        data = {"id": event_id, "at_s": time.monotonic(), "pad": "x" * (self._load.payload_bytes - 60)}
+        try:
+            receipt = publisher.publish(topic, data, id=event_id)
+        except BusUnavailable:
+            self.refused.append(time.monotonic())
+            self.history.doubtful(event_id)
+        else:
+            self.receipts.append(time.monotonic())
+            self.history.published(receipt.epoch, receipt.offset, topic, event_id)
+
+
+def wait_until_had(swarm: Swarm, history: History, epoch: str, upto: int, deadline_s: float = DEADLINE_S) -> float:
+    """Wait until every client has the last event up to an offset that matches its patterns; return how long that took, in s."""
+    newest: dict[str, int] = {event.topic: event.offset for event in history.log(epoch) if event.offset <= upto}
+    waiting = [
+        (
+            client,
+            max((at for topic, at in newest.items() if any(matches(pattern, topic) for pattern in client.patterns)), default=0),
+        )
+        for client in swarm.clients
+    ]
+    return swarm.wait(
+        lambda: all(client.up and client.epoch == epoch and client.offset >= offset for client, offset in waiting),
+        f"every client to have its last event up to {upto}",
+        deadline_s,
+    )
+
+
+def wait_for(condition: Any, what: str, deadline_s: float = DEADLINE_S) -> float:
+    """Wait until `condition()` is true; return how long that took, in seconds.
+
+    Raises:
+        AssertionError: not within `deadline_s`.
+    """
+    began_s = time.monotonic()
+    while not condition():
+        assert time.monotonic() - began_s < deadline_s, f"not within {deadline_s:g} s: {what}"
+        time.sleep(POLL_S)
+    return time.monotonic() - began_s
+
+
+@contextlib.contextmanager
+def _log(url: str) -> Iterator[EventLog]:
+    client = open_client(url, timeout_s=5.0, max_connections=1)
+    try:
+        yield EventLog(NAMESPACE, client, 1024 * 1024)
+    finally:
+        client.close()

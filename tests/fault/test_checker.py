@@ -1,0 +1,168 @@
+"""The checker finds what it is there to find: each kind of violation, in a history made by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from .checker import Entry, Gap, History, Moved, Noted, Record, Seen, Subscribed, Unsubscribed, Welcomed, assert_kept, check
+
+OLD, NEW = "a" * 16, "b" * 16
+
+
+def history(*offsets: int, epoch: str = OLD, topic: str = "orders.1", into: History | None = None) -> History:
+    """Return a history with an event at each offset."""
+    made = into or History()
+    for offset in offsets:
+        made.published(epoch, offset, topic, f"{epoch[0]}{offset}")
+    return made
+
+
+def seen(*offsets: int, epoch: str = OLD, topic: str = "orders.1") -> list[Entry]:
+    """Return these events as a client sees them."""
+    return [Seen(0.0, offset, topic, f"{epoch[0]}{offset}") for offset in offsets]
+
+
+def life(*entries: Entry | list[Entry], offset: int = 0) -> Record:
+    """Return the record of a client that subscribed to orders.* at `offset`."""
+    record = Record("c", [Welcomed(0.0, OLD, offset, None), Subscribed(0.0, "orders.*", offset)])
+    for entry in entries:
+        record.entries.extend(entry if isinstance(entry, list) else [entry])
+    return record
+
+
+def kinds(truth: History, record: Record, end: tuple[str, int]) -> list[tuple[str, int]]:
+    """Return what the checker finds: kind and offset."""
+    return [(violation.kind, violation.offset) for violation in check(truth, [record], end)]
+
+
+def lost_log(offset: int = 0) -> list[Entry]:
+    """Return how a client is told that the log is another one."""
+    return [Gap(0.0, None, None, None, "log_lost"), Moved(0.0, NEW, offset)]
+
+
+def test_everything_seen_once_and_in_order_is_no_violation() -> None:
+    """The plain case."""
+    assert kinds(history(1, 2, 3), life(seen(1, 2, 3)), (OLD, 3)) == []
+
+
+def test_what_was_logged_before_the_subscription_is_not_owed() -> None:
+    """Owed is only what comes after its acknowledgement."""
+    assert kinds(history(1, 2, 3), life(seen(3), offset=2), (OLD, 3)) == []
+
+
+def test_an_event_of_another_topic_is_not_owed() -> None:
+    """Owed is only what a pattern matches."""
+    truth = history(2, topic="bills.1", into=history(1, 3))
+    assert kinds(truth, life(seen(1, 3)), (OLD, 3)) == []
+
+
+def test_an_event_that_never_came_is_lost() -> None:
+    """Nothing later was seen, so it shows at the end."""
+    assert kinds(history(1, 2, 3), life(seen(1, 2)), (OLD, 3)) == [("lost", 3)]
+
+
+def test_an_event_that_was_passed_over_is_unreported() -> None:
+    """A later one was seen first."""
+    assert kinds(history(1, 2, 3), life(seen(1, 3)), (OLD, 3)) == [("unreported", 2)]
+
+
+def test_an_event_that_was_told_of_in_time_is_reported() -> None:
+    """A gap before anything later is what was promised."""
+    assert kinds(history(1, 2, 3), life(seen(1), Gap(0.0, 2, 2, 1, "trimmed"), seen(3)), (OLD, 3)) == []
+
+
+def test_an_event_that_was_told_of_too_late_is_unreported() -> None:
+    """A gap after something later is not."""
+    assert kinds(history(1, 2, 3), life(seen(1, 3), Gap(0.0, 2, 2, 1, "trimmed")), (OLD, 3)) == [("unreported", 2)]
+
+
+def test_an_event_that_a_cursor_skips_is_unreported() -> None:
+    """A cursor says that everything up to it was delivered."""
+    assert kinds(history(1, 2), life(seen(1), Moved(0.0, OLD, 2), seen(2)), (OLD, 2)) == [("unreported", 2)]
+
+
+def test_an_event_that_came_twice_is_doubled() -> None:
+    """Also when it comes again after a reconnection."""
+    again: list[Entry] = [Noted(0.0, "closed"), Welcomed(0.0, OLD, 2, True)]
+    assert kinds(history(1, 2), life(seen(1, 2), again, seen(2)), (OLD, 2)) == [("doubled", 2)]
+
+
+def test_an_event_after_a_later_one_is_reordered() -> None:
+    """And the same event was unreported when the later one came."""
+    assert kinds(history(1, 2), life(seen(2, 1)), (OLD, 2)) == [("unreported", 1), ("reordered", 1)]
+
+
+def test_an_event_that_nobody_published_is_a_phantom() -> None:
+    """Unless a publisher does not know whether it did."""
+    truth = history(1)
+    assert kinds(truth, life(seen(1, 2)), (OLD, 1)) == [("phantom", 2)]
+    truth.doubtful("a2")
+    assert kinds(truth, life(seen(1, 2)), (OLD, 1)) == []
+
+
+def test_an_event_with_another_content_is_a_phantom() -> None:
+    """The payload names its event."""
+    assert kinds(history(1), life(Seen(0.0, 1, "orders.1", "a1", intact=False)), (OLD, 1)) == [("phantom", 1)]
+
+
+def test_an_overflow_gap_must_count_exactly() -> None:
+    """Sent and told of add up to what was owed."""
+    right, wrong = Gap(0.0, 2, 3, 2, "overflow"), Gap(0.0, 2, 3, 3, "overflow")
+    assert kinds(history(1, 2, 3, 4), life(seen(1), right, seen(4)), (OLD, 4)) == []
+    assert kinds(history(1, 2, 3, 4), life(seen(1), wrong, seen(4)), (OLD, 4)) == [("miscounted", 2)]
+
+
+def test_a_log_that_was_reported_lost_owes_nothing_more() -> None:
+    """From there on the new log counts."""
+    truth = history(1, epoch=NEW, into=history(1, 2))
+    assert kinds(truth, life(seen(1), lost_log(), seen(1, epoch=NEW)), (NEW, 1)) == []
+
+
+def test_a_new_log_without_a_word_is_a_violation() -> None:
+    """Neither a cursor of another epoch nor a welcome into one may stand for the gap."""
+    truth = history(1, epoch=NEW, into=history(1))
+    moved = life(seen(1), Moved(0.0, NEW, 0), seen(1, epoch=NEW))
+    assert kinds(truth, moved, (NEW, 1)) == [("unreported", 0)]
+    welcomed = life(seen(1), Welcomed(0.0, NEW, 0, False), seen(1, epoch=NEW))
+    assert ("unreported", 1) in kinds(truth, welcomed, (NEW, 1))
+
+
+def test_a_log_that_was_reported_lost_twice_is_retold() -> None:
+    """Once means once."""
+    twice = life(seen(1), lost_log(), lost_log())
+    assert kinds(history(1), twice, (NEW, 0)) == [("retold", 0)]
+
+
+def test_a_client_that_was_left_behind_in_the_old_log_has_lost() -> None:
+    """Nobody told it anything."""
+    assert kinds(history(1), life(seen(1)), (NEW, 0)) == [("lost", 0)]
+
+
+def test_a_resume_that_failed_must_be_followed_by_the_gap() -> None:
+    """And by the events from where the log still has them."""
+    refused: list[Entry] = [Noted(0.0, "closed"), Welcomed(0.0, OLD, 4, False)]
+    gone = Gap(0.0, 2, 3, 2, "trimmed")
+    assert kinds(history(1, 2, 3, 4), life(seen(1), refused, gone, seen(4)), (OLD, 4)) == []
+    assert kinds(history(1, 2, 3, 4), life(seen(1), refused, seen(4)), (OLD, 4)) == [("unreported", 2), ("unreported", 3)]
+
+
+def test_a_resume_that_was_forgotten_is_a_loss() -> None:
+    """`resumed: null` to a client with a position would hide everything since."""
+    assert ("lost", 1) in kinds(history(1), life([], Welcomed(0.0, OLD, 1, None)), (OLD, 1))
+
+
+def test_a_pattern_that_was_given_up_owes_nothing_more() -> None:
+    """What is under way may still come."""
+    assert kinds(history(1, 2, 3), life(seen(1), Unsubscribed(0.0, "orders.*"), seen(2)), (OLD, 3)) == []
+
+
+def test_violations_fail_a_test_with_their_count() -> None:
+    """The message names kinds, clients and places."""
+    with pytest.raises(AssertionError, match=r"2 violations \{'lost': 2\} for 1 clients:\s+lost: c at aaaaaa:1: never seen"):
+        assert_kept(history(1, 2), [life()], (OLD, 2))
+
+
+def test_a_log_that_contradicts_a_receipt_is_found() -> None:
+    """A receipt is a promise."""
+    with pytest.raises(AssertionError, match="where a receipt says"):
+        history(1).found(OLD, 1, "orders.1", "other")

@@ -1,0 +1,39 @@
+"""F1: Redis is killed and comes back with its data."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from .figures import Figures
+from .many_clients import Swarm
+from .sightings import disconnects, since, told_by_all
+from .site import Site, wait_for
+
+
+def test_a_killed_redis_costs_no_event_and_no_connection(site: Site, start_swarm: Callable[..., Swarm], figures: Figures) -> None:
+    """Readiness says 503, publishers get errors, sockets stay up, and everything comes once Redis is back."""
+    swarm = start_swarm()
+    with site.publishing() as publishing:
+        publishing.wait_for(50)
+        killed_s = time.monotonic()
+        site.redis.kill()
+        for gateway in site.gateways:
+            wait_for(lambda gateway=gateway: not site.ready(gateway), "readiness to say 503")
+        detected_s = time.monotonic() - killed_s
+        wait_for(lambda: publishing.refused, "publishers to get errors")
+        site.redis.start()
+        answered_s = time.monotonic()
+        publishing.wait_for(50)
+        resumed_s = swarm.wait(lambda: told_by_all(swarm, "bus up", answered_s), "every client to be told that the bus is up")
+        history = publishing.stop()
+    site.wait_until_ready()
+    site.come_to_rest(swarm, history)
+    told_down_s = max(since(record, "bus down", killed_s) for record in swarm.records)
+    told_up_s = max(since(record, "bus up", answered_s) for record in swarm.records)
+    assert resumed_s >= 0
+    assert not disconnects(swarm)
+    figures("F1", "readiness 503 after the kill, both gateways", detected_s, "s", "≤ 2 s")
+    figures("F1", "last client told that the bus is down", told_down_s, "s", "≤ 2 s")
+    figures("F1", "last client told that it is up, after Redis answers", told_up_s, "s", "≤ 1 s")
+    figures("F1", "clients disconnected", len(disconnects(swarm)), "", "0")

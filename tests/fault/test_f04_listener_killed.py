@@ -1,0 +1,65 @@
+"""F4: Redis cuts the gateway's listening connection, by hand or because its output buffer is full."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from .checker import Noted
+from .figures import Figures
+from .many_clients import Swarm
+from .sightings import disconnects, told_by_all
+from .site import Site, publish_burst, wait_for, wait_until_had
+
+
+def test_killed_connections_are_repaired_from_the_log(site: Site, start_swarm: Callable[..., Swarm], figures: Figures) -> None:
+    """CLIENT KILL, again and again, in the middle of the load."""
+    swarm = start_swarm()
+    kills = 100 if site.load.name == "full" else 10
+    repairs_s: list[float] = []
+    with site.publishing() as publishing:
+        for _ in range(kills):
+            publishing.wait_for(2)
+            killed_s = time.monotonic()
+            assert site.redis.call("CLIENT", "KILL", "TYPE", "pubsub") >= len(site.gateways)
+            swarm.wait(lambda killed_s=killed_s: told_by_all(swarm, "bus up", killed_s), "the listeners to be back")  # type: ignore[misc]
+            ups = [e.at_s for r in swarm.records for e in r.entries if isinstance(e, Noted) and e.what == "bus up"]
+            repairs_s.append(max(ups) - killed_s)
+        history = publishing.stop()
+    site.come_to_rest(swarm, history)
+    assert not disconnects(swarm)
+    figures(
+        "F4",
+        f"CLIENT KILL × {kills}: longest until all clients were told that the bus is up",
+        1000 * max(repairs_s),
+        "ms",
+        "≤ 500 ms",
+    )
+
+
+def test_an_output_buffer_that_overflowed_is_repaired_from_the_log(
+    site: Site, start_swarm: Callable[..., Swarm], figures: Figures
+) -> None:
+    """A gateway does not take what Redis sends it, and Redis keeps only so much for a listener."""
+    swarm = start_swarm()
+    site.redis.call("CONFIG", "SET", "client-output-buffer-limit", "pubsub 2mb 1mb 5")
+    listeners = _listeners(site)
+    with site.publishing() as publishing:
+        publishing.wait_for(5)
+        site.proxies[0].pause()
+        # Unwanted here, so that they cost the clients nothing; the load's own events come between them. More than the
+        # kernel holds (4.5 MB) and Redis may (2 MB); small ones, as Valkey 9 counts large ones by reference only.
+        publish_burst(site.redis.url, publishing.history, 8000, 1024, topic="filler.t{}")
+        wait_for(lambda: _listeners(site) < listeners, "Redis to cut the listener")
+        site.proxies[0].heal()
+        went_on_s = time.monotonic()
+        epoch, head = site.head()
+        wait_until_had(swarm, publishing.history, epoch, head)
+        repaired_s = time.monotonic() - went_on_s
+        history = publishing.stop()
+    site.come_to_rest(swarm, history)
+    figures("F4", "output buffer overflowed, 8 MB: until every client had them", repaired_s, "s", "0 lost")
+
+
+def _listeners(site: Site) -> int:
+    return len(site.redis.call("CLIENT", "LIST", "TYPE", "pubsub").splitlines())

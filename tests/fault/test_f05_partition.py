@@ -1,0 +1,77 @@
+"""F5: a gateway and its Redis cannot reach each other, in every way in which that shows, or does not show."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from .figures import Figures
+from .many_clients import Swarm
+from .sightings import disconnects, first_noted, since
+from .site import Site, wait_for, wait_until_had
+
+
+def black_hole(site: Site) -> None:
+    """Everything is swallowed, and connections that were open stay dead."""
+    site.proxies[0].black_hole()
+
+
+def half_open(site: Site) -> None:
+    """What Redis says is swallowed, what it is told arrives."""
+    site.proxies[0].half_open()
+
+
+def refused(site: Site) -> None:
+    """Every connection is reset, and every new one."""
+    site.proxies[0].refuse()
+
+
+def partition(site: Site) -> None:
+    """Nothing passes, and TCP keeps everything until it can."""
+    site.proxies[0].pause()
+
+
+def stopped(site: Site) -> None:
+    """Redis is stopped (SIGSTOP): its kernel goes on acknowledging."""
+    site.redis.pause()
+
+
+@pytest.mark.parametrize("fault", [black_hole, half_open, refused, partition, stopped], ids=lambda fault: fault.__name__)
+def test_a_partition_is_noticed_and_healed_without_loss(
+    fault: Callable[[Site], None], site: Site, start_swarm: Callable[..., Swarm], figures: Figures
+) -> None:
+    """Clients are told, stay connected, and get everything in order when it is over; the other gateway's never notice."""
+    swarm = start_swarm()
+    affected = swarm.clients[:: len(site.gateways)] if fault is not stopped else swarm.clients
+    others = [client for client in swarm.clients if client not in affected]
+    with site.publishing() as publishing:
+        publishing.wait_for(20)
+        broken_s = time.monotonic()
+        fault(site)
+        try:
+            swarm.wait(
+                lambda: all(first_noted(client.record, "bus down", broken_s) for client in affected), "clients to be told", 10
+            )
+            wait_for(lambda: not site.ready(site.gateways[0]), "readiness to say so")
+            time.sleep(site.load.offline_s)  # the length of the fault
+        finally:
+            healed_s = time.monotonic()
+            site.proxies[0].heal()
+            site.redis.go_on()
+        epoch, missed = site.head()
+        swarm.wait(
+            lambda: all(first_noted(client.record, "bus up", healed_s) for client in affected),
+            "clients to be told that it is over",
+        )
+        wait_until_had(swarm, publishing.history, epoch, missed)
+        healed_within_s = time.monotonic() - healed_s
+        history = publishing.stop()
+    site.come_to_rest(swarm, history)
+    assert not disconnects(swarm)
+    assert not any(first_noted(client.record, "bus down", broken_s) for client in others)
+    name = fault.__name__.replace("_", " ")
+    told_s = max(since(client.record, "bus down", broken_s) for client in affected)
+    figures("F5", f"{name}: last client told that the bus is down", told_s, "s", "≤ 3 s")
+    figures("F5", f"{name}, {site.load.offline_s:g} s: healed until every client had everything", healed_within_s, "s", "≤ 2 s")

@@ -1,0 +1,59 @@
+"""F6: browsers that read 10 KB/s, one for each overflow policy, among others that read."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+
+import pytest
+
+from .checker import Noted, Record
+from .figures import Figures
+from .many_clients import Swarm
+from .sightings import disconnects
+from .site import Site, publish_burst
+
+# In the short form the kernel's share of a queue (some 100 KB) must not take ten seconds to drain.
+SLOW_BYTES_PER_S = {"full": 10_000, "short": 60_000}
+
+
+@pytest.mark.parametrize("policy", ["catch_up", "drop", "latest"])
+def test_a_slow_browser_loses_only_what_its_policy_says_and_is_told(
+    policy: str, site: Site, start_swarm: Callable[..., Swarm], figures: Figures
+) -> None:
+    """Sent and told of add up exactly to what was published, and nobody else waits for it."""
+    swarm = start_swarm()
+    slow = Swarm(site.urls[:1], 2, lambda index: ["load.#"], overflow=policy, receive_buffer_bytes=4096, name=policy).open()
+    with contextlib.closing(slow), site.publishing() as publishing:
+        publishing.wait_for(20)
+        memory_before = _resident_bytes(site)
+        slow.each(lambda client: client.throttle(SLOW_BYTES_PER_S[site.load.name]))
+        publish_burst(site.redis.url, publishing.history, 1500, site.load.payload_bytes)
+        slow.wait(lambda: all(_noted(record, "backpressure on") for record in slow.records), "the queue to be full")
+        time.sleep(site.load.offline_s)  # the length of the fault
+        grown = _resident_bytes(site) - memory_before
+        slow.each(lambda client: client.throttle(None))
+        slow.wait(lambda: all(_noted(record, "backpressure off") for record in slow.records), "the queue to be empty again")
+        history = publishing.stop()
+        site.come_to_rest(swarm, history)
+        site.come_to_rest(slow, history)
+        assert not disconnects(slow)
+    for record in slow.records:
+        gaps = record.gaps()
+        assert {gap.reason for gap in gaps} == ({"overflow"} if policy == "drop" else set())
+        if policy == "catch_up":
+            assert len(record.seen()) >= 1500
+        if policy == "drop":
+            told = sum(gap.count or 0 for gap in gaps)
+            figures("F6", f"drop: {len(record.seen()):,} events seen, told of", told, "", "seen + told = owed (checked)")
+    figures("F6", f"{policy}: growth of the gateway per slow browser", grown / len(slow.clients) / 2**20, "MiB", "≤ 1.2 MiB")
+
+
+def _resident_bytes(site: Site) -> int:
+    with open(f"/proc/{site.gateways[0].pid}/statm") as statm:
+        return int(statm.read().split()[1]) * 4096
+
+
+def _noted(record: Record, what: str) -> bool:
+    return any(isinstance(entry, Noted) and entry.what == what for entry in record.entries)

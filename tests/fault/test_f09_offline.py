@@ -1,0 +1,72 @@
+"""F9: browsers are offline for a while, and come back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from headgate.log_pages import PAGE_OFFSETS
+
+from .checker import Seen
+from .figures import Figures
+from .many_clients import Swarm
+from .site import Site, publish_burst, wait_until_had
+
+
+def test_browsers_that_were_offline_get_everything_in_order(
+    site: Site, start_swarm: Callable[..., Swarm], figures: Figures
+) -> None:
+    """Without a goodbye, under load; afterwards each event once, and nobody who stayed has noticed."""
+    stayed = start_swarm(name="stayed")
+    gone = Swarm(site.urls, 20, lambda index: ["load.#"], name="gone").open()
+    missed = int(site.load.offline_s * site.load.per_s)
+    with site.publishing() as publishing:
+        publishing.wait_for(20)
+        gone.leave(hard=True)
+        publishing.wait_for(missed, site.load.offline_s + 20)
+        epoch, head = site.head()
+        back_s = time.monotonic()
+        gone.reopen()
+        wait_until_had(gone, publishing.history, epoch, head)
+        history = publishing.stop()
+    try:
+        site.come_to_rest(stayed, history)
+        site.come_to_rest(gone, history)
+    finally:
+        gone.close()
+    assert {client.sessions for client in gone.clients} == {2}
+    took_s = max(next(e.at_s for e in r.entries if isinstance(e, Seen) and e.offset >= head) for r in gone.records) - back_s
+    figures("F9", f"20 browsers back with {missed:,} events each missed: until the last had the last", took_s, "s", "≤ 1 s")
+
+
+def test_everybody_at_once_comes_back_at_the_cost_of_few_reads(
+    site: Site, start_swarm: Callable[..., Swarm], figures: Figures
+) -> None:
+    """All clients were cut off and come back together: Redis serves pages, not clients."""
+    swarm = start_swarm()
+    with site.publishing() as publishing:
+        publishing.wait_for(20)
+        swarm.leave(hard=True)
+        publish_burst(site.redis.url, publishing.history, 1500, site.load.payload_bytes)
+        history = publishing.stop()
+    site.redis.call("CONFIG", "RESETSTAT")
+    epoch, head = site.head()
+    back_s = time.monotonic()
+    swarm.reopen()
+    wait_until_had(swarm, history, epoch, head, 60)
+    took_s = time.monotonic() - back_s
+    reads = sum(
+        site.redis.call("INFO", "commandstats").get(f"cmdstat_{command}", {}).get("calls", 0)
+        for command in ("xrange", "fcall_ro")
+    )
+    site.come_to_rest(swarm, history)
+    # For each gateway: 1,500 events in pages, the last of them as often as it grew, and the fences meanwhile.
+    assert reads <= len(site.gateways) * (1500 / PAGE_OFFSETS + 10 + 4 * took_s)
+    figures(
+        "F9",
+        f"{site.load.clients:,} clients back at once, 1,500 events missed: until the last had its last",
+        took_s,
+        "s",
+        "≤ 10 s",
+    )
+    figures("F9", "reads of Redis for that", reads, "", "tens")

@@ -1,0 +1,98 @@
+/** Gaps and their repair, with a real gateway and a client that really does not read for a while. */
+import assert from "node:assert/strict";
+import { after, afterEach, before, it } from "node:test";
+import { io } from "socket.io-client";
+import { connect } from "../../../web/src/index.js";
+import { GatewayProcess, until } from "./gateway-process.mjs";
+
+const EVENTS = 80;
+const SIZE_BYTES = 60_000;
+
+/** @type {GatewayProcess} */
+let gateway;
+/** @type {import("../../../web/src/index.js").Gate[]} */
+const gates = [];
+
+before(async () => {
+  gateway = await new GatewayProcess({ HEADGATE_QUEUE_FRAMES: "16" }).start();
+});
+
+afterEach(() => {
+  for (const gate of gates.splice(0)) gate.close();
+});
+
+after(() => gateway.remove());
+
+/** A gate whose socket a test can stop reading from, on the machine's own level. */
+function open(options = {}) {
+  /** @type {any} */
+  let socket;
+  const made = (/** @type {string} */ address, /** @type {any} */ more) => {
+    socket = io(address, more);
+    return socket;
+  };
+  const gate = connect(gateway.url, { transports: ["websocket"], io: made, ...options });
+  gates.push(gate);
+  return { gate, tcp: () => socket.io.engine.transport.ws._socket };
+}
+
+/** Have the client miss something: a publisher fills more than the gateway's queue while it does not read. @param {string} topic */
+async function miss(topic, /** @type {() => any} */ tcp) {
+  const { gate: publisher } = open();
+  await until(() => publisher.state.connection === "up", "the publisher to be up");
+  tcp().pause();
+  for (let n = 1; n <= EVENTS; n++) await publisher.publish(`${topic}.${n}`, [n, "x".repeat(SIZE_BYTES)]);
+  tcp().resume();
+  await publisher.publish(`${topic}.last`, [EVENTS + 1, ""]);
+}
+
+it("repairs what a full queue left out, each event once", async () => {
+  const { gate, tcp } = open();
+  /** @type {number[]} */
+  const live = [];
+  /** @type {number[]} */
+  const replayed = [];
+  /** @type {any[]} */
+  const told = [];
+  gate.on("drop.#", ([n], event) => (event.replayed ? replayed : live).push(n), null, { overflow: "drop" });
+  gate.on("delivery:gap", ({ count, repairing, lost }) => told.push({ count, repairing, lost }));
+  gate.on("delivery:resumed", ({ repaired }) => told.push({ repaired: repaired.count }));
+  await until(() => gate.state.connection === "up", "to be up");
+  await miss("drop", tcp);
+  await until(() => live.length + replayed.length > EVENTS, "everything", 30_000);
+  await until(() => told.length >= 2, "to be told");
+  assert.ok(replayed.length > 0);
+  assert.deepEqual(told, [{ count: replayed.length, repairing: true, lost: false }, { repaired: replayed.length }]);
+  assert.deepEqual([...live, ...replayed].sort((a, b) => a - b), Array.from({ length: EVENTS + 1 }, (_, n) => n + 1));
+  assert.equal(gate.state.missed, 0);
+});
+
+it("leaves the gap to the application where the subscription says so", async () => {
+  const { gate, tcp } = open();
+  let got = 0;
+  /** @type {any[]} */
+  const gaps = [];
+  gate.on("tell.#", () => got++, null, { overflow: "drop", repair: false });
+  gate.on("delivery:gap", (gap) => gaps.push(gap));
+  await until(() => gate.state.connection === "up", "to be up");
+  await miss("tell", tcp);
+  await until(() => gaps.length === 1 && got + gaps[0].count === EVENTS + 1, "exact accounting", 30_000);
+  assert.deepEqual([gaps[0].repairing, gaps[0].lost, gaps[0].reason], [false, false, "overflow"]);
+  assert.equal(await gate.replay("tell.#", gaps[0]), gaps[0].count);
+  assert.equal(got, EVENTS + 1);
+});
+
+it("catches up by itself, in order and without a gap, under the default policy", async () => {
+  const { gate, tcp } = open();
+  /** @type {number[]} */
+  const got = [];
+  /** @type {string[]} */
+  const states = [];
+  gate.on("catch.#", ([n]) => got.push(n)).on("delivery:backpressure", ({ state }) => states.push(state));
+  await until(() => gate.state.connection === "up", "to be up");
+  await miss("catch", tcp);
+  await until(() => got.length > EVENTS, "everything", 30_000);
+  assert.deepEqual(got, Array.from({ length: EVENTS + 1 }, (_, n) => n + 1));
+  assert.ok(states.includes("on"));
+  assert.equal(gate.state.gaps, 0);
+});

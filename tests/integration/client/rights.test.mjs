@@ -1,0 +1,136 @@
+/** Who may see what, while connected too: the client's side of expiry, refresh and revocation against a real gateway. */
+import assert from "node:assert/strict";
+import { after, afterEach, before, it } from "node:test";
+import { connect } from "../../../web/src/index.js";
+import { GatewayProcess, until } from "./gateway-process.mjs";
+import { SECRET, token } from "./tokens.mjs";
+
+/** @type {GatewayProcess} */
+let gateway;
+/** @type {import("../../../web/src/index.js").Gate[]} */
+const gates = [];
+
+/** @param {import("../../../web/src/connect.js").ConnectOptions} options */
+function open(options) {
+  const gate = connect(gateway.url, { reconnectDelayMinMs: 20, reconnectDelayMaxMs: 100, ...options });
+  gates.push(gate);
+  return gate;
+}
+
+/** @param {import("../../../web/src/index.js").Gate} gate */
+const isUp = (gate) => until(() => gate.state.connection === "up", "the connection to be up");
+
+before(async () => {
+  gateway = await new GatewayProcess({ HEADGATE_DEV: "0", HEADGATE_TOKEN_SECRET: SECRET, HEADGATE_TOKEN_LEEWAY_S: "0" }).start();
+});
+
+afterEach(() => {
+  for (const gate of gates.splice(0)) gate.close();
+});
+
+after(() => gateway.remove());
+
+it("subscribes and publishes within its grants, and is told what lies outside", async () => {
+  const gate = open({ token: token("ann", { subscribe: ["orders.#"], publish: ["orders.*"] }) });
+  /** @type {any[]} */
+  const got = [];
+  gate.on("orders.*", (data) => got.push(data)).on("secrets.#", () => {});
+  await isUp(gate);
+  assert.equal(gate.state.user, "ann");
+  await assert.rejects(gate.subscribed("secrets.#"), { code: "forbidden" });
+  await assert.rejects(gate.publish("secrets.a", 1), { code: "forbidden", retry: false });
+  await gate.publish("orders.a", 1);
+  await until(() => got.length === 1, "the event");
+});
+
+it("is refused with a token that has expired, and says why", async () => {
+  const gate = open({ token: token("ann", { lifeS: -10 }) });
+  const refusal = await new Promise((resolve) => gate.on("connection:refused", resolve));
+  assert.deepEqual([refusal.code, refusal.parts.reason, gate.state.connection], ["unauthorized", "expired", "refused"]);
+});
+
+it("refreshes its token before it expires, and stays connected", async () => {
+  let asked = 0;
+  /** @type {string[]} */
+  const downs = [];
+  const gate = open({ token: () => token("ann", { subscribe: ["#"], publish: ["#"], lifeS: ++asked === 1 ? 2 : 600 }) });
+  gate.on("connection:down", ({ reason }) => downs.push(reason));
+  await isUp(gate);
+  const { session } = gate.state;
+  await until(() => asked === 2, "the second token to be asked for");
+  // Two seconds after its first token the gateway would have put it out.
+  const expires = performance.now() + 2500;
+  await until(() => performance.now() > expires, "the first token to have expired");
+  await gate.publish("still.here", 1);
+  assert.deepEqual([downs, gate.state.session], [[], session]);
+});
+
+it("is put out when its token expires, comes back with another, and has missed nothing", async () => {
+  /** @type {any[]} */
+  const told = [];
+  /** @type {any[]} */
+  const got = [];
+  const publisher = open({ token: token("ben", { publish: ["#"] }) });
+  await isUp(publisher);
+  let lifeS = 2;
+  // A token that cannot be refreshed: the function fails until the gateway has put the client out.
+  const gate = open({
+    token: () => {
+      if (lifeS === 600 && gate.state.connection === "up") throw new Error("no token now");
+      const made = token("ann", { subscribe: ["#"], lifeS });
+      lifeS = 600;
+      return made;
+    },
+  });
+  gate.on("news.#", (data) => got.push(data));
+  gate.on("connection:unauthorized", ({ code, parts }) => told.push([code, parts.reason]));
+  gate.once("connection:down", () => void publisher.publish("news.away", 2));
+  await isUp(gate);
+  await publisher.publish("news.first", 1);
+  await until(() => told.length > 0, "to be put out");
+  await isUp(gate);
+  await until(() => got.length === 2, "what was published meanwhile");
+  assert.deepEqual([told, got, gate.state.gaps], [[["unauthorized", "expired"]], [1, 2], 0]);
+});
+
+it("loses the subscriptions that a new token no longer grants, is told once, and keeps the others", async () => {
+  const publisher = open({ token: token("ben", { publish: ["#"] }) });
+  const gate = open({ token: token("ann", { subscribe: ["a.#", "b.#"] }) });
+  /** @type {any[]} */
+  const got = [];
+  /** @type {any[]} */
+  const errors = [];
+  gate.on("a.x", () => got.push("a")).on("b.x", () => got.push("b"));
+  gate.on("delivery:error", ({ pattern, error }) => errors.push([pattern, error.code]));
+  await isUp(gate);
+  await isUp(publisher);
+  await gate.refresh(token("ann", { subscribe: ["b.#"] }));
+  await until(() => errors.length > 0, "the news");
+  await publisher.publish("a.x", 1);
+  await publisher.publish("b.x", 1);
+  await until(() => got.length > 0, "the event that it may see");
+  assert.deepEqual([got, errors, gate.state.subscriptions], [["b"], [["a.x", "forbidden"]], { "a.x": "refused", "b.x": "active" }]);
+  await gate.refresh(token("ann", { subscribe: ["a.#", "b.#"] }));
+  await gate.subscribed("a.x");
+  await publisher.publish("a.x", 2);
+  await until(() => got.length === 2, "the event that it may see again");
+});
+
+it("will not take another user's token, and keeps its own", async () => {
+  const gate = open({ token: token("ann", { subscribe: ["#"], publish: ["#"] }) });
+  await isUp(gate);
+  await assert.rejects(gate.refresh(token("ben")), (/** @type {any} */ error) => error.parts.reason === "another_user");
+  await gate.publish("mine.still", 1);
+});
+
+it("is put out when its user is revoked, and does not ask for ever", async () => {
+  const gate = open({ token: () => token("eve", { subscribe: ["#"] }), reconnectDelayMaxMs: 30 });
+  /** @type {any[]} */
+  const told = [];
+  gate.on("connection:unauthorized", ({ parts }) => told.push(parts.reason));
+  gate.on("connection:refused", ({ parts }) => told.push(parts.reason));
+  await isUp(gate);
+  await gateway.revoke("eve");
+  await until(() => gate.state.connection === "refused", "to be refused for good");
+  assert.deepEqual(told, Array(6).fill("revoked"));
+});

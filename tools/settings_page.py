@@ -18,7 +18,7 @@ HEAD = """\
 
 <!-- Generated from gateway/headgate/settings.py by `make settings`; `make lint` checks that it is up to date. -->
 
-Every setting is an environment variable, a key of the Flask application's `app.config`, or an option of `headgate serve`;
+Every setting is a key of the Flask application's `app.config`, an environment variable, or an option of `headgate serve`;
 the later of these wins. They are read once, at start, and every wrong one is reported together with the others. An
 empty value counts as not set. A list is comma-separated.
 

@@ -3,7 +3,7 @@
     app = Flask(__name__)
     gate = Headgate(app, authenticator=who)
 
-Settings come from the environment, then `app.config` (both as `HEADGATE_*`), then `settings` or `overrides`. The bus is
+Settings come from `app.config`, then the environment (both as `HEADGATE_*`), to which `headgate serve` adds its options. The bus is
 listened to from the first request on, or from `gate.start()`, which `headgate serve` calls.
 """
 
@@ -33,7 +33,7 @@ class Headgate:
         app: the application, or None and `init_app` later.
         authenticator: from a handshake to an identity, or None to refuse it. Without one, tokens decide (tokens.py:
             `HEADGATE_TOKEN_SECRET` or `HEADGATE_TOKEN_KEYS`), and `HEADGATE_ANONYMOUS_SUBSCRIBE` and `HEADGATE_DEV`.
-        settings: complete settings; otherwise they are read from the environment and `app.config`.
+        settings: complete settings; otherwise they are read from `app.config` and the environment, which wins.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Headgate:
                 "Headgate needs gevent's cooperative sockets. Start the application with `headgate serve module:app`, or put "
                 "`from gevent import monkey; monkey.patch_all()` at the very top of the program, before any other import."
             )
-        settings = self._settings or Settings.read(os.environ, app.config)
+        settings = self._settings or Settings.read(app.config, os.environ)
         self._gateway = Gateway(settings, self._authenticator)
         app.extensions["headgate"] = self
         inner = app.wsgi_app

@@ -201,6 +201,13 @@ def test_app_config_sets_what_the_environment_does_not(serve: Callable[..., Gate
     assert (limits["max_subscriptions"], limits["max_wildcards"]) == (5, 3)
 
 
+def test_the_environment_wins_over_app_config(serve: Callable[..., GatewayProcess]) -> None:
+    """Whoever runs the application has the last word, as do the options of `headgate serve`."""
+    gateway = serve("configured:app", HEADGATE_MAX_SUBSCRIPTIONS="7")
+    with RawClient(gateway.url) as client:
+        assert client.welcome["limits"]["max_subscriptions"] == 7
+
+
 def test_a_stopped_server_ends_with_0_and_frees_its_port(serve: Callable[..., GatewayProcess]) -> None:
     """SIGTERM is an order, not an accident."""
     gateway = serve("shop:app")

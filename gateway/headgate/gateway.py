@@ -203,6 +203,8 @@ class Gateway:
         connection.cork()  # welcome goes first: before a gap, and before what the log or the bus brings meanwhile
         try:
             results = self._subscribe_all(namespace, client, wanted)
+            if session not in namespace.clients:
+                return  # put out while Redis was asked
             welcome = {
                 "session": session,
                 "user": client.identity.user,

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
+import random
 import subprocess
 import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing
+from functools import partial
 from typing import Any
 
 import jwt
@@ -178,6 +181,60 @@ def test_without_a_token_one_is_anonymous_where_configured(gateway: GatewayProce
     assert client.welcome["user"] == "anonymous"
     assert [entry["ok"] for entry in client.welcome["subscriptions"]] == [True, False]
     assert client.request("publish", {"topic": "news.a", "data": 1})["error"]["code"] == "forbidden"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_event_outside_a_clients_grants_ever_arrives(
+    start_gateway: StartGateway, redis: EmbeddedRedis, join: Join, publisher: Publisher, seed: int
+) -> None:
+    """Every pattern over a small alphabet is asked for by clients with grants at random; what comes is held against brute force.
+
+    What is accepted must lie inside the grants; what lies inside a single grant must be accepted.
+    """
+    chance = random.Random(seed)
+    words = [".".join(words) for length in (1, 2, 3) for words in itertools.product("ab*#", repeat=length)]
+    topics = [".".join(words) for length in (1, 2, 3, 4) for words in itertools.product("ab", repeat=length)]
+    reach = {pattern: {topic for topic in topics if naive_match(pattern.split("."), topic.split("."))} for pattern in words}
+    gateway = start_gateway(
+        {
+            "HEADGATE_REDIS_URL": redis.url,
+            "HEADGATE_TOKEN_SECRET": SECRET,
+            "HEADGATE_MAX_WILDCARDS": "128",
+            "HEADGATE_MAX_SUBSCRIPTIONS": "128",
+        }
+    )
+    clients = []
+    for number in range(6):
+        grants = chance.sample(words, chance.randint(1, 3))
+        asked = [{"pattern": pattern} for pattern in (*words, f"users.u{number}.end")]
+        client = join(gateway, token(f"u{number}", subscribe=grants), subscriptions=asked)
+        accepted = {entry["pattern"] for entry in client.welcome["subscriptions"] if entry["ok"]} & reach.keys()
+        granted = set().union(*(reach[grant] for grant in grants))
+        assert all(reach[pattern] <= granted for pattern in accepted), (grants, accepted)
+        # Topics of four words tell patterns of up to three apart, wildcards included.
+        assert accepted == {pattern for pattern in words if any(reach[pattern] <= reach[grant] for grant in grants)}
+        clients.append((client, set().union(*(reach[pattern] for pattern in accepted))))
+    for topic in topics:
+        publisher.publish(topic, topic)
+    for number, (client, expected) in enumerate(clients):
+        publisher.publish("end", None, user=f"u{number}")
+        # Events come in log order: before its end everything has come that was going to.
+        client.wait_for(partial(has_come, client, f"users.u{number}.end"), "the end")
+        came = [event[0] for event in client.events if not event[0].startswith("users.")]
+        assert came == [topic for topic in topics if topic in expected]
+
+
+def has_come(client: RawClient, topic: str) -> bool:
+    return any(event[0] == topic for event in client.events)
+
+
+def naive_match(pattern: list[str], topic: list[str]) -> bool:
+    """The definition: `*` is one word, `#` is any number."""
+    if not pattern:
+        return not topic
+    if pattern[0] == "#":
+        return any(naive_match(pattern[1:], topic[skip:]) for skip in range(len(topic) + 1))
+    return bool(topic) and pattern[0] in ("*", topic[0]) and naive_match(pattern[1:], topic[1:])
 
 
 # a user's own topics ---------------------------------------------------------------------------------------------------------

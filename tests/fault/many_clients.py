@@ -76,9 +76,14 @@ class BrowserClient(asyncio.BufferedProtocol):
             else:
                 self._transport.close()
 
+    @property
+    def reading(self) -> bool:
+        """Whether it takes from the socket what comes."""
+        return self._transport is not None and self._transport.is_reading()
+
     def stall(self) -> None:
         """Read nothing from the socket."""
-        if self._transport is not None:
+        if self.reading and self._transport is not None:
             self._transport.pause_reading()
 
     def read_on(self) -> None:

@@ -17,12 +17,13 @@ from headgate.errors import BusUnavailable, Forbidden, HeadgateError, LimitReach
 from headgate.event import Event
 from headgate.protocol import GapReason, Overflow, event_packet, gap_body, notice_packet, ok, refused
 from headgate.settings import Settings
+from headgate.tokens import refusal
 
 # The vectors that web/test/wire.test.js reads too.
 GOLDEN = json.loads((Path(__file__).resolve().parents[1] / "golden" / "wire.json").read_text(encoding="utf-8"))
 NAMESPACE: str = GOLDEN["namespace"]
 REFUSALS: dict[str, type[HeadgateError]] = {
-    kind.code: kind for kind in (BusUnavailable, Forbidden, LimitReached, PayloadTooLarge, Unauthorized)
+    kind.code: kind for kind in (BusUnavailable, Forbidden, LimitReached, PayloadTooLarge)
 }
 
 WORDS = st.text(alphabet="abcXYZ019_-", min_size=1, max_size=8)
@@ -195,4 +196,16 @@ def test_the_limits_of_a_golden_welcome_are_those_that_the_settings_tell(vector:
 def test_a_golden_refusal_is_what_the_error_tree_says(error: dict[str, Any]) -> None:
     """Built from the same parts, our error has the same code, text and advice."""
     parts = {name: value for name, value in error.items() if name not in ("code", "message", "retry")}
-    assert REFUSALS[error["code"]](**parts).to_wire() == error
+    # What a reason means to people is said once, where tokens are.
+    made = refusal(**parts) if error["code"] == Unauthorized.code else REFUSALS[error["code"]](**parts)
+    assert made.to_wire() == error
+
+
+@pytest.mark.parametrize("vector", named(golden_notices("status")))
+def test_the_errors_inside_a_golden_status_are_what_the_error_tree_says(vector: dict[str, Any]) -> None:
+    """Of a client that is put out, and of subscriptions that a refresh has ended."""
+    body = vector["message"][1]
+    if "unauthorized" in body:
+        assert refusal(body["unauthorized"]["reason"]).to_wire() == body["unauthorized"]
+    for ended in body.get("ended", ()):
+        assert Forbidden("subscribe to", ended["pattern"]).to_wire() == ended["error"]

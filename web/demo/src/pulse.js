@@ -1,0 +1,130 @@
+/**
+ * The pulse: the last minute of this tab, second by second. Pure; the caller brings the monotonic time.
+ *
+ * In: events as they are dispatched and drawn, what state the tab is in (`stalled`, `offline`, …), notes. Out: one entry per
+ * second, for a chart and a table alike. Bounded by HISTORY_S, by the states there are, and by MAX_NOTES in a second.
+ *
+ * @typedef {"stalled" | "offline" | "catching up" | "backpressure"} Condition
+ * @typedef {object} Second
+ * @property {number} ago seconds before now
+ * @property {number} received events dispatched
+ * @property {number | null} slowestMs longest time from publishing to drawing, of what was drawn
+ * @property {Condition[]} conditions
+ * @property {string[]} notes
+ */
+
+export const HISTORY_S = 60;
+const MAX_NOTES = 4;
+/** Stretches of one condition that are remembered: more than fit into a minute when each lasts a second. */
+const MAX_STRETCHES = 64;
+
+export class Pulse {
+  /** @type {Map<number, { received: number, slowestMs: number | null, notes: string[] }>} */
+  #seconds = new Map();
+  /** @type {{ condition: Condition, fromMs: number, toMs: number | null }[]} */
+  #stretches = [];
+
+  /** An event was dispatched. @param {number} nowMs */
+  received(nowMs) {
+    this.#at(nowMs).received++;
+  }
+
+  /** What was dispatched is drawn. @param {number} nowMs @param {number} lagMs of the oldest */
+  shown(nowMs, lagMs) {
+    const second = this.#at(nowMs);
+    second.slowestMs = Math.max(second.slowestMs ?? 0, lagMs);
+  }
+
+  /** @param {number} nowMs @param {string} text */
+  note(nowMs, text) {
+    const { notes } = this.#at(nowMs);
+    if (notes.length < MAX_NOTES) notes.push(text);
+  }
+
+  /** A condition begins; one that lasts already goes on. @param {Condition} condition @param {number} nowMs */
+  begin(condition, nowMs) {
+    if (!this.lasts(condition)) this.#stretch(condition, nowMs, null);
+  }
+
+  /** A condition ends. @param {Condition} condition @param {number} nowMs */
+  end(condition, nowMs) {
+    for (const each of this.#stretches) if (each.condition === condition) each.toMs ??= nowMs;
+  }
+
+  /** A condition that is known only when it is over. @param {Condition} condition @param {number} fromMs @param {number} toMs */
+  lasted(condition, fromMs, toMs) {
+    this.#stretch(condition, fromMs, toMs);
+  }
+
+  /** @param {Condition} condition */
+  lasts(condition) {
+    return this.#stretches.some((each) => each.condition === condition && each.toMs === null);
+  }
+
+  /** Return the last HISTORY_S seconds, oldest first, the present one last. @param {number} nowMs @returns {Second[]} */
+  seconds(nowMs) {
+    const present = Math.floor(nowMs / 1000);
+    return Array.from({ length: HISTORY_S }, (_, index) => {
+      const ago = HISTORY_S - 1 - index;
+      const start = (present - ago) * 1000;
+      const held = this.#seconds.get(present - ago) ?? { received: 0, slowestMs: null, notes: [] };
+      return { ...held, ago, conditions: this.#during(start, start + 1000, nowMs) };
+    });
+  }
+
+  /** @param {number} fromMs @param {number} toMs @param {number} nowMs @returns {Condition[]} */
+  #during(fromMs, toMs, nowMs) {
+    const found = this.#stretches.filter((each) => each.fromMs < toMs && (each.toMs ?? nowMs) > fromMs);
+    return [...new Set(found.map(({ condition }) => condition))];
+  }
+
+  /** @param {Condition} condition @param {number} fromMs @param {number | null} toMs */
+  #stretch(condition, fromMs, toMs) {
+    this.#stretches.push({ condition, fromMs, toMs });
+    if (this.#stretches.length > MAX_STRETCHES) this.#stretches.shift();
+  }
+
+  /** @param {number} nowMs */
+  #at(nowMs) {
+    const second = Math.floor(nowMs / 1000);
+    let held = this.#seconds.get(second);
+    if (!held) {
+      held = { received: 0, slowestMs: null, notes: [] };
+      this.#seconds.set(second, held);
+      for (const each of this.#seconds.keys()) if (each <= second - HISTORY_S) this.#seconds.delete(each);
+    }
+    return held;
+  }
+}
+
+/**
+ * Return the stretches of whole seconds in which a condition lasts, as indexes into `seconds`, `to` exclusive.
+ * @param {Second[]} seconds
+ * @returns {{ condition: Condition, from: number, to: number }[]}
+ */
+export function runs(seconds) {
+  /** @type {{ condition: Condition, from: number, to: number }[]} */
+  const found = [];
+  seconds.forEach(({ conditions }, index) => {
+    for (const condition of conditions) {
+      const last = found.find((each) => each.condition === condition && each.to === index);
+      if (last) last.to++;
+      else found.push({ condition, from: index, to: index + 1 });
+    }
+  });
+  return found;
+}
+
+/** @param {Second[]} seconds @returns {string} the chart in a sentence */
+export function summary(seconds) {
+  const received = seconds.reduce((sum, each) => sum + each.received, 0);
+  const most = Math.max(...seconds.map((each) => each.received));
+  const slowest = Math.max(0, ...seconds.map(({ slowestMs }) => slowestMs ?? 0));
+  /** @type {string[]} */
+  const parts = [`${received} events in the last minute, at most ${most} in a second`];
+  if (received) parts.push(`the slowest shown ${(slowest / 1000).toFixed(1)} seconds after it was published`);
+  for (const condition of new Set(seconds.flatMap(({ conditions }) => conditions))) {
+    parts.push(`${condition} during ${seconds.filter(({ conditions }) => conditions.includes(condition)).length} of the seconds`);
+  }
+  return parts.join("; ");
+}

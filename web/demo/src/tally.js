@@ -1,0 +1,95 @@
+/**
+ * A tally: what became of one burst in this tab. Pure.
+ *
+ * In: the stamp `{id, number, of}` of each event that was dispatched, frames in which the page has drawn them, the server's
+ * record of how many receipts it has. Out: counts, and a verdict in words. Every number is ticked off on its own, so an
+ * event that comes twice cannot make up for one that does not come.
+ *
+ * @typedef {{ id: string, number: number, of: number }} Stamp
+ * @typedef {{ published: number, done: boolean, error?: string }} Report
+ * @typedef {"publishing" | "waiting" | "whole" | "short"} Outcome
+ */
+
+/** The demo's server publishes no larger burst; a stamp that says otherwise is somebody else's. */
+const MAX_EVENTS = 500;
+
+/** @param {any} data of an event @returns {Stamp | null} its stamp, if it has one that can be true */
+export function stampOf(data) {
+  const stamp = data !== null && typeof data === "object" && Object.hasOwn(data, "burst") ? data.burst : null;
+  if (stamp === null || typeof stamp !== "object") return null;
+  const { id, number, of } = stamp;
+  const fits = typeof id === "string" && id.length <= 40 && Number.isInteger(number) && Number.isInteger(of);
+  return fits && number >= 1 && number <= of && of <= MAX_EVENTS ? { id, number, of } : null;
+}
+
+export class Tally {
+  /** @type {Report | null} */
+  report = null;
+  /** Events that the page has drawn. */
+  shown = 0;
+  /** Events that came again. */
+  twice = 0;
+  /** @type {number | null} longest time from publishing to drawing */
+  slowestMs = null;
+  #came = 0;
+  #seen;
+
+  /** @param {string} id @param {number} of @param {number} [first] number of the first event that this tab was there for */
+  constructor(id, of, first = 1) {
+    this.id = id;
+    this.of = of;
+    this.first = first;
+    this.#seen = new Uint8Array(of + 1);
+  }
+
+  /** Tick off an event that was dispatched. @param {number} number */
+  take(number) {
+    if (this.#seen[number]) this.twice++;
+    else this.#came++;
+    this.#seen[number] = 1;
+  }
+
+  /** The page has drawn all that was ticked off so far. @param {number} lagMs of the oldest among what is new */
+  show(lagMs) {
+    this.shown = this.#came;
+    this.slowestMs = Math.max(this.slowestMs ?? 0, lagMs);
+  }
+
+  /** Whether something was ticked off that is not drawn yet. */
+  get unshown() {
+    return this.#came > this.shown;
+  }
+
+  /** Receipts for events that this tab was there for. */
+  get published() {
+    return Math.max(0, (this.report?.published ?? 0) - this.first + 1);
+  }
+
+  get whole() {
+    return Boolean(this.report?.done) && this.shown >= this.published;
+  }
+
+  /**
+   * @param {{ online: boolean, lost: number }} line whether the tab is connected; events gone for good since the burst began
+   * @returns {{ outcome: Outcome, text: string }}
+   */
+  verdict({ online, lost }) {
+    const { published, shown, report } = this;
+    const cut = report?.error ? ` The burst ended early: ${report.error}.` : "";
+    if (!report?.done) return { outcome: "publishing", text: `Publishing ${this.of} events…` };
+    if (this.whole) {
+      const twice = this.twice ? `${this.twice} of them twice` : "none twice";
+      const slowest = this.slowestMs === null ? "" : `; the slowest ${seconds(this.slowestMs)} after it was published`;
+      return { outcome: "whole", text: `Nothing lost: ${published} published, ${published} shown, ${twice}${slowest}.${cut}` };
+    }
+    const missing = `${published - shown} of ${published}`;
+    if (!online) return { outcome: "waiting", text: `${missing} events wait in the log until this tab is online again.${cut}` };
+    if (lost) return { outcome: "short", text: `${missing} events were not shown, and the gateway said so: a gap of ${lost}.${cut}` };
+    return { outcome: "waiting", text: `Catching up: ${missing} events are still to come.${cut}` };
+  }
+}
+
+/** @param {number} ms @returns {string} such as `80 ms`, `9.8 s` */
+export function seconds(ms) {
+  return ms < 995 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(1)} s`;
+}

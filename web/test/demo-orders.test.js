@@ -1,0 +1,64 @@
+/** The demo's reading of events: orders from topics and data that anybody may have published, and their words. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { changeOf, money, neighbour } from "../demo/src/order.js";
+import { wordsFor } from "../demo/src/words.js";
+
+const reader = { user: "ana", names: { ana: "Ana", ben: "Ben" } };
+
+test("an event of the shop is an order as it is now", () => {
+  const data = { id: "42", status: "packed", customer: "C", carrier: "UPS", note: "", by: "ben", items: 2, total_cents: 100, scans: 0, version: 7 };
+  const { id, ...rest } = data;
+  assert.deepEqual(changeOf("orders.42.updated", data), { op: "upsert", id, attributes: rest });
+});
+
+test("a verb that names a status is that status, unless the data says another", () => {
+  assert.equal(changeOf("orders.1.shipped", null).attributes.status, "shipped");
+  assert.equal(changeOf("orders.1.shipped", { status: "failed" }).attributes.status, "failed");
+  assert.equal("status" in changeOf("orders.1.updated", {}).attributes, false);
+});
+
+test("deleted removes; a topic of another depth is nothing", () => {
+  assert.equal(changeOf("orders.1.deleted", {}).op, "remove");
+  for (const topic of ["orders", "orders.1", "orders.1.parcel.shipped"]) assert.equal(changeOf(topic, {}).op, "ignore");
+});
+
+test("only known fields of the right type are taken, and text is bounded", () => {
+  const data = JSON.parse('{"customer": 7, "items": "3", "status": "lost", "__proto__": {"note": "x"}, "constructor": "y", "scans": 1e999}');
+  assert.deepEqual(changeOf("orders.1.updated", data).attributes, { by: "outside" });
+  assert.equal(changeOf("orders.1.updated", { note: "n".repeat(9999) }).attributes.note.length, 140);
+  assert.deepEqual(changeOf("orders.1.updated", Object.create({ note: "inherited" })).attributes, { by: "outside" });
+});
+
+test("columns have neighbours but for the outer ones", () => {
+  assert.equal(neighbour({ status: "new" }, -1), null);
+  assert.equal(neighbour({ status: "new" }, 1), "packed");
+  assert.equal(neighbour({ status: "failed" }, 1), null);
+  assert.equal(neighbour({ status: "lost" }, -1), null);
+});
+
+test("cents are written as money", () => {
+  assert.equal(money(129_900), "€1,299.00");
+});
+
+test("an order's event says what happened, to whom and by whom", () => {
+  assert.deepEqual(wordsFor("orders.42.shipped", { carrier: "UPS", customer: "C", note: "", by: "ben" }, reader), {
+    title: "Order 42 shipped",
+    detail: "UPS · C · by Ben",
+    status: "shipped",
+  });
+  assert.equal(wordsFor("orders.42.failed", { by: "ana" }, reader).detail, "by you");
+  assert.equal(wordsFor("orders.42.failed", {}, reader).detail, "from outside");
+});
+
+test("names of Object's own are names like any other", () => {
+  assert.equal(wordsFor("orders.1.constructor", { by: "toString" }, reader).title, "Order 1 constructor");
+  assert.equal(wordsFor("orders.1.failed", { by: "toString" }, reader).detail, "by toString");
+});
+
+test("anything else is shown as its topic and its text, bounded", () => {
+  assert.deepEqual(wordsFor("users.ana.hello", { text: "hi" }, reader), { title: "users.ana.hello", detail: "hi", status: "" });
+  assert.equal(wordsFor("users.ana.hello", "plain", reader).detail, "plain");
+  assert.equal(wordsFor("users.ana.hello", [1, { a: 2 }], reader).detail, '[1,{"a":2}]');
+  assert.equal(wordsFor("users.ana.hello", "x".repeat(70_000), reader).detail.length, 161);
+});

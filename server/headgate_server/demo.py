@@ -1,7 +1,8 @@
 """The demo: Ana and Ben look at the same orders board. Pages, and the JSON routes behind them.
 
-`GET /?user=ana` one board, `GET /two` both users side by side, `POST /demo/session {user}` a token, `GET /demo/orders`,
-`POST /demo/orders`, `PUT` and `DELETE /demo/orders/<id>`, `POST /demo/burst {events?, over_s?, id?}`, `GET /demo/burst/<id>`.
+`GET /?user=ana` one board (`&stall_s=2` for a shorter stall), `GET /two` both users side by side, `POST /demo/session {user}`
+a token, `GET /demo/orders`, `POST /demo/orders`, `PUT` and `DELETE /demo/orders/<id>`, `POST /demo/burst {events?, over_s?,
+id?}`, `GET /demo/burst/<id>`.
 Every change needs the token as a Bearer header (which also means that no other site can make a browser send it) and is
 published by orders.py, bursts by bursts.py.
 """
@@ -18,6 +19,10 @@ from headgate.identity import Authenticator, Handshake, Identity
 from .bursts import BURST_SIZES, Bursts
 from .demo_tokens import TOKEN_LIFETIME_S, USERS, DemoTokens
 from .orders import STATUSES, TEXT_LIMITS, OrderBook
+
+STALL_S = 10.0
+# `?stall_s=2`: who shows the demo, or tests it, has not always ten seconds.
+MIN_STALL_S = 0.1
 
 
 def demo_authenticator(tokens: DemoTokens, *, dev: bool) -> Authenticator:
@@ -51,6 +56,7 @@ def demo_routes(book: OrderBook, tokens: DemoTokens) -> Blueprint:
             statuses=STATUSES,
             limits=TEXT_LIMITS,
             burst_sizes=BURST_SIZES,
+            stall_s=_stall_s(request.args.get("stall_s")),
         )
 
     @routes.get("/two")
@@ -92,6 +98,15 @@ def demo_routes(book: OrderBook, tokens: DemoTokens) -> Blueprint:
         return jsonify(bursts.record(burst_id))
 
     return routes
+
+
+def _stall_s(asked: str | None) -> float:
+    """Return how long the button stalls a tab, in seconds: 10, or what the page's address asks for within limits."""
+    try:
+        seconds = float(asked or STALL_S)
+    except ValueError:
+        return STALL_S
+    return seconds if MIN_STALL_S <= seconds <= STALL_S else STALL_S
 
 
 def _user(tokens: DemoTokens) -> str:

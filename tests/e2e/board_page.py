@@ -1,4 +1,4 @@
-"""The demo's board in a browser, in a person's words: cards, columns, switches, toasts; and what its socket carried."""
+"""The demo's board in a browser, in a person's words: cards, preferences, toasts, bursts; and what its socket carried."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class BoardPage:
             page.on("console", self._listen_to_console)
             page.on("websocket", self._listen_to_socket)
 
-    def open(self) -> None:
-        """Go there and return when everything that is switched on is subscribed."""
-        self.page.goto(f"{self.url}/?user={self.user}")
+    def open(self, more: str = "") -> None:
+        """Go there, with `more` behind the address, and return when everything that is switched on is subscribed."""
+        self.page.goto(f"{self.url}/?user={self.user}{more}")
         self.wait_until_live()
 
     def wait_until_live(self) -> None:
@@ -69,32 +69,71 @@ class BoardPage:
             self.page.keyboard.press("Tab")
         raise AssertionError("Tab never got there")
 
-    # --- Switches, toasts, panel
+    # --- Preferences, toasts, notification centre, panel
 
     def switch(self, name: str) -> Locator:
-        return self.view.locator(f'#alerts input[name="{name}"]')
+        return self.view.locator(f'#alerts input[name="{name}"][type="checkbox"]')
+
+    def way(self, name: str, way: str) -> Locator:
+        """The choice to be told of a type in one `way`: toast, centre or off."""
+        return self.view.locator(f'#alerts input[name="{name}"][value="{way}"]')
 
     def chosen(self) -> list[str]:
-        names: list[str] = self.view.locator("#alerts input:checked").evaluate_all("inputs => inputs.map(i => i.name)")
+        """The names of what should be subscribed."""
+        inputs = self.view.locator('#alerts input:checked:not([value="off"])')
+        names: list[str] = inputs.evaluate_all("inputs => inputs.map(i => i.name)")
         return names
 
     def pattern(self, name: str) -> str:
-        return self.view.locator(f'#alerts input[name="{name}"] ~ code').inner_text()
+        return self.view.locator(f'#alerts [data-name="{name}"] code').inner_text()
 
     def chip(self, pattern: str) -> Locator:
         """The pattern among those that the panel shows as subscribed."""
         return self.view.locator("#subscriptions li").get_by_text(pattern, exact=True)
 
     def choose(self, name: str, on: bool) -> None:
-        """Flip a switch and return when the gateway has acknowledged it."""
-        self.switch(name).set_checked(on)
+        """Turn a type (by toast) or the live board on or off, and return when the gateway has acknowledged it."""
+        if self.switch(name).count():
+            self.switch(name).set_checked(on)
+        else:
+            self.way(name, "toast" if on else "off").check()
         expect(self.chip(self.pattern(name))).to_have_count(1 if on else 0)
+
+    def prefer(self, name: str, way: str) -> None:
+        """Choose how to be told of a type, and return when the gateway has acknowledged it."""
+        self.way(name, way).check()
+        expect(self.chip(self.pattern(name))).to_have_count(0 if way == "off" else 1)
 
     def toast(self, title: str) -> Locator:
         return self.view.locator(".toast", has=self.view.get_by_text(title, exact=True))
 
+    def bell(self) -> Locator:
+        return self.view.locator("#bell")
+
+    def centre(self) -> Locator:
+        return self.view.get_by_role("dialog", name="Notifications")
+
+    def notification(self, title: str) -> Locator:
+        """An entry of the notification centre."""
+        return self.view.locator(".notification", has=self.view.get_by_text(title, exact=True))
+
     def figure(self, name: str) -> Locator:
         return self.view.locator(f"#figure-{name}")
+
+    # --- Trouble on purpose
+
+    def burst(self, events: int) -> None:
+        self.view.get_by_role("button", name=f"Publish {events} events", exact=True).click()
+
+    def verdict(self) -> Locator:
+        return self.view.locator("#verdict")
+
+    def diary(self) -> Locator:
+        """What befell this tab: stalls, the connection, backpressure, gaps."""
+        return self.view.locator("#diary")
+
+    def tally(self, name: str) -> Locator:
+        return self.view.locator(f"#tally-{name}")
 
     # --- The wire
 

@@ -1,4 +1,4 @@
-"""Switches and toasts: people are told what they chose, a switch that is off is off on the wire, and text stays text."""
+"""Preferences and toasts: people are told what they chose, what is off is off on the wire, and text stays text."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_type_that_is_switched_on_again_is_told_again(open_board: OpenBoard, s
 def test_nothing_comes_over_the_wire_for_what_is_not_subscribed(
     open_board: OpenBoard, shop: Shop, gateway: GatewayProcess
 ) -> None:
-    """With every switch for orders off, an order's event is not even sent to this browser."""
+    """With everything about orders off, an order's event is not even sent to this browser."""
     number = shop.create()
     ana = open_board("ana")
     for name in ("shipped", "failed", "created", "live"):
@@ -103,7 +103,7 @@ def test_wildcards_match_as_they_say(open_board: OpenBoard, gateway: GatewayProc
 
 
 def test_an_event_that_several_chosen_patterns_match_is_told_once(open_board: OpenBoard, shop: Shop) -> None:
-    """One toast, however many switches it fits."""
+    """One toast, however many choices it fits."""
     number = shop.create()
     ana = open_board("ana")
     ana.choose("everything", True)

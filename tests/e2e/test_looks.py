@@ -19,9 +19,12 @@ SCREENS = {"phone": (360, 740), "pane": (720, 900), "desk": (1440, 900)}
 @pytest.mark.parametrize("size", SCREENS.values(), ids=SCREENS.keys())
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_wrong(open_board: OpenBoard, shop: Shop, scheme: str, size: tuple[int, int]) -> None:
-    """No violation of WCAG 2.2 A and AA or axe's best practices, with toasts and a conflict on the page."""
+    """No violation of WCAG 2.2 A and AA or axe's best practices, with toasts, a conflict and notifications on the page."""
     board = open_board("ana", color_scheme=scheme, viewport={"width": size[0], "height": size[1]})
     show_everything(board, shop)
+    assert violations(board.page) == []
+    board.bell().click()
+    expect(board.centre().locator(".notification")).not_to_have_count(0)
     assert violations(board.page) == []
 
 
@@ -71,7 +74,7 @@ def test_what_has_the_focus_shows_it(open_board: OpenBoard) -> None:
 
 
 def show_everything(board: BoardPage, shop: Shop) -> None:
-    """Bring up what is not always there: a toast, an error on a card, an empty column's text, a banner."""
+    """Bring up what is not always there: a toast, an error on a card, a banner, a verdict, a diary, the chart's table."""
     number = shop.create()
     expect(board.card(number)).to_be_visible()
     board.field(number, "note").fill("mine")
@@ -81,8 +84,13 @@ def show_everything(board: BoardPage, shop: Shop) -> None:
     expect(board.card(number).get_by_role("alert")).to_be_visible()
     shop.change(number, status="failed")
     expect(board.toast(f"Order {number} failed")).to_be_visible()
-    board.choose("live", False)
+    board.burst(50)
+    expect(board.verdict()).to_contain_text("Nothing lost")
+    board.view.get_by_role("button", name="Go offline").click()
+    expect(board.diary()).to_contain_text("offline")
     expect(board.view.locator("#banner")).to_be_visible()
+    board.view.locator("#pulse-table summary").click()
+    expect(board.view.locator("#pulse-rows tr")).not_to_have_count(0)
 
 
 def violations(page: Page) -> list[str]:

@@ -91,7 +91,7 @@ def test_a_burst_arrives_whole_and_is_told_in_a_bounded_stack(open_board: OpenBo
     ana, ben = open_board("ana"), open_board("ben")
     ben.choose("updated", True)
     received = int(ben.figure("received").inner_text())
-    ana.view.get_by_role("button", name="Publish a burst of 50").click()
+    ana.burst(50)
     expect(ben.figure("received")).to_have_text(str(received + 50))
     assert ben.view.locator(".toast").count() <= 4
     expect(ben.view.locator(".toasts .rest")).to_contain_text("and 46 more before")

@@ -1,67 +1,58 @@
 /**
- * Alerts: the switches that say what someone wants to be told about. Each is a real subscription.
+ * Alerts: how someone is told of each type of event, by a toast, in the notification centre only, or not at all.
  *
- * In: clicks; what was chosen before, per user, from this browser's storage. Out: `gate.on` and `gate.off`; toasts. One
- * handler serves every pattern, so an event that several of them match is told once.
+ * In: clicks on the choices. Out: real subscriptions: a type that is off is unsubscribed. One handler serves every pattern
+ * that is told by toast, so an event that several of them match is told once.
  *
- * @typedef {{ name: string, label: string, pattern: string, chosen: boolean }} Kind
+ * @import { Kind, Preferences, Way } from "./preferences.js"
  */
 import { element } from "./element.js";
-
-/** @param {string} user @returns {Kind[]} */
-function kindsFor(user) {
-  return [
-    { name: "shipped", label: "Shipped", pattern: "orders.*.shipped", chosen: true },
-    { name: "failed", label: "Failed", pattern: "orders.*.failed", chosen: true },
-    { name: "created", label: "Created", pattern: "orders.*.created", chosen: true },
-    { name: "updated", label: "Updated", pattern: "orders.*.updated", chosen: false },
-    { name: "everything", label: "Everything", pattern: "orders.#", chosen: false },
-    { name: "personal", label: "For me", pattern: `users.${user}.#`, chosen: true },
-  ];
-}
+import { WAYS } from "./preferences.js";
 
 export class Alerts {
-  #storageKey;
-  #kinds;
-
   /**
    * @param {HTMLElement} root
    * @param {any} gate
-   * @param {string} user
-   * @param {(data: any, event: any) => void} tell called once for each chosen event
+   * @param {Preferences} preferences
+   * @param {any} list the NotificationList
+   * @param {(data: any, event: any) => void} tell called once for each event that is to be toasted
    */
-  constructor(root, gate, user, tell) {
+  constructor(root, gate, preferences, list, tell) {
     this.gate = gate;
+    this.list = list;
     this.tell = tell;
-    this.#storageKey = `headgate-demo alerts ${user}`;
-    const stored = this.#stored();
-    this.#kinds = kindsFor(user).map((kind) => ({ ...kind, chosen: stored[kind.name] ?? kind.chosen }));
-    for (const kind of this.#kinds) {
-      root.append(switchFor(kind.name, kind.label, kind.pattern, kind.chosen, (chosen) => this.#choose(kind, chosen)));
-      if (kind.chosen) gate.on(kind.pattern, tell);
+    for (const kind of preferences.kinds) {
+      root.append(choice(kind, (way) => {
+        preferences.choose(kind, way);
+        this.#follow(kind);
+      }));
+      this.#follow(kind);
     }
   }
 
-  /** @param {Kind} kind @param {boolean} chosen */
-  #choose(kind, chosen) {
-    kind.chosen = chosen;
-    if (chosen) this.gate.on(kind.pattern, this.tell);
-    else this.gate.off(kind.pattern, this.tell);
-    try {
-      localStorage.setItem(this.#storageKey, JSON.stringify(Object.fromEntries(this.#kinds.map((k) => [k.name, k.chosen]))));
-    } catch {
-      // Storage may be full or forbidden; the choice then lasts as long as the page.
-    }
+  /** @param {Kind} kind */
+  #follow({ pattern, way }) {
+    this.gate.off(pattern, this.tell);
+    if (way === "toast") this.gate.on(pattern, this.tell);
+    if (way === "off") this.list.dismiss(pattern);
+    else this.list.choose(pattern);
   }
+}
 
-  /** @returns {Record<string, boolean>} */
-  #stored() {
-    try {
-      return JSON.parse(localStorage.getItem(this.#storageKey) ?? "{}") ?? {};
-    } catch {
-      return {};
-    }
-  }
+/** @param {Kind} kind @param {(way: Way) => void} chosen */
+function choice(kind, chosen) {
+  const id = `alert-${kind.name}`;
+  const segments = WAYS.map(({ way, label }) => {
+    const input = element("input", { type: "radio", name: kind.name, value: way, checked: way === kind.way });
+    input.addEventListener("change", () => input.checked && chosen(way));
+    return element("label", {}, input, element("span", { text: label }));
+  });
+  return element(
+    "div",
+    { className: "preference", role: "radiogroup", data: { name: kind.name }, aria: { labelledby: id } },
+    element("span", { className: "kind" }, element("span", { id, text: kind.label }), element("code", { text: kind.pattern })),
+    element("span", { className: "segments" }, ...segments),
+  );
 }
 
 /**
@@ -76,5 +67,6 @@ export function switchFor(name, label, pattern, checked, changed) {
   const input = element("input", { type: "checkbox", name, checked });
   input.setAttribute("role", "switch");
   input.addEventListener("change", () => changed(input.checked));
-  return element("label", { className: "switch" }, input, element("span", { text: label }), element("code", { text: pattern }));
+  const kind = element("span", { className: "kind" }, element("span", { text: label }), element("code", { text: pattern }));
+  return element("label", { className: "switch", data: { name } }, kind, input);
 }

@@ -15,11 +15,14 @@
 import { element } from "./element.js";
 import { money, neighbour } from "./order.js";
 
+const FLASH_EVERY_MS = 400;
+
 export class Card {
   #id;
   #actions;
   #limits;
   #moving = false;
+  #flashedMs = -Infinity;
   #customer = element("span");
   #total = element("span", { className: "total" });
   #facts = element("p", { className: "facts" });
@@ -136,6 +139,10 @@ export class Card {
   }
 
   #flash() {
+    // Each restart makes the browser lay out the page: not for every event of a burst.
+    const nowMs = performance.now();
+    if (nowMs - this.#flashedMs < FLASH_EVERY_MS) return;
+    this.#flashedMs = nowMs;
     this.article.classList.remove("fresh");
     void this.article.offsetWidth; // restarts the animation
     this.article.classList.add("fresh");

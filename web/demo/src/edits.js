@@ -78,14 +78,6 @@ export class Edits {
     }
   }
 
-  async burst() {
-    try {
-      await this.shop.burst();
-    } catch (error) {
-      this.#failed("The burst was cut short", error);
-    }
-  }
-
   /** @param {string} user */
   #nameOf(user) {
     return Object.hasOwn(this.names, user) ? this.names[user] : user || "someone";

@@ -1,27 +1,34 @@
 /**
  * The page: everything put together. Reads top to bottom in the order in which an event travels: token, gate, collection,
- * board, alerts, panel.
+ * board, alerts and notification centre, panel, lab.
  */
 import { connect } from "headgate";
+import { NotificationList } from "headgate/backbone";
 import { Alerts, switchFor } from "./alerts.js";
 import { Board } from "./board.js";
+import { Centre } from "./centre.js";
+import { Chart } from "./chart.js";
 import { Edits } from "./edits.js";
 import { byId } from "./element.js";
+import { Lab } from "./lab.js";
+import { Line } from "./line.js";
 import { isStatus, neighbour } from "./order.js";
 import { Orders } from "./orders.js";
 import { Panel } from "./panel.js";
+import { Preferences } from "./preferences.js";
 import { Shop } from "./shop.js";
 import { Timeline } from "./timeline.js";
 import { Toasts } from "./toasts.js";
 import { wordsFor } from "./words.js";
 
-const { user = "", users = "{}", carrierLength, noteLength } = document.body.dataset;
+const { user = "", users = "{}", carrierLength, noteLength, stallS } = document.body.dataset;
 /** @type {Record<string, string>} */
 const names = JSON.parse(users);
 const page = { user, names, limits: { carrier: Number(carrierLength), note: Number(noteLength) } };
 
 const shop = new Shop(user);
-const gate = connect(location.origin, { token: () => shop.token() });
+const line = new Line();
+const gate = connect(location.origin, { token: () => shop.token(), io: line.io });
 const toasts = new Toasts(byId("toasts"));
 const timeline = new Timeline(byId("timeline"));
 const orders = new Orders(shop, gate);
@@ -51,10 +58,24 @@ const board = new Board(
   page,
 );
 byId("new-order").addEventListener("click", () => void edits.create());
-byId("burst").addEventListener("click", () => void edits.burst());
 
 const alerts = byId("alerts");
-new Alerts(alerts, gate, user, (data, event) => toasts.show({ ...wordsFor(event.topic, data, page), topic: event.topic }));
+const preferences = new Preferences(user, () => localStorage);
+const list = new NotificationList([], { gate });
+const words = (/** @type {string} */ topic, /** @type {any} */ data) => wordsFor(topic, data, page);
+new Centre(
+  {
+    bell: byId("bell"),
+    badge: byId("bell-badge"),
+    title: byId("centre-title"),
+    items: byId("centre-items"),
+    readAll: byId("read-all"),
+    unread: byId("centre-unread"),
+  },
+  list,
+  words,
+);
+new Alerts(alerts, gate, preferences, list, (data, event) => toasts.show({ ...words(event.topic, data), topic: event.topic }));
 const live = switchFor("live", "Live board", orders.pattern, true, (chosen) => {
   if (chosen) orders.goLive();
   else orders.goStill();
@@ -65,13 +86,31 @@ alerts.append(live);
 
 const panel = new Panel(gate, {
   figures: byId("figures"),
-  spark: byId("spark"),
   subscriptions: byId("subscriptions"),
   pill: byId("connection"),
 });
 
+const lab = new Lab(
+  { gate, shop, line, diary: new Timeline(byId("diary")), complain, isLive: () => orders.live },
+  {
+    chart: new Chart(byId("pulse"), byId("pulse-most"), byId("pulse-slowest")),
+    tools: byId("tools"),
+    stall: byId("stall"),
+    offline: byId("offline"),
+    verdict: byId("verdict"),
+    status: byId("verdict-status"),
+    tally: { published: byId("tally-published"), shown: byId("tally-shown"), twice: byId("tally-twice"), slowest: byId("tally-slowest") },
+    table: byId("pulse-rows"),
+    details: /** @type {HTMLDetailsElement} */ (byId("pulse-table")),
+  },
+  Number(stallS) * 1000,
+);
+
 gate.on("all", (/** @type {string} */ name, /** @type {any} */ _data, /** @type {any} */ event) => {
-  if (!name.includes(":") && event) timeline.event(event);
+  if (!name.includes(":") && event) {
+    timeline.event(event);
+    lab.event(event);
+  }
 });
 gate.on("state:change", () => {
   panel.draw();
@@ -89,6 +128,7 @@ function showBanner() {
   const { connection, bus } = gate.state;
   let text = "";
   if (connection === "refused") text = "The gateway does not let this page in. Reload the page to try again.";
+  else if (line.isCut) text = "Offline on purpose: this tab gets no events. Go online, and it catches up.";
   else if (connection === "waiting") text = "Disconnected. Trying again; what happens meanwhile will be caught up.";
   else if (bus === "down") text = "The gateway has lost Redis. Events wait there and follow when it is back.";
   else if (!orders.live) text = "This board is not live: what others change does not show here until you turn that on again.";

@@ -1,14 +1,12 @@
 /**
- * The connection panel: what the gate says about itself, and how many events a second come in.
+ * The connection panel: what the gate says about itself.
  *
- * In: `gate.state`, read once a second and whenever the connection changes. Out: figures, a line of the last minute, the
- * patterns that are subscribed.
+ * In: `gate.state`, read once a second and whenever the connection changes; backpressure. Out: figures, the patterns that are
+ * subscribed.
  */
 import { element } from "./element.js";
 
-const HISTORY_S = 60;
 const PERIOD_MS = 1000;
-const LINE_HEIGHT = 40;
 
 /** @type {Record<string, string>} */
 const STATES = { up: "Live", connecting: "Connecting…", waiting: "Reconnecting…", refused: "Refused", paused: "Paused", closed: "Closed" };
@@ -16,14 +14,12 @@ const STATES = { up: "Live", connecting: "Connecting…", waiting: "Reconnecting
 export class Panel {
   /** @type {Map<string, HTMLElement>} */
   #figures = new Map();
-  /** @type {number[]} events in each second, newest last */
-  #perSecond = new Array(HISTORY_S).fill(0);
   #received = 0;
   #drawnPatterns = "";
 
   /**
    * @param {any} gate
-   * @param {{ figures: HTMLElement, spark: Element, subscriptions: HTMLElement, pill: HTMLElement }} parts
+   * @param {{ figures: HTMLElement, subscriptions: HTMLElement, pill: HTMLElement }} parts
    */
   constructor(gate, parts) {
     this.gate = gate;
@@ -35,12 +31,19 @@ export class Panel {
       ["epoch", "Epoch"],
       ["rate", "Events per second"],
       ["received", "Received"],
+      ["waiting", "Waiting in this tab"],
+      ["backpressure", "Backpressure"],
       ["missed", "Missed in gaps"],
     ]) {
       const value = element("dd", { id: `figure-${name}`, text: "–" });
       this.#figures.set(name, value);
       parts.figures.append(element("dt", { text: label }), value);
     }
+    this.#figure("backpressure", "none");
+    gate.on("delivery:backpressure", (/** @type {any} */ { state, queued }) => {
+      this.#figure("backpressure", state === "off" ? "none" : `${state}, ${queued} queued`);
+    });
+    gate.on("connection:up", () => this.#figure("backpressure", "none"));
     setInterval(() => this.#tick(), PERIOD_MS);
     this.draw();
   }
@@ -56,19 +59,15 @@ export class Panel {
     this.#figure("offset", state.offset ?? "–");
     this.#figure("epoch", state.epoch ?? "–");
     this.#figure("received", state.received);
+    this.#figure("waiting", state.waiting);
     this.#figure("missed", `${state.missed} in ${state.gaps}`);
     this.#drawPatterns(Object.entries(state.subscriptions).filter(([, standing]) => standing === "active"));
   }
 
   #tick() {
     const { received } = this.gate.state;
-    this.#perSecond.push(Math.max(0, received - this.#received));
-    this.#perSecond.shift();
+    this.#figure("rate", Math.max(0, received - this.#received));
     this.#received = received;
-    this.#figure("rate", this.#perSecond.at(-1) ?? 0);
-    const most = Math.max(5, ...this.#perSecond);
-    const points = this.#perSecond.map((count, second) => `${second},${(LINE_HEIGHT - 2) * (1 - count / most) + 1}`);
-    this.parts.spark.querySelector("polyline")?.setAttribute("points", points.join(" "));
     this.draw();
   }
 

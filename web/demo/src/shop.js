@@ -61,8 +61,14 @@ export class Shop {
     return this.#signed("DELETE", `/demo/orders/${encodeURIComponent(id)}`, { version });
   }
 
-  burst() {
-    return this.#signed("POST", "/demo/burst");
+  /** @param {{ id: string, events: number, over_s: number }} asked answered when it is over, or, with `over_s`, when it has begun */
+  burst(asked) {
+    return this.#signed("POST", "/demo/burst", asked);
+  }
+
+  /** @param {string} id @returns {Promise<{ published: number, done: boolean, error: string }>} */
+  burstRecord(id) {
+    return request("GET", `/demo/burst/${encodeURIComponent(id)}`);
   }
 
   async #open() {

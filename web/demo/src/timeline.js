@@ -1,7 +1,7 @@
 /**
- * The latest events, newest first, bounded: offset, topic, time; and the gaps between them.
+ * The latest events, newest first, bounded: offset, topic, time; the gaps between them, and what befell this tab.
  *
- * In: `add` for each event and gap, in a burst many per frame. Out: one change of the list per frame. What a hidden tab,
+ * In: `event`, `gap`, `note`, in a burst many per frame. Out: one change of the list per frame. What a hidden tab,
  * which draws no frames, has not shown is bounded by the same number.
  */
 import { element } from "./element.js";
@@ -26,6 +26,11 @@ export class Timeline {
   /** @param {{ from: number | null, to: number | null, count: number | null, reason: string }} gap */
   gap({ from, to, count, reason }) {
     this.#add("gap", "gap", `${count ?? "?"} missed (${from ?? "?"} to ${to ?? "?"}): ${reason}`, Date.now());
+  }
+
+  /** Something about this tab rather than an event. @param {string} text */
+  note(text) {
+    this.#add("noted", "·", text, Date.now());
   }
 
   /** @param {string} className @param {string} offset @param {string} text @param {number} time_ms */

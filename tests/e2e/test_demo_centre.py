@@ -1,0 +1,136 @@
+"""The notification centre: what one is told is kept until it is read, in the way that each type was chosen."""
+
+from __future__ import annotations
+
+from playwright.sync_api import expect
+
+from tests.e2e.conftest import OpenBoard
+from tests.e2e.shop import Shop, publish
+from tests.gateway_process import GatewayProcess
+
+
+def test_what_was_told_is_kept_until_it_is_read(open_board: OpenBoard, shop: Shop) -> None:
+    """The bell counts, also for who only hears it; the list says what and by whom; reading takes it off the count."""
+    number = shop.create()
+    ana = open_board("ana")
+    shop.change(number, status="failed", note="Nobody home")
+    shop.change(number, status="shipped", carrier="UPS")
+    expect(ana.bell()).to_have_accessible_name("Notifications, 2 unread")
+    ana.bell().click()
+    expect(ana.notification(f"Order {number} failed")).to_contain_text("Nobody home")
+    ana.view.get_by_role("button", name=f"Mark as read: Order {number} failed", exact=True).click()
+    expect(ana.bell()).to_have_accessible_name("Notifications, 1 unread")
+    expect(ana.centre()).to_contain_text("1 unread")
+    # The focus goes on to what is still to be read.
+    expect(ana.view.get_by_role("button", name=f"Mark as read: Order {number} shipped", exact=True)).to_be_focused()
+
+
+def test_all_is_read_at_once(open_board: OpenBoard, shop: Shop) -> None:
+    """The count goes, the list stays, and there is nothing left to mark."""
+    number = shop.create()
+    ana = open_board("ana")
+    for status in ("failed", "shipped", "failed"):
+        shop.change(number, status=status)
+    expect(ana.bell()).to_have_accessible_name("Notifications, 3 unread")
+    ana.bell().click()
+    ana.view.get_by_role("button", name="Mark all as read").click()
+    expect(ana.bell()).to_have_accessible_name("Notifications")
+    expect(ana.centre()).to_contain_text("All read")
+    expect(ana.view.locator(".notification")).to_have_count(3)
+    expect(ana.view.get_by_role("button", name="Mark as read")).to_have_count(0)
+
+
+def test_the_centre_works_with_the_keyboard_alone(open_board: OpenBoard, shop: Shop) -> None:
+    """Tab to the bell, Enter opens, Tab goes in, Escape closes and gives the focus back."""
+    number = shop.create()
+    ana = open_board("ana")
+    shop.change(number, status="failed")
+    expect(ana.bell()).to_have_accessible_name("Notifications, 1 unread")
+    ana.tab_to(ana.bell())
+    ana.page.keyboard.press("Enter")
+    expect(ana.centre()).to_be_visible()
+    ana.page.keyboard.press("Tab")
+    expect(ana.view.get_by_role("button", name="Mark all as read")).to_be_focused()
+    ana.page.keyboard.press("Escape")
+    expect(ana.centre()).to_be_hidden()
+    expect(ana.bell()).to_be_focused()
+
+
+def test_a_type_for_the_centre_only_makes_no_toast(open_board: OpenBoard, shop: Shop) -> None:
+    """It stays subscribed, is listed, and does not interrupt."""
+    number, other = shop.create(), shop.create()
+    ana = open_board("ana")
+    ana.prefer("shipped", "centre")
+    shop.change(number, status="shipped")
+    shop.change(other, status="failed")
+    # Events come in order: when the later one is told, the earlier one would have been.
+    expect(ana.toast(f"Order {other} failed")).to_be_visible()
+    expect(ana.toast(f"Order {number} shipped")).to_have_count(0)
+    ana.bell().click()
+    expect(ana.notification(f"Order {number} shipped")).to_be_visible()
+    expect(ana.notification(f"Order {other} failed")).to_be_visible()
+    assert ana.asked("unsubscribe") == []
+
+
+def test_a_type_that_is_off_reaches_neither(open_board: OpenBoard, shop: Shop) -> None:
+    """It is unsubscribed; what was listed before stays."""
+    number, other = shop.create(), shop.create()
+    ana = open_board("ana")
+    shop.change(number, status="failed")
+    expect(ana.bell()).to_have_accessible_name("Notifications, 1 unread")
+    ana.prefer("failed", "off")
+    assert ana.asked("unsubscribe") == ["orders.*.failed"]
+    shop.change(other, status="failed")
+    shop.change(other, status="shipped")
+    expect(ana.bell()).to_have_accessible_name("Notifications, 2 unread")
+    ana.bell().click()
+    expect(ana.notification(f"Order {number} failed")).to_be_visible()
+    expect(ana.notification(f"Order {other} shipped")).to_be_visible()
+    expect(ana.notification(f"Order {other} failed")).to_have_count(0)
+
+
+def test_preferences_are_one_persons_own(open_board: OpenBoard) -> None:
+    """In one browser: kept over a reload for Ana, and not taken over for Ben."""
+    ana = open_board("ana")
+    ana.prefer("shipped", "centre")
+    ana.prefer("failed", "off")
+    ana.open()
+    expect(ana.way("shipped", "centre")).to_be_checked()
+    expect(ana.way("failed", "off")).to_be_checked()
+    expect(ana.chip("orders.*.failed")).to_have_count(0)
+    ana.page.get_by_role("link", name="Ben", exact=True).click()
+    ana.wait_until_live()
+    expect(ana.way("shipped", "toast")).to_be_checked()
+    expect(ana.way("failed", "toast")).to_be_checked()
+
+
+def test_a_preference_is_chosen_with_the_arrow_keys(open_board: OpenBoard) -> None:
+    """Three ways are one stop of the Tab key, as radio buttons are."""
+    ana = open_board("ana")
+    ana.tab_to(ana.way("shipped", "toast"))
+    ana.page.keyboard.press("ArrowRight")
+    expect(ana.way("shipped", "centre")).to_be_focused()
+    expect(ana.way("shipped", "centre")).to_be_checked()
+    ana.page.keyboard.press("Tab")
+    expect(ana.way("failed", "toast")).to_be_focused()
+
+
+def test_the_list_is_bounded(open_board: OpenBoard, shop: Shop) -> None:
+    """A burst of five hundred, all of them chosen: the newest hundred are kept, and no more are counted."""
+    ana = open_board("ana")
+    ana.prefer("everything", "centre")
+    ana.burst(500)
+    expect(ana.verdict()).to_contain_text("500 published, 500 shown")
+    expect(ana.view.locator(".notification")).to_have_count(100)
+    expect(ana.bell()).to_have_accessible_name("Notifications, 100 unread")
+
+
+def test_markup_in_a_notification_stays_text(open_board: OpenBoard, gateway: GatewayProcess) -> None:
+    """In the centre as everywhere else."""
+    text = "<img src=x onerror='window.pwned = 1'>"
+    ana = open_board("ana")
+    publish(gateway, "users.ana.hello", {"text": text})
+    ana.bell().click()
+    expect(ana.notification("users.ana.hello")).to_contain_text(text)
+    assert ana.page.evaluate("window.pwned") is None
+    assert ana.view.locator(".notification img").count() == 0

@@ -1,0 +1,146 @@
+"""Trouble on purpose: a flood, a stalled tab, a cut connection; each time all that was published is shown, and it is told."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.e2e.board_page import BoardPage
+from tests.e2e.conftest import OpenBoard
+from tests.e2e.shop import Shop
+
+STALL_S = 2.0
+
+
+@pytest.fixture
+def stallable(open_board: OpenBoard) -> BoardPage:
+    """Ana's board with a short stall."""
+    ana = open_board("ana")
+    ana.open(f"&stall_s={STALL_S:g}")
+    return ana
+
+
+def test_a_flood_is_shown_whole_in_every_browser(open_board: OpenBoard) -> None:
+    """Five hundred, counted by number against the server's receipts, where it was started and elsewhere."""
+    ana, ben = open_board("ana"), open_board("ben")
+    ana.burst(500)
+    for board in (ana, ben):
+        expect(board.verdict()).to_contain_text("Nothing lost: 500 published, 500 shown, none twice")
+        expect(board.tally("published")).to_have_text("500")
+        expect(board.tally("shown")).to_have_text("500")
+        expect(board.tally("twice")).to_have_text("0")
+        expect(board.view.locator("#verdict-status")).to_contain_text("Nothing lost")
+
+
+def test_a_stalled_tab_shows_everything_afterwards(stallable: BoardPage) -> None:
+    """It really stalls: what is published meanwhile waits, is shown late, and is shown whole."""
+    events = round(40 * STALL_S)
+    stallable.view.get_by_role("button", name="Stall this tab for 2 s").click()
+    expect(stallable.verdict()).to_contain_text(f"Nothing lost: {events} published, {events} shown, none twice")
+    expect(stallable.diary()).to_contain_text("this tab stalled for")
+    expect(stallable.view.locator("#pulse .is-stalled")).not_to_have_count(0)
+    slowest = stallable.tally("slowest").inner_text()
+    assert slowest.endswith(" s")
+    assert float(slowest.removesuffix(" s")) >= 1.0
+    expect(stallable.view.get_by_role("button", name="Stall this tab for 2 s")).to_be_focused()
+
+
+def test_a_stall_delays_nobody_else(open_board: OpenBoard, stallable: BoardPage) -> None:
+    """Another browser has a tab of its own to draw with: it shows the burst whole and stays connected."""
+    ben = open_board("ben")
+    events = round(40 * STALL_S)
+    stallable.view.get_by_role("button", name="Stall this tab for 2 s").click()
+    expect(ben.verdict()).to_contain_text(f"Nothing lost: {events} published, {events} shown, none twice")
+    expect(ben.diary()).not_to_contain_text("offline")
+
+
+def test_what_is_published_while_offline_waits_and_follows(open_board: OpenBoard, shop: Shop) -> None:
+    """The tab says that it is offline and how many wait; online again it resumes, catches up, and says that too."""
+    number = shop.create()
+    ana = open_board("ana")
+    ana.view.get_by_role("button", name="Go offline").click()
+    expect(ana.view.locator("#banner")).to_contain_text("Offline on purpose")
+    expect(ana.view.locator("#connection")).to_have_text("Reconnecting…")
+    ana.burst(50)
+    expect(ana.verdict()).to_contain_text("50 of 50 events wait in the log")
+    shop.change(number, carrier="while away")
+    assert ana.events(f"orders.{number}.updated") == []
+    ana.view.get_by_role("button", name="Go online").click()
+    expect(ana.verdict()).to_contain_text("Nothing lost: 50 published, 50 shown, none twice")
+    expect(ana.field(number, "carrier")).to_have_value("while away")
+    expect(ana.view.locator("#banner")).to_be_hidden()
+    expect(ana.view.get_by_role("button", name="Go offline")).to_be_visible()
+    for note in ("offline: on purpose", "online again, resumed", "caught up"):
+        expect(ana.diary()).to_contain_text(note)
+    expect(ana.view.locator("#pulse .is-offline")).not_to_have_count(0)
+    expect(ana.figure("missed")).to_have_text("0 in 0")
+
+
+def test_an_offline_tab_stays_offline_until_it_is_asked(open_board: OpenBoard) -> None:
+    """The client goes on trying, and none of its attempts gets through."""
+    ana = open_board("ana")
+    ana.view.get_by_role("button", name="Go offline").click()
+    expect(ana.view.locator("#banner")).to_contain_text("Offline on purpose")
+    welcomes = [message for message in ana.received if message[0] == "welcome"]
+    # The browser says that the network is there: the client tries at once, instead of after its back-off.
+    for _ in range(3):
+        ana.page.evaluate("dispatchEvent(new Event('online'))")
+        expect(ana.view.locator("#connection")).to_have_text("Reconnecting…")
+    assert [message for message in ana.received if message[0] == "welcome"] == welcomes
+    ana.view.get_by_role("button", name="Go online").click()
+    ana.wait_until_live()
+
+
+def test_the_chart_says_the_same_in_words_and_in_a_table(stallable: BoardPage) -> None:
+    """For who cannot see it: a sentence in its name, a row for each second in which something happened."""
+    stallable.burst(50)
+    expect(stallable.verdict()).to_contain_text("Nothing lost")
+    expect(stallable.view.get_by_role("img", name="50 events in the last minute")).to_be_visible()
+    stallable.tab_to(stallable.view.locator("#pulse-table summary"))
+    stallable.page.keyboard.press("Enter")
+    rows = stallable.view.locator("#pulse-rows tr")
+    expect(rows).not_to_have_count(0)
+    counted = rows.locator("td:nth-of-type(1)").all_inner_texts()
+    assert sum(map(int, counted)) == 50
+
+
+def test_a_board_that_is_not_live_says_why_it_counts_nothing(open_board: OpenBoard) -> None:
+    """It is not subscribed, so it neither claims a loss nor waits in silence."""
+    ana = open_board("ana")
+    ana.choose("live", False)
+    ana.burst(50)
+    expect(ana.verdict()).to_contain_text("not subscribed")
+    expect(ana.tally("published")).to_have_text("50")
+    assert ana.events("orders.42.updated") == []
+
+
+def test_a_second_burst_at_a_time_is_refused_and_told(open_board: OpenBoard, stallable: BoardPage) -> None:
+    """With the limit's name in a toast; the one that runs goes on and is shown whole."""
+    ben = open_board("ben")
+    stallable.view.get_by_role("button", name="Stall this tab for 2 s").click()
+    expect(ben.verdict()).to_contain_text("Publishing")
+    ben.burst(50)
+    expect(ben.toast("The burst was cut short")).to_contain_text("bursts at a time")
+    expect(ben.verdict()).to_contain_text("did not run")
+    expect(stallable.verdict()).to_contain_text("Nothing lost")
+
+
+@pytest.mark.parametrize("asked", ["0", "600", "x", "-1", "nan"])
+def test_a_stall_is_never_longer_than_ten_seconds(open_board: OpenBoard, asked: str) -> None:
+    """Whatever the address says."""
+    ana = open_board("ana")
+    ana.open(f"&stall_s={asked}")
+    expect(ana.view.get_by_role("button", name="Stall this tab for 10 s")).to_be_visible()
+
+
+def test_bursts_need_a_token(open_board: OpenBoard) -> None:
+    """Nobody floods the board anonymously."""
+    url = f"{open_board('ana').url}/demo/burst"
+    request = urllib.request.Request(url, json.dumps({"events": 500}).encode(), {"Content-Type": "application/json"})
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(request, timeout=10)
+    assert refused.value.code == 401

@@ -1,0 +1,91 @@
+/**
+ * The notification centre: a bell with a count, and the list that it opens, with what is read and what is not.
+ *
+ * In: a NotificationList's `add`, `remove`, `change:read`, `unread`. Out: `read`, `readAll`. The list is bounded by its
+ * model; opening, closing, Escape and giving the focus back are the browser's own popover.
+ */
+import { element } from "./element.js";
+
+export class Centre {
+  /** @type {Map<string, { item: HTMLElement, mark: HTMLButtonElement }>} by Backbone's cid: not every notification has an id */
+  #items = new Map();
+
+  /**
+   * @param {{ bell: HTMLElement, badge: HTMLElement, title: HTMLElement, items: HTMLElement, readAll: HTMLElement, unread: HTMLElement }} parts
+   * @param {any} list
+   * @param {(topic: string, data: any) => { title: string, detail: string, status: string }} words
+   */
+  constructor(parts, list, words) {
+    this.parts = parts;
+    this.list = list;
+    this.words = words;
+    list.on("add", (/** @type {any} */ notification) => this.#add(notification));
+    list.on("remove", (/** @type {any} */ notification) => this.#remove(notification));
+    list.on("change:read", (/** @type {any} */ notification) => this.#show(notification));
+    list.on("unread", () => this.#count());
+    parts.readAll.addEventListener("click", () => {
+      list.readAll();
+      parts.title.focus();
+    });
+    this.#count();
+  }
+
+  /** @param {any} notification */
+  #add(notification) {
+    const { topic, data, time } = notification.attributes;
+    const { title, detail, status } = this.words(topic, data);
+    const when = new Date(time);
+    const valid = !Number.isNaN(when.getTime());
+    const mark = element("button", { type: "button", className: "icon", text: "✓", title: "Mark as read", aria: { label: `Mark as read: ${title}` } });
+    mark.addEventListener("click", () => this.#read(notification));
+    const said = element(
+      "div",
+      {},
+      element("strong", { text: title }),
+      element("p", { className: "detail", text: detail }),
+      element("p", { className: "meta" }, element("code", { text: topic }), element("time", {
+        dateTime: valid ? when.toISOString() : "",
+        text: valid ? when.toLocaleTimeString("en-GB") : "",
+      })),
+    );
+    const item = element("li", { className: "notification", data: status ? { status } : {} }, said, mark);
+    this.#items.set(notification.cid, { item, mark });
+    this.parts.items.prepend(item);
+    this.#show(notification);
+  }
+
+  /** @param {any} notification */
+  #remove({ cid }) {
+    this.#items.get(cid)?.item.remove();
+    this.#items.delete(cid);
+  }
+
+  /** @param {any} notification */
+  #show(notification) {
+    const entry = this.#items.get(notification.cid);
+    if (!entry) return;
+    const read = Boolean(notification.get("read"));
+    entry.item.classList.toggle("is-read", read);
+    entry.mark.hidden = read;
+  }
+
+  /** Mark as read, and hand the focus to the next one that is not. @param {any} notification */
+  #read(notification) {
+    const { item } = /** @type {{ item: HTMLElement }} */ (this.#items.get(notification.cid));
+    notification.set("read", true);
+    const marks = [...this.#items.values()].filter((each) => !each.mark.hidden);
+    const below = marks.filter((each) => item.compareDocumentPosition(each.item) & Node.DOCUMENT_POSITION_FOLLOWING);
+    // Newest first in the page, oldest first in the map.
+    (below.at(-1)?.mark ?? marks[0]?.mark ?? this.parts.title).focus();
+  }
+
+  #count() {
+    const { unread } = this.list;
+    const { bell, badge, readAll, unread: words } = this.parts;
+    badge.hidden = !unread;
+    badge.textContent = unread > 99 ? "99+" : String(unread);
+    bell.setAttribute("aria-label", unread ? `Notifications, ${unread} unread` : "Notifications");
+    words.textContent = unread ? `${unread} unread` : "All read";
+    /** @type {HTMLButtonElement} */ (readAll).hidden = !unread;
+  }
+}

@@ -73,6 +73,12 @@ export class LiveCollection extends Backbone.Collection {
     if (!(state.creates && unknown)) apply(this, change, event);
   }
 
+  /** Backbone's index of models, in which `__proto__` and `constructor` are ids like any other. @protected */
+  _reset() {
+    /** @type {any} */ (Backbone.Collection.prototype)._reset.call(this);
+    Object.assign(this, { _byId: Object.create(null) });
+  }
+
   /** @param {any} [options] */
   fetch(options) {
     const state = following(this);

@@ -26,6 +26,12 @@ export class NotificationList extends Backbone.Collection {
     for (const pattern of options.patterns ?? []) this.choose(pattern);
   }
 
+  /** Backbone's index of models, in which `__proto__` and `constructor` are ids like any other. @protected */
+  _reset() {
+    /** @type {any} */ (Backbone.Collection.prototype)._reset.call(this);
+    Object.assign(this, { _byId: Object.create(null) });
+  }
+
   /** How many are not read. @returns {number} */
   get unread() {
     return this.filter((notification) => !notification.get("read")).length;

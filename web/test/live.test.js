@@ -218,6 +218,15 @@ describe("LiveCollection", () => {
     assert.deepEqual(orders.toJSON(), [{ id: 7, status: "packed" }, { id: "8", status: "new" }]);
   });
 
+  it("takes ids that are names of every object", () => {
+    const orders = new Orders(null, { gate: feed });
+    const ids = ["__proto__", "constructor", "hasOwnProperty"];
+    for (const id of ids) feed.send(`orders.${id}.created`, { status: "new" });
+    for (const id of ids) feed.send(`orders.${id}.updated`, { status: "packed" });
+    assert.deepEqual(orders.map((order) => [order.id, order.get("status")]), ids.map((id) => [id, "packed"]));
+    assert.equal({}.status, undefined);
+  });
+
   it("takes a mapping instead of the convention", () => {
     const mapping = ({ data }) => (data.gone ? { op: "remove", id: data.key } : { op: data.what, id: data.key, attributes: { id: data.key, v: data.v } });
     const orders = new Orders(null, { gate: feed, pattern: "shop.#", mapping });

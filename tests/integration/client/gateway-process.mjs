@@ -56,12 +56,12 @@ export class GatewayProcess {
 
   /** Publish as an outside program does, through the command line. @param {string} topic @param {unknown} data */
   async publish(topic, data) {
-    await promisify(execFile)(COMMAND, ["publish", "--redis", `unix://${this.#socket}`, topic, JSON.stringify(data)]);
+    await promisify(execFile)(COMMAND, ["publish", "--redis", this.redisUrl, topic, JSON.stringify(data)]);
   }
 
   /** Refuse a user from now on, as an operator does. @param {string} user */
   async revoke(user) {
-    await promisify(execFile)(COMMAND, ["revoke", "--redis", `unix://${this.#socket}`, "--user", user]);
+    await promisify(execFile)(COMMAND, ["revoke", "--redis", this.redisUrl, "--user", user]);
   }
 
   /** A plain PUBLISH, as any Redis client can do. @param {string} topic @param {string} message */
@@ -95,6 +95,11 @@ export class GatewayProcess {
   }
 
   /** Where its private Redis is. */
+  get redisUrl() {
+    return `unix://${this.#socket}`;
+  }
+
+  /** For programs that publish. */
   get redisUrl() {
     return `unix://${this.#socket}`;
   }

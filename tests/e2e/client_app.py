@@ -1,0 +1,58 @@
+"""An application around the browser client, served by test_client_*.py as `headgate serve tests.e2e.client_app:app`.
+
+`/client` is a page with the script-tag build, Backbone and client_page.js under a strict Content-Security-Policy; `/elsewhere`
+a page without; `POST /token?life=<seconds>` what an application's sign-in gives. Tokens decide who may see what.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from flask import Flask, Response, request, send_file
+
+from headgate import Headgate
+from headgate.settings import Settings
+from headgate.tokens import Tokens
+
+ROOT = Path(__file__).resolve().parents[2]
+POLICY = "default-src 'none'; script-src 'self'; connect-src 'self'; img-src data:; require-trusted-types-for 'script'"
+ASSETS = {
+    "headgate.js": ROOT / "web/dist/headgate.global.min.js",
+    "underscore.js": ROOT / "node_modules/underscore/underscore-umd-min.js",
+    "backbone.js": ROOT / "node_modules/backbone/backbone-min.js",
+    "client_page.js": ROOT / "tests/e2e/client_page.js",
+}
+PAGE = (
+    '<!doctype html><html lang="en"><title>client</title><link rel="icon" href="data:,"><body><ul id="list"></ul>'
+    + "".join(
+        f'<script src="/assets/{name}"></script>' for name in ("underscore.js", "backbone.js", "headgate.js", "client_page.js")
+    )
+    + "</body></html>"
+)
+
+app = Flask(__name__)
+gate = Headgate(app)
+
+
+@app.get("/client")
+def client() -> Response:
+    """The page; nothing about it keeps it out of the back/forward cache."""
+    return Response(PAGE, headers={"Content-Security-Policy": POLICY})
+
+
+@app.get("/elsewhere")
+def elsewhere() -> str:
+    return "<!doctype html><title>elsewhere</title>"
+
+
+@app.get("/assets/<name>")
+def asset(name: str) -> Response:
+    return send_file(ASSETS[name], mimetype="text/javascript")
+
+
+@app.post("/token")
+def token() -> str:
+    tokens = Tokens.configured(Settings.read(os.environ))
+    assert tokens is not None
+    return tokens.mint("ann", ["#"], ["#"], int(request.args["life"]))

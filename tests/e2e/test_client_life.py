@@ -1,0 +1,259 @@
+"""The browser client through a page's life in Chromium: reload, tabs, back and forth, offline, busy, hidden, wrong clock."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page
+
+from headgate.embedded import find_private_redis
+from headgate.publisher import Publisher
+from tests.chromium import BROWSER_SWITCHES
+from tests.e2e.conftest import DEADLINE_MS
+from tests.gateway_process import GatewayProcess, StartGateway
+
+ROOT = str(Path(__file__).parents[2])
+SETTINGS = {
+    "PYTHONPATH": ROOT,
+    "HEADGATE_TOKEN_SECRET": "a secret of thirty-two bytes or more, for tests",
+    "HEADGATE_TOKEN_LEEWAY_S": "0",
+}
+STALL_MS = 10_000
+POLL_MS = 20
+
+OpenPage = Callable[..., Page]
+
+
+@pytest.fixture(scope="module")
+def site(start_module_gateway: StartGateway) -> GatewayProcess:
+    """The application of client_app.py, with a private Redis."""
+    return start_module_gateway(SETTINGS, "tests.e2e.client_app:app")
+
+
+@pytest.fixture
+def publisher(site: GatewayProcess) -> Iterator[Publisher]:
+    """Publishes into the site's Redis, as a back end does."""
+    running = Publisher(find_private_redis(site.folder / "data"))
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def context(browser: Browser) -> Iterator[BrowserContext]:
+    """One person's browser."""
+    opened = browser.new_context()
+    opened.set_default_timeout(DEADLINE_MS)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def open_page(context: BrowserContext, site: GatewayProcess) -> Iterator[OpenPage]:
+    """Open the client's page in a tab and return when it is connected. A page that raised an error fails its test."""
+    faults: list[str] = []
+
+    def open_one(query: str = "", before: str | None = None) -> Page:
+        page = context.new_page()
+        page.on("pageerror", lambda error: faults.append(str(error)))
+        if before:
+            page.add_init_script(before)
+        page.goto(f"{site.url}/client?{query}")
+        wait_until_up(page)
+        return page
+
+    yield open_one
+    assert faults == []
+
+
+def wait_until(page: Page, condition: str) -> None:
+    """Ask until it is true. (Playwright's own wait evaluates text in the page, which its policy forbids.)"""
+    give_up = time.monotonic() + DEADLINE_MS / 1000
+    while not page.evaluate(condition):
+        assert time.monotonic() < give_up, f"not in time: {condition}; {page.evaluate('[page.told, page.seen.length]')}"
+        page.wait_for_timeout(POLL_MS)
+
+
+def wait_until_up(page: Page) -> None:
+    wait_until(page, "window.page?.gate.state.connection === 'up'")
+
+
+def wait_until_down(page: Page) -> None:
+    wait_until(page, "page.gate.state.connection !== 'up'")
+
+
+def publish(publisher: Publisher, numbers: range) -> None:
+    for number in numbers:
+        publisher.publish(f"numbers.n{number}", number)
+
+
+def wait_for(page: Page, last: int) -> list[int]:
+    """Return what the page's handlers have seen when `last` is among it."""
+    wait_until(page, f"page.seen.includes({last})")
+    seen: list[int] = page.evaluate("page.seen")
+    return seen
+
+
+def state(page: Page) -> dict[str, Any]:
+    found: dict[str, Any] = page.evaluate("page.gate.state")
+    return found
+
+
+def test_a_reload_goes_on_where_the_page_was(open_page: OpenPage, publisher: Publisher) -> None:
+    """Events published while the page is away come once, in order, into the new one."""
+    page = open_page()
+    publish(publisher, range(1, 6))
+    wait_for(page, 5)
+    page.goto("about:blank")
+    publish(publisher, range(6, 60))
+    page.go_back()
+    wait_until_up(page)
+    publish(publisher, range(60, 65))
+    assert wait_for(page, 64) == list(range(1, 65))
+    page.reload()
+    wait_until_up(page)
+    publish(publisher, range(65, 67))
+    assert wait_for(page, 66) == list(range(1, 67))
+
+
+def test_two_tabs_each_see_everything(open_page: OpenPage, publisher: Publisher) -> None:
+    """They share cookies and storage, not a connection; closing one leaves the other as it was."""
+    one, two = open_page(), open_page()
+    publish(publisher, range(1, 21))
+    assert wait_for(one, 20) == wait_for(two, 20) == list(range(1, 21))
+    assert state(one)["session"] != state(two)["session"]
+    one.close()
+    publish(publisher, range(21, 23))
+    assert wait_for(two, 22) == list(range(1, 23))
+
+
+def test_a_page_out_of_the_back_forward_cache_catches_up(
+    browser_path: str, browser: Browser, site: GatewayProcess, publisher: Publisher
+) -> None:
+    """It is frozen with its state, without a connection to keep it out of the cache, and resumes when it is shown again."""
+    cached = browser.browser_type.launch(
+        executable_path=browser_path, args=list(BROWSER_SWITCHES), ignore_default_args=["--disable-back-forward-cache"]
+    )
+    try:
+        page: Page = cached.new_page()
+        page.goto(f"{site.url}/client")
+        wait_until_up(page)
+        publish(publisher, range(1, 4))
+        wait_for(page, 3)
+        page.goto(f"{site.url}/elsewhere")
+        publish(publisher, range(4, 40))
+        page.go_back(wait_until="commit")
+        wait_until(page, "window.page?.told.includes('shown again')")
+        assert wait_for(page, 39) == list(range(1, 40))
+        assert state(page)["gaps"] == 0
+    finally:
+        cached.close()
+
+
+def test_a_network_that_goes_and_comes_back_costs_nothing(
+    open_page: OpenPage, context: BrowserContext, publisher: Publisher
+) -> None:
+    """Offline is noticed at once, and everything of the time away comes in order when it is over."""
+    page = open_page()
+    publish(publisher, range(1, 4))
+    wait_for(page, 3)
+    context.set_offline(True)
+    wait_until_down(page)
+    publish(publisher, range(4, 300))
+    context.set_offline(False)
+    wait_until_up(page)
+    assert wait_for(page, 299) == list(range(1, 300))
+    assert "delivery:resumed" in page.evaluate("page.told")
+    assert state(page)["gaps"] == 0
+
+
+def test_a_main_thread_that_stands_still_loses_nothing(open_page: OpenPage, publisher: Publisher) -> None:
+    """Ten seconds under load: all events afterwards, in order, and the page still answers to its user meanwhile."""
+    page = open_page()
+    stop = threading.Event()
+    sent = 0
+
+    def load() -> None:
+        nonlocal sent
+        while not stop.wait(0.01):
+            sent += 1
+            publisher.publish(f"numbers.n{sent}", sent)
+
+    load_thread = threading.Thread(target=load)
+    load_thread.start()
+    try:
+        # Long tasks as the page's own timers see them, and clicks that arrive while the backlog is dispatched.
+        page.evaluate("ms => { const end = performance.now() + ms; while (performance.now() < end); }", STALL_MS)
+        assert page.evaluate("new Promise(resolve => requestAnimationFrame(() => resolve('painted')))") == "painted"
+    finally:
+        stop.set()
+        load_thread.join()
+    assert sent > 100
+    assert wait_for(page, sent) == list(range(1, sent + 1))
+    assert state(page)["gaps"] == state(page)["missed"] == 0
+
+
+def test_a_token_that_expires_is_replaced_in_the_same_session(open_page: OpenPage, publisher: Publisher) -> None:
+    """Refreshed on the live connection, again and again: nobody notices."""
+    page = open_page("life=2")
+    session = state(page)["session"]
+    wait_until(page, "page.tokens >= 4")
+    publish(publisher, range(1, 3))
+    assert wait_for(page, 2) == [1, 2]
+    assert state(page)["session"] == session
+    assert page.evaluate("page.told") == ["connection:up"]
+
+
+def test_a_token_that_cannot_be_had_for_a_while_is_waited_for(open_page: OpenPage, publisher: Publisher) -> None:
+    """The sign-in is away when the token expires: put out, told why, and back with everything when it answers again."""
+    page = open_page("life=2")
+    page.route("**/token*", lambda route: route.abort())
+    wait_until(page, "page.told.includes('connection:unauthorized')")
+    publish(publisher, range(1, 10))
+    page.unroute("**/token*")
+    wait_until_up(page)
+    assert wait_for(page, 9) == list(range(1, 10))
+    assert state(page)["gaps"] == 0
+
+
+@pytest.mark.parametrize("jump_s", [3600, -3600])
+def test_a_clock_that_jumps_costs_nothing(open_page: OpenPage, publisher: Publisher, jump_s: int) -> None:
+    """Neither order nor resuming hangs on the wall clock, and the next refresh is reckoned from the token's own life.
+
+    Forward, engine.io-client takes the jump for a sleep and connects anew with its next message, once; that resumes.
+    """
+    # Long enough that the second to which a token's times are rounded does not matter.
+    page = open_page("life=8")
+    session = state(page)["session"]
+    page.evaluate("jumpMs => { const now = Date.now; Date.now = () => now() + jumpMs }", jump_s * 1000)
+    publish(publisher, range(1, 4))
+    wait_until(page, "page.tokens >= 2")
+    publish(publisher, range(4, 7))
+    assert wait_for(page, 6) == [1, 2, 3, 4, 5, 6]
+    assert page.evaluate("page.told").count("connection:up") <= 2
+    assert "connection:unauthorized" not in page.evaluate("page.told")
+    assert state(page)["gaps"] == 0
+    if jump_s < 0:
+        assert state(page)["session"] == session
+
+
+def test_a_page_that_is_shown_again_does_not_wait_for_its_turn(
+    open_page: OpenPage, context: BrowserContext, publisher: Publisher
+) -> None:
+    """Hidden and waiting ten minutes for the next attempt, it connects at once when somebody looks at it."""
+    page = open_page("delay=600000", before="addEventListener('online', event => event.stopImmediatePropagation())")
+    show = "value => { Object.defineProperty(document, 'visibilityState', { configurable: true, get: () => value }); \
+        document.dispatchEvent(new Event('visibilitychange')); }"
+    page.evaluate(show, "hidden")
+    context.set_offline(True)
+    wait_until_down(page)
+    context.set_offline(False)
+    publish(publisher, range(1, 5))
+    page.evaluate("fetch('/elsewhere').then(answer => answer.text())")
+    assert state(page)["connection"] == "waiting"
+    page.evaluate(show, "visible")
+    assert wait_for(page, 4) == [1, 2, 3, 4]

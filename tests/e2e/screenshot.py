@@ -6,6 +6,7 @@ the two-pane page in `folder` (default `docs`), which differ from run to run in 
 
 from __future__ import annotations
 
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -19,7 +20,7 @@ from tests.e2e.shop import publish
 from tests.gateway_process import GatewayProcess
 from tools import chromium
 
-VIEWPORT: ViewportSize = {"width": 1760, "height": 1060}
+VIEWPORT: ViewportSize = {"width": 1760, "height": 1230}
 PICTURES = {"light": "screenshot.png", "dark": "screenshot-dark.png"}
 
 
@@ -38,19 +39,34 @@ def main(folder: Path) -> None:
 
 
 def picture(browser: Browser, gateway: GatewayProcess, scheme: str, target: Path) -> None:
-    """Let Ana ship an order and Ben write a note, and take the picture of what both see."""
+    """Let Ben go offline through a flood, Ana ship an order and Ben write a note; take the picture of what both see."""
     context = browser.new_context(viewport=VIEWPORT, color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
     page = context.new_page()
     page.goto(f"{gateway.url}/two")
     ana, ben = (BoardPage(page, gateway.url, user, page.frame(user)) for user in ("ana", "ben"))
     ana.wait_until_live()
     ben.wait_until_live()
+    ben.burst(50)
+    expect(ana.verdict()).to_contain_text("Nothing lost")
+    ben.view.get_by_role("button", name="Go offline").click()
+    expect(ben.diary()).to_contain_text("offline")
+    ana.burst(500)
+    expect(ana.verdict()).to_contain_text("Nothing lost: 500")
+    # So long that the chart shows it as more than a moment.
+    expect(ben.view.locator("#pulse .is-offline")).to_have_attribute("width", re.compile(r"[4-9]0"))
+    ben.view.get_by_role("button", name="Go online").click()
+    for board in (ana, ben):
+        expect(board.verdict()).to_contain_text("Nothing lost: 500")
+    expect(ben.diary()).to_contain_text("caught up")
+    expect(ben.view.locator("#pulse .is-catching-up")).not_to_have_count(0)
     ben.write("41", "note", "Leave with the neighbour")
     expect(ana.field("41", "note")).to_have_value("Leave with the neighbour")
     ana.move_button("42", "shipped").click()
     expect(ben.toast("Order 42 shipped")).to_be_visible()
     publish(gateway, "users.ben.hello", {"text": "Your shift starts at nine"})
     expect(ben.toast("users.ben.hello")).to_be_visible()
+    ben.bell().click()
+    expect(ben.notification("Order 42 shipped")).to_be_visible()
     page.mouse.move(0, 0)
     page.screenshot(path=target)
     context.close()

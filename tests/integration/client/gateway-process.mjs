@@ -99,11 +99,6 @@ export class GatewayProcess {
     return `unix://${this.#socket}`;
   }
 
-  /** For programs that publish. */
-  get redisUrl() {
-    return `unix://${this.#socket}`;
-  }
-
   get #data() {
     return join(this.#folder, "data");
   }

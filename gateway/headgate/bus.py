@@ -206,7 +206,7 @@ class Bus:
         """Route consecutive events in one piece (one write per client, not one per event); return an empty list."""
         if events:
             self.offset += len(events)
-            self._feed.route(events)
+            self._route(events)
         return []
 
     def _skip(self, upto: int, reason: GapReason) -> None:
@@ -244,7 +244,17 @@ class Bus:
         self.offset = max(self.offset, offset)
         if events:
             EVENTS.labels(self._namespace).inc(len(events))
+            self._route(events)
+
+    def _route(self, events: list[Event]) -> None:
+        """Hand events on. If that fails halfway, nobody knows who got what: everyone is told, then it is our fault to log."""
+        try:
             self._feed.route(events)
+        except Exception:
+            offsets = [event.offset for event in events if event.offset is not None]
+            if offsets:
+                self._feed.missing(offsets[0], offsets[-1], GapReason.UPSTREAM)
+            raise
 
     def _decode(self, channel: bytes, message: bytes, now_ms: int) -> Event | HeadgateError:
         """Return the event in a message, or what is wrong with it."""

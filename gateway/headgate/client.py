@@ -338,6 +338,9 @@ class Client:
         if self._latest is None:
             self._latest = {}
         topic, size = frame.topic or "", len(frame.wire)
+        if topic not in self._latest:
+            # What is queued of this topic is older: taking it out makes the room, and leaves the others in their order.
+            self.conflated += self.connection.queue.withdraw(self, topic)
         older = self._latest.get(topic)
         freed = len(older.wire) if older is not None else 0
         queue = self.connection.queue
@@ -352,7 +355,7 @@ class Client:
         return True
 
     def _make_room(self) -> None:
-        """When every subscription is `latest`, what is queued is conflated too; with other policies order forbids it."""
+        """When every subscription is `latest`, all that is queued may wait for its newest values; otherwise order forbids it."""
         if all(policy is Overflow.LATEST for policy in self.subscriptions.values()):
             for frame in self.connection.queue.discard(self):
                 self._settle(frame)

@@ -147,6 +147,17 @@ class ClientQueue:
         self.bytes -= sum(len(frame.wire) for frame in removed)
         return removed
 
+    def withdraw(self, owner: Sender, topic: str) -> int:
+        """Remove the data frames of one owner and topic, which a newer one replaces; return how many there were."""
+        if not self._data:
+            return 0
+        stale = [frame for frame, whose in self._data if whose is owner and frame.topic == topic]
+        if stale:
+            self._data = deque(entry for entry in self._data if entry[1] is not owner or entry[0].topic != topic)
+            self.frames -= len(stale)
+            self.bytes -= sum(len(frame.wire) for frame in stale)
+        return len(stale)
+
     def clear(self) -> None:
         """Forget everything (the connection is gone)."""
         self._control = self._data = None

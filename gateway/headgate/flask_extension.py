@@ -3,8 +3,8 @@
     app = Flask(__name__)
     gate = Headgate(app, authenticator=who)
 
-Settings come from `app.config`, then the environment (both as `HEADGATE_*`), to which `headgate serve` adds its options. The bus is
-listened to from the first request on, or from `gate.start()`, which `headgate serve` calls.
+Settings come from `app.config`, then the environment (both as `HEADGATE_*`), to which `headgate serve` adds its options. The bus
+is listened to from the first request on, or from `gate.start()`, which `headgate serve` calls.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class GapReason(StrEnum):
     """Why events did not reach a client."""
 
     OVERFLOW = "overflow"  # the client queue was full
-    UPSTREAM = "upstream"  # the link between gateway and Redis lost them
+    UPSTREAM = "upstream"  # the gateway failed while handing them on
     TRIMMED = "trimmed"  # the log no longer holds them
     LOG_LOST = "log_lost"  # the log itself was lost: a new epoch
     QUARANTINED = "quarantined"  # an event in the log is malformed or above the payload limit

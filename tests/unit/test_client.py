@@ -302,6 +302,23 @@ def test_latest_of_more_topics_than_there_is_room_for_is_told_as_a_gap(make_clie
     assert wired.client.discarded + len(wired.events) == 100
 
 
+def test_latest_keeps_the_newest_value_beside_subscriptions_that_drop(make_client: MakeClient) -> None:
+    """A full queue gives up its older value of the topic for the newer one; what waits of others keeps its place."""
+    wired = make_client({"log.#": Overflow.DROP, "price": Overflow.LATEST})
+    publish(wired.trie, [event(offset, "price") for offset in range(1, 4)])
+    last = 3
+    while not wired.client.discarded:
+        last += 1
+        publish(wired.trie, [event(last, "log.line", 2 * KIB), event(last + 1, "price", 2 * KIB)])
+        last += 1
+    publish(wired.trie, [event(last + 1, "price", 2 * KIB)])
+    wired.drain()
+
+    assert [data[0] for topic, data, _ in wired.events if topic == "price"][-1] == last + 1
+    assert wired.offsets == sorted(wired.offsets, key=lambda offset: offset or 0)
+    assert sum(gap["count"] for gap in wired.notices("gap")) == wired.client.discarded
+
+
 # catch_up ----------------------------------------------------------------------------------------------------------------
 
 

@@ -164,6 +164,20 @@ def test_discarding_takes_one_owners_frames_and_leaves_the_order_of_the_rest() -
     assert (mine.sent, theirs.sent) == (0, 3)
 
 
+def test_withdrawing_takes_one_owners_frames_of_one_topic() -> None:
+    """What a newer value replaces; the rest keeps its order, and the account is right."""
+    queue = ClientQueue(10, 1000)
+    mine, theirs = Owner(), Owner()
+    old, other, foreign, older = (Frame(b"x" * 8, topic=topic) for topic in ("a", "b", "a", "a"))
+    for each, owner in ((older, mine), (other, mine), (foreign, theirs), (old, mine)):
+        queue.offer(each, owner)
+
+    assert queue.withdraw(mine, "a") == 2
+    assert queue.withdraw(mine, "a") == 0
+    assert (queue.frames, queue.bytes) == (2, 20)
+    assert queue.take(1000) == [other, foreign]
+
+
 class AgainstOracle(RuleBasedStateMachine):
     """Any sequence of operations: offered = taken + discarded + waiting, for every owner, and the bounds hold."""
 

@@ -25,8 +25,8 @@ const ALL = Symbol("all");
 export class Dispatcher {
   /** @type {Map<Key, Handler[]>} Arrays are replaced, never spliced: a running trigger goes on with those it saw. */
   #handlers = new Map();
-  /** @type {Map<Listenable, { name: any, callback: any }[]>} */
-  #listeningTo = new Map();
+  /** @type {Set<Listenable>} */
+  #listeningTo = new Set();
   #order = 0;
 
   /**
@@ -91,13 +91,8 @@ export class Dispatcher {
    */
   listenTo(other, name, callback) {
     if (!other) return this;
-    const records = this.#listeningTo.get(other) ?? [];
-    this.#listeningTo.set(other, records);
-    for (const [each, bound] of entries(name, callback, this)) {
-      if (!bound) continue;
-      other.on(each, bound, this);
-      records.push({ name: each, callback: bound });
-    }
+    this.#listeningTo.add(other);
+    for (const [each, bound] of entries(name, callback, this)) if (bound) other.on(each, bound, this);
     return this;
   }
 
@@ -123,14 +118,10 @@ export class Dispatcher {
    * @returns {this}
    */
   stopListening(other, name, callback) {
-    for (const each of other ? [other] : [...this.#listeningTo.keys()]) {
-      const records = this.#listeningTo.get(each);
-      if (!records) continue;
+    for (const each of other ? [other] : [...this.#listeningTo]) {
+      if (!this.#listeningTo.has(each)) continue;
       each.off(name, callback, this);
-      const wanted = name ? entries(name, callback, this) : [[null, callback]];
-      const left = records.filter((record) => !wanted.some(([n, c]) => (!n || n === record.name) && isCallback(c, record.callback)));
-      if (left.length) this.#listeningTo.set(each, left);
-      else this.#listeningTo.delete(each);
+      if (!name && !callback) this.#listeningTo.delete(each);
     }
     return this;
   }

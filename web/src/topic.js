@@ -13,8 +13,8 @@ export const MAX_TOPIC_WORDS = 8;
 const WORD = "[A-Za-z0-9_-]+";
 const TOPIC = grammar(WORD);
 const PATTERN = grammar(`(?:${WORD}|[*#])`);
-const RULE = `expected 1 to ${MAX_TOPIC_WORDS} words of letters, digits, _ and -`;
-const LENGTH = `joined by single dots, at most ${MAX_TOPIC_BYTES} bytes`;
+const LENGTH = `joined by dots, at most ${MAX_TOPIC_BYTES} bytes`;
+const RULE = `expected 1 to ${MAX_TOPIC_WORDS} words of letters, digits, _ and -, ${LENGTH}`;
 
 /**
  * Return `topic` unchanged if it is a valid topic.
@@ -23,7 +23,7 @@ const LENGTH = `joined by single dots, at most ${MAX_TOPIC_BYTES} bytes`;
  * @throws {HeadgateError} `invalid_topic` {topic, reason}
  */
 export function checkTopic(topic) {
-  return check("topic", topic, TOPIC, `${RULE}, ${LENGTH}`);
+  return check("topic", topic, TOPIC, RULE);
 }
 
 /**
@@ -33,7 +33,7 @@ export function checkTopic(topic) {
  * @throws {HeadgateError} `invalid_pattern` {pattern, reason}
  */
 export function checkPattern(pattern) {
-  return check("pattern", pattern, PATTERN, `${RULE}, or a lone * or #, ${LENGTH}`);
+  return check("pattern", pattern, PATTERN, `${RULE}; * or # may stand for words`);
 }
 
 /**

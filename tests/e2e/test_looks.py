@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.e2e.board_page import BoardPage
+from tests.e2e.board_page import MAX_TABS, BoardPage
 from tests.e2e.conftest import OpenBoard
 from tests.e2e.shop import Shop
 
@@ -71,6 +71,23 @@ def test_what_has_the_focus_shows_it(open_board: OpenBoard) -> None:
         assert style == "solid"
         assert width >= 2
     assert seen > 20
+
+
+def test_the_focus_goes_in_reading_order(open_board: OpenBoard) -> None:
+    """From the bar to the board, to what can be tried, to preferences and events; nothing jumps ahead."""
+    page = open_board("ana").page
+    places = [".skip", ".who", "#bell", "#new-order", "#board", "#tools", "#pulse-table", "#alerts", "#timeline"]
+    place = "places => places.find(each => document.activeElement.closest(each)) ?? document.activeElement.tagName"
+    seen: list[str] = []
+    for _ in range(MAX_TABS):
+        page.keyboard.press("Tab")
+        at = page.evaluate(place, places)
+        if at == places[-1]:
+            break
+        if at in places and at not in seen:
+            seen.append(at)
+        assert at not in places or places.index(at) == len(seen) - 1
+    assert seen == places[:-1]
 
 
 def show_everything(board: BoardPage, shop: Shop) -> None:

@@ -17,8 +17,8 @@ import { buildDemo } from "./demo/build.mjs";
 const WEB = dirname(fileURLToPath(import.meta.url));
 const DIST = resolve(WEB, "dist");
 const SERVED = resolve(WEB, "../server/headgate_server/static/headgate.js");
-/** The client alone, minified and compressed. The aim is 6 KiB; this keeps it from growing until it is there. */
-const LIMIT_GZIP_BYTES = 8 * 1024;
+/** The client alone, minified and compressed. The aim was 6 KiB: docs/decisions/0006-the-client-is-above-its-size.md. */
+const LIMIT_GZIP_BYTES = 7.75 * 1024;
 
 const { version } = JSON.parse(await readFile(resolve(WEB, "package.json"), "utf8"));
 const banner = { js: `/*! headgate ${version} | MIT */` };
@@ -76,6 +76,7 @@ await buildDemo();
 const client = await sizeOf({ ...library, ...main, format: "esm" });
 const sizes = {
   "client alone": client,
+  "stream part alone": await sizeOf({ ...library, ...stream, format: "esm" }),
   "backbone part alone": await sizeOf({ ...library, ...backbone, format: "esm" }),
   "script tag, socket.io-client inside": await sizeOf(global),
 };

@@ -47,6 +47,8 @@ class BrowserClient(asyncio.BufferedProtocol):
         self.epoch: str | None = None
         self.offset = 0
         self.discarded = 0
+        self.since: dict[str, Any] = {}  # asked for with the next handshake, by pattern
+        self.resume_point: Any = None  # sent instead of its own position
         self._namespace = f"/{namespace},".encode()
         self._receive_buffer_bytes = receive_buffer_bytes
         self._wanted = False
@@ -196,9 +198,14 @@ class BrowserClient(asyncio.BufferedProtocol):
         elif packet == b"2":
             self._send(b"3")
         elif packet.startswith(b"0"):
-            wanted = [{"pattern": pattern, "overflow": overflow} for pattern, overflow in self.patterns.items()]
+            wanted: list[dict[str, Any]] = [{"pattern": name, "overflow": policy} for name, policy in self.patterns.items()]
+            for subscription in wanted:
+                if subscription["pattern"] in self.since:
+                    subscription["since"] = self.since.pop(subscription["pattern"])
             auth: dict[str, Any] = {"subscriptions": wanted}
-            if self.epoch is not None:
+            if self.resume_point is not None:
+                auth["resume"] = self.resume_point
+            elif self.epoch is not None:
                 auth["resume"] = {"epoch": self.epoch, "offset": self.offset}
             self._send(b"40" + self._namespace + _encode(auth))
         elif packet.startswith(b"43"):

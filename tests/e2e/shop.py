@@ -39,6 +39,10 @@ class Shop:
         """Delete an order at its present version."""
         self._request("DELETE", f"/demo/orders/{number}", {"version": self.order(number)["version"]})
 
+    def burst(self, events: int, over_s: float) -> None:
+        """Start a burst that takes its time."""
+        self._request("POST", "/demo/burst", {"events": events, "over_s": over_s})
+
     def _request(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
         headers = {"Content-Type": "application/json"}
         if path != "/demo/session":

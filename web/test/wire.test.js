@@ -148,3 +148,18 @@ describe("CONNECT", () => {
     });
   }
 });
+
+describe("docs/protocol.md", () => {
+  it("has every message, request, policy and error code that the code has", async () => {
+    const read = (/** @type {string} */ path) => readFile(new URL(`../../${path}`, import.meta.url), "utf8");
+    const page = await read("docs/protocol.md");
+    const errors = `${await read("gateway/headgate/errors.py")}${await read("web/src/errors.js")}`;
+    const codes = [...errors.matchAll(/^ {4}code = "(\w+)"|new HeadgateError\("(\w+)"/gm)].map(([, python, script]) => python ?? script);
+    const browser = ["disconnected", "timeout", "closed", "token_unavailable", "refused"];
+    assert.ok(codes.length >= 14);
+    // Of a process that does not start; no client hears of it.
+    const told = codes.filter((code) => code !== "invalid_settings");
+    const names = Object.values(protocol).flat().filter((name) => typeof name === "string");
+    for (const name of [...told, ...browser, ...names]) assert.match(page, new RegExp(`\`${name}\\b`), name);
+  });
+});

@@ -54,6 +54,12 @@ class RedisProcess:
             time.sleep(POLL_S)
         return self
 
+    @property
+    def pid(self) -> int:
+        """Process id."""
+        assert self._process is not None, "not started"
+        return self._process.pid
+
     def answers(self) -> bool:
         """Whether it takes commands now."""
         client = open_client(self.url, timeout_s=0.5, max_connections=1)

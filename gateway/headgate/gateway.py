@@ -205,13 +205,14 @@ class Gateway:
             results = self._subscribe_all(namespace, client, wanted)
             if session not in namespace.clients:
                 return  # put out while Redis was asked
+            resumed = namespace.resume(client, point)  # may wait: where the feed stands is read behind it
             welcome = {
                 "session": session,
                 "user": client.identity.user,
                 "epoch": namespace.bus.epoch,
                 "offset": namespace.bus.offset,
                 "limits": self.settings.limits(),
-                "resumed": namespace.resume(client, point),
+                "resumed": resumed,
                 "subscriptions": results,
                 "heartbeat_s": HEARTBEAT_S,
             }

@@ -1,0 +1,152 @@
+"""A namespace between its bus and its clients: what resuming, missing ranges and lost logs mean for each client.
+
+Its bus is not started and its Redis is a port where nobody listens: what is tested here needs neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from headgate.client import Client
+from headgate.event_log import Head
+from headgate.identity import Identity
+from headgate.namespace import Namespace
+from headgate.protocol import GapReason
+from headgate.requests import Resume
+from headgate.settings import Settings
+from tests.wired_client import EPOCH, NAMESPACE, WiredClient, event
+
+OTHER = "f" * 16
+
+
+@pytest.fixture
+def namespace() -> Iterator[Namespace]:
+    """A namespace whose feed stands at offset 10 of a log that begins at 1."""
+    namespace = Namespace(NAMESPACE, "redis://127.0.0.1:1/0", Settings(log_max_events=8))
+    namespace.bus.epoch, namespace.bus.offset, namespace.bus.first = EPOCH, 10, 1
+    yield namespace
+    namespace.close()
+
+
+@pytest.fixture
+def wired() -> Iterator[WiredClient]:
+    """A connection."""
+    wired = WiredClient({})
+    yield wired
+    wired.close()
+
+
+def joined(namespace: Namespace, wired: WiredClient, pattern: str = "#") -> Client:
+    """Let a client join over this connection, and subscribe."""
+    client = namespace.join("session", Identity("user", ("#",)), wired.connection)
+    wired.connection.owners = (client,)
+    namespace.subscribe(client, {"pattern": pattern})
+    return client
+
+
+def publish(namespace: Namespace, *offsets: int) -> None:
+    """Let the feed hand on events, as the bus does."""
+    namespace.bus.offset = offsets[-1]
+    namespace.route([event(offset) for offset in offsets])
+
+
+def names(wired: WiredClient) -> list[str]:
+    """What the browser was told, in order."""
+    wired.drain()
+    return [name for name, *_ in wired.received]
+
+
+def test_a_client_that_missed_nothing_is_live_at_once(namespace: Namespace, wired: WiredClient) -> None:
+    """Its position is the feed's."""
+    client = joined(namespace, wired)
+    assert namespace.resume(client, Resume(EPOCH, 10)) is True
+    assert client.live
+
+
+def test_events_that_came_in_before_the_resume_come_once(namespace: Namespace, wired: WiredClient) -> None:
+    """Between its subscriptions and its point of resume Redis may be asked; what the feed brings meanwhile is in the log too."""
+    wired.connection.cork()
+    client = joined(namespace, wired)
+    publish(namespace, 11, 12)
+    assert client.offered == 2
+    assert namespace.resume(client, Resume(EPOCH, 9)) is True
+    assert (client.reading, client.position, client.offered) == (True, 9, 0)
+    wired.connection.uncork()
+    assert "event" not in names(wired)  # it has them from the log, in their place
+
+
+def test_a_lost_log_is_told_ahead_of_events_that_came_in_before(namespace: Namespace, wired: WiredClient) -> None:
+    """They are the new log's."""
+    wired.connection.cork()
+    client = joined(namespace, wired)
+    publish(namespace, 11, 12)
+    assert namespace.resume(client, Resume(OTHER, 500)) is False
+    wired.connection.uncork()
+    wired.drain()
+    assert names(wired) == ["gap", "event", "event"]
+    assert wired.notices("gap")[0]["reason"] == "log_lost"
+    assert client.offered == client.sent == 2
+
+
+def test_a_point_is_gone_as_soon_as_the_count_says_so(namespace: Namespace, wired: WiredClient) -> None:
+    """The head was read at the last fence; of ten events the log keeps eight, so 1 and 2 are gone by now."""
+    client = joined(namespace, wired)
+    assert namespace.resume(client, Resume(EPOCH, 2)) is True
+    assert namespace.resume(client, Resume(EPOCH, 1)) is False
+
+
+def test_a_missing_range_is_told_to_live_clients(namespace: Namespace, wired: WiredClient) -> None:
+    """Whole."""
+    joined(namespace, wired)
+    namespace.missing(11, 15, GapReason.TRIMMED)
+    assert names(wired) == ["gap"]
+    assert (wired.notices("gap")[0]["from"], wired.notices("gap")[0]["to"]) == (11, 15)
+
+
+def test_a_missing_range_is_told_to_one_that_has_just_turned_live_from_its_position_on(
+    namespace: Namespace, wired: WiredClient
+) -> None:
+    """What lies below it has met in the log."""
+    client = joined(namespace, wired)
+    client.read_from(10)
+    client.live_from(13)
+    namespace.missing(11, 15, GapReason.TRIMMED)
+    namespace.missing(12, 13, GapReason.TRIMMED)
+    assert names(wired) == ["gap"]
+    assert (wired.notices("gap")[0]["from"], wired.notices("gap")[0]["count"]) == (14, 2)
+
+
+def test_a_missing_range_is_left_to_readers_to_meet_in_the_log(namespace: Namespace, wired: WiredClient) -> None:
+    """In its place."""
+    joined(namespace, wired).read_from(5)
+    namespace.missing(11, 15, GapReason.TRIMMED)
+    assert names(wired) == []
+
+
+def test_a_lost_log_is_told_to_a_reader_before_any_position_in_the_new_one(namespace: Namespace, wired: WiredClient) -> None:
+    """The gap, then the cursor; it is live from where the new log begins."""
+    client = joined(namespace, wired)
+    client.read_from(5)
+    namespace.bus.epoch, namespace.bus.offset = OTHER, 0
+    namespace.log_lost(Head(OTHER, 0, 1))
+    publish(namespace, 1, 2)
+    assert names(wired)[:2] == ["gap", "cursor"]
+    assert names(wired).count("gap") == 1
+    assert wired.offsets == [1, 2]
+    assert {cursor["epoch"] for cursor in wired.notices("cursor")} == {OTHER}
+    assert client.live
+
+
+def test_a_client_that_turned_live_ahead_of_the_feed_gets_nothing_twice(namespace: Namespace, wired: WiredClient) -> None:
+    """The log is ahead of the feed by two events, which then come over the feed as well."""
+    client = joined(namespace, wired)
+    client.read_from(10)
+    client.live_from(12)
+    namespace.went_live(client)
+    publish(namespace, 11, 12)
+    publish(namespace, 13)
+    wired.drain()
+    assert wired.offsets == [13]
+    assert client.live

@@ -10,11 +10,14 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
+from headgate.settings import Settings
+from headgate.tokens import Tokens
+
 from .generator import Answer
 from .hostile import ATTACK_DEADLINE_S, ATTACKS
 from .hostile import attack as attack_server
 from .stage import Stage, stage
-from .variants import Variant, headgate_connect
+from .variants import TOKEN_SECRET, Variant, headgate_connect
 
 Row = dict[str, float | str]
 KIB = 1024
@@ -227,12 +230,12 @@ def hostile(attack: str, clients: int = 100) -> Callable[[Variant, bool], Row]:
 # Connecting ----------------------------------------------------------------------------------------------------------------
 
 
-def connecting(clients: int, resume: bool) -> Callable[[Variant, bool], Row]:
+def connecting(clients: int, texts: Callable[[int], list[str]] | None = None) -> Callable[[Variant, bool], Row]:
     """Clients join as fast as the server lets them, 64 under way at a time; joined means that events will come."""
 
     def run(variant: Variant, quick: bool) -> Row:
         count = clients // 4 if quick else clients
-        with stage(variant, size_bytes=256, room=count + 100, connects=_resuming(variant) if resume else ()) as on:
+        with stage(variant, size_bytes=256, room=count + 100, connects=texts(count + 100) if texts else ()) as on:
             on.generator.connects(100)
             answer = on.generator.connects(count)
             row = _checked(answer) | _latency(answer)
@@ -243,9 +246,19 @@ def connecting(clients: int, resume: bool) -> Callable[[Variant, bool], Row]:
     return run
 
 
-def _resuming(_variant: Variant) -> list[str]:
+_GONE = {"epoch": "0" * 16, "offset": 1}
+
+
+def _resuming(_count: int) -> list[str]:
     """Return a CONNECT with a position of a log that is gone: the gateway reads, compares and tells, as after a restart."""
-    return [headgate_connect(resume={"epoch": "0" * 16, "offset": 1})]
+    return [headgate_connect(resume=_GONE)]
+
+
+def _with_tokens(count: int) -> list[str]:
+    """Return as many CONNECTs, each of another user with a token of its own, and a position to resume from."""
+    tokens = Tokens.configured(Settings.read({"HEADGATE_TOKEN_SECRET": TOKEN_SECRET}))
+    assert tokens is not None
+    return [headgate_connect(token=tokens.mint(f"user-{n}", ["#"], [], 3600), resume=_GONE) for n in range(count)]
 
 
 PEERS = ("headgate", "stock", "node")
@@ -367,12 +380,17 @@ SCENARIOS = {
         _stalled("stalled-half", "10 of 20 clients never read, 60 KB × 100/s", stalled(20, 10, 60_000, 100)),
         _stalled("stalled-mix", "20 of 100 clients stopped, 1 KiB × 100/s", stalled(100, 20, 1024, 100)),
         Scenario(
-            "connecting", "Connections: joined and subscribed", connecting(4000, resume=False),
+            "connecting", "Connections: joined and subscribed", connecting(4000),
             _CONNECTING_COLUMNS,
             PEERS, "connects_per_s", more_is_better=True, quick=True, targets={"connects_per_s": ("at least", 1500)},
         ),
         Scenario(
-            "connecting-resume", "Connections that come back with a resume position", connecting(4000, resume=True),
+            "connecting-resume", "Connections that come back with a resume position", connecting(4000, _resuming),
+            _CONNECTING_COLUMNS,
+            ("headgate",), "connects_per_s", more_is_better=True, targets={"connects_per_s": ("at least", 1500)},
+        ),
+        Scenario(
+            "connecting-token-resume", "Connections with a token each, and a resume position", connecting(4000, _with_tokens),
             _CONNECTING_COLUMNS,
             ("headgate",), "connects_per_s", more_is_better=True, targets={"connects_per_s": ("at least", 1500)},
         ),

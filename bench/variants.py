@@ -25,6 +25,8 @@ NAMESPACE = "/notifications"
 LOG_KEY = "hg:{notifications}:log"
 CHANNEL = "hg:{notifications}:" + publishing.TOPIC
 PEERS = Path(__file__).parent / "peers"
+# For the scenario whose clients have tokens; the others are anonymous, as --dev allows.
+TOKEN_SECRET = "no secret: every bench has this one"
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,13 @@ _HEADGATE = Path(sys.executable).with_name("headgate")
 
 
 def _start_headgate(bus: Bus, port: int, core: int, folder: Path) -> Child:
-    env = {"HEADGATE_REDIS_URL": bus.url, "HEADGATE_DATA_DIR": str(folder / "data"), "HEADGATE_LOG_LEVEL": "warning"}
+    env = {
+        "HEADGATE_REDIS_URL": bus.url,
+        "HEADGATE_DATA_DIR": str(folder / "data"),
+        "HEADGATE_LOG_LEVEL": "warning",
+        "HEADGATE_TOKEN_SECRET": TOKEN_SECRET,
+        "HEADGATE_MAX_CLIENTS_PER_ADDRESS": "0",
+    }
     return _start([str(_HEADGATE), "serve", "--dev", "--port", str(port)], core, folder, _healthy(port), env)
 
 

@@ -41,7 +41,7 @@ FIRST_RECONNECT_S, LAST_RECONNECT_S = 0.05, 1.0
 LATE_FENCES = 2
 # The head, or a page of the log, comes within this time or the connection counts as dead.
 COMMAND_TIMEOUT_S = 2.0
-# An attempt to connect that meets a black hole must not outlast it for long: with the wait, two seconds at most.
+# An attempt to connect that meets a black hole must not outlast it for long.
 CONNECT_TIMEOUT_S = 1.0
 LEAST_FENCE_TIMEOUT_S = 0.25
 # At most one line per this time about messages that were set aside; the metric counts them all.
@@ -110,6 +110,7 @@ class Bus:
     def _run(self) -> None:
         wait_s = FIRST_RECONNECT_S
         while not self._closed:
+            began_s = monotonic()
             try:
                 self._listen()
             except HeadgateError as error:
@@ -129,7 +130,9 @@ class Bus:
                 self._link = None
             if not self._closed:
                 BUS_RECONNECTS.labels(self._namespace).inc()
-                sleep(wait_s * random.uniform(0.5, 1.0))
+                # From attempt to attempt: one that met a black hole has waited long enough.
+                jitter = random.uniform(0.5, 1.0)
+                sleep(max(wait_s * jitter - (monotonic() - began_s), FIRST_RECONNECT_S * jitter))
 
     def _listen(self) -> None:
         """Connect, catch up, and hand on live events until the connection breaks (which raises)."""

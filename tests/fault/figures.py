@@ -37,15 +37,18 @@ class Figures:
 
     @staticmethod
     def write(rows: dict[str, list[list[str]]], root: Path) -> None:
-        """Write the results of a full run to build/, and as a page to docs/."""
-        full = rows.get("full", [])
-        if not full:
+        """Write the results of a full run to build/, and as a page to docs/. What this run did not measure stays as it was."""
+        today = datetime.date.today().isoformat()
+        measured = [[*row, today] for row in rows.get("full", [])]
+        if not measured:
             return
         results = root / RESULTS
         results.parent.mkdir(parents=True, exist_ok=True)
-        results.write_text(json.dumps(full, indent=1, ensure_ascii=False))
-        today = datetime.date.today().isoformat()
+        before = json.loads(results.read_text()) if results.exists() else []
+        all_rows = list({(row[0], row[1]): row for row in [*before, *measured]}.values())
+        all_rows.sort(key=lambda row: int(row[0][1:]))
+        results.write_text(json.dumps(all_rows, indent=1, ensure_ascii=False))
         machine = f"{os.cpu_count()} cores, {platform.system()} {platform.release()}, Python {platform.python_version()}"
-        lines = [f"| {' | '.join(row)} |" for row in sorted(full, key=lambda row: int(row[0][1:]))]
-        table = "| fault | what | measured | goal |\n|---|---|---|---|\n" + "\n".join(lines)
-        (root / PAGE).write_text(f"{_HEAD}Measured on {today}: {machine}.\n\n{table}\n")
+        table = "\n".join(f"| {' | '.join(row)} |" for row in all_rows)
+        head = "| fault | what | measured | goal | on |\n|---|---|---|---|---|\n"
+        (root / PAGE).write_text(f"{_HEAD}The machine: {machine}.\n\n{head}{table}\n")

@@ -154,7 +154,7 @@ def main(redis_url: str, settings: str) -> None:
         sys.stdout.flush()
 
     class Teller:
-        def route(self, events: Any) -> None:
+        def route(self, events: Any, more: Any) -> None:
             tell("route", [[event.topic, event.offset, event.data.decode()] for event in events])
 
         def missing(self, first: int, last: int, reason: Any) -> None:

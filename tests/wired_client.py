@@ -173,6 +173,7 @@ def event(offset: int | None, topic: str = "a", size: int = 0) -> Event:
 
 def publish(trie: SubscriptionTrie[Client], events: Iterable[Event]) -> None:
     """Do what the namespace does with a batch from the bus."""
-    for pass_ in Router(NAMESPACE, trie).passes(events):
+    router = Router(NAMESPACE, trie)
+    for pass_ in router.passes(router.match(events)):
         while not pass_.advance():
             pass

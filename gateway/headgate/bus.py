@@ -18,7 +18,8 @@ Rules.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Callable, Iterable
 from time import monotonic, time
 from typing import Protocol
 
@@ -51,8 +52,8 @@ QUARANTINE_LOG_S = 10.0
 class Feed(Protocol):
     """The namespace behind the listener. Called from the listener's greenlet only; may let the loop run."""
 
-    def route(self, events: Iterable[Event]) -> None:
-        """Hand events on, in order."""
+    def route(self, events: Iterable[Event], more: Callable[[], list[Event]]) -> None:
+        """Hand events on, in order; may, whenever it lets the loop run, ask for `more` that have come in, to go with them."""
 
     def missing(self, first: int, last: int, reason: GapReason) -> None:
         """Offsets `first`…`last` of the log will not come."""
@@ -82,6 +83,7 @@ class Bus:
         self._fence_log = self.open_log(min(COMMAND_TIMEOUT_S, max(0.75 * settings.fence_interval_s, LEAST_FENCE_TIMEOUT_S)))
         self._link: SubscriberLink | None = None
         self._greenlets: list[Greenlet] = []
+        self._replies: deque[list[bytes]] = deque()  # what one read brought and is not dealt with yet
         self._fence: tuple[Head, int] | None = None  # the head it proves; the position before it was read
         self._fence_number = 0
         self._late = 0
@@ -147,10 +149,12 @@ class Bus:
         self._settle(self._configure())
         link.settimeout(None)
         self._fence, self._late = None, 0
+        self._replies.clear()
         self._set_up(True)
         self._take(early)
         while True:
             self._take(link.read())
+            sleep()  # `read` does not let the loop run while there is something to read
 
     def _configure(self) -> Head:
         return self._log.configure(self._settings.log_max_events, self._settings.log_max_age_s)
@@ -209,7 +213,8 @@ class Bus:
         """Route consecutive events in one piece (one write per client, not one per event); return an empty list."""
         if events:
             self.offset += len(events)
-            self._route(events)
+            # Nothing live joins a repair: the position would move past what is still to come from the log.
+            self._route(events, list)
         return []
 
     def _skip(self, upto: int, reason: GapReason) -> None:
@@ -217,46 +222,60 @@ class Bus:
         self._feed.missing(first, upto, reason)
 
     def _take(self, replies: list[list[bytes]]) -> None:
-        """Hand on everything that one read brought, in slices between which nothing else intervenes."""
-        events: list[Event] = []
-        offset = self.offset
-        now_ms = int(time() * 1000)
-        for reply in replies:
-            kind = reply[0]
-            if kind == b"pmessage":
-                event = self._decode(reply[2], reply[3], now_ms)
-                if isinstance(event, Event):
-                    if event.offset is None:
-                        events.append(event)
-                        continue
-                    if event.offset == offset + 1 and event.epoch == self.epoch:
-                        offset += 1
-                        events.append(event)
-                        continue
-                self._hand_on(events, offset)
-                self._reconcile(event, reply[3])
-            elif kind == b"pong":
-                self._hand_on(events, offset)
-                self._ponged(reply[1])
-            else:
-                continue
-            events, offset = [], self.offset
-        self._hand_on(events, offset)
+        """Hand on everything that one read brought, in order, and what comes in while that is under way (`_more`)."""
+        self._replies.extend(replies)
+        while self._replies:
+            events = self._next_events()
+            if events:
+                self._route(events, self._more)
+            elif self._replies:
+                self._take_one(self._replies.popleft())
 
-    def _hand_on(self, events: list[Event], offset: int) -> None:
-        self.offset = max(self.offset, offset)
+    def _more(self) -> list[Event]:
+        """Return the next events if they have arrived by now. Never waits: the fan-out asks between two turns of a pass."""
+        if not self._replies and self._link is not None:
+            try:
+                self._replies.extend(self._link.read_ready())
+            except HeadgateError:
+                return []  # the link is broken: `read` raises the same in a moment, where it is dealt with
+        return self._next_events()
+
+    def _next_events(self) -> list[Event]:
+        """Take from what has arrived the events that simply follow the position, and move the position behind them."""
+        events: list[Event] = []
+        now_ms = int(time() * 1000)
+        while self._replies:
+            reply = self._replies[0]
+            if reply[0] != b"pmessage":
+                break
+            event = self._decode(reply[2], reply[3], now_ms)
+            if not isinstance(event, Event):
+                break
+            if event.offset is not None:
+                if event.offset != self.offset + 1 or event.epoch != self.epoch:
+                    break
+                self.offset += 1
+            events.append(event)
+            self._replies.popleft()
         if events:
             EVENTS.labels(self._namespace).inc(len(events))
-            self._route(events)
+        return events
 
-    def _route(self, events: list[Event]) -> None:
+    def _take_one(self, reply: list[bytes]) -> None:
+        """Deal with anything but the next event."""
+        if reply[0] == b"pmessage":
+            self._reconcile(self._decode(reply[2], reply[3], int(time() * 1000)), reply[3])
+        elif reply[0] == b"pong":
+            self._ponged(reply[1])
+
+    def _route(self, events: list[Event], more: Callable[[], list[Event]]) -> None:
         """Hand events on. If that fails halfway, nobody knows who got what: everyone is told, then it is our fault to log."""
+        first = next((event.offset for event in events if event.offset is not None), self.offset + 1)
         try:
-            self._feed.route(events)
+            self._feed.route(events, more)
         except Exception:
-            offsets = [event.offset for event in events if event.offset is not None]
-            if offsets:
-                self._feed.missing(offsets[0], offsets[-1], GapReason.UPSTREAM)
+            if first <= self.offset:
+                self._feed.missing(first, self.offset, GapReason.UPSTREAM)
             raise
 
     def _decode(self, channel: bytes, message: bytes, now_ms: int) -> Event | HeadgateError:

@@ -5,7 +5,7 @@ In: joins, subscribes and leaves from the gateway; events and news from the bus.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from time import monotonic
 
 from .bus import Bus
@@ -14,6 +14,7 @@ from .client import Client, ClientConnection
 from .errors import Forbidden, InvalidEvent, LimitReached, Unauthorized
 from .event import Event
 from .event_log import PAGE_EVENTS, Entry, Head
+from .fanout import Matched, Pass
 from .identity import Identity
 from .log_pages import LogPages
 from .loop import Turn, sleep
@@ -222,16 +223,17 @@ class Namespace:
 
     # -- bus.Feed -------------------------------------------------------------------------------------------------
 
-    def route(self, events: Iterable[Event]) -> None:
-        """Hand events to their clients, in order; lets the loop run between slices and every few milliseconds."""
+    def route(self, events: Iterable[Event], more: Callable[[], list[Event]] = list) -> None:
+        """Hand events to their clients, in order; lets the loop run between slices and every few milliseconds.
+
+        What has come in by then joins the pass that is under way: clients that have not been written to yet get it in the
+        same write, the others behind them.
+        """
         self._routing = True
         try:
-            for pass_ in self._router.passes(events):
-                began_s = monotonic()
-                while not pass_.advance():
-                    sleep()
-                DELIVERIES.labels(self.name).inc(pass_.writes)
-                FAN_OUT_SECONDS.labels(self.name).observe(monotonic() - began_s)
+            matched = self._router.match(events)
+            while matched:
+                matched = self._run(self._router.passes(matched), more)
         finally:
             self._routing = False
             if self._floored:
@@ -239,6 +241,24 @@ class Namespace:
             between, self._between = self._between, []
             for act in between:
                 act()
+
+    def _run(self, passes: Iterator[Pass], more: Callable[[], list[Event]]) -> list[Matched]:
+        """Run passes to their end; return what came in meanwhile and did not join the last one."""
+        left: list[Matched] = []
+        pass_ = next(passes, None)
+        while pass_ is not None:
+            following = next(passes, None)
+            began_s = monotonic()
+            while not pass_.advance():
+                sleep()
+                if following is None and not left:
+                    fresh = self._router.match(more())
+                    joined = pass_.extend(fresh)
+                    left = fresh[joined:]
+            DELIVERIES.labels(self.name).inc(pass_.writes)
+            FAN_OUT_SECONDS.labels(self.name).observe(monotonic() - began_s)
+            pass_ = following
+        return left
 
     def missing(self, first: int, last: int, reason: GapReason) -> None:
         """Tell every client of a range that will not come, but for readers, who meet it in the log, or have."""

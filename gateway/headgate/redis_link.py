@@ -223,31 +223,56 @@ class SubscriberLink:
             BusRefused: Redis answered a command with an error. Replies that came before it in the same read are lost
                 with it, so treat the link as broken.
         """
-        gets, buffer = self._reader.gets, self._buffer
-        sock = self._open_socket()
         while True:
-            try:
-                size = sock.recv_into(buffer)
-            except OSError as error:
-                raise self._broken(error) from error
-            if not size:
-                raise BusUnavailable(f"{self._place} closed the connection")
-            self._reader.feed(buffer, 0, size)
-            replies = []
-            try:
-                while (reply := gets()) is not False:
-                    replies.append(reply)
-            except _BrokenReply as error:
-                raise BusUnavailable(f"{self._place} sent something that is not a Redis reply") from error
+            replies = self._receive(self._open_socket())
             if replies:
-                self._unfinished_bytes = 0
-                for reply in replies:
-                    if isinstance(reply, _ErrorReply):
-                        raise _translate(redis.ResponseError(str(reply)), self._place)
                 return replies
+
+    def read_ready(self) -> list[Any]:
+        """Return the replies that have arrived, without waiting: none, if none has. Call it where `read` is called.
+
+        Raises:
+            BusUnavailable, BusRefused: as `read`.
+        """
+        sock = self._open_socket()
+        timeout_s = sock.gettimeout()
+        sock.settimeout(0.0)
+        try:
+            return self._receive(sock)
+        except BlockingIOError:
+            return []
+        finally:
+            if self._socket is sock:
+                sock.settimeout(timeout_s)
+
+    def _receive(self, sock: socket.socket) -> list[Any]:
+        """Return what one recv completes: possibly nothing."""
+        try:
+            size = sock.recv_into(self._buffer)
+        except BlockingIOError:
+            raise
+        except OSError as error:
+            raise self._broken(error) from error
+        if not size:
+            raise BusUnavailable(f"{self._place} closed the connection")
+        self._reader.feed(self._buffer, 0, size)
+        replies: list[Any] = []
+        gets = self._reader.gets
+        try:
+            while (reply := gets()) is not False:
+                replies.append(reply)
+        except _BrokenReply as error:
+            raise BusUnavailable(f"{self._place} sent something that is not a Redis reply") from error
+        if not replies:
             self._unfinished_bytes += size
             if self._unfinished_bytes > MAX_REPLY_BYTES:
                 raise BusUnavailable(f"{self._place} sent a reply larger than {MAX_REPLY_BYTES} bytes")
+            return replies
+        self._unfinished_bytes = 0
+        for reply in replies:
+            if isinstance(reply, _ErrorReply):
+                raise _translate(redis.ResponseError(str(reply)), self._place)
+        return replies
 
     def settimeout(self, timeout_s: float | None) -> None:
         """Limit each wait of `read` and `send`; None waits for ever. A read that timed out may be repeated."""

@@ -25,10 +25,9 @@ class Router:
         self._start = 0
         self.matched = self.unwanted = 0
 
-    def passes(self, events: Iterable[Event]) -> Iterator[Pass]:
-        """Yield passes over `events`, in order; each must be advanced to its end before the next is asked for."""
-        slice_: list[Matched] = []
-        size = 0
+    def match(self, events: Iterable[Event]) -> list[Matched]:
+        """Return the events that somebody here wants, framed, in order."""
+        matched: list[Matched] = []
         for event in events:
             audience = self._trie.match(event.topic)
             if not audience.clients:
@@ -41,11 +40,19 @@ class Router:
                 offset=event.offset,
                 payload_bytes=len(event.data),
             )
-            if slice_ and size + len(frame.wire) > MAX_SLICE_BYTES:
+            matched.append(Matched(frame, audience))
+        return matched
+
+    def passes(self, matched: Iterable[Matched]) -> Iterator[Pass]:
+        """Yield passes over matched events, in order; each must be advanced to its end before the next is asked for."""
+        slice_: list[Matched] = []
+        size = 0
+        for each in matched:
+            if slice_ and size + len(each.frame.wire) > MAX_SLICE_BYTES:
                 yield self._pass(slice_)
                 slice_, size = [], 0
-            slice_.append(Matched(frame, audience))
-            size += len(frame.wire)
+            slice_.append(each)
+            size += len(each.frame.wire)
         if slice_:
             yield self._pass(slice_)
 

@@ -108,7 +108,13 @@ def test_a_pong_comes_after_every_message_published_before_it(link: SubscriberLi
 
     replies = read_all(link, 40)
 
-    assert [reply[0] for reply in replies] == [b"message", b"pong"] * 20
+    # Redis may take the next message before a PING that is still on its way: at least the messages before it have come.
+    messages = 0
+    for kind, what, *_ in replies:
+        if kind == b"pong":
+            assert messages > int(what)
+        messages += kind == b"message"
+    assert messages == 20
 
 
 def test_a_message_of_40_megabytes_arrives_whole_and_the_next_one_after_it(link: SubscriberLink, redis_client: Client) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import pytest
 
@@ -19,7 +19,7 @@ class FailingFeed:
     def __init__(self) -> None:
         self.told: list[tuple[int, int, GapReason]] = []
 
-    def route(self, events: Iterable[Event]) -> None:
+    def route(self, events: Iterable[Event], more: Callable[[], list[Event]]) -> None:
         raise RuntimeError("a fault of ours")
 
     def missing(self, first: int, last: int, reason: GapReason) -> None:
@@ -39,9 +39,8 @@ def test_events_that_could_not_be_handed_on_are_told_as_missing() -> None:
     """The position has moved past them, so nothing would ever bring them back: a gap says so, and the fault is raised."""
     feed = FailingFeed()
     bus = Bus("notifications", "redis://127.0.0.1:1/0", Settings(), feed)
-    bus.epoch, bus.offset = "0123456789abcdef", 6
+    bus.epoch, bus.offset = "0123456789abcdef", 9
     events = [Event("a.b", b"1", f"id-{offset}", 0, bus.epoch, offset) for offset in (7, 8, 9)]
     with pytest.raises(RuntimeError, match="a fault of ours"):
-        bus._hand_on(events, 9)
+        bus._route(events, list)
     assert feed.told == [(7, 9, GapReason.UPSTREAM)]
-    assert bus.offset == 9

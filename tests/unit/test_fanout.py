@@ -278,3 +278,71 @@ def test_a_pass_switches_no_greenlet_and_makes_none(crowd: Crowd) -> None:
 
 def count_greenlets() -> int:
     return sum(isinstance(each, greenlet.greenlet) for each in gc.get_objects())
+
+
+# What comes in during a pass -------------------------------------------------------------------------------------------
+
+
+def test_an_event_that_comes_in_goes_along_with_the_writes_that_are_still_to_come(crowd: Crowd) -> None:
+    """Who has had the first event gets the second behind it; everyone else gets both in one write."""
+    kernels = [Kernel(crowd.join(EVERYTHING)) for _ in range(40)]
+    pass_ = Pass(crowd.slice(event(1)))
+    pass_.advance(-1)
+    served = sum(1 for kernel in kernels if kernel.writes)
+    assert 0 < served < 40
+
+    assert pass_.extend(crowd.slice(event(2), event(3))) == 2
+    finish(pass_)
+    for member in crowd.members:
+        member.drain()
+    assert [member.offsets for member in crowd.members] == [[1, 2, 3]] * 40
+    assert sorted(len(kernel.writes) for kernel in kernels) == [1] * (40 - served) + [2] * served
+
+
+@given(arrivals=st.lists(st.integers(0, 3), max_size=30))
+def test_however_events_come_in_everyone_gets_each_once_and_in_order(arrivals: list[int]) -> None:
+    """And a pass ends, however fast they come: what does not join is left for the next one."""
+    crowd = Crowd()
+    try:
+        for _ in range(20):
+            crowd.join(EVERYTHING)
+        pass_, last, left, turns = Pass(crowd.slice(event(1)), 7), 1, 0, 0
+        while not pass_.advance(-1):
+            turns += 1
+            count = arrivals.pop() if arrivals else 0
+            if count and not left:
+                joined = pass_.extend(crowd.slice(*(event(last + n) for n in range(1, count + 1))))
+                last, left = last + joined, count - joined
+        assert turns <= 3  # 40 writes at most, 16 a turn
+        for member in crowd.members:
+            member.drain()
+            assert member.offsets == list(range(1, last + 1))
+            assert member.client.direct == last
+    finally:
+        for member in crowd.members:
+            member.close()
+
+
+def test_an_event_for_other_clients_does_not_join(crowd: Crowd) -> None:
+    """Another audience, or the same one with a client more: it waits for a pass of its own."""
+    for _ in range(20):
+        crowd.join(EVERYTHING)
+    crowd.join({"b": Overflow.DROP})
+    pass_ = Pass(crowd.slice(event(1)))
+    pass_.advance(-1)
+    assert pass_.extend(crowd.slice(event(2, "b"))) == 0
+
+    crowd.join(EVERYTHING)
+    assert pass_.extend(crowd.slice(event(2))) == 0
+    finish(pass_)
+
+
+def test_no_write_grows_beyond_what_one_takes(crowd: Crowd) -> None:
+    """64 KB joined: an event that would make it more waits."""
+    for _ in range(20):
+        crowd.join(EVERYTHING)
+    pass_ = Pass(crowd.slice(event(1, size=40_000)))
+    pass_.advance(-1)
+    assert pass_.extend(crowd.slice(event(2, size=40_000), event(3))) == 0
+    assert pass_.extend(crowd.slice(event(2, size=10_000))) == 1
+    finish(pass_)

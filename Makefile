@@ -103,7 +103,7 @@ bench: $(DEV) build ## Measure against the peers (bench/README.md), short versio
 	@$(BIN)/python -m bench --quick
 
 faults: $(DEV) build ## The whole fault suite at full load, and its figures into docs/faults.md (ten minutes)
-	@$(BIN)/python -m pytest -m nightly tests/fault $(ARGS)
+	@$(BIN)/python -m pytest -m nightly tests/fault tests/e2e $(ARGS)
 
 clean: ## Remove everything that was made, but for the private Redis data in .headgate
 	rm -rf $(VENV) node_modules web/node_modules web/dist build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache \

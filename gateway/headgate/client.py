@@ -373,5 +373,6 @@ class Client:
             "queued": queue.frames,
             "queued_bytes": queue.bytes,
             "discarded": self.discarded,
+            "conflated": self.conflated,
         }
         self.connection.offer_control(message_frame(notice_packet(self.namespace, BACKPRESSURE, body)))

@@ -171,6 +171,51 @@ def test_a_network_that_goes_and_comes_back_costs_nothing(
     assert state(page)["gaps"] == 0
 
 
+@pytest.mark.nightly
+@pytest.mark.timeout(120)
+def test_thirty_seconds_offline_under_fifty_events_a_second(
+    open_page: OpenPage, context: BrowserContext, publisher: Publisher
+) -> None:
+    """The full length: 1,500 events, in order, each once, and no gap."""
+    page = open_page()
+    publish(publisher, range(1, 4))
+    wait_for(page, 3)
+    context.set_offline(True)
+    wait_until_down(page)
+    began = time.monotonic()
+    for number in range(4, 1504):
+        publisher.publish(f"numbers.n{number}", number)
+        time.sleep(max(0.0, began + (number - 3) / 50 - time.monotonic()))  # the load is fifty a second
+    context.set_offline(False)
+    wait_until_up(page)
+    back = time.monotonic()
+    assert wait_for(page, 1503) == list(range(1, 1504))
+    print(f"1,500 events {time.monotonic() - back:.2f} s after the connection was up again")
+    assert state(page)["gaps"] == 0
+
+
+def test_away_for_longer_than_the_log_reaches_back(context: BrowserContext, start_gateway: StartGateway) -> None:
+    """Exactly one gap that nothing can repair, told before what is left, and the page's resync is called once."""
+    gateway = start_gateway({**SETTINGS, "HEADGATE_LOG_MAX_EVENTS": "50"}, "tests.e2e.client_app:app")
+    page = context.new_page()
+    page.goto(f"{gateway.url}/client?")
+    wait_until_up(page)
+    with Publisher(find_private_redis(gateway.folder / "data")) as publisher:
+        publish(publisher, range(1, 4))
+        wait_for(page, 3)
+        context.set_offline(True)
+        wait_until_down(page)
+        publish(publisher, range(4, 204))
+        context.set_offline(False)
+        wait_until_up(page)
+        seen = wait_for(page, 203)
+        assert seen[:3] == [1, 2, 3]
+        assert seen[3:] == list(range(154, 204)), "the last fifty are what the log holds"
+        assert (state(page)["gaps"], page.evaluate("page.resyncs")) == (1, 1)
+        publish(publisher, range(204, 206))
+        assert wait_for(page, 205)[-2:] == [204, 205]
+
+
 def test_a_main_thread_that_stands_still_loses_nothing(open_page: OpenPage, publisher: Publisher) -> None:
     """Ten seconds under load: all events afterwards, in order, and the page still answers to its user meanwhile."""
     page = open_page()

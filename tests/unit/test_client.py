@@ -277,6 +277,7 @@ def test_latest_keeps_the_newest_of_each_topic_and_counts_the_others(make_client
     assert newest == {"a": 148, "b": 149, "c": 150}
     assert wired.offsets == sorted(wired.offsets, key=lambda offset: offset or 0)
     assert wired.client.conflated == 150 - len(wired.events)
+    assert wired.notices("backpressure")[-1]["conflated"] == wired.client.conflated, "and it is told how many"
     assert wired.notices("gap") == []
 
 

@@ -8,7 +8,7 @@
  * Lifecycle events: `connection:up` {session, user, resumed, epoch, offset} · `connection:down` {reason, delay_ms} ·
  * `connection:refused` HeadgateError, {delay_ms} · `connection:unauthorized` HeadgateError (the gateway puts us out: expired
  * or revoked) · `connection:moving` {reason, within_s} · `delivery:gap` {patterns, from, to, count, bytes, reason,
- * recoverable, repairing, lost} · `delivery:backpressure` {state, queued, queued_bytes, discarded, where} ·
+ * recoverable, repairing, lost} · `delivery:backpressure` {state, queued, queued_bytes, discarded, conflated, where} ·
  * `delivery:resumed` {epoch, offset, repaired?: {patterns, from, to, count}} · `delivery:error` {error, pattern?, topic?} ·
  * `state:change` state.
  *

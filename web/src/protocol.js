@@ -31,7 +31,7 @@
  * @property {"overflow" | "upstream" | "trimmed" | "log_lost" | "quarantined"} reason
  * @property {boolean} recoverable
  *
- * @typedef {{ state: "warning" | "on" | "off", queued: number, queued_bytes: number, discarded: number }} Backpressure
+ * @typedef {{ state: "warning" | "on" | "off", queued: number, queued_bytes: number, discarded: number, conflated?: number }} Backpressure
  * @typedef {{ bus?: "up" | "down", moving?: { reason: string, within_s: number }, ended?: { pattern: string, error: WireError }[],
  *   unauthorized?: WireError }} Status `ended`: subscriptions that a new token no longer grants; `unauthorized`: we are put out
  */

@@ -109,11 +109,6 @@ class Wire:
         self.closed = False
         self.progress_s = 0.0
 
-    @property
-    def unsent_bytes(self) -> int:
-        """Bytes of a chunk that the kernel has taken only in part; they must go out, or the stream is corrupt."""
-        return len(self._unsent) if self._unsent is not None else 0
-
     def open(self, already_received: bytes = b"") -> None:
         """Start reading; `already_received` is what came in behind the handshake request."""
         self._reader.start(self._readable)

@@ -43,6 +43,7 @@ class Generator(Child):
         connects: list[str],
         ready: str,
         room: int,
+        path: str | None = None,
         offer_deflate: bool = False,
         receive_buffer_bytes: int | None = None,
     ) -> None:
@@ -51,6 +52,7 @@ class Generator(Child):
         connects_file.write_text("".join(text + "\n" for text in connects))
         options = ["--port", str(port), "--connects", str(connects_file), "--ready", ready, "--redis", bus_socket]
         options += ["--clients", str(room), "--server-pid", str(server_pid), "--server-core", str(server_core)]
+        options += ["--path", path, "--speaks-first"] if path else []
         options += ["--deflate"] if offer_deflate else []
         options += ["--receive-buffer", str(receive_buffer_bytes)] if receive_buffer_bytes else []
         super().__init__(

@@ -44,13 +44,13 @@ def main(clients: int) -> None:
     server_core, load_core = machine.cores()
     results: dict[str, Any] = {"machine": machine.describe()}
     with tempfile.TemporaryDirectory() as folder, RedisProcess(Path(folder, "redis")) as redis:
-        _pin(redis.pid, server_core)  # while publishing is measured, Redis and the publisher have a core each
-        _pin(0, load_core)
+        pin(redis.pid, server_core)  # while publishing is measured, Redis and the publisher have a core each
+        pin(0, load_core)
         results["publish"] = measure_publish(redis.url)
         redis.call("FLUSHALL")
-        _pin(redis.pid, load_core)
+        pin(redis.pid, load_core)
         with GatewayProcess(Path(folder, "gateway"), {"HEADGATE_REDIS_URL": redis.url}, ("--dev",)) as gateway:
-            _pin(gateway.pid, server_core)
+            pin(gateway.pid, server_core)
             results["resume"] = measure_resume(redis, gateway, clients)
     print(json.dumps(results, indent=2))
 
@@ -95,12 +95,12 @@ def measure_resume(redis: RedisProcess, gateway: GatewayProcess, clients: int) -
             publishing.wait_for(MISSED_EVENTS, MISSED_EVENTS / LIVE_PER_S + 20)
             redis.call("CONFIG", "RESETSTAT")
             epoch, head = max(history.events)
-            cpu_s = _cpu_s(gateway.pid)
+            used_s = cpu_s(gateway.pid)
             back_s = time.monotonic()
             back.reopen()
             wait_until_had(back, history, epoch, head, RESUME_DEADLINE_S)
             resumed_s = time.monotonic() - back_s
-            cpu_s = _cpu_s(gateway.pid) - cpu_s
+            used_s = cpu_s(gateway.pid) - used_s
             publishing.stop()
         newest = max(history.events)
         for swarm in (live, back):
@@ -111,10 +111,10 @@ def measure_resume(redis: RedisProcess, gateway: GatewayProcess, clients: int) -
             "clients": clients,
             "events_missed_in_all": MISSED_EVENTS,
             "until_the_last_had_its_last_s": round(resumed_s, 2),
-            "gateway_cpu_s": round(cpu_s, 2),
+            "gateway_cpu_s": round(used_s, 2),
             "pages_read_from_redis": redis.call("INFO", "commandstats")["cmdstat_hget"]["calls"],
-            "live_p99_ms_before": _p99_ms(entry.took_s for entry in seen if entry.at_s < before_s),
-            "live_p99_ms_meanwhile": _p99_ms(e.took_s for e in seen if back_s <= e.at_s <= back_s + resumed_s),
+            "live_p99_ms_before": p99_ms(entry.took_s for entry in seen if entry.at_s < before_s),
+            "live_p99_ms_meanwhile": p99_ms(e.took_s for e in seen if back_s <= e.at_s <= back_s + resumed_s),
             "live_max_ms_meanwhile": round(1e3 * max(e.took_s for e in seen if back_s <= e.at_s <= back_s + resumed_s), 1),
             "lost": 0,
             "doubled": 0,
@@ -124,17 +124,19 @@ def measure_resume(redis: RedisProcess, gateway: GatewayProcess, clients: int) -
         back.close()
 
 
-def _pin(pid: int, core: int) -> None:
+def pin(pid: int, core: int) -> None:
     """Pin every thread of a process (0: our own) to a core."""
     for task in Path("/proc", str(pid or os.getpid()), "task").iterdir():
         os.sched_setaffinity(int(task.name), {core})
 
 
-def _p99_ms(took_s: Iterable[float]) -> float:
+def p99_ms(took_s: Iterable[float]) -> float:
+    """Return the 99th percentile of times in seconds, in milliseconds."""
     return round(1e3 * float(statistics.quantiles(took_s, n=100)[98]), 1)
 
 
-def _cpu_s(pid: int) -> float:
+def cpu_s(pid: int) -> float:
+    """Return the CPU time of a process so far, user and system."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 

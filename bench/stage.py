@@ -66,9 +66,10 @@ def stage(
             connects=list(connects) or [variant.connect],
             ready=variant.joined,
             room=room,
+            path=variant.path,
             offer_deflate=offer_deflate,
             receive_buffer_bytes=receive_buffer_bytes,
         )
         stack.enter_context(generator)
-        generator.publishes(variant.template(bus, size_bytes))
+        generator.publishes(variant.template(bus, port, size_bytes))
         yield Stage(variant, bus, server, generator, port)

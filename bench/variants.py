@@ -33,18 +33,19 @@ TOKEN_SECRET = "no secret: every bench has this one"
 class Variant:
     """One kind of server.
 
-    `start(bus, port, core, folder)` starts it and returns when it takes connections; `template(bus, size)` is the command
+    `start(bus, port, core, folder)` starts it and returns when it takes connections; `template(bus, port, size)` is the command
     that publishes an event of that payload size; `joined` is how the text begins that says that a client gets events from
-    now on; `missing()` names what is not installed, or is empty.
+    now on; `missing()` names what is not installed, or is empty; `path` is that of a WebSocket that does not speak Engine.IO.
     """
 
     name: str
     title: str
     start: Callable[[Bus, int, int, Path], Child]
-    template: Callable[[Bus, int], bytes]
+    template: Callable[[Bus, int, int], bytes]
     connect: str
     joined: str
     missing: Callable[[], str]
+    path: str | None = None
 
 
 def free_port() -> int:
@@ -102,11 +103,11 @@ def _start_headgate(bus: Bus, port: int, core: int, folder: Path) -> Child:
     return _start([str(_HEADGATE), "serve", "--dev", "--port", str(port)], core, folder, _healthy(port), env)
 
 
-def _headgate_template(_bus: Bus, size_bytes: int) -> bytes:
+def _headgate_template(_bus: Bus, _port: int, size_bytes: int) -> bytes:
     return publishing.command("FCALL", "headgate_publish", "1", LOG_KEY, publishing.TOPIC, publishing.payload(size_bytes))
 
 
-def _plain_template(_bus: Bus, size_bytes: int) -> bytes:
+def _plain_template(_bus: Bus, _port: int, size_bytes: int) -> bytes:
     return publishing.command("PUBLISH", CHANNEL, publishing.payload(size_bytes))
 
 
@@ -130,7 +131,7 @@ def _start_stock(bus: Bus, port: int, core: int, folder: Path) -> Child:
     return _start([*_STOCK, "serve", str(port), bus.url, NAMESPACE], core, folder, _listens(port))
 
 
-def _stock_template(bus: Bus, size_bytes: int) -> bytes:
+def _stock_template(bus: Bus, _port: int, size_bytes: int) -> bytes:
     with bus.client() as client:
         return publishing.captured(client, [*_STOCK, "emit", bus.url, NAMESPACE], publishing.payload(size_bytes))
 
@@ -140,9 +141,37 @@ def _start_node(bus: Bus, port: int, core: int, folder: Path) -> Child:
     return _start([*_NODE, "serve", str(port), bus.socket, NAMESPACE], core, folder, _listens(port), env)
 
 
-def _node_template(bus: Bus, size_bytes: int) -> bytes:
+def _node_template(bus: Bus, _port: int, size_bytes: int) -> bytes:
     with bus.client() as client:
         return publishing.captured(client, [*_NODE, "emit", bus.socket, NAMESPACE], publishing.payload(size_bytes))
+
+
+# The Redis engine, and what lets anyone subscribe; all else as it comes.
+_CENTRIFUGO = shutil.which("centrifugo") or str(PEERS / "bin" / "centrifugo")
+_CENTRIFUGO_JOIN = '{"id":1,"connect":{}}\x1e{"id":2,"subscribe":{"channel":"' + publishing.TOPIC + '"}}'
+
+
+def _start_centrifugo(bus: Bus, port: int, core: int, folder: Path) -> Child:
+    settings = {
+        "http_server": {"address": "127.0.0.1", "port": str(port)},
+        "engine": {"type": "redis", "redis": {"address": [f"unix://{bus.socket}"]}},
+        "client": {"insecure": True, "allowed_origins": ["*"]},
+        "http_api": {"insecure": True},
+        "channel": {"without_namespace": {"allow_subscribe_for_client": True, "allow_subscribe_for_anonymous": True}},
+        "log": {"level": "error"},
+    }
+    (folder / "centrifugo.json").write_text(json.dumps(settings))
+    return _start([_CENTRIFUGO, "-c", str(folder / "centrifugo.json")], core, folder, _listens(port))
+
+
+def _centrifugo_template(bus: Bus, port: int, size_bytes: int) -> bytes:
+    body = f'{{"channel":"{publishing.TOPIC}","data":{publishing.payload(size_bytes)}}}'
+    with bus.client() as client:
+        return publishing.captured(client, [sys.executable, str(PEERS / "centrifugo.py"), str(port)], body)
+
+
+def _centrifugo_missing() -> str:
+    return "" if Path(_CENTRIFUGO).exists() else "no centrifugo in PATH or bench/peers/bin"
 
 
 def _stock_missing() -> str:
@@ -180,6 +209,10 @@ VARIANTS = {
         Variant(
             "node", "Node socket.io + redis adapter", _start_node, _node_template,
             f"40{NAMESPACE},", f"40{NAMESPACE},", _node_missing,
+        ),
+        Variant(
+            "centrifugo", "Centrifugo (Go), Redis engine", _start_centrifugo, _centrifugo_template,
+            _CENTRIFUGO_JOIN, '"id":2,"subscribe"', _centrifugo_missing, "/connection/websocket",
         ),
         Variant(
             "sink", "C, joined sends, no protocol (upper bound)", _start_sink(), _plain_template,

@@ -127,6 +127,8 @@ static const char *read_upgrade(struct swarm *swarm, struct client *client, cons
         return NULL;
     }
     client->state = JOINING;
+    if (swarm->options.speaks_first && !join(swarm, client))
+        return NULL;
     return blank + 4;
 }
 
@@ -149,6 +151,23 @@ static bool read_compressed(struct swarm *swarm, struct client *client, const st
     return true;
 }
 
+/* Centrifugo's JSON protocol: replies and pushes, several to a frame, a line each. */
+static bool read_lines(struct swarm *swarm, struct client *client, const struct frame *frame, unsigned events)
+{
+    const char *ready = swarm->options.ready, *end = frame->payload + frame->length;
+    bool pinged = frame->length >= 2 && (!memcmp(frame->payload, "{}", 2) || !memcmp(end - 2, "{}", 2) ||
+                                         memmem(frame->payload, frame->length, "\n{}\n", 4));
+    if (pinged && !say(swarm, client, TEXT, "{}", 2))
+        return false;
+    if (pinged || events)
+        return true;
+    if (client->state == JOINING && memmem(frame->payload, frame->length, ready, strlen(ready)))
+        swarm_client_ready(swarm, client);
+    else if (client->state == READY)
+        swarm_notice(swarm, frame->payload, frame->length);
+    return true;
+}
+
 static bool starts_with(const struct frame *frame, const char *prefix, size_t length)
 {
     return frame->length >= length && !memcmp(frame->payload, prefix, length);
@@ -164,6 +183,8 @@ static bool read_text(struct swarm *swarm, struct client *client, const struct f
         swarm_event(swarm, client, sequence, planned_ns, read_ns);
         events++;
     }
+    if (swarm->options.speaks_first)
+        return read_lines(swarm, client, frame, events);
     if (events)
         return true;
     if (frame->length == 1 && frame->payload[0] == '2')

@@ -30,14 +30,17 @@ static const char usage[] =
     "usage: load --port PORT --connects FILE --ready TEXT [options] < commands\n"
     "  --host HOST        address of the server (127.0.0.1)\n"
     "  --path PATH        of the WebSocket (/socket.io/?EIO=4&transport=websocket)\n"
-    "  --connects FILE    CONNECT texts, one per line used in turn\n"
+    "  --connects FILE    CONNECT texts, one per line used in turn; a record separator (0x1e) stands for a newline\n"
     "  --ready TEXT       what the text that says `joined` starts with\n"
     "  --redis ADDRESS    /path of a Unix socket, or host:port; needed to publish\n"
     "  --deflate          offer permessage-deflate\n"
+    "  --speaks-first     no Engine.IO: the client begins, TEXT may stand anywhere, an empty object is the ping\n"
     "  --clients COUNT    room for so many (10000)\n"
     "  --receive-buffer B SO_RCVBUF of each client, in bytes (the kernel's)\n"
     "  --server-pid PID   read this process's CPU time before and after each run\n"
     "  --server-core N    and how busy this core was, with anybody's work\n";
+
+enum { RECORD_SEPARATOR = 0x1e };
 
 static struct swarm swarm = {.options = {.host = "127.0.0.1", .path = "/socket.io/?EIO=4&transport=websocket", .server_core = -1}};
 
@@ -55,6 +58,8 @@ static void read_connects(const char *path)
         fail(path, strerror(errno));
     while (fgets(line, sizeof line, file)) {
         line[strcspn(line, "\n")] = 0;
+        for (char *p = line; (p = strchr(p, RECORD_SEPARATOR));)
+            *p = '\n';
         swarm.connects = realloc(swarm.connects, (swarm.connect_count + 1) * sizeof *swarm.connects);
         swarm.connects[swarm.connect_count++] = (struct line){strdup(line), strlen(line)};
     }
@@ -68,7 +73,7 @@ static void read_options(int argc, char **argv)
     static const struct option names[] = {
         {"host", 1, 0, 'h'},    {"port", 1, 0, 'p'},    {"path", 1, 0, 'P'},    {"connects", 1, 0, 'c'}, {"ready", 1, 0, 'r'},
         {"redis", 1, 0, 'R'},   {"deflate", 0, 0, 'd'}, {"clients", 1, 0, 'n'},  {"receive-buffer", 1, 0, 'b'},
-        {"server-pid", 1, 0, 's'}, {"server-core", 1, 0, 'C'}, {0, 0, 0, 0},
+        {"server-pid", 1, 0, 's'}, {"server-core", 1, 0, 'C'}, {"speaks-first", 0, 0, 'f'}, {0, 0, 0, 0},
     };
     struct options *o = &swarm.options;
     const char *connects = NULL;
@@ -82,6 +87,7 @@ static void read_options(int argc, char **argv)
         case 'r': o->ready = optarg; break;
         case 'R': o->redis = optarg; break;
         case 'd': o->offer_deflate = true; break;
+        case 'f': o->speaks_first = true; break;
         case 'n': swarm.room = (unsigned)atoi(optarg); break;
         case 'b': o->receive_buffer_bytes = atoi(optarg); break;
         case 'C': o->server_core = atoi(optarg); break;

@@ -21,7 +21,7 @@
 struct options {
     const char *host, *path, *ready, *redis;
     int port, server_pid, server_core, receive_buffer_bytes;
-    bool offer_deflate;
+    bool offer_deflate, speaks_first;
 };
 
 struct line {

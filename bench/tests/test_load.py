@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from websockets.sync.server import ServerConnection
+from websockets.sync.server import serve as serve_websockets
 
 from bench import generator
+from bench.bus import Bus
 from bench.child import Failed
 from bench.stage import Stage, stage
 from bench.variants import VARIANTS
@@ -89,3 +94,46 @@ def test_clients_that_cannot_connect_fail_with_the_reason() -> None:
         found.server.process.wait()
         with pytest.raises(Failed, match="refused"):
             found.generator.connects(3)
+
+
+def test_a_client_that_speaks_first_joins_answers_pings_and_counts_pushes_by_the_line(tmp_path: Path) -> None:
+    """Centrifugo's kind of server: commands and pushes are lines of JSON, several to a frame."""
+    heard: list[str] = []
+    stopped, pushed = threading.Event(), threading.Event()
+
+    def serve(connection: ServerConnection) -> None:
+        heard.append(str(connection.recv()))
+        connection.send('{"id":1,"connect":{}}\n{"id":2,"subscribe":{}}')
+        connection.send("{}")
+        heard.append(str(connection.recv()))
+        stopped.wait(10)
+        pushes = [f'{{"push":{{"pub":{{"data":"~{number:010}:{0:020}~"}}}}}}' for number in (1, 2)]
+        connection.send("\n".join(pushes))
+        pushed.set()
+        connection.recv()  # until the other end closes
+
+    bus = Bus(tmp_path, 0)
+    with bus, serve_websockets(serve, "127.0.0.1", 0, compression=None) as server:
+        threading.Thread(target=server.serve_forever).start()
+        load = generator.Generator(
+            tmp_path,
+            0,
+            port=server.socket.getsockname()[1],
+            server_pid=os.getpid(),
+            server_core=0,
+            bus_socket=bus.socket,
+            connects=['{"id":1}\x1e{"id":2}'],
+            ready='"id":2,"subscribe"',
+            room=1,
+            path="/connection/websocket",
+        )
+        with load:
+            load.connects(1)
+            while len(heard) < 2:  # until the ping is answered
+                load.ask("idle", 10)
+            load.ask("stall", 1)
+            stopped.set()
+            assert pushed.wait(10)
+            answer = load.ask("unstall", 300, takes_s=1)
+            assert answer["deliveries"] + answer["caught_up"] == 2
+    assert heard == ['{"id":1}\n{"id":2}', "{}"]

@@ -23,14 +23,14 @@ BENCH_TESTS := $(shell command -v cc >/dev/null 2>&1 && echo bench/tests)
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help run build test lint style types imports docs-check web-check web-test client-test py-test unit e2e chromium format settings \
-	requirements screenshot bench faults clean
+.PHONY: help run build test lint style types imports docs-check web-check web-test client-test py-test py-test-together py-test-alone unit e2e chromium format settings \
+	requirements screenshot bench faults fuzz clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 run: build ## Set up everything and start the gateway with the demo (HEADGATE_* settings are honoured)
-	@exec $(BIN)/headgate serve --demo $(ARGS)
+	@exec $(BIN)/headgate serve --demo --with-consumers --config "$${HEADGATE_CONFIG:-server/headgate_server/demo.toml}" $(ARGS)
 
 build: $(RUNTIME) $(WEB) ## Install pinned dependencies, build the browser client and the demo
 
@@ -55,7 +55,8 @@ imports: $(DEV)
 
 docs-check: $(DEV)
 	@printf '\n== generated docs ==\n'
-	@$(BIN)/python tools/settings_page.py --check
+	@$(BIN)/python -m tools.settings_page --check
+	@$(BIN)/python -m tools.consumers_page --check
 
 web-check: $(NODE) ## Types and lint of the JavaScript
 	@printf '\n== JavaScript: types and lint ==\n'
@@ -71,10 +72,19 @@ client-test: build ## The browser client, from Node, against a real gateway
 
 # Without a browser the end-to-end tests fail and say so; that must not keep the others from running.
 py-test: $(DEV) build ## All Python tests, end to end included
-	@printf '\n== Python: unit, contract, integration, fault, end to end ==\n'
 	@$(BIN)/python -m tools.chromium || true
+	@$(MAKE) --no-print-directory --keep-going py-test-together py-test-alone
+
+# Most tests wait most of the time, so three at a time; a file's tests stay together.
+py-test-together: $(DEV) build
+	@printf '\n== Python: unit, contract, integration, end to end ==\n'
 	@$(if $(BENCH_TESTS),,echo "headgate: no C compiler here: the tests of the load generator (bench/tests) are left out")
-	@$(BIN)/python -m pytest tests $(BENCH_TESTS) $(ARGS)
+	@$(BIN)/python -m pytest -n 3 --dist loadfile tests/unit tests/contract tests/integration tests/e2e $(BENCH_TESTS) $(ARGS)
+
+# Faults are tried with a clock in hand, so nothing else runs beside them.
+py-test-alone: $(DEV) build
+	@printf '\n== Python: faults ==\n'
+	@$(BIN)/python -m pytest tests/fault $(ARGS)
 
 unit: $(DEV) ## Unit and contract tests only (seconds)
 	@$(BIN)/python -m pytest tests/unit tests/contract $(ARGS)
@@ -89,8 +99,9 @@ format: $(DEV) ## Format the Python code and sort its imports
 	@$(BIN)/ruff check --quiet --fix-only --select I .
 	@$(BIN)/ruff format .
 
-settings: $(RUNTIME) ## Write docs/settings.md from the code
-	@$(BIN)/python tools/settings_page.py
+settings: $(DEV) ## Write docs/settings.md, and the tables of docs/consumers.md, from the code
+	@$(BIN)/python -m tools.settings_page
+	@$(BIN)/python -m tools.consumers_page
 
 requirements: $(DEV) ## Pin requirements*.txt anew after a change of dependencies (UPGRADE=1: to the newest versions)
 	@$(STEP) "pinning requirements.txt" requirements sh -c '$(PIP_COMPILE) --extra embedded -o requirements.txt pyproject.toml requirements.in'
@@ -104,6 +115,9 @@ bench: $(DEV) build ## Measure against the peers (bench/README.md), short versio
 
 faults: $(DEV) build ## The whole fault suite at full load, and its figures into docs/faults.md (ten minutes)
 	@$(BIN)/python -m pytest -m nightly tests/fault tests/e2e $(ARGS)
+
+fuzz: $(DEV) ## Fuzzed frames and packets, a hundred times as many as in the test command (an hour)
+	@HEADGATE_FUZZ=nightly $(BIN)/python -m pytest --timeout=7200 tests/integration/transport/test_fuzz.py $(ARGS)
 
 clean: ## Remove everything that was made, but for the private Redis data in .headgate
 	rm -rf $(VENV) node_modules web/node_modules web/dist build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache \

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,19 +24,19 @@ DEADLINE_S = 20.0
 
 
 class BusProcess:
-    """One listener on the namespace `notifications`.
+    """One listener on the namespace `notifications`, which wants `patterns`, and what it gives up for `linger_s` longer.
 
     Attributes:
         told: everything that it told, in order: `["route", [[topic, offset, data], …]]`, `["missing", first, last, reason]`,
             `["log_lost", epoch, offset]`, `["bus", up]`, `["fenced"]`.
     """
 
-    def __init__(self, redis_url: str, **settings: Any) -> None:
+    def __init__(self, redis_url: str, patterns: Sequence[str] = ("#",), linger_s: float = 5.0, **settings: Any) -> None:
         self.told: list[list[Any]] = []
         self._answers: list[Any] = []
         self._grown = threading.Condition()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.bus_process", redis_url, json.dumps(settings)],
+            [sys.executable, "-m", "tests.bus_process", redis_url, json.dumps(settings), str(linger_s), *patterns],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -101,6 +101,16 @@ class BusProcess:
         found: dict[str, Any] = self._ask("state")
         return found
 
+    def want(self, pattern: str) -> int:
+        """Want one more pattern; return the position at which it is in force."""
+        offset: int = self._ask(f"want {pattern}")
+        return offset
+
+    def unwant(self, pattern: str) -> int:
+        """Want a pattern no longer; return the position."""
+        offset: int = self._ask(f"unwant {pattern}")
+        return offset
+
     def pause(self) -> None:
         """Stop the process (SIGSTOP) until `go_on`."""
         os.kill(self.pid, signal.SIGSTOP)
@@ -137,7 +147,7 @@ class BusProcess:
                 self._grown.notify_all()
 
 
-def main(redis_url: str, settings: str) -> None:
+def main(redis_url: str, settings: str, linger_s: str, *patterns: str) -> None:
     """Be the listener, until standard input ends."""
     from gevent import monkey
 
@@ -145,7 +155,7 @@ def main(redis_url: str, settings: str) -> None:
     from gevent.fileobject import FileObject
 
     from headgate import bus as bus_module
-    from headgate import logs
+    from headgate import interest, logs
     from headgate.metrics import QUARANTINED
     from headgate.settings import Settings
 
@@ -170,10 +180,21 @@ def main(redis_url: str, settings: str) -> None:
             tell("fenced")
 
     logs.configure("info")
+    interest.LINGER_S = float(linger_s)
     bus = bus_module.Bus("notifications", redis_url, Settings(**json.loads(settings)), Teller())
+    for pattern in patterns:
+        bus.want(pattern)
     bus.start()
     for line in FileObject(0, "r"):  # sys.stdin would stop the loop
-        if line.strip() == "state":
+        question, _, pattern = line.strip().partition(" ")
+        if question == "want":
+            bus.want(pattern)
+            bus.wait_for(pattern)
+            tell("answer", bus.offset)
+        elif question == "unwant":
+            bus.unwant(pattern)
+            tell("answer", bus.offset)
+        elif question == "state":
             error = bus.last_error.code if bus.last_error is not None else None
             tell("answer", {"epoch": bus.epoch, "offset": bus.offset, "up": bus.up, "error": error})
         else:

@@ -4,7 +4,14 @@ import os
 
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["tests.chromium", "tests.gateway_process", "tests.redis_server"]
+pytest_plugins = [
+    "tests.chromium",
+    "tests.gateway_process",
+    "tests.redis_server",
+    "tests.smtp_server",
+    "tests.mailer",
+    "tests.consume_process",
+]
 
 # What a developer has set for a gateway of theirs is not for the tests: above all not the Redis to write to.
 for _name in [name for name in os.environ if name.startswith("HEADGATE_")]:

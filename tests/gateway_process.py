@@ -45,12 +45,19 @@ class GatewayProcess:
         folder: working directory; the private Redis lives in it.
     """
 
+    subcommand = "serve"
+
     def __init__(self, folder: Path, settings: Mapping[str, str] | None = None, arguments: tuple[str, ...] = ()) -> None:
         self.folder = folder
         # The console script beside the interpreter: what a user runs.
-        self.command = (str(Path(sys.executable).with_name("headgate")), "serve", *arguments)
+        self.command = (str(Path(sys.executable).with_name("headgate")), self.subcommand, *arguments)
         self.url = ""
-        self._settings = {"HEADGATE_PORT": "0", "HEADGATE_DATA_DIR": str(folder / "data"), **(settings or {})}
+        self._settings = {
+            "HEADGATE_PORT": "0",
+            "HEADGATE_DATA_DIR": str(folder / "data"),
+            "HEADGATE_DRAIN_S": "0",
+            **(settings or {}),
+        }
         self._lines: deque[str] = deque(maxlen=MAX_LINES)
         self._grown = threading.Condition()
         self._ended = False
@@ -62,21 +69,7 @@ class GatewayProcess:
         Raises:
             GatewayFailed: not within `deadline_s` seconds, or it ended first; it is stopped then.
         """
-        self.folder.mkdir(parents=True, exist_ok=True)
-        # A group of its own, so that a Ctrl-C in the terminal of the test run reaches pytest, which then stops it.
-        self._process = subprocess.Popen(
-            self.command,
-            cwd=self.folder,
-            env=self._environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            bufsize=1,
-            start_new_session=True,
-        )
-        threading.Thread(target=self._collect, args=(self._process,), name="gateway output", daemon=True).start()
+        self._launch()
         give_up = time.monotonic() + deadline_s
         try:
             self.url = self.wait_for_line(READY, deadline_s)[1]
@@ -98,6 +91,27 @@ class GatewayProcess:
             except subprocess.TimeoutExpired:
                 self.kill()
         return process.wait()
+
+    def ask_to_stop(self) -> None:
+        """Send SIGTERM, and wait for nothing."""
+        assert self._process is not None, "not started"
+        self._process.send_signal(signal.SIGTERM)
+
+    def wait_until_ended(self, deadline_s: float = STOP_DEADLINE_S) -> int:
+        """Return its exit status when it has ended by itself.
+
+        Raises:
+            GatewayFailed: not within `deadline_s` seconds.
+        """
+        assert self._process is not None, "not started"
+        try:
+            return self._process.wait(deadline_s)
+        except subprocess.TimeoutExpired:
+            raise self._failure(f"did not end within {deadline_s:g} s") from None
+
+    def keep_port(self) -> None:
+        """From the next start on, listen where it listens now."""
+        self._settings["HEADGATE_PORT"] = self.url.rpartition(":")[2]
 
     def kill(self) -> None:
         """End it as a crash would (SIGKILL), and wait until it is gone."""
@@ -140,6 +154,23 @@ class GatewayProcess:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.stop()
+
+    def _launch(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        # A group of its own, so that a Ctrl-C in the terminal of the test run reaches pytest, which then stops it.
+        self._process = subprocess.Popen(
+            self.command,
+            cwd=self.folder,
+            env=self._environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            bufsize=1,
+            start_new_session=True,
+        )
+        threading.Thread(target=self._collect, args=(self._process,), name="gateway output", daemon=True).start()
 
     def _environment(self) -> dict[str, str]:
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("HEADGATE_") or k == "HEADGATE_REDIS_SERVER"}

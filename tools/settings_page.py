@@ -1,6 +1,6 @@
 """docs/settings.md, written from `headgate.settings.describe()`: no setting is described twice.
 
-`python tools/settings_page.py` writes the page; with `--check` it writes nothing and exits 1 if the page is not what the
+`python -m tools.settings_page` writes the page; with `--check` it writes nothing and exits 1 if the page is not what the
 code says.
 """
 
@@ -11,6 +11,8 @@ from pathlib import Path
 
 from headgate.settings import describe
 
+from .generated import row, write_or_check
+
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "settings.md"
 
 HEAD = """\
@@ -20,7 +22,8 @@ HEAD = """\
 
 Every setting is a key of the Flask application's `app.config`, an environment variable, or an option of `headgate serve`;
 the later of these wins. They are read once, at start, and every wrong one is reported together with the others. An
-empty value counts as not set. A list is comma-separated.
+empty value counts as not set. A list is comma-separated. In the [configuration file](consumers.md#the-file) the same settings
+stand under `[settings]`, in lower case without `HEADGATE_`; an environment variable wins over it.
 
 | name | default | expected | what it does |
 |---|---|---|---|
@@ -32,6 +35,11 @@ OTHERS = (
         "HEADGATE_REDIS_SERVER",
         "the private Redis",
         "Path of the `redis-server` or `valkey-server` to start when `HEADGATE_REDIS_URL` is not set.",
+    ),
+    (
+        "HEADGATE_CONFIG",
+        "`headgate serve`, `headgate consume`",
+        "Path of the configuration file; `headgate.toml` in the current folder, if there is one, when not set.",
     ),
     ("HEADGATE_CHROMIUM", "`make test`", "Path of the Chromium or Chrome that the end-to-end tests drive."),
     ("PYTHON", "`make`", "Interpreter to build `.venv` with; the first one that is 3.11 or newer when not set."),
@@ -52,27 +60,12 @@ def page() -> str:
         (f"`{name}`", f"`{default}`" if default else "not set", expected, doc) for name, default, expected, doc in describe()
     )
     others = ((f"`{name}`", reader, doc) for name, reader, doc in OTHERS)
-    return HEAD + "".join(map(_row, settings)) + OTHERS_HEAD + "".join(map(_row, others))
-
-
-def _row(cells: tuple[str, ...]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
+    return HEAD + "".join(map(row, settings)) + OTHERS_HEAD + "".join(map(row, others))
 
 
 def main(arguments: list[str]) -> int:
     """Write the page, or with `--check` compare it. Return the exit status."""
-    if arguments not in ([], ["--check"]):
-        print("usage: python tools/settings_page.py [--check]", file=sys.stderr)
-        return 2
-    wanted = page()
-    if not arguments:
-        PAGE.write_text(wanted, encoding="utf-8")
-        return 0
-    if PAGE.exists() and PAGE.read_text(encoding="utf-8") == wanted:
-        print("docs/settings.md is up to date.")
-        return 0
-    print("docs/settings.md is not what gateway/headgate/settings.py says: run `make settings`.", file=sys.stderr)
-    return 1
+    return write_or_check(arguments, PAGE, page(), "gateway/headgate/settings.py")
 
 
 if __name__ == "__main__":

@@ -12,19 +12,22 @@ import { dirname, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
 import { build } from "esbuild";
+import { minify } from "terser";
 import { buildDemo } from "./demo/build.mjs";
 
 const WEB = dirname(fileURLToPath(import.meta.url));
 const DIST = resolve(WEB, "dist");
 const SERVED = resolve(WEB, "../server/headgate_server/static/headgate.js");
-/** The client alone, minified and compressed. The aim was 6 KiB: docs/decisions/0006-the-client-is-above-its-size.md. */
-const LIMIT_GZIP_BYTES = 7.75 * 1024;
+/** The client alone, as it is published, compressed: docs/decisions/0006-the-client-is-below-six-kib.md. */
+const LIMIT_GZIP_BYTES = 6 * 1024;
+/** What modules call each other by, and nobody else, begins with an underscore; `_callback` is Backbone's word. Not for a file with socket.io-client inside. */
+const INTERNAL = { mangleProps: /^_/, reserveProps: /^_callback$/ };
 
 const { version } = JSON.parse(await readFile(resolve(WEB, "package.json"), "utf8"));
 const banner = { js: `/*! headgate ${version} | MIT */` };
 
 /** @type {import("esbuild").BuildOptions} */
-const base = { absWorkingDir: WEB, bundle: true, target: "es2022", platform: "browser", banner, logLevel: "warning", legalComments: "none" };
+const base = { absWorkingDir: WEB, bundle: true, target: "es2022", platform: "browser", logLevel: "warning", legalComments: "none" };
 /** @type {import("esbuild").BuildOptions} */
 const library = { ...base, external: ["socket.io-client", "backbone", "underscore"] };
 
@@ -37,11 +40,29 @@ const backboneOfThePage = {
   },
 };
 
-/** @param {import("esbuild").BuildOptions} options */
-async function sizeOf(options) {
-  const { outputFiles } = await build({ ...options, minify: true, write: false });
-  const [{ contents }] = outputFiles ?? [];
-  return { bytes: contents.length, gzip: gzipSync(contents, { level: 9 }).length };
+/**
+ * Make a published file: bundled by esbuild, made small by terser (5 % below esbuild's own), with the sources in its map.
+ * @param {import("esbuild").BuildOptions} options @param {string} name of the file in dist
+ */
+async function publish(options, name) {
+  const { outputFiles } = await build({ ...options, ...INTERNAL, minifySyntax: true, sourcemap: "external", outfile: resolve(DIST, name), write: false });
+  const [map, bundle] = (outputFiles ?? []).map(({ text }) => text);
+  const small = await minify(bundle, {
+    module: options.format === "esm",
+    toplevel: true,
+    ecma: 2020,
+    compress: { passes: 3, hoist_vars: true, sequences: false },
+    sourceMap: { content: map, filename: name, url: `${name}.map` },
+  });
+  await mkdir(DIST, { recursive: true });
+  await writeFile(resolve(DIST, name), String(small.code));
+  await writeFile(resolve(DIST, `${name}.map`), String(small.map));
+}
+
+/** @param {string} name of a file in dist */
+async function sizeOf(name) {
+  const contents = (await readFile(resolve(DIST, name), "utf8")).replace(/\n\/\/# sourceMappingURL=.*\n?$/, "");
+  return { bytes: Buffer.byteLength(contents), gzip: gzipSync(contents, { level: 9 }).length };
 }
 
 function declarations() {
@@ -56,14 +77,14 @@ const backbone = { entryPoints: ["src/backbone.js"] };
 const stream = { entryPoints: ["src/stream.js"] };
 const global = { ...base, entryPoints: ["src/global.js"], format: /** @type {const} */ ("iife"), plugins: [backboneOfThePage] };
 await Promise.all([
-  build({ ...library, ...main, format: "esm", outfile: "dist/headgate.js", sourcemap: true }),
-  build({ ...library, ...main, format: "cjs", outfile: "dist/headgate.cjs", sourcemap: true }),
-  build({ ...library, ...backbone, format: "esm", outfile: "dist/headgate.backbone.js", sourcemap: true }),
-  build({ ...library, ...backbone, format: "cjs", outfile: "dist/headgate.backbone.cjs", sourcemap: true }),
-  build({ ...library, ...stream, format: "esm", outfile: "dist/headgate.stream.js", sourcemap: true }),
-  build({ ...library, ...stream, format: "cjs", outfile: "dist/headgate.stream.cjs", sourcemap: true }),
-  build({ ...global, outfile: "dist/headgate.global.js" }),
-  build({ ...global, outfile: "dist/headgate.global.min.js", minify: true }),
+  publish({ ...library, ...main, format: "esm" }, "headgate.js"),
+  publish({ ...library, ...main, format: "cjs" }, "headgate.cjs"),
+  publish({ ...library, ...backbone, format: "esm" }, "headgate.backbone.js"),
+  publish({ ...library, ...backbone, format: "cjs" }, "headgate.backbone.cjs"),
+  publish({ ...library, ...stream, format: "esm" }, "headgate.stream.js"),
+  publish({ ...library, ...stream, format: "cjs" }, "headgate.stream.cjs"),
+  build({ ...global, banner, outfile: "dist/headgate.global.js" }),
+  build({ ...global, banner, outfile: "dist/headgate.global.min.js", minify: true }),
 ]);
 declarations();
 // The same declarations under a folder that says CommonJS, for `require` in TypeScript.
@@ -73,12 +94,12 @@ await mkdir(dirname(SERVED), { recursive: true });
 await cp(resolve(DIST, "headgate.global.min.js"), SERVED);
 await buildDemo();
 
-const client = await sizeOf({ ...library, ...main, format: "esm" });
+const client = await sizeOf("headgate.js");
 const sizes = {
   "client alone": client,
-  "stream part alone": await sizeOf({ ...library, ...stream, format: "esm" }),
-  "backbone part alone": await sizeOf({ ...library, ...backbone, format: "esm" }),
-  "script tag, socket.io-client inside": await sizeOf(global),
+  "stream part alone": await sizeOf("headgate.stream.js"),
+  "backbone part alone": await sizeOf("headgate.backbone.js"),
+  "script tag, socket.io-client inside": await sizeOf("headgate.global.min.js"),
 };
 for (const [name, { bytes, gzip }] of Object.entries(sizes)) console.log(`${name}: ${bytes} bytes, ${gzip} gzip`);
 if (client.gzip > LIMIT_GZIP_BYTES) {

@@ -116,11 +116,12 @@ class CatchUp:
             return
         # All who are further back than the log look at the same place.
         after = max(position, self._feed.oldest() - 1)
+        reached = self._feed.position()  # before the read: an event that comes in during it is not gone
         page = self.pages.page_after(after, self._feed.epoch(), self._feed.quarantine)
         if not client.reading or client.connection.closed or client.position != position:
             return  # something happened to it while Redis answered
         # A log that ends before the feed's position has lost its end by hand: go to where the feed is.
-        oldest = page.oldest if page is not None else self._feed.position() + 1
+        oldest = page.oldest if page is not None else reached + 1
         if oldest > position + 1:
             # In one piece: the position may be many pages back.
             client.miss(position + 1, oldest - 1, GapReason.TRIMMED)

@@ -1,4 +1,4 @@
-"""The command line: `headgate publish`, `tail`, `serve`, `token`, `revoke`, `check` and `settings`.
+"""The command line: `headgate publish`, `tail`, `serve`, `consume`, `dead-letters`, `token`, `revoke`, `check` and `settings`.
 
 In: arguments, and for what is not given the environment (HEADGATE_…). Out: results on standard output, one clear line on
 standard error for every fault. Exit codes: 0, 1 for a fault, 2 for wrong usage, 130 after Ctrl-C.
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
+    from .consumers.dead_letters import DeadLetter, DeadLetters
     from .event import Event
 
 _namespace_option = click.option(
@@ -26,8 +27,23 @@ _namespace_option = click.option(
 _redis_option = click.option(
     "--redis", "redis_url", metavar="URL", help="Redis to use, such as redis://host:6379/0. Default: HEADGATE_REDIS_URL."
 )
-# JSON escapes the other control characters by itself; these may stand in its strings, where an escape means the same.
-_TERMINAL_CONTROLS = re.compile(rb"\x7f|\xc2[\x80-\x9f]")
+_config_option = click.option(
+    "--config", metavar="FILE", help="Configuration file. Default: HEADGATE_CONFIG, else headgate.toml if it is here."
+)
+_json_option = click.option("--json", "as_json", is_flag=True, help="Print each as one JSON object.")
+# JSON escapes most of them by itself; the others may stand in its strings, where an escape means the same.
+_TERMINAL_CONTROLS = re.compile(rb"[\x00-\x1f\x7f]|\xc2[\x80-\x9f]")
+
+
+def _place(_context: click.Context, _option: click.Parameter, given: str | None) -> tuple[str, int] | None:
+    """Read HOST:PORT, such as 127.0.0.1:9100 or [::1]:9100."""
+    if given is None:
+        return None
+    host, _, port = given.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not host or not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > 65535:
+        raise click.BadParameter("expected HOST:PORT, such as 127.0.0.1:9100; port 0 picks a free one")
+    return host, int(port)
 
 
 def _one_line_errors(command: Callable[..., None]) -> Callable[..., None]:
@@ -45,6 +61,19 @@ def _one_line_errors(command: Callable[..., None]) -> Callable[..., None]:
             sys.exit(130)
 
     return wrapper
+
+
+def _which_letters(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command either ids or --all."""
+
+    @functools.wraps(command)
+    def wrapper(letter_ids: tuple[str, ...], all_: bool, **kwargs: Any) -> None:
+        if bool(letter_ids) == all_:
+            raise click.UsageError("expected one or more IDs, or --all")
+        command(letter_ids=letter_ids, all_=all_, **kwargs)
+
+    ids = click.argument("letter_ids", metavar="[ID]...", nargs=-1)
+    return ids(click.option("--all", "all_", is_flag=True, help="All that are there now.")(wrapper))
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -83,7 +112,7 @@ def publish(topic: str, data: str, namespace: str, event_id: str | None, user: s
 @click.argument("pattern")
 @_namespace_option
 @_redis_option
-@click.option("--json", "as_json", is_flag=True, help="Print each event as one JSON object.")
+@_json_option
 @_one_line_errors
 def tail(pattern: str, namespace: str, redis_url: str | None, as_json: bool) -> None:
     """Print live events that match PATTERN (* is one word, # is zero or more) until Ctrl-C."""
@@ -91,9 +120,10 @@ def tail(pattern: str, namespace: str, redis_url: str | None, as_json: bool) -> 
 
     from .errors import HeadgateError
     from .event import decode_message
+    from .interest import subscription
     from .layout import channel_prefix, check_namespace
     from .publisher import find_redis_url
-    from .redis_link import SubscriberLink, subscription
+    from .redis_link import SubscriberLink
     from .settings import HARD_MAX_PAYLOAD_BYTES
     from .topic import check_pattern, check_topic, matches
 
@@ -125,7 +155,18 @@ def tail(pattern: str, namespace: str, redis_url: str | None, as_json: bool) -> 
 @_redis_option
 @click.option("--dev", is_flag=True, help="Development: anonymous clients may subscribe to everything and publish.")
 @click.option("--demo", is_flag=True, help="Serve the demo at /.")
-def serve(target: str | None, host: str | None, port: int | None, redis_url: str | None, dev: bool, demo: bool) -> None:
+@_config_option
+@click.option("--with-consumers", is_flag=True, help="Also run the consumers of the configuration file, as a process beside.")
+def serve(
+    target: str | None,
+    host: str | None,
+    port: int | None,
+    redis_url: str | None,
+    dev: bool,
+    demo: bool,
+    config: str | None,
+    with_consumers: bool,
+) -> None:
     """Run a Flask application with the gateway inside; without MODULE:APP the ready-made server."""
     from gevent import monkey
 
@@ -139,7 +180,120 @@ def serve(target: str | None, host: str | None, port: int | None, redis_url: str
         "HEADGATE_DEV": "1" if dev else None,
         "HEADGATE_DEMO": "1" if demo else None,
     }
-    sys.exit(run({name: value for name, value in given.items() if value is not None}, target))
+    overrides = {name: value for name, value in given.items() if value is not None}
+    sys.exit(run(overrides, target, config, with_consumers=with_consumers))
+
+
+@main.command()
+@_config_option
+@click.option("--only", multiple=True, metavar="NAME", help="Only this consumer of the file; repeatable.")
+@_redis_option
+@click.option("--listen", metavar="HOST:PORT", callback=_place, help="Have a page there with /healthz and /metrics.")
+@click.option("--check", "is_check", is_flag=True, help="Only check the file and Redis: a line per consumer, or per fault.")
+@click.option("--dry-run", is_flag=True, help="Only print what would be done with each event; nothing is acknowledged.")
+@click.option("--since", type=click.IntRange(1), metavar="OFFSET", help="First event of a dry run; without it: the next one.")
+@click.option("--parent", type=int, hidden=True, help="End when this process is not the parent any more.")
+@_one_line_errors
+def consume(
+    config: str | None,
+    only: tuple[str, ...],
+    redis_url: str | None,
+    listen: tuple[str, int] | None,
+    is_check: bool,
+    dry_run: bool,
+    since: int | None,
+    parent: int | None,
+) -> None:
+    """Run the consumers of the configuration file: email, webhooks, monitoring, your own."""
+    from .consumers import command
+
+    if since is not None and not dry_run:
+        raise click.UsageError("--since goes with --dry-run; what a new consumer begins with is `start` in its table")
+    asked = command.Asked(config, only, redis_url)
+    if is_check:
+        sys.exit(command.check(asked))
+    elif dry_run:
+        command.dry_run(asked, since)
+    else:
+        sys.exit(command.consume(asked, listen, parent))
+
+
+@main.group("dead-letters")
+def dead_letters() -> None:
+    """Look at what a consumer gave up, try it again or drop it. Works whether or not the consumer runs."""
+
+
+def _letters_command(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command of `dead-letters` the argument CONSUMER and what opens its letters: it is called with those in its place."""
+
+    @functools.wraps(command)
+    def wrapper(consumer: str, namespace: str, config: str | None, redis_url: str | None, **kwargs: Any) -> None:
+        import os
+
+        from .consumers.config import find_file, read_settings
+        from .consumers.dead_letters import DeadLetters
+        from .errors import InvalidRequest
+        from .layout import check_namespace
+        from .publisher import find_redis_url
+        from .redis_link import open_client
+        from .settings import Settings
+
+        if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", consumer, re.ASCII):
+            raise InvalidRequest(f"a consumer {consumer[:80]!r}; expected a name of 1 to 64 characters of [A-Za-z0-9_-]")
+        if redis_url is None:
+            path = find_file(config)
+            redis_url = find_redis_url(Settings.read(read_settings(path, os.environ) if path else os.environ))
+        client = open_client(redis_url)
+        command(letters=DeadLetters(client, check_namespace(namespace), consumer), **kwargs)
+        client.close()
+
+    return click.argument("consumer")(_namespace_option(_config_option(_redis_option(_one_line_errors(wrapper)))))
+
+
+@dead_letters.command("list")
+@_letters_command
+@click.option("--after", metavar="ID", help="Begin after this one. Without it: with the oldest.")
+@click.option("--limit", type=click.IntRange(1, 100), default=20, show_default=True, help="How many at most.")
+@_json_option
+def list_letters(letters: DeadLetters, after: str | None, limit: int, as_json: bool) -> None:
+    """List dead letters, oldest first: id, when, why, offset and topic, and the reason."""
+    page = letters.page(after, limit)
+    for letter in page:
+        _print_letter(letter, as_json)
+    count = letters.count()
+    more = f"; go on with --after {page[-1].id}" if len(page) == limit and letters.page(page[-1].id, 1) else ""
+    click.echo(f"{count} dead letter{'s' if count != 1 else ''} in all{more}", err=True)
+
+
+@dead_letters.command("show")
+@_letters_command
+@click.argument("letter_id", metavar="ID")
+@_json_option
+def show_letter(letters: DeadLetters, letter_id: str, as_json: bool) -> None:
+    """Print one dead letter with its data."""
+    letter = letters.show(letter_id)
+    if letter is None:
+        _fail(f"there is no dead letter {letter_id} (any more)")
+    else:
+        _print_letter(letter, as_json)
+        if not as_json:
+            click.echo(_for_terminal(letter.piece.data.decode(errors="replace").encode()))
+
+
+@dead_letters.command("retry")
+@_letters_command
+@_which_letters
+def retry_letters(letters: DeadLetters, letter_ids: tuple[str, ...], all_: bool) -> None:
+    """Have the consumer try dead letters again, as if for the first time."""
+    click.echo(f"{letters.retry_all() if all_ else letters.retry(letter_ids)} to be tried again")
+
+
+@dead_letters.command("drop")
+@_letters_command
+@_which_letters
+def drop_letters(letters: DeadLetters, letter_ids: tuple[str, ...], all_: bool) -> None:
+    """Drop dead letters for good."""
+    click.echo(f"{letters.drop_all() if all_ else letters.drop(letter_ids)} dropped")
 
 
 @main.command()
@@ -189,11 +343,12 @@ def revoke(user: str | None, token_id: str | None, for_: str, redis_url: str | N
 
 @main.command()
 @_redis_option
-@click.option("--load", is_flag=True, help="Also load Headgate's function library, or replace an older one.")
+@click.option("--load", is_flag=True, help="Also load Headgate's function libraries, or replace older ones.")
 @_one_line_errors
 def check(redis_url: str | None, load: bool) -> None:
-    """Say which Redis is found, which is needed, and whether the function library is there."""
-    from .function_library import VERSION, ensure_loaded, loaded_version
+    """Say which Redis is found, which is needed, and whether the function libraries are there."""
+    from .consumers.store import GROUP_LIBRARY
+    from .function_library import LOG_LIBRARY
     from .publisher import find_redis_url
     from .redis_link import NEEDED, check_server, open_client, place
 
@@ -202,9 +357,13 @@ def check(redis_url: str | None, load: bool) -> None:
     name, version = check_server(client)
     click.echo(f"found: {name} {version} at {place(url)}")
     click.echo(f"needed: {NEEDED}")
-    library = ensure_loaded(client) if load else loaded_version(client)
-    state = "not loaded; the first publisher or gateway loads it" if library is None else f"version {library}"
-    click.echo(f"function library: {state} (ours: {VERSION})")
+    for library, whose, loaded_by in (
+        (LOG_LIBRARY, "function library", "publisher or gateway"),
+        (GROUP_LIBRARY, "function library of consumers", "consumer"),
+    ):
+        loaded = library.ensure_loaded(client) if load else library.loaded_version(client)
+        state = f"not loaded; the first {loaded_by} loads it" if loaded is None else f"version {loaded}"
+        click.echo(f"{whose}: {state} (ours: {library.version})")
 
 
 @main.command()
@@ -237,9 +396,37 @@ def _print_event(event: Event, as_json: bool) -> None:
         line = msgspec.json.encode(parts)
     else:
         line = b"%b %b %b" % (b"-" if event.offset is None else b"%d" % event.offset, event.topic.encode(), event.data)
-    # JSON text may be laid out over several lines; one event is one line.
-    line = line.replace(b"\n", b" ").replace(b"\r", b" ")
-    click.echo(_TERMINAL_CONTROLS.sub(lambda found: b"\\u%04x" % ord(found[0].decode()), line))
+    click.echo(_for_terminal(line))
+
+
+def _print_letter(letter: DeadLetter, as_json: bool) -> None:
+    """Print one dead letter on one line."""
+    import datetime
+
+    import msgspec
+
+    piece = letter.piece
+    if as_json:
+        parts = {"id": letter.id, "time": letter.at_ms, "why": letter.why, "reason": letter.reason}
+        parts |= {
+            "epoch": piece.epoch,
+            "offset": piece.offset,
+            "topic": piece.topic,
+            "event_id": piece.id,
+            "key": piece.key,
+        }
+        # Of an unreadable one it may be no JSON, and then it is told as text.
+        data = piece.data.decode(errors="replace") if letter.why == "unreadable" else msgspec.Raw(piece.data)
+        click.echo(_for_terminal(msgspec.json.encode({**parts, "data": data})))
+        return
+    when = datetime.datetime.fromtimestamp(letter.at_ms / 1000, datetime.UTC).isoformat(timespec="seconds")
+    part = f" ({piece.key})" if piece.key else ""
+    click.echo(_for_terminal(f"{letter.id} {when} {letter.why} {piece.offset} {piece.topic}{part}: {letter.reason}".encode()))
+
+
+def _for_terminal(line: bytes) -> bytes:
+    """Return a line of which no control character reaches the terminal. JSON may be laid out over several; this is one."""
+    return _TERMINAL_CONTROLS.sub(lambda found: b"\\u%04x" % ord(found[0].decode()), re.sub(rb"\s", b" ", line))
 
 
 def _fail(message: str) -> None:

@@ -6,11 +6,13 @@ delivered. Offsets are contiguous, so whatever is not in a page between its ends
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
-from .errors import BusUnavailable, HeadgateError, InvalidEvent, PayloadTooLarge
+from .errors import BusRefused, BusUnavailable, HeadgateError, InvalidEvent, PayloadTooLarge
 from .event import Event, check_event_id, check_json
-from .function_library import call_function
+from .function_library import VERSION, call_function, ensure_loaded
 from .layout import head_key, log_key
 from .redis_link import Client, call, call_many, drop_idle
 from .topic import check_topic, matches
@@ -21,11 +23,15 @@ PAGE_EVENTS = 100
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """Where a log stands. `first` is the oldest offset still there (offset + 1 when it is empty)."""
+    """Where a log stands. `first` is the oldest offset still there (offset + 1 when it is empty).
+
+    `library` is the version of the function library that said so.
+    """
 
     epoch: str
     offset: int
     first: int
+    library: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +58,18 @@ class EventLog:
     def configure(self, max_events: int, max_age_s: int) -> Head:
         """Store the retention in Redis, where every publisher's appends obey it, and make sure the log has an epoch.
 
+        An older function library is replaced by ours, where this user may.
+
         Raises:
             BusUnavailable, BusRefused: as redis_link.call.
         """
         limits = (max_events, max_age_s * 1000, self._max_payload_bytes)
-        return _head(call_function(self._client, "FCALL", "headgate_configure", 1, self._key, *limits))
+        head = _head(call_function(self._client, "FCALL", "headgate_configure", 1, self._key, *limits))
+        if head.library < VERSION:
+            with suppress(BusRefused):
+                ensure_loaded(self._client)
+                return self.head()
+        return head
 
     def head(self) -> Head:
         """Return where the log stands.
@@ -87,7 +100,7 @@ class EventLog:
         # Epochs do not come back: if it is this one after the read, it was during the read.
         if epoch is not None and now != epoch.encode():
             raise BusUnavailable("the log has just been replaced by another one")
-        return [self._entry(entry_id, fields) for entry_id, fields in found]
+        return [read_entry(int(entry_id.partition(b"-")[0]), fields, self._max_payload_bytes) for entry_id, fields in found]
 
     def offset_before_time(self, time_ms: int) -> int:
         """Return the offset of the last event before `time_ms`: the events after it are the ones since then.
@@ -131,19 +144,20 @@ class EventLog:
     def _range(self, first: int, last: int, limit: int) -> list[tuple[bytes, dict[bytes, bytes]]]:
         return call(self._client, "XRANGE", self._key, f"{first}-0", f"{last}-0", "COUNT", limit)  # type: ignore[no-any-return]
 
-    def _entry(self, entry_id: bytes, fields: dict[bytes, bytes]) -> Entry:
-        offset = int(entry_id.partition(b"-")[0])
-        try:
-            data = fields.get(b"data", b"")
-            if len(data) > self._max_payload_bytes:
-                raise PayloadTooLarge(len(data), self._max_payload_bytes, "bus")
-            check_json(data)
-            topic = check_topic(fields.get(b"topic", b"").decode("ascii", "replace"))
-            event_id = check_event_id(fields.get(b"id", b"").decode("ascii", "replace"))
-            time_ms = _time(fields.get(b"time", b""))
-        except HeadgateError as error:
-            return Entry(offset, None, error)
-        return Entry(offset, Event(topic, data, event_id, time_ms, None, offset))
+
+def read_entry(offset: int, fields: Mapping[bytes, bytes], max_payload_bytes: int) -> Entry:
+    """Return the entry that a log holds at `offset` as `fields`: the event, or the error that keeps it from being delivered."""
+    try:
+        data = fields.get(b"data", b"")
+        if len(data) > max_payload_bytes:
+            raise PayloadTooLarge(len(data), max_payload_bytes, "bus")
+        check_json(data)
+        topic = check_topic(fields.get(b"topic", b"").decode("ascii", "replace"))
+        event_id = check_event_id(fields.get(b"id", b"").decode("ascii", "replace"))
+        time_ms = _time(fields.get(b"time", b""))
+    except HeadgateError as error:
+        return Entry(offset, None, error)
+    return Entry(offset, Event(topic, data, event_id, time_ms, None, offset))
 
 
 def _time(text: bytes) -> int:
@@ -160,5 +174,7 @@ def _time_or_zero(text: bytes) -> int:
 
 
 def _head(reply: list[bytes | int]) -> Head:
-    epoch, offset, first = reply[:3]
-    return Head(epoch.decode() if isinstance(epoch, bytes) else str(epoch), int(offset), int(first))
+    epoch, offset, first, _, *version = reply
+    # Version 1 does not say so.
+    library = int(version[0]) if version else 1
+    return Head(epoch.decode() if isinstance(epoch, bytes) else str(epoch), int(offset), int(first), library)

@@ -2,12 +2,13 @@
 -- The log of a namespace, as one Redis function library: append to the log and publish, in one atomic step.
 --
 -- In: FCALL from a publisher in any language. Out: an entry in the namespace's stream, and a message on the topic's
--- channel (event.py reads it). Works on Redis 7.0 or newer and on Valkey; every key is in the slot of the log's key.
+-- channel (event.py reads it); for a topic under users.<user> also one on the channel of that user. Works on Redis 7.0 or newer
+-- and on Valkey; every key is in the slot of the log's key.
 --
---   FCALL    headgate_publish   1 hg:{N}:log <topic> <payload> [<id>]                    → [epoch, offset, duplicate 0/1]
---   FCALL    headgate_configure 1 hg:{N}:log <max_events> <max_age_ms> <max_payload_bytes> → [epoch, offset, first, time_ms]
---   FCALL_RO headgate_head      1 hg:{N}:log                                             → [epoch, offset, first, time_ms]
---   FCALL_RO headgate_version   0                                                        → version of this library
+--   FCALL    headgate_publish   1 hg:{N}:log <topic> <payload> [<id>]                      → [epoch, offset, duplicate 0/1]
+--   FCALL    headgate_configure 1 hg:{N}:log <max_events> <max_age_ms> <max_payload_bytes> → [epoch, offset, first, time_ms, version]
+--   FCALL_RO headgate_head      1 hg:{N}:log                                               → the same
+--   FCALL_RO headgate_version   0                                                          → version of this library
 --
 -- Promises: offsets are contiguous from 1 within an epoch; time never goes backwards within an epoch; a refused call has
 -- written nothing. A call is refused with the error `HEADGATE <code> <JSON of the parts>`; errors.py knows the codes.
@@ -17,7 +18,7 @@
 --
 -- Raise VERSION with every change: an older library is replaced by a newer one, never the other way round.
 
-local VERSION = 1
+local VERSION = 2
 
 local HARD_MAX_PAYLOAD_BYTES = 1024 * 1024
 local MAX_TOPIC_BYTES, MAX_TOPIC_WORDS = 255, 8
@@ -115,7 +116,8 @@ local function names(keys)
     return nil, refusal('unknown_namespace', { namespace = shown(keys[1] or ''), expected = 'one key: hg:{namespace}:log' })
   end
   local prefix = 'hg:{' .. namespace .. '}:'
-  return { log = keys[1], head = prefix .. 'head', id = prefix .. 'id:', channel = prefix }
+  local users = 'hg:{' .. namespace .. '}/users.'
+  return { log = keys[1], head = prefix .. 'head', id = prefix .. 'id:', channel = prefix, users = users }
 end
 
 -- The head --------------------------------------------------------------------------------------------------------------
@@ -161,11 +163,12 @@ local function start_epoch(name, head, time)
   head.offset, head.time, head.first, head.first_time = 0, time, 1, time
 end
 
--- [epoch, offset of the newest event, offset of the oldest one that can still be read (offset + 1: none), time].
+-- [epoch, offset of the newest event, offset of the oldest one that can still be read (offset + 1: none), time, VERSION]: who
+-- listens must know, at each position, that the library in force is one that publishes on the channels of users.
 local function position(name, head)
   local oldest = redis.call('XRANGE', name.log, '-', '+', 'COUNT', 1)[1]
   local first = oldest and tonumber(string.match(oldest[1], '^%d+')) or head.offset + 1
-  return { head.epoch, head.offset, first, head.time }
+  return { head.epoch, head.offset, first, head.time, VERSION }
 end
 
 -- Retention -------------------------------------------------------------------------------------------------------------
@@ -201,9 +204,15 @@ local function may_open(name)
   return may('UNLINK', name.log) or may('HSET', name.head, 'offset', '1')
 end
 
-local function may_publish(name, topic, id)
+-- The user whose topic it is: the second word behind `users`.
+local function user_of(topic)
+  return string.match(topic, '^users%.([^.]+)')
+end
+
+local function may_publish(name, topic, id, user)
   return may('XADD', name.log, '1-0', 'topic', '') or may('XTRIM', name.log, 'MINID', '1') or may_open(name)
     or may('PUBLISH', name.channel .. topic, '') or id and may('SET', name.id .. id, '')
+    or user and may('PUBLISH', name.users .. user, '')
 end
 
 local function event_id(head, id)
@@ -255,7 +264,8 @@ local function publish(keys, args)
     if epoch == head.epoch then return { epoch, tonumber(offset), 1 } end
   end
 
-  local refused = may_publish(name, topic, id)
+  local user = user_of(topic)
+  local refused = may_publish(name, topic, id, user)
   if refused then return refused end
   head.time = math.max(now_ms(), head.time)
   if not head.exists then start_epoch(name, head, head.time) end
@@ -267,10 +277,11 @@ local function publish(keys, args)
     'first', whole(head.first), 'first_time', whole(head.first_time)
   )
   if id then redis.call('SET', name.id .. id, head.epoch .. '-' .. whole(head.offset), 'PX', IDEMPOTENCY_MS) end
-  redis.call(
-    'PUBLISH', name.channel .. topic,
+  local message =
     table.concat({ 'hg1', head.epoch, whole(head.offset), whole(head.time), event_id(head, id) }, ' ') .. '\n' .. payload
-  )
+  redis.call('PUBLISH', name.channel .. topic, message)
+  -- With a pattern for every user of a gateway, Redis would compare each event with all of them: their channel costs nothing.
+  if user then redis.call('PUBLISH', name.users .. user, topic .. '\n' .. message) end
   return { head.epoch, head.offset, 0 }
 end
 
@@ -311,7 +322,7 @@ local function head_position(keys)
   local name, wrong_key = names(keys)
   if not name then return wrong_key end
   local head = read_head(name)
-  if not head.exists then return { '', 0, 1, 0 } end
+  if not head.exists then return { '', 0, 1, 0, VERSION } end
   return position(name, head)
 end
 

@@ -11,7 +11,8 @@ has expired or was revoked.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from time import time
+from random import shuffle
+from time import monotonic, time
 from typing import Any
 
 import structlog
@@ -35,17 +36,20 @@ from .identity import ANONYMOUS, Authenticator, Handshake, Identity
 from .loop import sleep
 from .metrics import PUT_OUT, REFUSED
 from .namespace import Namespace
-from .protocol import PUBLISH, REFRESH, REPLAY, STATUS, SUBSCRIBE, UNSUBSCRIBE, WELCOME, notice_packet, ok, refused
+from .protocol import PUBLISH, REFRESH, REPLAY, SEEN, STATUS, SUBSCRIBE, UNSUBSCRIBE, WELCOME, notice_packet, ok, refused
 from .publisher import Publisher
-from .requests import read_refresh, read_resume
+from .redis_link import open_client
+from .requests import read_refresh, read_resume, read_seen
 from .revocation import TOKEN, kind_of, revoked
 from .revocation_watch import RevocationWatch
+from .seen import mark_seen
 from .settings import Settings
 from .socketio import Server, TransportLimits, WSGIApp
 from .tokens import Tokens, refusal, token_authenticator
 from .topic import check_topic
 from .transport.frames import message_frame
 from .transport.inbound import POLICY
+from .watchdog import Watchdog
 
 log = structlog.get_logger("headgate.gateway")
 
@@ -66,6 +70,8 @@ _KEPT_OF_ENVIRON = (
 )
 # Putting many out at once: let the loop run after so many.
 _PUT_OUT_STRIDE = 64
+# While clients move: how often to look whether the next one has left by itself.
+_DRAIN_LOOK_S = 0.05
 
 
 class _SocketServer(Server):
@@ -85,11 +91,14 @@ class Gateway:
         if settings.redis_url is None:
             raise BusUnavailable("no Redis: set HEADGATE_REDIS_URL, or start with `headgate serve`, which brings one")
         self.settings = settings
+        self.draining = False
         self.authenticator: Authenticator = authenticator or token_authenticator(Tokens.configured(settings), settings)
         self._admission: Admission[Client] = Admission(settings.max_clients_per_user, settings.max_clients_per_address)
         self._expiry: Expiry[Client] = Expiry(self._expired)
         self._revocation_watch = RevocationWatch(settings.redis_url, self._revoked)
         self.publisher = Publisher(settings.redis_url, max_payload_bytes=settings.max_payload_bytes, timeout_s=PUBLISH_TIMEOUT_S)
+        self._watchdog = Watchdog()
+        self._commands = open_client(settings.redis_url, timeout_s=PUBLISH_TIMEOUT_S)
         self.namespaces = {name: Namespace(name, settings.redis_url, settings) for name in settings.namespaces}
         self._server = _SocketServer(
             async_handlers=False,
@@ -105,18 +114,45 @@ class Gateway:
 
     def start(self) -> None:
         """Start listening to the bus and to revocations. Idempotent."""
+        self._watchdog.start()
         self._revocation_watch.start()
         for namespace in self.namespaces.values():
             namespace.bus.start()
 
+    def drain(self, within_s: float) -> None:
+        """Let clients move to another gateway: tell them, let nobody new in, and end what has not left by itself, in turn.
+
+        Not ready from now on. Waits at most about `within_s` seconds, and not at all when there is nobody; `close` comes after.
+        """
+        self.draining = True
+        clients = [client for namespace in self.namespaces.values() for client in namespace.clients.values()]
+        shuffle(clients)
+        moving = {"moving": {"reason": "restart", "within_s": within_s}}
+        frames = {name: message_frame(notice_packet(name, STATUS, moving)) for name in self.namespaces}
+        began_s = monotonic()
+        for count, client in enumerate(clients, 1):
+            client.connection.offer_control(frames[client.namespace])
+            if not count % _PUT_OUT_STRIDE:
+                sleep()
+        for count, client in enumerate(clients, 1):
+            while client.session in self.namespaces[client.namespace].clients:
+                left_s = began_s + within_s * count / len(clients) - monotonic()
+                if left_s <= 0:
+                    connection: Any = client.connection
+                    connection.end("restart")
+                    break
+                sleep(min(left_s, _DRAIN_LOOK_S))
+
     def close(self) -> None:
         """End every session and stop listening. Idempotent."""
         self._server.eio.disconnect()
+        self._watchdog.close()
         self._revocation_watch.close()
         self._expiry.close()
         for namespace in self.namespaces.values():
             namespace.close()
         self.publisher.close()
+        self._commands.close()
 
     def wsgi_app(self, application: Any) -> Any:
         """Return a WSGI application: Socket.IO's path is ours, the rest is `application`'s."""
@@ -140,7 +176,12 @@ class Gateway:
                 states[name]["error"] = bus.last_error.message
         up = all(namespace.bus.up for namespace in self.namespaces.values())
         known = self._revocation_watch.known
-        return {"ready": up and known, "bus": "up" if up else "down", "revocations": known, "namespaces": states}
+        return {
+            "ready": up and known and not self.draining,
+            "bus": "up" if up else "down",
+            "revocations": known,
+            "namespaces": states,
+        }
 
     # -- handlers, in the order of a client's life ----------------------------------------------------------------
 
@@ -161,11 +202,14 @@ class Gateway:
         server.on(REPLAY, acknowledged(lambda namespace, client, body: namespace.replay(client, body)), namespace=path)
         server.on(PUBLISH, acknowledged(self._publish), namespace=path)
         server.on(REFRESH, acknowledged(self._refresh), namespace=path)
+        server.on(SEEN, acknowledged(self._seen), namespace=path)
         server.on("*", lambda name, session, *_: refused(_unknown_request(name).to_wire()), namespace=path)
 
     def _connect(self, namespace: Namespace, session: str, environ: dict[str, Any], auth: Any) -> None:
         """Authenticate; what is refused is told as connect_error with `{code, message, retry}` in `data`."""
         try:
+            if self.draining:
+                raise BusUnavailable("this gateway is about to stop: try again, at another")
             if namespace.bus.epoch is None:
                 raise namespace.bus.last_error or BusUnavailable("the gateway has not reached Redis yet")
             if auth is not None and not isinstance(auth, Mapping):
@@ -226,13 +270,15 @@ class Gateway:
     def _subscribe_all(self, namespace: Namespace, client: Client, wanted: list[Any]) -> list[dict[str, Any]]:
         """Put the handshake's subscriptions in force; one that is refused does not cost the others theirs."""
         results: list[dict[str, Any]] = []
-        for request in wanted:
-            pattern = request.get("pattern") if isinstance(request, Mapping) else None
-            try:
-                results.append({"pattern": namespace.subscribe(client, request), "ok": True})
-            except HeadgateError as error:
-                REFUSED.labels(namespace.name, error.code).inc()
-                results.append({"pattern": pattern if isinstance(pattern, str) else None, "ok": False, "error": error.to_wire()})
+        with namespace.expecting(client, wanted):
+            for request in wanted:
+                pattern = request.get("pattern") if isinstance(request, Mapping) else None
+                try:
+                    results.append({"pattern": namespace.subscribe(client, request), "ok": True})
+                except HeadgateError as error:
+                    REFUSED.labels(namespace.name, error.code).inc()
+                    pattern = pattern if isinstance(pattern, str) else None
+                    results.append({"pattern": pattern, "ok": False, "error": error.to_wire()})
         return results
 
     def _answer(
@@ -273,6 +319,13 @@ class Gateway:
         except PayloadTooLarge as error:
             raise PayloadTooLarge(error.size, error.limit, "gateway") from error
         return {"id": receipt.id, "epoch": receipt.epoch, "offset": receipt.offset, "duplicate": receipt.duplicate}
+
+    def _seen(self, namespace: Namespace, client: Client, body: Any) -> dict[str, Any]:
+        ids = read_seen(body)
+        if client.identity.user == ANONYMOUS:
+            raise Forbidden("say what was seen by", ANONYMOUS)
+        mark_seen(self._commands, namespace.name, client.identity.user, ids)
+        return {"seen": len(ids)}
 
     def _leave(self, namespace: Namespace, session: str) -> None:
         client = namespace.leave(session)
@@ -395,4 +448,5 @@ def _transport_limits(settings: Settings) -> TransportLimits:
 
 
 def _unknown_request(name: str) -> InvalidRequest:
-    return InvalidRequest(f"unknown request {name[:40]!r}; known: {SUBSCRIBE}, {UNSUBSCRIBE}, {REPLAY}, {PUBLISH}, {REFRESH}")
+    known = (SUBSCRIBE, UNSUBSCRIBE, REPLAY, PUBLISH, REFRESH, SEEN)
+    return InvalidRequest(f"unknown request {name[:40]!r}; known: {', '.join(known)}")

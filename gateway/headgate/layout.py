@@ -51,3 +51,21 @@ def channel(namespace: str, topic: str) -> str:
 def channel_prefix(namespace: str) -> str:
     """Return what every channel of the namespace starts with; the rest is the topic."""
     return f"hg:{{{namespace}}}:"
+
+
+def group_key(namespace: str, group: str) -> str:
+    """Return the key of a consumer group's hash; its other keys begin with it and a colon (groups.lua builds the same names)."""
+    return f"hg:{{{namespace}}}:group:{group}"
+
+
+def seen_key(namespace: str, user: str) -> str:
+    """Return the key of the sorted set of event ids that this user's browsers have shown (score: when that was told)."""
+    return f"hg:{{{namespace}}}:seen:{user}"
+
+
+def user_channel(namespace: str, user: str) -> str:
+    """Return the channel on which the function library repeats every logged event under `users.<user>`, behind its topic.
+
+    Not one that `channel_prefix` begins, so that whoever listens to the whole feed does not get these events twice.
+    """
+    return f"hg:{{{namespace}}}/users.{user}"

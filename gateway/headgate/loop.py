@@ -26,9 +26,12 @@ __all__ = [
     "Signal",
     "Turn",
     "Watcher",
+    "in_native_thread",
     "io_watcher",
     "is_patched",
     "later",
+    "native_ident",
+    "native_sleep",
     "on_signal",
     "repeat",
     "sleep",
@@ -57,6 +60,17 @@ def spawn(function: Callable[..., Any], *args: Any) -> Greenlet:
 def sleep(seconds: float = 0) -> None:
     """Wait, letting the loop run. With 0: give every other ready greenlet and watcher a turn."""
     gevent.sleep(seconds)
+
+
+# What the standard library's threads and sleep were before they were made cooperative: they need no loop to run.
+_start_native_thread: Callable[..., int] = monkey.get_original("_thread", "start_new_thread")
+native_ident: Callable[[], int] = monkey.get_original("_thread", "get_ident")
+native_sleep: Callable[[float], None] = monkey.get_original("time", "sleep")
+
+
+def in_native_thread(function: Callable[[], Any]) -> None:
+    """Run `function` in a thread of the operating system, which ends with the process. It must not touch the loop."""
+    _start_native_thread(function, ())
 
 
 def io_watcher(fd: int, events: int) -> Watcher:

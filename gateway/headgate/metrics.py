@@ -6,7 +6,7 @@ client; fan-out is counted once per slice.
 
 from __future__ import annotations
 
-from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client import CONTENT_TYPE_LATEST, Counter, Gauge, Histogram, generate_latest
 
 EVENTS = Counter("headgate_events_received_total", "Events that arrived on the bus.", ["namespace"])
 DELIVERIES = Counter("headgate_writes_total", "Writes handed to clients by fan-out, one per client and slice.", ["namespace"])
@@ -20,6 +20,7 @@ QUARANTINED = Counter("headgate_quarantined_total", "Messages on the bus that co
 REPAIRED = Counter("headgate_repaired_total", "Events read from the log because the live feed had missed them.", ["namespace"])
 BUS_UP = Gauge("headgate_bus_up", "1 while the live feed is proven, 0 while it is not.", ["namespace"])
 BUS_RECONNECTS = Counter("headgate_bus_reconnects_total", "Connections to Redis that had to be made anew.", ["namespace"])
+BUS_SUBSCRIPTIONS = Gauge("headgate_bus_subscriptions", "Channels and globs listened to on the bus now.", ["namespace"])
 LOG_LOST = Counter("headgate_log_lost_total", "Times that the log was found to be another one.", ["namespace"])
 CLIENTS = Gauge("headgate_clients", "Clients connected now.", ["namespace"])
 SUBSCRIPTIONS = Gauge("headgate_subscriptions", "Subscriptions in force now.", ["namespace"])
@@ -28,3 +29,32 @@ PUT_OUT = Counter("headgate_put_out_total", "Clients whose identity ended while 
 DISCARDED = Counter("headgate_discarded_total", "Events that a full client queue left out, told to the client.", ["namespace"])
 CONFLATED = Counter("headgate_conflated_total", "Events that a newer one of their topic replaced.", ["namespace"])
 SESSIONS_ENDED = Counter("headgate_sessions_ended_total", "Engine.IO sessions that ended.", ["reason"])
+ACCEPT_FAILURES = Counter("headgate_accept_failures_total", "Times that no connection could be accepted for want of descriptors.")
+LOOP_STALLS = Counter("headgate_loop_stalls_total", "Times that the event loop stood still for more than half a second.")
+LOOP_STALLED_SECONDS = Counter("headgate_loop_stalled_seconds_total", "How long it did, in all.")
+MONITORED_EVENTS = Counter(
+    "headgate_monitored_events_total", "Events counted by a counter of a monitoring consumer.", ["consumer", "name"]
+)
+MONITORED_VALUE = Gauge("headgate_monitored_value", "The newest number of a monitoring consumer's gauge.", ["consumer", "name"])
+MONITOR_FAULTS = Counter("headgate_monitor_faults_total", "What a monitoring consumer passed over.", ["consumer", "code"])
+MAILS = Counter("headgate_mails_total", "Mails sent (single, digest) and not sent because of `seen`.", ["consumer", "outcome"])
+CONSUMER_HANDLED = Counter("headgate_consumer_handled_total", "Pieces of work that a consumer has done.", ["consumer"])
+CONSUMER_RETRIED = Counter("headgate_consumer_retried_total", "Failures of a consumer that are tried again.", ["consumer"])
+CONSUMER_HELD = Gauge("headgate_consumer_held", "Pieces of work that wait: held, or to be tried again.", ["consumer"])
+CONSUMER_FULL = Gauge("headgate_consumer_full", "1 while so many wait that no new events are taken.", ["consumer"])
+CONSUMER_DEAD = Counter("headgate_consumer_dead_total", "Dead letters: work that was given up.", ["consumer", "why"])
+CONSUMER_DEAD_DROPPED = Counter("headgate_consumer_dead_dropped_total", "Dead letters pushed out by newer ones.", ["consumer"])
+CONSUMER_MISSED = Counter("headgate_consumer_missed_total", "Events trimmed before the consumer got them.", ["consumer"])
+CONSUMER_LOGS_LOST = Counter("headgate_consumer_logs_lost_total", "Times that the log was found to be another one.", ["consumer"])
+CONSUMER_RESTARTS = Counter(
+    "headgate_consumer_restarts_total", "Times that a consumer was started anew because a worker had ended.", ["consumer"]
+)
+CONSUMERS_PROCESS_ENDED = Counter(
+    "headgate_consumers_process_ended_total", "Times that the process of the consumers beside the gateway ended by itself."
+)
+CONSUMER_LAG = Gauge("headgate_consumer_lag_events", "Events of the log that the consumer has not taken yet.", ["consumer"])
+
+
+def exposition() -> tuple[str, bytes]:
+    """Return everything that this process counts: content type and text, as Prometheus reads it."""
+    return CONTENT_TYPE_LATEST, generate_latest()

@@ -6,12 +6,13 @@ In: joins, subscribes and leaves from the gateway; events and news from the bus.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from time import monotonic
 
 from .bus import Bus
 from .catch_up import CatchUp
 from .client import Client, ClientConnection
-from .errors import Forbidden, InvalidEvent, LimitReached, Unauthorized
+from .errors import Forbidden, HeadgateError, InvalidEvent, LimitReached, Unauthorized
 from .event import Event
 from .event_log import PAGE_EVENTS, Entry, Head
 from .fanout import Matched, Pass
@@ -42,6 +43,7 @@ class Namespace:
         self.name = name
         self._settings = settings
         self.clients: dict[str, Client] = {}
+        self._arriving: set[Client] = set()  # not resumed yet, so not welcomed either
         self._trie: SubscriptionTrie[Client] = SubscriptionTrie()
         self._router = Router(name, self._trie)
         self.bus = Bus(name, redis_url, settings, self)
@@ -61,6 +63,7 @@ class Namespace:
         """Take a client in and return it."""
         client = Client(self.name, session, identity, connection, self._catch_up)
         self.clients[session] = client
+        self._arriving.add(client)
         return client
 
     def leave(self, session: str) -> Client | None:
@@ -68,9 +71,10 @@ class Namespace:
         client = self.clients.pop(session, None)
         if client is not None:
             for pattern in client.subscriptions:
-                self._trie.remove(pattern, client)
+                self._remove(pattern, client)
             client.subscriptions.clear()
             self._floored.discard(client)
+            self._arriving.discard(client)
             client.leave()
             DISCARDED.labels(self.name).inc(client.discarded)
             CONFLATED.labels(self.name).inc(client.conflated)
@@ -79,7 +83,8 @@ class Namespace:
     def subscribe(self, client: Client, request: object) -> str:
         """Put a subscription `{pattern, overflow?, since?}` in force, or change its policy; return the pattern.
 
-        With `since`, the events of the pattern after that point come first, out of the log. May switch greenlets.
+        From then on every matching event above the bus's position comes. With `since`, the events of the pattern after that point
+        come first, out of the log. May switch greenlets: until Redis has confirmed a pattern that nobody here had.
 
         Raises:
             InvalidRequest, InvalidPattern, Forbidden, LimitReached, BusUnavailable: nothing has changed.
@@ -93,14 +98,31 @@ class Namespace:
                 raise LimitReached("subscriptions", self._settings.max_subscriptions)
             if is_wildcard(pattern) and client.wildcards >= self._settings.max_wildcards:
                 raise LimitReached("wildcards", self._settings.max_wildcards)
-        start = self._start_of(pattern, subscription.since) if subscription.since is not None else None
-        if self.clients.get(client.session) is not client:
-            raise Unauthorized("left", "this session has left")  # put out while Redis was asked
-        client.subscribe(pattern, subscription.overflow)
-        self._trie.add(pattern, client, subscription.overflow)
+        with self._wanted([pattern]):
+            self.bus.wait_for(pattern)
+            start = self._start_of(pattern, subscription.since) if subscription.since is not None else None
+            if self.clients.get(client.session) is not client:
+                raise Unauthorized("left", "this session has left")  # put out while Redis was asked
+            client.subscribe(pattern, subscription.overflow)
+            if self._trie.add(pattern, client, subscription.overflow):
+                self.bus.want(pattern)
         if start is not None:
             self._read_back(client, pattern, start)
         return pattern
+
+    @contextmanager
+    def expecting(self, client: Client, requests: Iterable[object]) -> Iterator[None]:
+        """Let Redis be asked for all of these subscriptions at once, as the first is put in force in the block. Refuses none."""
+        patterns: list[str] = []
+        for request in requests:
+            with suppress(HeadgateError):
+                pattern = read_subscription(request).pattern
+                if client.identity.may_subscribe(pattern):
+                    patterns.append(pattern)
+        wildcards = [pattern for pattern in patterns if is_wildcard(pattern)]
+        beyond = set(wildcards[self._settings.max_wildcards :])
+        with self._wanted([pattern for pattern in patterns if pattern not in beyond]):
+            yield
 
     def unsubscribe(self, client: Client, request: object) -> str:
         """End a subscription `{pattern}`; ending one that is not there is no fault. Returns the pattern.
@@ -110,7 +132,7 @@ class Namespace:
         """
         pattern = read_subscription(request).pattern
         if client.unsubscribe(pattern):
-            self._trie.remove(pattern, client)
+            self._remove(pattern, client)
         return pattern
 
     def end_subscriptions(self, client: Client, ends: Callable[[str], bool]) -> list[str]:
@@ -118,7 +140,7 @@ class Namespace:
         ended = [pattern for pattern in client.subscriptions if ends(pattern)]
         for pattern in ended:
             client.unsubscribe(pattern)
-            self._trie.remove(pattern, client)
+            self._remove(pattern, client)
         return ended
 
     def resume(self, client: Client, point: Resume | None) -> bool | None:
@@ -132,14 +154,16 @@ class Namespace:
             BusUnavailable, BusRefused: the point is ahead of this gateway and Redis could not be asked.
         """
         if point is None:
+            self._arriving.discard(client)
             return None
         bus = self.bus
-        if point.epoch == bus.epoch and point.offset > bus.offset:
+        if point.epoch == bus.epoch and point.offset > max(bus.offset, bus.head):
             # Another gateway may be a little ahead of this one; only the log knows whether that is it.
             with self._searching:
                 ahead = point.offset <= self._search_log.head().offset
         else:
             ahead = True
+        self._arriving.discard(client)
         # Its subscriptions are in force, so live events may wait for it already (the connection is corked until `welcome`).
         waiting = client.take_back()
         if point.epoch != bus.epoch or not ahead:
@@ -269,7 +293,10 @@ class Namespace:
                 client.miss(begin, last, reason)
 
     def log_lost(self, head: Head) -> None:
-        """Tell every client once that the log is another one, and where the new one stands."""
+        """Tell every client once that the log is another one, and where the new one stands.
+
+        One that is still arriving is told by `resume`, or has nothing to lose; what waits for it is of the old log.
+        """
         cursor = self._cursor_frame(head)
         self._catch_up.pages.clear()
         # All at once, before anyone else's turn: positions in the old log mean nothing in the new one.
@@ -277,8 +304,12 @@ class Namespace:
         for client in readers:
             client.live_from(head.offset)
             self._floored.add(client)
+        arriving = frozenset(self._arriving)
+        for client in arriving:
+            client.take_back()
         for client in self._each_client():
-            client.lose_log(cursor)
+            if client not in arriving:
+                client.lose_log(cursor)
         self._release()
 
     def bus_changed(self, up: bool) -> None:
@@ -305,6 +336,21 @@ class Namespace:
 
     # -- private --------------------------------------------------------------------------------------------------
 
+    @contextmanager
+    def _wanted(self, patterns: Iterable[str]) -> Iterator[None]:
+        """Let the bus listen to patterns for the time of the block."""
+        for pattern in patterns:
+            self.bus.want(pattern)
+        try:
+            yield
+        finally:
+            for pattern in patterns:
+                self.bus.unwant(pattern)
+
+    def _remove(self, pattern: str, client: Client) -> None:
+        if self._trie.remove(pattern, client):
+            self.bus.unwant(pattern)
+
     def close(self) -> None:
         """Stop listening and reading. Idempotent."""
         self.bus.close()
@@ -324,9 +370,12 @@ class Namespace:
 
     def _start_of(self, pattern: str, since: Since) -> int:
         """Return the offset after which the events begin that a `since` asks for. Waits for Redis, one search at a time."""
-        if since.offset is not None:
+        if since.offset is not None and since.offset <= self.bus.offset:
             return since.offset
         with self._searching:
+            if since.offset is not None:
+                # Another gateway may be ahead of this one, but nothing is ahead of the log: what comes next is news.
+                return min(since.offset, self._search_log.head().offset)
             if since.time_ms is not None:
                 return self._search_log.offset_before_time(since.time_ms)
             return self._search_log.offset_before_last(since.last or 0, pattern)

@@ -31,6 +31,7 @@ UNSUBSCRIBE = "unsubscribe"
 REPLAY = "replay"
 PUBLISH = "publish"
 REFRESH = "refresh"
+SEEN = "seen"
 
 
 class Overflow(StrEnum):

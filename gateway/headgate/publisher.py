@@ -242,15 +242,18 @@ def encode_data(data: Any) -> bytes:
         raise NotSerializable(str(error)) from error
 
 
-def find_redis_url() -> str:
+def find_redis_url(settings: Settings | None = None) -> str:
     """Return HEADGATE_REDIS_URL, else the URL of the private server that runs in this project's data folder.
+
+    Args:
+        settings: where the two are set; None reads the environment.
 
     Raises:
         BusUnavailable: neither is there; the message says what to do.
         SettingsError: the variable is wrong.
     """
     names = ("HEADGATE_REDIS_URL", "HEADGATE_DATA_DIR")
-    settings = Settings.read({name: os.environ.get(name) for name in names})
+    settings = settings or Settings.read({name: os.environ.get(name) for name in names})
     if settings.redis_url:
         return settings.redis_url
     from .embedded import find_private_redis  # only here: a publisher with a URL needs no code that starts servers

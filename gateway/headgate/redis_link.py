@@ -40,8 +40,6 @@ from .errors import (
     PayloadTooLarge,
     UnknownNamespace,
 )
-from .layout import channel, channel_prefix
-from .topic import is_wildcard
 
 Client = redis.Redis
 Command = Sequence[str | bytes | int]
@@ -140,6 +138,20 @@ def check_server(client: Client) -> tuple[str, str]:
     return "Redis", version
 
 
+def describe_server(url: str) -> str:
+    """Return what answers at a URL, such as `Redis 7.0.15 at localhost:6379`.
+
+    Raises:
+        BusUnavailable, BusRefused: as `check_server`; also when `url` is not a Redis URL.
+    """
+    client = open_client(url, max_connections=1)
+    try:
+        name, version = check_server(client)
+    finally:
+        client.close()
+    return f"{name} {version} at {place(url)}"
+
+
 def is_new_enough(version: str) -> bool:
     """Return whether a Redis version such as `7.0.15` has what Headgate needs (functions: 7.0)."""
     major = re.match(r"\d+", version)
@@ -152,17 +164,6 @@ def place(url: str) -> str:
     if parts.scheme == "unix":
         return parts.path
     return f"{parts.hostname or 'localhost'}:{parts.port or 6379}"
-
-
-def subscription(namespace: str, pattern: str) -> tuple[str, str]:
-    """Return the command and the channel, or narrowest glob, that brings every event of a valid pattern.
-
-    A glob is a superset of a pattern (its `*` also matches dots), so the receiver must still match each topic.
-    """
-    if not is_wildcard(pattern):
-        return "SUBSCRIBE", channel(namespace, pattern)
-    # `#` may stand for no word at all, and takes the dots beside it along: `a.#.b` matches `a.b`.
-    return "PSUBSCRIBE", channel_prefix(namespace) + re.sub(r"(?:\.?#\.?)+", "*", pattern)
 
 
 class SubscriberLink:

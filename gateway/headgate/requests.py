@@ -1,4 +1,4 @@
-"""What clients ask for, read and checked: subscriptions, points of resume, replays. No I/O.
+"""What clients ask for, read and checked: subscriptions, points of resume, replays, what they have shown. No I/O.
 
 In: the JSON of a request. Out: small typed values, or one error that names the field and what is allowed.
 """
@@ -11,11 +11,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from .errors import InvalidRequest
+from .event import check_event_id
 from .protocol import Overflow
 from .topic import check_pattern
 
 # `since: {last: n}`: how far back one subscription may ask to be told again.
 MAX_LAST = 1000
+# Events that one request may say were shown.
+MAX_SEEN_IDS = 100
 MAX_OFFSET = 2**53 - 1  # what JavaScript can count to
 _EPOCH = re.compile(r"[0-9a-f]{16}")
 
@@ -107,6 +110,18 @@ def read_refresh(request: object) -> str:
     if not isinstance(token, str):
         raise InvalidRequest("token: expected text")
     return token
+
+
+def read_seen(request: object) -> list[str]:
+    """Read `{ids}`: event ids, 1 to MAX_SEEN_IDS of them.
+
+    Raises:
+        InvalidRequest, InvalidEvent.
+    """
+    ids = _object(request, {"ids"}, "{ids: ['…']}").get("ids")
+    if not isinstance(ids, list) or not 1 <= len(ids) <= MAX_SEEN_IDS:
+        raise InvalidRequest(f"ids: expected a list of 1 to {MAX_SEEN_IDS} event ids")
+    return [check_event_id(event_id) for event_id in ids]
 
 
 def _since(request: object) -> Since:

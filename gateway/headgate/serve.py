@@ -6,7 +6,6 @@ per thing that was done, the last one `headgate: ready at <URL> …`. The caller
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import os
 import signal
@@ -17,21 +16,28 @@ from typing import Any
 from flask import Flask
 
 from . import __version__, logs
+from .consumers.config import find_file, need_file, read_settings
+from .consumers_process import ConsumersProcess
 from .embedded import EmbeddedRedis, start_private_redis
 from .errors import HeadgateError, InvalidRequest
 from .flask_extension import Headgate
-from .loop import Signal, on_signal
-from .redis_link import check_server, open_client, place
+from .loop import Signal, on_signal, spawn
+from .named import load_named
+from .redis_link import describe_server
 from .settings import PREFIX, Settings
 from .transport.wsgi import Server
 
 
-def run(overrides: Mapping[str, str], target: str | None = None) -> int:
+def run(
+    overrides: Mapping[str, str], target: str | None = None, config: str | None = None, *, with_consumers: bool = False
+) -> int:
     """Serve until SIGINT or SIGTERM.
 
     Args:
         overrides: `HEADGATE_*` names and values that win over the environment.
         target: `module:application` or `module:factory`; None serves the ready-made application.
+        config: the configuration file; None: HEADGATE_CONFIG, else headgate.toml if it is there.
+        with_consumers: also run the consumers of that file, in a process of their own.
 
     Returns:
         0 after a stop that was asked for, 1 when it could not start (one clear line on standard error).
@@ -40,6 +46,10 @@ def run(overrides: Mapping[str, str], target: str | None = None) -> int:
     try:
         # An application that is imported by name reads the environment itself: what the command line said must be there.
         os.environ.update(overrides)
+        path = need_file(config) if with_consumers else find_file(config)
+        if path is not None:
+            os.environ.update(read_settings(path, os.environ))
+            _say(f"settings from {path}")
         settings = Settings.read(os.environ)
         logs.configure(settings.log_level)
         if settings.redis_url is None:
@@ -47,26 +57,23 @@ def run(overrides: Mapping[str, str], target: str | None = None) -> int:
             os.environ[PREFIX + "REDIS_URL"] = private.url
             settings = Settings.read(os.environ)
             _say(f"started a private {private.description} in {settings.data_dir}")
-        _check_redis(settings.redis_url or "")
+        _say(f"using {describe_server(settings.redis_url or '')}")
         if settings.dev:
             _say("development mode: anyone on this machine may subscribe to everything and publish. Never use it in public.")
         app = _load(target, settings)
-        return _serve(app, settings)
+        if path is None or not with_consumers:
+            return _serve(app, settings)
+        consumers = ConsumersProcess(["--config", path])
+        if not consumers.check():
+            return 1
+        with consumers:
+            return _serve(app, settings)
     except HeadgateError as error:
         print(f"headgate: {error}", file=sys.stderr)
         return 1
     finally:
         if private is not None:
             private.close()
-
-
-def _check_redis(url: str) -> None:
-    client = open_client(url, timeout_s=5.0, max_connections=1)
-    try:
-        name, version = check_server(client)
-    finally:
-        client.close()
-    _say(f"using {name} {version} at {place(url)}")
 
 
 def _load(target: str | None, settings: Settings) -> Flask:
@@ -79,21 +86,7 @@ def _load(target: str | None, settings: Settings) -> Flask:
         from headgate_server.app import create_app
 
         return create_app(settings)
-    module_name, _, attribute = target.partition(":")
-    if not all(part.isidentifier() for part in module_name.split(".")):
-        raise InvalidRequest(f"{target!r} is not of the form MODULE:APPLICATION or MODULE:FACTORY")
-    sys.path.insert(0, os.getcwd())
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name != module_name.partition(".")[0] and error.name != module_name:
-            raise  # a module that the application itself is missing: its traceback says where
-        raise InvalidRequest(f"no module named {module_name!r} (looked in {os.getcwd()} first)") from error
-    found: Any = getattr(module, attribute or "app", None)
-    if found is None:
-        raise InvalidRequest(
-            f"module {module_name!r} has no {attribute or 'app'!r}; expected MODULE:APPLICATION or MODULE:FACTORY"
-        )
+    found = load_named(target, "MODULE:APPLICATION or MODULE:FACTORY", default="app")
     app = _made_by(found, target) if not isinstance(found, Flask) and callable(found) else found
     if not isinstance(app, Flask):
         raise InvalidRequest(f"{target!r} is a {type(app).__name__}; expected a Flask application or a function that returns one")
@@ -126,9 +119,9 @@ def _serve(app: Flask, settings: Settings) -> int:
             file=sys.stderr,
         )
         return 1
-    asked_to_stop = Signal()
+    asked_to_stop, at_once = Signal(), Signal()
     for number in (signal.SIGINT, signal.SIGTERM):
-        on_signal(number, asked_to_stop.set)
+        on_signal(number, lambda: (at_once if asked_to_stop.is_set() else asked_to_stop).set())
     gate.start()
     for namespace in gate.gateway.namespaces.values():
         namespace.bus.was_up.wait(timeout=10)
@@ -137,9 +130,21 @@ def _serve(app: Flask, settings: Settings) -> int:
     _say(f"ready at http://{shown}:{server.server_port}/ (headgate {__version__}, Ctrl-C stops it)")
     asked_to_stop.wait()
     _say("stopping")
+    spawn(_drain, gate, settings.drain_s, at_once)
+    at_once.wait()
     gate.close()
     server.stop(timeout=1)
     return 0
+
+
+def _drain(gate: Headgate, within_s: float, done: Signal) -> None:
+    clients = sum(len(namespace.clients) for namespace in gate.gateway.namespaces.values())
+    if clients and within_s:
+        _say(f"moving {clients} client(s) elsewhere within {within_s:g} s (Ctrl-C again stops at once)")
+    try:
+        gate.gateway.drain(within_s)
+    finally:
+        done.set()
 
 
 def _say(line: str) -> None:

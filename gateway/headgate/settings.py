@@ -6,17 +6,15 @@ is what the rest of Headgate reads; nothing else looks at the environment. `docs
 
 from __future__ import annotations
 
-import dataclasses
-import difflib
-import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from .errors import InvalidPattern, SettingsError, UnknownNamespace
+from .errors import SettingsError, UnknownNamespace
 from .layout import DEFAULT_NAMESPACE, check_namespace
-from .topic import MAX_TOPIC_BYTES, MAX_TOPIC_WORDS, check_pattern
+from .options import Kind, describe_options, integer, number, one_of, option, patterns, read_options, read_words, switch, text
+from .topic import MAX_TOPIC_BYTES, MAX_TOPIC_WORDS
 
 PREFIX = "HEADGATE_"
 HARD_MAX_PAYLOAD_BYTES = 1024 * 1024
@@ -26,41 +24,9 @@ MIN_SECRET_BYTES = 32
 _FOREIGN = {"HEADGATE_REDIS_SERVER", "HEADGATE_CHROMIUM", "HEADGATE_CONFIG"}
 
 
-def _integer(low: int, high: int, unit: str) -> tuple[Callable[[Any], Any], str]:
-    def read(raw: Any) -> int:
-        if isinstance(raw, bool) or not re.fullmatch(r"[+-]?\d+", str(raw).strip()) or not low <= int(raw) <= high:
-            raise ValueError
-        return int(raw)
-
-    return read, f"a whole number from {low} to {high} {unit}".rstrip()
-
-
-def _number(low: float, high: float, unit: str) -> tuple[Callable[[Any], Any], str]:
-    def read(raw: Any) -> float:
-        value = float(raw)
-        if isinstance(raw, bool) or not low <= value <= high:
-            raise ValueError
-        return value
-
-    return read, f"a number from {low:g} to {high:g} {unit}".rstrip()
-
-
-def _switch(raw: Any) -> bool:
-    if isinstance(raw, bool):
-        return raw
-    return {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False, "": False}[
-        str(raw).strip().lower()
-    ]
-
-
-def _words(raw: Any) -> tuple[str, ...]:
-    parts = raw.split(",") if isinstance(raw, str) else list(raw)
-    return tuple(part.strip() for part in parts if part.strip())
-
-
 def _namespaces(raw: Any) -> tuple[str, ...]:
     try:
-        names = tuple(check_namespace(name) for name in _words(raw))
+        names = tuple(check_namespace(name) for name in read_words(raw))
     except UnknownNamespace as error:
         raise ValueError from error
     if not names or len(set(names)) != len(names):
@@ -77,19 +43,12 @@ def _redis_url(raw: Any) -> str:
 
 
 def _origins(raw: Any) -> tuple[str, ...]:
-    origins = _words(raw)
+    origins = read_words(raw)
     for origin in origins:
         url = urlsplit(origin)
         if origin != "*" and (url.scheme not in ("http", "https") or not url.netloc or url.path or url.query):
             raise ValueError
     return origins
-
-
-def _patterns(raw: Any) -> tuple[str, ...]:
-    try:
-        return tuple(check_pattern(pattern) for pattern in _words(raw))
-    except InvalidPattern as error:
-        raise ValueError from error
 
 
 def _secret(raw: Any) -> str:
@@ -99,124 +58,113 @@ def _secret(raw: Any) -> str:
     return raw
 
 
-def _text(raw: Any) -> str:
-    if not isinstance(raw, str) or not raw.strip():
-        raise ValueError
-    return raw.strip()
-
-
-def _level(raw: Any) -> str:
-    if str(raw).strip().lower() not in ("debug", "info", "warning", "error"):
-        raise ValueError
-    return str(raw).strip().lower()
-
-
-def _setting(default: Any, kind: tuple[Callable[[Any], Any], str], doc: str, *, secret: bool = False) -> Any:
-    """Declare one setting: its default, how it is read and what is expected, what it does."""
-    read, expected = kind
-    return field(default=default, repr=not secret, metadata={"read": read, "expected": expected, "doc": doc, "secret": secret})
-
-
 @dataclass(frozen=True, slots=True)
 class Settings:
     """Everything that can be set. Each field `name` is `HEADGATE_NAME` in the environment and in `app.config`."""
 
-    host: str = _setting(
-        "127.0.0.1", (_text, "a host name or address"), "Address to listen on; loopback unless you say otherwise."
-    )
-    port: int = _setting(8000, _integer(0, 65535, "(0 picks a free one)"), "Port to listen on.")
-    redis_url: str | None = _setting(
+    host: str = option("127.0.0.1", text("a host name or address"), "Address to listen on; loopback unless you say otherwise.")
+    port: int = option(8000, integer(0, 65535, "(0 picks a free one)"), "Port to listen on.")
+    redis_url: str | None = option(
         None,
-        (_redis_url, "a URL such as redis://host:6379/0, rediss://… or unix:///path"),
+        Kind(_redis_url, "a URL such as redis://host:6379/0, rediss://… or unix:///path"),
         "Redis or Valkey to use. Unset: a private server is started and ended with the gateway.",
         secret=True,
     )
-    data_dir: str = _setting(".headgate", (_text, "a folder"), "Folder of the private Redis server: socket, data, log.")
-    dev: bool = _setting(
+    data_dir: str = option(".headgate", text("a folder"), "Folder of the private Redis server: socket, data, log.")
+    dev: bool = option(
         False,
-        (_switch, "on or off"),
+        switch(),
         "Development: anonymous clients may subscribe to everything and publish. Never with a public address.",
     )
-    demo: bool = _setting(False, (_switch, "on or off"), "Serve the demo (the shared orders board) at /.")
-    metrics_open: bool = _setting(False, (_switch, "on or off"), "Serve /metrics to every address, not only to loopback.")
-    namespaces: tuple[str, ...] = _setting(
+    demo: bool = option(False, switch(), "Serve the demo (the shared orders board) at /.")
+    metrics_open: bool = option(False, switch(), "Serve /metrics to every address, not only to loopback.")
+    namespaces: tuple[str, ...] = option(
         (DEFAULT_NAMESPACE,),
-        (_namespaces, "names of [A-Za-z0-9_-], comma-separated, each once"),
+        Kind(_namespaces, "names of [A-Za-z0-9_-], comma-separated, each once"),
         "Namespaces to serve; each is one log, one set of limits, one Socket.IO namespace.",
     )
-    allowed_origins: tuple[str, ...] = _setting(
+    allowed_origins: tuple[str, ...] = option(
         (),
-        (_origins, "origins such as https://app.example.com, comma-separated"),
+        Kind(_origins, "origins such as https://app.example.com, comma-separated"),
         "Origins that may connect besides the gateway's own.",
     )
-    token_secret: str | None = _setting(
+    token_secret: str | None = option(
         None,
-        (_secret, f"a secret of at least {MIN_SECRET_BYTES} bytes"),
+        Kind(_secret, f"a secret of at least {MIN_SECRET_BYTES} bytes"),
         "Secret of tokens signed with HS256.",
         secret=True,
     )
-    token_keys: str | None = _setting(
+    token_keys: str | None = option(
         None,
-        (_text, "path of a JSON or TOML file"),
+        text("path of a JSON or TOML file"),
         "Keys of tokens: key id → {alg, key}, with alg one of HS256, RS256, ES256, EdDSA and key a PEM public key or a secret.",
     )
-    token_audience: str = _setting("headgate", (_text, "a name"), "What the `aud` of a token must hold.")
-    token_leeway_s: float = _setting(
-        5.0, _number(0, 30, "seconds"), "How far the clocks of whoever makes tokens and of the gateway may differ."
+    token_audience: str = option("headgate", text("a name"), "What the `aud` of a token must hold.")
+    token_leeway_s: float = option(
+        5.0, number(0, 30, "seconds"), "How far the clocks of whoever makes tokens and of the gateway may differ."
     )
-    anonymous_subscribe: tuple[str, ...] = _setting(
+    anonymous_subscribe: tuple[str, ...] = option(
         (),
-        (_patterns, "patterns such as news.#, comma-separated"),
+        patterns(),
         "What clients without a token may subscribe to. Not set: a token is needed.",
     )
-    max_clients_per_user: int = _setting(
+    max_clients_per_user: int = option(
         64,
-        _integer(0, 1_000_000, "clients (0 for no limit)"),
+        integer(0, 1_000_000, "clients (0 for no limit)"),
         "Clients of one user, on one gateway. Anonymous clients are counted by address only.",
     )
-    max_clients_per_address: int = _setting(
+    max_clients_per_address: int = option(
         1000,
-        _integer(0, 1_000_000, "clients (0 for no limit)"),
+        integer(0, 1_000_000, "clients (0 for no limit)"),
         "Clients from one network address, on one gateway. Behind a proxy, set HEADGATE_PROXIES too. Not for anonymous "
         "clients of development.",
     )
-    proxies: int = _setting(
+    proxies: int = option(
         0,
-        _integer(0, 16, "proxies"),
+        integer(0, 16, "proxies"),
         "Proxies in front of the gateway, each of which adds to X-Forwarded-For the address that it was called from.",
     )
-    max_payload_bytes: int = _setting(
-        65536, _integer(1, HARD_MAX_PAYLOAD_BYTES, "bytes"), "Largest payload of an event, in bytes of JSON text."
+    max_payload_bytes: int = option(
+        65536, integer(1, HARD_MAX_PAYLOAD_BYTES, "bytes"), "Largest payload of an event, in bytes of JSON text."
     )
-    queue_frames: int = _setting(256, _integer(2, 65536, "frames"), "Client queue: frames that may wait for one client.")
-    queue_bytes: int = _setting(
-        1024 * 1024, _integer(65536, 256 * 1024 * 1024, "bytes"), "Client queue: bytes that may wait for one client."
+    queue_frames: int = option(256, integer(2, 65536, "frames"), "Client queue: frames that may wait for one client.")
+    queue_bytes: int = option(
+        1024 * 1024, integer(65536, 256 * 1024 * 1024, "bytes"), "Client queue: bytes that may wait for one client."
     )
-    send_buffer_bytes: int = _setting(
-        65536, _integer(4096, 16 * 1024 * 1024, "bytes"), "Kernel send buffer (SO_SNDBUF) of each client's socket."
+    send_buffer_bytes: int = option(
+        65536, integer(4096, 16 * 1024 * 1024, "bytes"), "Kernel send buffer (SO_SNDBUF) of each client's socket."
     )
-    write_deadline_s: float = _setting(
-        10.0, _number(0.1, 600, "seconds"), "A socket that accepts nothing for this long while frames wait is closed."
+    write_deadline_s: float = option(
+        10.0, number(0.1, 600, "seconds"), "A socket that accepts nothing for this long while frames wait is closed."
     )
-    ping_interval_s: float = _setting(25.0, _number(0.05, 600, "seconds"), "Time between pings to a client.")
-    ping_timeout_s: float = _setting(
-        20.0, _number(0.05, 600, "seconds"), "A client that does not answer a ping for this long is gone."
+    drain_s: float = option(
+        10.0,
+        number(0, 600, "seconds"),
+        "Before `headgate serve` stops, clients are told to move and are let go over this time; 0: at once.",
     )
-    handshake_deadline_s: float = _setting(
-        10.0, _number(0.1, 600, "seconds"), "A connection must have sent its request, and joined a namespace, within this time."
+    ping_interval_s: float = option(25.0, number(0.05, 600, "seconds"), "Time between pings to a client.")
+    ping_timeout_s: float = option(
+        20.0, number(0.05, 600, "seconds"), "A client that does not answer a ping for this long is gone."
     )
-    inbound_per_s: float = _setting(
-        50.0, _number(0.1, 100000, "messages per second"), "Messages that one client may send per second."
+    handshake_deadline_s: float = option(
+        10.0, number(0.1, 600, "seconds"), "A connection must have sent its request, and joined a namespace, within this time."
     )
-    inbound_burst: int = _setting(100, _integer(1, 100000, "messages"), "Messages that one client may send at once.")
-    max_subscriptions: int = _setting(128, _integer(1, 65536, "patterns"), "Subscriptions of one client.")
-    max_wildcards: int = _setting(32, _integer(0, 65536, "patterns"), "Subscriptions of one client that hold a wildcard.")
-    log_max_events: int = _setting(10000, _integer(1, 10_000_000, "events"), "Log retention by count, per namespace.")
-    log_max_age_s: int = _setting(600, _integer(1, 30 * 86400, "seconds"), "Log retention by age, per namespace.")
-    fence_interval_s: float = _setting(
-        1.0, _number(0.05, 60, "seconds"), "Time between fences: proofs that everything up to the log's head has arrived."
+    inbound_per_s: float = option(
+        50.0, number(0.1, 100000, "messages per second"), "Messages that one client may send per second."
     )
-    log_level: str = _setting("info", (_level, "debug, info, warning or error"), "Least severe log line to write.")
+    inbound_burst: int = option(100, integer(1, 100000, "messages"), "Messages that one client may send at once.")
+    publish_per_s: float = option(
+        200.0, number(0.1, 100000, "events per second"), "Events that one user may publish over HTTP per second, on each gateway."
+    )
+    publish_burst: int = option(400, integer(1, 100000, "events"), "Events that one user may publish over HTTP at once.")
+    max_subscriptions: int = option(128, integer(1, 65536, "patterns"), "Subscriptions of one client.")
+    max_wildcards: int = option(32, integer(0, 65536, "patterns"), "Subscriptions of one client that hold a wildcard.")
+    log_max_events: int = option(10000, integer(1, 10_000_000, "events"), "Log retention by count, per namespace.")
+    log_max_age_s: int = option(600, integer(1, 30 * 86400, "seconds"), "Log retention by age, per namespace.")
+    fence_interval_s: float = option(
+        1.0, number(0.05, 60, "seconds"), "Time between fences: proofs that everything up to the log's head has arrived."
+    )
+    log_level: str = option("info", one_of("debug", "info", "warning", "error"), "Least severe log line to write.")
 
     @classmethod
     def read(cls, *sources: Mapping[str, Any]) -> Settings:
@@ -227,28 +175,18 @@ class Settings:
         Raises:
             SettingsError: with one line for every wrong value and every unknown `HEADGATE_` name, all together.
         """
-        known = {PREFIX + f.name.upper(): f for f in dataclasses.fields(cls)}
-        values: dict[str, Any] = {}
-        faults: list[str] = []
         merged = {k: v for source in sources for k, v in source.items() if isinstance(k, str) and k.startswith(PREFIX)}
-        for name, raw in sorted(merged.items()):
-            if raw is None or raw == "" or name in _FOREIGN:
-                continue
-            if name not in known:
-                close = difflib.get_close_matches(name, known, 1, 0.6)
-                faults.append(f"{name} is not a setting" + (f"; did you mean {close[0]}?" if close else ""))
-                continue
-            spec = known[name]
-            try:
-                values[spec.name] = spec.metadata["read"](raw)
-            except (ValueError, TypeError, KeyError, AttributeError):
-                shown = "(hidden)" if spec.metadata["secret"] else repr(raw)[:80]
-                faults.append(f"{name}={shown}: expected {spec.metadata['expected']}")
-        if not faults:
-            faults = _cross_faults(cls(**values))
+        given = {
+            name.removeprefix(PREFIX).lower(): raw for name, raw in sorted(merged.items()) if raw != "" and name not in _FOREIGN
+        }
+        settings, found = read_options(cls, given, "a setting")
+        faults = [fault.line(_variable) for fault in found]
+        if settings is not None:
+            faults = _cross_faults(settings)
         if faults:
             raise SettingsError(faults)
-        return cls(**values)
+        assert settings is not None
+        return settings
 
     def limits(self) -> dict[str, Any]:
         """Return the limits that a client is told in `welcome`."""
@@ -269,6 +207,10 @@ class Settings:
         }
 
 
+def _variable(name: str) -> str:
+    return PREFIX + name.upper()
+
+
 def _cross_faults(settings: Settings) -> list[str]:
     faults = []
     if settings.max_payload_bytes * 2 > settings.queue_bytes:
@@ -287,13 +229,4 @@ def _cross_faults(settings: Settings) -> list[str]:
 
 def describe() -> list[tuple[str, str, str, str]]:
     """Return (environment name, default, expected, doc) of every setting: the source of docs/settings.md."""
-    return [
-        (PREFIX + f.name.upper(), "" if f.default in (None, ()) else _plain(f.default), f.metadata["expected"], f.metadata["doc"])
-        for f in dataclasses.fields(Settings)
-    ]
-
-
-def _plain(value: object) -> str:
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    return ",".join(value) if isinstance(value, tuple) else f"{value:g}" if isinstance(value, float) else str(value)
+    return [(_variable(name), default or "", expected, doc) for name, default, expected, doc in describe_options(Settings)]

@@ -10,6 +10,7 @@ vectors that both implementations must satisfy.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import lru_cache
 
 from .errors import InvalidPattern, InvalidTopic
@@ -92,19 +93,27 @@ def contains(grant: str, pattern: str) -> bool:
     stands for all others. Patterns have at most 8 words, so the walk is small; the cache is bounded.
     """
     inner, outer = tuple(pattern.split(".")), tuple(grant.split("."))
+    return all(covered >> len(outer) & 1 for inside, covered in _walk(inner, outer) if inside >> len(inner) & 1)
+
+
+def overlaps(pattern: str, other: str) -> bool:
+    """Return whether some valid topic matches both patterns. Exact, as `contains`."""
+    left, right = tuple(pattern.split(".")), tuple(other.split("."))
+    return any(inside >> len(left) & 1 and covered >> len(right) & 1 for inside, covered in _walk(left, right))
+
+
+def _walk(inner: tuple[str, ...], outer: tuple[str, ...]) -> Iterator[tuple[int, int]]:
+    """Yield the positions in two patterns after every topic that the first may still match, each pair of a length once."""
     alphabet = {word for word in (*inner, *outer) if word not in ("*", "#")} | {"\0 any other word"}
     seen = {(_start(inner), _start(outer))}
     for _ in range(MAX_TOPIC_WORDS):
-        reached = set()
-        for inside, outside in seen:
-            for word in alphabet:
-                if stepped := _step(inner, inside, word):
-                    covered = _step(outer, outside, word)
-                    if stepped >> len(inner) & 1 and not covered >> len(outer) & 1:
-                        return False
-                    reached.add((stepped, covered))
-        seen = reached
-    return True
+        seen = {
+            (stepped, _step(outer, covered, word))
+            for inside, covered in seen
+            for word in alphabet
+            if (stepped := _step(inner, inside, word))
+        }
+        yield from seen
 
 
 def _start(tokens: tuple[str, ...]) -> int:

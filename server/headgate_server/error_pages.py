@@ -41,9 +41,10 @@ def install_error_pages(app: Flask) -> None:
 
 
 def refusal(error: HeadgateError) -> Response:
-    """Return the response for an error of the tree; what can be retried says when."""
-    response = _page(STATUS_BY_CODE.get(error.code, 400), error.to_wire())
-    if error.retry:
+    """Return the response for an error of the tree; what can be retried says when, and so does a limit (RFC 6585)."""
+    status = STATUS_BY_CODE.get(error.code, 400)
+    response = _page(status, error.to_wire())
+    if error.retry or status == 429:
         response.headers["Retry-After"] = str(RETRY_AFTER_S)
     if error.code == "unauthorized":
         response.headers["WWW-Authenticate"] = 'Bearer realm="headgate"'

@@ -1,21 +1,23 @@
 """`POST /api/publish {topic, data, id?, namespace?}`: publishing over HTTP, for those whose grants contain the topic.
 
-Out: 201 with the receipt `{epoch, offset, duplicate, id}`, or an error of the tree.
+Out: 201 with the receipt `{epoch, offset, duplicate, id}`, or an error of the tree; 429 for who goes too fast.
 """
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import msgspec
 from flask import Blueprint, Response, jsonify, request
 
-from headgate.errors import Forbidden, InvalidRequest, NotSerializable, PayloadTooLarge
+from headgate.errors import Forbidden, InvalidRequest, LimitReached, NotSerializable, PayloadTooLarge
 from headgate.settings import Settings
 from headgate.topic import check_topic
 
 from .callers import caller
 from .gate import Gate
+from .rates import Rates
 
 
 class _Request(msgspec.Struct, forbid_unknown_fields=True):
@@ -31,6 +33,7 @@ _decode = msgspec.json.Decoder(_Request).decode
 def publish_routes(gate: Gate, settings: Settings) -> Blueprint:
     """Return the route. Its body is bounded by the application's MAX_CONTENT_LENGTH before it is read."""
     routes = Blueprint("publish_api", __name__)
+    rates = Rates(settings.publish_per_s, settings.publish_burst)
 
     @routes.post("/api/publish")
     def publish() -> Response:
@@ -40,6 +43,8 @@ def publish_routes(gate: Gate, settings: Settings) -> Blueprint:
         identity = caller(gate, (asked.namespace or settings.namespaces[0]).removeprefix("/"))
         if not identity.may_publish(topic):
             raise Forbidden("publish to", topic)
+        if not rates.spend(identity.user, time.monotonic()):
+            raise LimitReached("publish_per_s", settings.publish_per_s)
         receipt = gate.publish(topic, data, id=asked.id, namespace=asked.namespace)
         response = jsonify(epoch=receipt.epoch, offset=receipt.offset, duplicate=receipt.duplicate, id=receipt.id)
         response.status_code = 201

@@ -291,8 +291,9 @@ def test_a_page_that_is_shown_again_does_not_wait_for_its_turn(
 ) -> None:
     """Hidden and waiting ten minutes for the next attempt, it connects at once when somebody looks at it."""
     page = open_page("delay=600000", before="addEventListener('online', event => event.stopImmediatePropagation())")
-    show = "value => { Object.defineProperty(document, 'visibilityState', { configurable: true, get: () => value }); \
-        document.dispatchEvent(new Event('visibilitychange')); }"
+    # As a browser does it: the event bubbles up to the window.
+    show = "value => { Object.defineProperty(document, 'hidden', { configurable: true, get: () => value === 'hidden' }); \
+        document.dispatchEvent(new Event('visibilitychange', { bubbles: true })); }"
     page.evaluate(show, "hidden")
     context.set_offline(True)
     wait_until_down(page)

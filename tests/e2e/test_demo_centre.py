@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 from playwright.sync_api import expect
 
+from headgate.embedded import find_private_redis
+from headgate.layout import seen_key
+from headgate.redis_link import call, open_client
 from tests.e2e.conftest import OpenBoard
 from tests.e2e.shop import Shop, publish
 from tests.gateway_process import GatewayProcess
+from tests.redis_server import wait_until
 
 
 def test_what_was_told_is_kept_until_it_is_read(open_board: OpenBoard, shop: Shop) -> None:
@@ -23,6 +29,22 @@ def test_what_was_told_is_kept_until_it_is_read(open_board: OpenBoard, shop: Sho
     expect(ana.centre()).to_contain_text("1 unread")
     # The focus goes on to what is still to be read.
     expect(ana.view.get_by_role("button", name=f"Mark as read: Order {number} shipped", exact=True)).to_be_focused()
+
+
+def test_what_the_open_centre_shows_need_not_be_mailed(open_board: OpenBoard, shop: Shop, gateway: GatewayProcess) -> None:
+    """The gateway is told of what the list shows, of what comes while it is open, and of this user's only."""
+    number = shop.create()
+    ana = open_board("ana")
+    shop.change(number, status="failed")
+    expect(ana.bell()).to_have_accessible_name("Notifications, 1 unread")
+    with closing(open_client(find_private_redis(str(gateway.folder / "data")) or "")) as redis:
+        before = call(redis, "ZCARD", seen_key("notifications", "ana"))
+        ana.bell().click()
+        wait_until(lambda: call(redis, "ZCARD", seen_key("notifications", "ana")) == before + 1, "the first is told")
+        shop.change(number, status="shipped")
+        wait_until(lambda: call(redis, "ZCARD", seen_key("notifications", "ana")) == before + 2, "the second is told")
+
+        assert not call(redis, "EXISTS", seen_key("notifications", "ben"))
 
 
 def test_all_is_read_at_once(open_board: OpenBoard, shop: Shop) -> None:

@@ -39,6 +39,18 @@ def test_a_move_in_one_browser_moves_the_card_in_the_other(open_board: OpenBoard
     expect(ben.toast(f"Order {number} shipped")).to_contain_text("by Ana")
 
 
+def test_an_order_fails_by_one_button(open_board: OpenBoard, shop: Shop) -> None:
+    """From any column at once: the event that on-call people are mailed about. A failed order cannot fail again."""
+    number = shop.create()
+    ana, ben = open_board("ana"), open_board("ben")
+    fail = ana.view.get_by_role("button", name=f"Fail order {number}", exact=True)
+    fail.click()
+    expect(ben.card_in("failed", number)).to_be_visible()
+    expect(ben.toast(f"Order {number} failed")).to_contain_text("by Ana")
+    expect(ana.card_in("failed", number)).to_be_focused()
+    expect(fail).to_be_hidden()
+
+
 def test_a_card_is_dragged_to_another_column(open_board: OpenBoard, shop: Shop) -> None:
     """With the mouse, across columns at once."""
     number = shop.create()

@@ -27,7 +27,7 @@ def load(request: pytest.FixtureRequest) -> Load:
 @pytest.fixture(scope="session")
 def session_site(load: Load, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """The site of this load. Faults end healed, so that the next one finds it whole."""
-    with Site(tmp_path_factory.mktemp("site"), load) as site:
+    with Site(tmp_path_factory.mktemp("site"), load, publish_per_s=1, publish_burst=20) as site:
         yield site
 
 
@@ -42,13 +42,19 @@ def site(session_site: Site) -> Iterator[Site]:
         print(f"--- {gateway.url} ---\n" + "\n".join(gateway.output.splitlines()[-12:]))
 
 
+@pytest.fixture(params=["narrow", pytest.param("whole", marks=pytest.mark.nightly)], scope="session")
+def feed(request: pytest.FixtureRequest) -> str:
+    """What the gateways listen to: what their clients want, or everything, as one client of each wants it."""
+    return str(request.param)
+
+
 @pytest.fixture
-def start_swarm(site: Site) -> Iterator[Callable[..., Swarm]]:
+def start_swarm(site: Site, feed: str) -> Iterator[Callable[..., Swarm]]:
     """Connect the load's clients: `start_swarm(overflow="drop")`. They end with the test."""
     started: list[Swarm] = []
 
     def start(**options: Any) -> Swarm:
-        swarm = site.swarm(**options)
+        swarm = site.swarm(whole=feed == "whole", **options)
         started.append(swarm)
         return swarm.open()
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import datetime
-import json
 import os
 import platform
 from pathlib import Path
 
 from .site import Load
 
-RESULTS = Path("build", "faults", "figures.json")
 PAGE = Path("docs", "faults.md")
 _HEAD = """# What faults cost: measured
 
@@ -37,18 +35,16 @@ class Figures:
 
     @staticmethod
     def write(rows: dict[str, list[list[str]]], root: Path) -> None:
-        """Write the results of a full run to build/, and as a page to docs/. What this run did not measure stays as it was."""
+        """Write the results of a full run to docs/. What this run did not measure stays there as it was."""
         today = datetime.date.today().isoformat()
         measured = [[*row, today] for row in rows.get("full", [])]
         if not measured:
             return
-        results = root / RESULTS
-        results.parent.mkdir(parents=True, exist_ok=True)
-        before = json.loads(results.read_text()) if results.exists() else []
+        page = root / PAGE
+        before = [line.strip("| ").split(" | ") for line in page.read_text().splitlines() if line.startswith("| F")]
         all_rows = list({(row[0], row[1]): row for row in [*before, *measured]}.values())
         all_rows.sort(key=lambda row: int(row[0][1:]))
-        results.write_text(json.dumps(all_rows, indent=1, ensure_ascii=False))
         machine = f"{os.cpu_count()} cores, {platform.system()} {platform.release()}, Python {platform.python_version()}"
         table = "\n".join(f"| {' | '.join(row)} |" for row in all_rows)
         head = "| fault | what | measured | goal | on |\n|---|---|---|---|---|\n"
-        (root / PAGE).write_text(f"{_HEAD}The machine: {machine}.\n\n{head}{table}\n")
+        page.write_text(f"{_HEAD}The machine: {machine}.\n\n{head}{table}\n")

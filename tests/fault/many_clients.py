@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import os
+import random
 import socket
 import struct
 import threading
@@ -30,6 +31,8 @@ READ_BYTES = 65536
 # A throttled client reads this much at a time, so that the kernel holds the rest.
 SLOW_READ_BYTES = 2048
 RETRY_S = (0.02, 0.5)
+# As web/src/backoff.js: full jitter between the first and a ceiling that doubles up to the second.
+ROAMING_RETRY_S = (0.5, 20.0)
 _decode = msgspec.json.decode
 _encode = msgspec.json.encode
 
@@ -44,10 +47,12 @@ class BrowserClient(asyncio.BufferedProtocol):
         self.patterns = dict(patterns)
         self.up = False
         self.sessions = 0
+        self.pings = 0
         self.epoch: str | None = None
         self.offset = 0
         self.discarded = 0
         self.since: dict[str, Any] = {}  # asked for with the next handshake, by pattern
+        self.elsewhere: list[tuple[str, int]] = []  # where else to connect, in turn; it moves when it is told to
         self.resume_point: Any = None  # sent instead of its own position
         self._namespace = f"/{namespace},".encode()
         self._receive_buffer_bytes = receive_buffer_bytes
@@ -60,6 +65,7 @@ class BrowserClient(asyncio.BufferedProtocol):
         self._next_ack = 0
         self._acks: dict[int, Callable[[Any], None]] = {}
         self._retry_s = RETRY_S[0]
+        self._attempt = 0
 
     # -- what a test asks for ---------------------------------------------------------------------------------------
 
@@ -196,6 +202,7 @@ class BrowserClient(asyncio.BufferedProtocol):
         if packet.startswith(b"42"):
             self._message(now_s, *_decode(packet[packet.index(b"[") :]))
         elif packet == b"2":
+            self.pings += 1
             self._send(b"3")
         elif packet.startswith(b"0"):
             wanted: list[dict[str, Any]] = [{"pattern": name, "overflow": policy} for name, policy in self.patterns.items()]
@@ -241,6 +248,9 @@ class BrowserClient(asyncio.BufferedProtocol):
             entries.append(Noted(now_s, f"backpressure {body['state']}"))
         elif name == "status":
             entries.append(Noted(now_s, f"bus {body['bus']}" if "bus" in body else "moving"))
+            if self.elsewhere and "moving" in body and self._transport is not None:
+                leave = self._transport.close
+                asyncio.get_running_loop().call_later(random.uniform(0, body["moving"]["within_s"]), leave)
 
     def _welcomed(self, now_s: float, body: Any) -> None:
         refused = [answer for answer in body["subscriptions"] if not answer["ok"]]
@@ -256,6 +266,7 @@ class BrowserClient(asyncio.BufferedProtocol):
         self.up = True
         self.sessions += 1
         self._retry_s = RETRY_S[0]
+        self._attempt = 0
 
     def _send(self, packet: bytes) -> None:
         size = len(packet)
@@ -266,10 +277,17 @@ class BrowserClient(asyncio.BufferedProtocol):
     def _try_again(self) -> None:
         if self._wanted:
             delay_s, self._retry_s = self._retry_s, min(self._retry_s * 2, RETRY_S[1])
+            if self.elsewhere:
+                self._attempt += 1
+                low_s, high_s = ROAMING_RETRY_S
+                delay_s = random.uniform(low_s, min(high_s, low_s * 2**self._attempt))
             asyncio.get_running_loop().call_later(delay_s, self._reopen)
 
     def _reopen(self) -> None:
         if self._wanted and self._transport is None:
+            if self.elsewhere:
+                self.elsewhere.append(self.address)
+                self.address = self.elsewhere.pop(0)
             asyncio.get_running_loop().create_task(self._connect())
 
 
@@ -313,6 +331,12 @@ class Swarm:
             self.run(_open(some))
             self.wait(partial(all_up, some), "clients to be welcomed", deadline_s)
         return self
+
+    def roam(self) -> None:
+        """From now on connect to all gateways in turn, with the browser client's back-off, and move when told to."""
+        addresses = list(dict.fromkeys(client.address for client in self.clients))
+        for client in self.clients:
+            client.elsewhere = [address for address in addresses if address != client.address]
 
     def reopen(self) -> None:
         """Connect all that are offline, all at once, without waiting for them."""

@@ -7,6 +7,7 @@ port, an append-only file, SIGKILL) the product never asks of it.
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import signal
 import socket
@@ -46,6 +47,7 @@ class RedisProcess:
                     "--appendonly", "yes", "--appendfsync", "everysec", "--save", "", "--databases", "1",
                 ],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+                restore_signals=False,  # Python ignores SIGXFSZ; so must this one, for `fill_disk`
             )  # fmt: skip
         deadline = time.monotonic() + DEADLINE_S
         while not self.answers():
@@ -84,6 +86,14 @@ class RedisProcess:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
+
+    def fill_disk(self) -> None:
+        """Let no file of its grow any more: what it writes fails from here on, as on a full disk."""
+        resource.prlimit(self.pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+
+    def free_disk(self) -> None:
+        """Let it write again."""
+        resource.prlimit(self.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 
     def pause(self) -> None:
         """Stop it (SIGSTOP): its connections stay, nothing answers."""

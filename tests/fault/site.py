@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from headgate.errors import BusUnavailable
+from headgate.errors import BusRefused, BusUnavailable
 from headgate.event_log import EventLog
 from headgate.publisher import Publisher
 from headgate.redis_link import open_client
@@ -114,9 +114,13 @@ class Site:
         for gateway in self.gateways:
             wait_for(lambda gateway=gateway: self.ready(gateway), "a gateway to be ready", deadline_s)
 
-    def swarm(self, **options: Any) -> Swarm:
-        """Return the load's clients, not connected yet."""
-        return Swarm(self.urls, self.load.clients, topics_of, **options)
+    def swarm(self, *, whole: bool = False, **options: Any) -> Swarm:
+        """Return the load's clients, not connected yet; if `whole`, the first of each gateway wants everything."""
+
+        def patterns_of(client: int) -> list[str]:
+            return ["#"] if whole and client < len(self.urls) else topics_of(client)
+
+        return Swarm(self.urls, self.load.clients, patterns_of, **options)
 
     def publishing(self, **options: Any) -> Publishing:
         """Return the load's publisher, not started yet. It reaches Redis directly."""
@@ -175,13 +179,15 @@ class Publishing:
     """A thread that publishes at a fixed rate until `stop`, one event after the other, and never twice.
 
     Attributes:
-        refused: when publishes failed (monotonic), each counted as a doubt.
+        refused: when publishes failed (monotonic); each is a doubt, or one of `denied`.
+        denied: ids of events that Redis refused, so that nobody may ever see them.
         receipts: when the others were acknowledged.
     """
 
     def __init__(self, url: str, load: Load, *, history: History | None = None, timeout_s: float = 0.5) -> None:
         self.history = history or History()
         self.refused: list[float] = []
+        self.denied: list[str] = []
         self.receipts: list[float] = []
         self._url, self._load, self._timeout_s = url, load, timeout_s
         self._stopped = threading.Event()
@@ -228,6 +234,9 @@ class Publishing:
         except BusUnavailable:
             self.refused.append(time.monotonic())
             self.history.doubtful(event_id)
+        except BusRefused:
+            self.refused.append(time.monotonic())
+            self.denied.append(event_id)
         else:
             self.receipts.append(time.monotonic())
             self.history.published(receipt.epoch, receipt.offset, topic, event_id)

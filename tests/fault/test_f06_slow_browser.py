@@ -13,6 +13,7 @@ from .figures import Figures
 from .many_clients import Swarm
 from .sightings import disconnects
 from .site import Site, publish_burst
+from .usage import resident_bytes
 
 # In the short form the kernel's share of a queue (some 100 KB) must not take ten seconds to drain.
 SLOW_BYTES_PER_S = {"full": 10_000, "short": 60_000}
@@ -27,12 +28,12 @@ def test_a_slow_browser_loses_only_what_its_policy_says_and_is_told(
     slow = Swarm(site.urls[:1], 2, lambda index: ["load.#"], overflow=policy, receive_buffer_bytes=4096, name=policy).open()
     with contextlib.closing(slow), site.publishing() as publishing:
         publishing.wait_for(20)
-        memory_before = _resident_bytes(site)
+        memory_before = resident_bytes(site.gateways[0].pid)
         slow.each(lambda client: client.throttle(SLOW_BYTES_PER_S[site.load.name]))
         publish_burst(site.redis.url, publishing.history, 1500, site.load.payload_bytes)
         slow.wait(lambda: all(_noted(record, "backpressure on") for record in slow.records), "the queue to be full")
         time.sleep(min(site.load.offline_s, 10))  # the length of the fault
-        grown = _resident_bytes(site) - memory_before
+        grown = resident_bytes(site.gateways[0].pid) - memory_before
         slow.each(lambda client: client.throttle(None))
         slow.wait(lambda: all(_noted(record, "backpressure off") for record in slow.records), "the queue to be empty again")
         history = publishing.stop()
@@ -50,11 +51,6 @@ def test_a_slow_browser_loses_only_what_its_policy_says_and_is_told(
         told = sum(gap.count or 0 for gap in first.gaps())
         figures("F6", "drop: events seen by one slow browser", len(first.seen()), "", "seen + told of = owed (checked)")
         figures("F6", "drop: events that it was told of", told, "", "seen + told of = owed (checked)")
-
-
-def _resident_bytes(site: Site) -> int:
-    with open(f"/proc/{site.gateways[0].pid}/statm") as statm:
-        return int(statm.read().split()[1]) * 4096
 
 
 def _noted(record: Record, what: str) -> bool:

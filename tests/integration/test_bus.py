@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,13 +35,19 @@ def start_bus() -> Iterator[StartBus]:
     """Start a listener that is up: `start_bus(redis_url, log_max_events=20)`. All end with the test."""
     with ExitStack() as started:
 
-        def start(redis_url: str, **settings: Any) -> BusProcess:
-            bus = BusProcess(redis_url, **{"fence_interval_s": 0.1, **settings})
+        def start(redis_url: str, patterns: Sequence[str] = ("#",), **settings: Any) -> BusProcess:
+            bus = BusProcess(redis_url, patterns, **{"fence_interval_s": 0.1, **settings})
             started.callback(bus.close)
             bus.wait_until_up()
             return bus
 
         yield start
+
+
+@pytest.fixture(params=[("#",), ("orders.*", "bills.1")], ids=["whole", "narrow"])
+def start_either_bus(start_bus: StartBus, request: pytest.FixtureRequest) -> StartBus:
+    """The same, with a listener that takes everything, or only what it wants."""
+    return partial(start_bus, patterns=request.param)
 
 
 @dataclass
@@ -126,9 +133,9 @@ def log_by_hand(client: Client, fields: dict[bytes, bytes]) -> int:
 # In order, once ----------------------------------------------------------------------------------------------------------
 
 
-def test_logged_events_are_routed_in_order_each_once(start_bus: StartBus, redis_url: str, publisher: Publisher) -> None:
+def test_logged_events_are_routed_in_order_each_once(start_either_bus: StartBus, redis_url: str, publisher: Publisher) -> None:
     """The plain case, with more than one read's worth."""
-    bus = start_bus(redis_url)
+    bus = start_either_bus(redis_url)
     offsets = publish(publisher, 500)
 
     bus.wait_for(lambda: len(bus.events) >= 500, "500 events")
@@ -246,10 +253,10 @@ def test_a_bad_entry_of_the_log_is_told_as_one_missing_offset_and_the_good_ones_
 
 
 def test_a_logged_event_whose_live_message_is_bad_is_found_at_once(
-    start_bus: StartBus, redis_url: str, redis_client: Client, publisher: Publisher
+    start_either_bus: StartBus, redis_url: str, redis_client: Client, publisher: Publisher
 ) -> None:
     """The library is a little laxer than JSON in numbers (`1.`): such an event is logged, and cannot be delivered."""
-    bus = start_bus(redis_url, fence_interval_s=30)
+    bus = start_either_bus(redis_url, fence_interval_s=30)
     publisher.publish("orders.1", "before")
     _, offset, _ = call(redis_client, "FCALL", "headgate_publish", 1, log_key(NAMESPACE), "orders.1", "1.")
 
@@ -263,10 +270,10 @@ def test_a_logged_event_whose_live_message_is_bad_is_found_at_once(
 
 
 def test_a_forged_offset_far_ahead_is_counted_and_hides_nothing(
-    start_bus: StartBus, redis_url: str, redis_client: Client, publisher: Publisher
+    start_either_bus: StartBus, redis_url: str, redis_client: Client, publisher: Publisher
 ) -> None:
     """Taken at its word it would make every later event look like an old one."""
-    bus = start_bus(redis_url)
+    bus = start_either_bus(redis_url)
     publisher.publish("orders.1", "before")
     forge(redis_client, offset=1000)
     publisher.publish("orders.1", "after")
@@ -312,10 +319,10 @@ def test_a_forged_epoch_is_counted_and_the_log_is_not_believed_lost(
 
 
 def test_a_connection_killed_again_and_again_loses_nothing(
-    start_bus: StartBus, redis_url: str, redis_client: Client, publisher: Publisher
+    start_either_bus: StartBus, redis_url: str, redis_client: Client, publisher: Publisher
 ) -> None:
     """CLIENT KILL while events flow: repaired from the log, in order, each once."""
-    bus = start_bus(redis_url)
+    bus = start_either_bus(redis_url)
     stop = threading.Event()
     offsets: list[int] = []
 
@@ -341,12 +348,12 @@ def test_a_connection_killed_again_and_again_loses_nothing(
 
 
 def test_a_listener_that_was_too_slow_for_redis_reads_from_the_log_what_it_missed(
-    start_bus: StartBus, start_redis: Callable[..., EmbeddedRedis]
+    start_either_bus: StartBus, start_redis: Callable[..., EmbeddedRedis]
 ) -> None:
     """Redis cuts a subscriber off whose output buffer is full, and drops what was in it."""
     url = start_redis().url
     with closing(open_client(url)) as client, closing(Publisher(url)) as publisher:
-        bus = start_bus(url)
+        bus = start_either_bus(url)
         call(client, "CONFIG", "SET", "client-output-buffer-limit", "pubsub 1mb 1mb 1")
         bus.pause()
         # In small pieces: Valkey 9 does not count what it can send without copying (from 16 KB on) into the buffer.
@@ -363,10 +370,10 @@ def test_a_listener_that_was_too_slow_for_redis_reads_from_the_log_what_it_misse
 
 
 def test_what_the_log_no_longer_holds_is_told_in_one_gap(
-    start_bus: StartBus, redis_url: str, redis_client: Client, publisher: Publisher
+    start_either_bus: StartBus, redis_url: str, redis_client: Client, publisher: Publisher
 ) -> None:
     """Cut off for longer than the retention: exactly which offsets are gone, then the rest."""
-    bus = start_bus(redis_url, log_max_events=20)
+    bus = start_either_bus(redis_url, log_max_events=20)
     publish(publisher, 10)
     bus.wait_for(lambda: len(bus.events) == 10, "ten events")
     bus.pause()
@@ -414,10 +421,10 @@ def test_a_repair_hands_on_what_it_reads_in_pages_not_one_by_one(
 
 
 def test_a_flush_is_told_once_and_live_goes_on(
-    start_bus: StartBus, redis_url: str, redis_client: Client, publisher: Publisher
+    start_either_bus: StartBus, redis_url: str, redis_client: Client, publisher: Publisher
 ) -> None:
     """Nobody publishes meanwhile: the fence notices, begins the new epoch itself, and says it once."""
-    bus = start_bus(redis_url)
+    bus = start_either_bus(redis_url)
     publish(publisher, 10)
     bus.wait_for(lambda: len(bus.events) == 10, "ten events")
     before = bus.state()["epoch"]
@@ -435,10 +442,10 @@ def test_a_flush_is_told_once_and_live_goes_on(
 
 
 def test_events_published_right_after_a_flush_are_not_lost_with_the_old_log(
-    start_bus: StartBus, redis_url: str, redis_client: Client, publisher: Publisher
+    start_either_bus: StartBus, redis_url: str, redis_client: Client, publisher: Publisher
 ) -> None:
     """Their publishers hold receipts of the new epoch, and the clients' subscriptions are still in force."""
-    bus = start_bus(redis_url, fence_interval_s=30)
+    bus = start_either_bus(redis_url, fence_interval_s=30)
     publish(publisher, 10)
     bus.wait_for(lambda: len(bus.events) == 10, "ten events")
     bus.pause()
@@ -454,10 +461,10 @@ def test_events_published_right_after_a_flush_are_not_lost_with_the_old_log(
 
 
 def test_a_new_epoch_found_at_a_reconnect_is_told_once_and_its_events_are_routed(
-    start_bus: StartBus, redis_url: str, redis_client: Client, publisher: Publisher
+    start_either_bus: StartBus, redis_url: str, redis_client: Client, publisher: Publisher
 ) -> None:
     """Redis came back empty, and publishers were there first."""
-    bus = start_bus(redis_url)
+    bus = start_either_bus(redis_url)
     publish(publisher, 10)
     bus.wait_for(lambda: len(bus.events) == 10, "ten events")
     bus.pause()
@@ -473,10 +480,10 @@ def test_a_new_epoch_found_at_a_reconnect_is_told_once_and_its_events_are_routed
 
 
 def test_a_log_that_went_back_is_told_once_and_live_goes_on_from_its_head(
-    start_bus: StartBus, redis_url: str, redis_client: Client, publisher: Publisher
+    start_either_bus: StartBus, redis_url: str, redis_client: Client, publisher: Publisher
 ) -> None:
     """A replica that had not got everything was promoted: same epoch, lower offset."""
-    bus = start_bus(redis_url)
+    bus = start_either_bus(redis_url)
     publish(publisher, 10)
     bus.wait_for(lambda: len(bus.events) == 10, "ten events")
     # One step, so that no fence sees half of it.
@@ -497,12 +504,12 @@ def test_a_log_that_went_back_is_told_once_and_live_goes_on_from_its_head(
 
 
 def test_a_stopped_redis_is_told_as_down_and_made_good_in_order(
-    start_bus: StartBus, start_redis_in: Callable[[], tuple[EmbeddedRedis, Path]]
+    start_either_bus: StartBus, start_redis_in: Callable[[], tuple[EmbeddedRedis, Path]]
 ) -> None:
     """SIGSTOP: every connection stays open and none answers. What was on its way comes after SIGCONT, each event once."""
     server, _ = start_redis_in()
     with closing(Publisher(server.url)) as publisher:
-        bus = start_bus(server.url)
+        bus = start_either_bus(server.url)
         publish(publisher, 5)
         bus.wait_for(lambda: len(bus.events) == 5, "five events")
         waiting = SubscriberLink(server.url)  # a bare connection, which can send without waiting for an answer
@@ -548,12 +555,12 @@ def test_a_redis_killed_and_back_from_its_append_only_file_has_lost_nothing(
 
 
 def test_a_redis_killed_and_back_empty_is_told_as_one_lost_log(
-    start_bus: StartBus, start_redis_in: Callable[[], tuple[EmbeddedRedis, Path]]
+    start_either_bus: StartBus, start_redis_in: Callable[[], tuple[EmbeddedRedis, Path]]
 ) -> None:
     """Keys and function library are gone: both are made anew."""
     server, folder = start_redis_in()
     with closing(Publisher(server.url)) as publisher:
-        bus = start_bus(server.url)
+        bus = start_either_bus(server.url)
         publish(publisher, 5)
         bus.wait_for(lambda: len(bus.events) == 5, "five events")
         os.kill(server.pid, signal.SIGKILL)

@@ -230,15 +230,17 @@ def test_tail_refuses_what_is_no_pattern(run: Any) -> None:
 
 
 def test_check_names_what_is_found_and_needed(run: Any) -> None:
-    """The server's version, and the library's before and after loading it."""
+    """The server's version, and the libraries' before and after loading them."""
     before, loading, after = run("check"), run("check", "--load"), run("check")
 
-    found, needed, library = before.stdout.splitlines()
+    found, needed, library, consumers = before.stdout.splitlines()
     assert found.startswith("found: ")
     assert needed == "needed: Redis 7.0 or newer, or Valkey"
     assert library.startswith("function library: not loaded")
+    assert consumers.startswith("function library of consumers: not loaded")
     assert loading.stdout == after.stdout
     assert "function library: version " in after.stdout
+    assert "function library of consumers: version " in after.stdout
 
 
 def test_settings_is_a_table_of_all(run: Any) -> None:
@@ -265,9 +267,9 @@ SERVE = """
 import socket, sys, types
 import headgate.cli
 
-def run(overrides, target):
+def run(overrides, target, config, *, with_consumers):
     from gevent import monkey
-    print(monkey.is_module_patched("socket"), sorted(overrides.items()), target)
+    print(monkey.is_module_patched("socket"), sorted(overrides.items()), target, config, with_consumers)
     return 7
 
 sys.modules["headgate.serve"] = types.SimpleNamespace(run=run)
@@ -278,12 +280,13 @@ headgate.cli.main()
 @pytest.mark.parametrize(
     ("arguments", "given"),
     [
-        ((), "True [] None"),
+        ((), "True [] None None False"),
         (
             ("shop:app", "--host", "::1", "--port", "0", "--redis", "redis://r", "--dev", "--demo"),
             "True [('HEADGATE_DEMO', '1'), ('HEADGATE_DEV', '1'), ('HEADGATE_HOST', '::1'), ('HEADGATE_PORT', '0'), "
-            "('HEADGATE_REDIS_URL', 'redis://r')] shop:app",
+            "('HEADGATE_REDIS_URL', 'redis://r')] shop:app None False",
         ),
+        (("--config", "shop.toml", "--with-consumers"), "True [] None shop.toml True"),
     ],
 )
 def test_serve_patches_first_and_passes_on_only_what_was_given(arguments: tuple[str, ...], given: str) -> None:

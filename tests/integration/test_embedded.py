@@ -19,6 +19,7 @@ import pytest
 from headgate import BusRefused, BusUnavailable, embedded
 from headgate.embedded import EmbeddedRedis, find_private_redis, find_server, start_private_redis
 from headgate.redis_link import Client, call, check_server, open_client
+from tests.processes import has_ended, stat_of
 from tests.redis_server import wait_until
 
 
@@ -143,22 +144,6 @@ def start_parent(folder: Path, *, patched: bool = False, in_thread: bool = False
     parent = subprocess.Popen([sys.executable, "-c", code, str(folder)], stdout=subprocess.PIPE, text=True)
     assert parent.stdout is not None
     return parent, int(parent.stdout.readline())
-
-
-def has_ended(pid: int) -> bool:
-    """Return whether a process is gone; a zombie that nobody collects counts as gone."""
-    if sys.platform == "linux":  # not ps: small machines have none
-        return (stat_of(pid) or ["Z"])[0] == "Z"
-    state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False).stdout
-    return not state.strip() or state.startswith("Z")
-
-
-def stat_of(pid: int | str) -> list[str]:
-    """Return the fields of /proc/<pid>/stat behind the name (state, parent, …), or none if there is no such process."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
-        return []
 
 
 @pytest.mark.parametrize("patched", [False, True], ids=["plain", "gevent"])

@@ -287,7 +287,7 @@ def test_a_lowered_retention_is_reached_in_bounded_steps(client: Client) -> None
 
 def test_configure_gives_a_new_namespace_its_epoch_and_keeps_an_old_one(client: Client) -> None:
     """A gateway that starts always gets an epoch, and its start disturbs no log."""
-    epoch, offset, first, time_ms = configure(client)
+    epoch, offset, first, time_ms, _ = configure(client)
     assert (len(epoch), offset, first) == (16, 0, 1)
     assert publish(client)[:2] == (epoch.decode(), 1)
 
@@ -314,7 +314,7 @@ def test_configure_refuses_what_is_out_of_bounds(client: Client, arguments: tupl
 
 def test_head_creates_nothing(client: Client) -> None:
     """Looking at a log that is not there leaves no trace and says so."""
-    assert head(client) == [b"", 0, 1, 0]
+    assert head(client) == [b"", 0, 1, 0, function_library.VERSION]
     assert not call(client, "KEYS", "*")
 
 

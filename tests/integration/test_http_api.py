@@ -112,3 +112,16 @@ def test_publishing_with_a_token_that_grants_it(gateway: GatewayProcess) -> None
     assert events(gateway, writer, pattern="orders.#", from_=receipt["offset"])[1]["events"][0]["data"] == {"carrier": "UPS"}
     assert ask(gateway, "/api/publish", writer, {"topic": "users.7.hello", "data": 1})[0] == 403
     assert ask(gateway, "/api/publish", None, {"topic": "orders.7.shipped", "data": 1})[0] == 401
+
+
+def test_who_publishes_too_fast_is_told_to_wait_and_others_are_not(start_gateway: StartGateway) -> None:
+    """429 with Retry-After, and nothing published; what was answered with 201 is in the log."""
+    gateway = start_gateway({"HEADGATE_TOKEN_SECRET": SECRET, "HEADGATE_PUBLISH_PER_S": "0.1", "HEADGATE_PUBLISH_BURST": "3"})
+    ana, bob = (token("--user", user, "--publish", "orders.#", "--subscribe", "orders.#") for user in ("ana", "bob"))
+    answers = [ask(gateway, "/api/publish", ana, {"topic": "orders.1.paid", "data": number}) for number in range(5)]
+    assert [status for status, _ in answers] == [201, 201, 201, 429, 429]
+    error = answers[-1][1]["error"]
+    assert (error["code"], error["name"], error["limit"]) == ("limit_reached", "publish_per_s", 0.1)
+    assert ask(gateway, "/api/publish", bob, {"topic": "orders.1.paid", "data": 5})[0] == 201
+    _, page = events(gateway, ana, pattern="orders.#")
+    assert [event["data"] for event in page["events"]] == [0, 1, 2, 5]

@@ -20,10 +20,11 @@ import pytest
 
 from headgate.embedded import EmbeddedRedis, start_private_redis
 from headgate.errors import InvalidRequest, InvalidTopic, LimitReached
-from headgate.layout import REVOKED
+from headgate.layout import REVOKED, seen_key
 from headgate.publisher import Publisher
 from headgate.redis_link import Client, call, open_client
 from headgate.revocation import MAX_REVOCATIONS
+from headgate.seen import MAX_SEEN, SEEN_S, was_seen
 from tests.gateway_process import GatewayProcess, StartGateway
 from tests.raw_client import RawClient
 from tests.redis_server import wait_until
@@ -353,6 +354,50 @@ def test_a_refresh_that_is_refused_changes_nothing(
     error = client.request("refresh", body)["error"]
     assert (error["code"], error["reason"] if reason else None) == (code, reason)
     assert client.request("subscribe", {"pattern": "orders.1"})["ok"]
+
+
+# what was seen -------------------------------------------------------------------------------------------------------------
+
+
+def test_what_a_users_browser_has_shown_is_known_to_consumers(gateway: GatewayProcess, join: Join, commands: Client) -> None:
+    """Of that user and in that namespace only."""
+    answer = join(gateway, token("ana")).request("seen", {"ids": ["order:1", "order:2", "order:1"]})
+
+    assert answer == {"ok": True, "seen": 3}
+    assert [was_seen(commands, "notifications", "ana", event_id) for event_id in ("order:1", "order:2", "order:3")] == [
+        True,
+        True,
+        False,
+    ]
+    assert not was_seen(commands, "notifications", "ben", "order:1")
+    assert not was_seen(commands, "other", "ana", "order:1")
+
+
+def test_no_more_is_kept_of_what_was_shown_than_is_of_use(gateway: GatewayProcess, join: Join, commands: Client) -> None:
+    """The newest of a user, for a day: a browser that says it without end fills nothing."""
+    client = join(gateway, token("zoe"))
+    for page in range(MAX_SEEN // 100 + 1):
+        assert client.request("seen", {"ids": [f"{page}-{number:02}" for number in range(100)]})["ok"]
+        if page == 0:
+            # A second passes between two pages, as far as the scores tell.
+            call(commands, "ZUNIONSTORE", seen_key("notifications", "zoe"), 1, seen_key("notifications", "zoe"), "WEIGHTS", "0.5")
+
+    assert call(commands, "ZCARD", seen_key("notifications", "zoe")) == MAX_SEEN
+    assert not was_seen(commands, "notifications", "zoe", "0-50")
+    assert was_seen(commands, "notifications", "zoe", f"{MAX_SEEN // 100}-99")
+    assert 0 < call(commands, "TTL", seen_key("notifications", "zoe")) <= SEEN_S
+
+
+def test_nobody_in_particular_has_seen_nothing(gateway: GatewayProcess, join: Join, commands: Client) -> None:
+    """An anonymous client is refused; so is a request that is none, and nothing of it is kept."""
+    error = join(gateway, None).request("seen", {"ids": ["order:1"]})["error"]
+    assert (error["code"], error["retry"]) == ("forbidden", False)
+    assert not was_seen(commands, "notifications", "anonymous", "order:1")
+
+    client = join(gateway, token("yan"))
+    assert client.request("seen", {"ids": []})["error"]["code"] == "invalid_request"
+    assert client.request("seen", {"ids": ["good", "not good"]})["error"]["code"] == "invalid_event"
+    assert not was_seen(commands, "notifications", "yan", "good")
 
 
 # revocation ----------------------------------------------------------------------------------------------------------------

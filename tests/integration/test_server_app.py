@@ -10,7 +10,7 @@ import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 
-from headgate.errors import BusRefused, BusUnavailable, HeadgateError, InvalidTopic, Unauthorized
+from headgate.errors import BusRefused, BusUnavailable, HeadgateError, InvalidTopic, LimitReached, Unauthorized
 from headgate.event import Event
 from headgate.identity import Handshake, Identity
 from headgate.settings import Settings
@@ -273,7 +273,12 @@ def test_other_sites_cannot_publish_through_a_browser(dev: FlaskClient, gate: Re
 
 @pytest.mark.parametrize(
     ("error", "status", "retry_after"),
-    [(InvalidTopic("a..b", "empty word"), 400, None), (BusUnavailable("gone"), 503, "1"), (BusRefused("OOM"), 502, None)],
+    [
+        (InvalidTopic("a..b", "empty word"), 400, None),
+        (BusUnavailable("gone"), 503, "1"),
+        (BusRefused("OOM"), 502, None),
+        (LimitReached("x", 1), 429, "1"),
+    ],
 )
 def test_errors_of_the_gateway_reach_the_caller(
     dev: FlaskClient, gate: RecordingGate, error: HeadgateError, status: int, retry_after: str | None

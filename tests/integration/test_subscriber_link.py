@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import os
 import socket
 import subprocess
@@ -13,14 +12,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from headgate import layout, redis_link
+from headgate import redis_link
 from headgate.embedded import EmbeddedRedis
 from headgate.errors import BusRefused, BusUnavailable
-from headgate.redis_link import Client, SubscriberLink, call, call_many, check_server, open_client, subscription
-from headgate.topic import matches
+from headgate.redis_link import Client, SubscriberLink, call, call_many, check_server, open_client
 from tests.redis_server import wait_until
 
 
@@ -445,38 +441,3 @@ def test_a_url_that_is_none_is_refused(url: str) -> None:
         open_client(url)
 
     assert "hunter2" not in caught.value.message
-
-
-# Interest ----------------------------------------------------------------------------------------------------------------
-
-WORDS = st.sampled_from(["a", "b", "long", "*", "#"])
-
-
-@given(
-    st.lists(WORDS, min_size=1, max_size=6).map(".".join),
-    st.lists(st.sampled_from(["a", "b", "long", "zz"]), min_size=1, max_size=6).map(".".join),
-)
-def test_the_glob_covers_every_topic_that_the_pattern_matches(pattern: str, topic: str) -> None:
-    """Redis may send too much, never too little."""
-    command, name = subscription("n", pattern)
-
-    if matches(pattern, topic):
-        channel = layout.channel("n", topic)
-        assert channel == name if command == "SUBSCRIBE" else fnmatch.fnmatchcase(channel, name)
-
-
-@pytest.mark.parametrize(
-    ("pattern", "command", "name"),
-    [
-        ("orders.42", "SUBSCRIBE", "hg:{n}:orders.42"),
-        ("orders.*", "PSUBSCRIBE", "hg:{n}:orders.*"),
-        ("orders.#", "PSUBSCRIBE", "hg:{n}:orders*"),
-        ("#.shipped", "PSUBSCRIBE", "hg:{n}:*shipped"),
-        ("a.#.b", "PSUBSCRIBE", "hg:{n}:a*b"),
-        ("a.#.#.b", "PSUBSCRIBE", "hg:{n}:a*b"),
-        ("#", "PSUBSCRIBE", "hg:{n}:*"),
-    ],
-)
-def test_the_glob_is_narrow(pattern: str, command: str, name: str) -> None:
-    """A topic needs no glob, and a glob keeps every word that it can."""
-    assert subscription("n", pattern) == (command, name)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from headgate.consumers.config import read_consumers
 from headgate.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -103,6 +104,41 @@ def test_the_composed_gateway_is_on_loopback_healthy_by_healthz_and_without_righ
     assert "http://127.0.0.1:8000/healthz" in gateway["healthcheck"]["test"][-1]
     assert gateway["read_only"] is True
     assert gateway["cap_drop"] == ["ALL"]
+
+
+def test_the_composed_consumers_have_a_file_that_headgate_accepts(compose: dict[str, Any], tmp_path: Path) -> None:
+    """The mail server that it names is the catcher beside it, on a network that nobody else is on."""
+    consumers = compose["services"]["consumers"]
+    [mounted] = consumers["configs"]
+    assert mounted["target"] == consumers["environment"]["HEADGATE_CONFIG"]
+    file = tmp_path / "headgate.toml"
+    file.write_text(compose["configs"][mounted["source"]]["content"])
+
+    found = read_consumers(str(file), consumers["environment"])
+
+    assert found.settings.redis_url == compose["services"]["gateway"]["environment"]["HEADGATE_REDIS_URL"]
+    assert [spec.options.host for spec in found.consumers] == ["mail"]
+    assert compose["networks"]["mail"] == {"internal": True}
+    assert [name for name, service in compose["services"].items() if "mail" in service["networks"]] == ["consumers", "mail"]
+
+
+def test_the_composed_consumers_are_healthy_by_their_own_page_and_without_rights(compose: dict[str, Any]) -> None:
+    """Not by the gateway's, which the image asks; nobody outside reaches it."""
+    consumers = compose["services"]["consumers"]
+    port = consumers["command"][consumers["command"].index("--listen") + 1].rpartition(":")[2]
+    assert f"http://127.0.0.1:{port}/healthz" in consumers["healthcheck"]["test"][-1]
+    assert "ports" not in consumers
+    assert consumers["depends_on"] == {"redis": {"condition": "service_healthy"}}
+    assert consumers["read_only"] is True
+    assert consumers["cap_drop"] == ["ALL"]
+
+
+def test_the_composed_mail_catcher_is_pinned_and_shows_itself_on_loopback_only(compose: dict[str, Any]) -> None:
+    """It takes mail from anyone who reaches it."""
+    mail = compose["services"]["mail"]
+    assert re.fullmatch(r"axllent/mailpit:v\d+\.\d+\.\d+", mail["image"])
+    assert mail["ports"] == ["127.0.0.1:8025:8025"]
+    assert mail["cap_drop"] == ["ALL"]
 
 
 def test_the_image_runs_as_nobody_in_particular_from_pinned_bases() -> None:

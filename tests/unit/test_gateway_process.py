@@ -61,6 +61,7 @@ def test_only_the_settings_of_the_test_reach_it(monkeypatch: pytest.MonkeyPatch,
     assert told == [
         f"HEADGATE_DATA_DIR={tmp_path / 'data'}",
         "HEADGATE_DEMO=on",
+        "HEADGATE_DRAIN_S=0",
         "HEADGATE_PORT=0",
         "HEADGATE_REDIS_SERVER=/usr/bin/redis-server",
     ]

@@ -16,6 +16,7 @@ from headgate.namespace import Namespace
 from headgate.protocol import GapReason
 from headgate.requests import Resume
 from headgate.settings import Settings
+from tests.redis_server import wait_until
 from tests.wired_client import EPOCH, NAMESPACE, WiredClient, event
 
 OTHER = "f" * 16
@@ -40,6 +41,13 @@ def wired() -> Iterator[WiredClient]:
 
 def joined(namespace: Namespace, wired: WiredClient, pattern: str = "#") -> Client:
     """Let a client join over this connection, and subscribe."""
+    client = arriving(namespace, wired, pattern)
+    namespace.resume(client, None)
+    return client
+
+
+def arriving(namespace: Namespace, wired: WiredClient, pattern: str = "#") -> Client:
+    """Let a client join and subscribe; it has not been resumed, nor welcomed."""
     client = namespace.join("session", Identity("user", ("#",)), wired.connection)
     wired.connection.owners = (client,)
     namespace.subscribe(client, {"pattern": pattern})
@@ -88,6 +96,22 @@ def test_a_lost_log_is_told_ahead_of_events_that_came_in_before(namespace: Names
     assert names(wired) == ["gap", "event", "event"]
     assert wired.notices("gap")[0]["reason"] == "log_lost"
     assert client.offered == client.sent == 2
+
+
+def test_a_log_that_is_lost_while_a_client_arrives_is_told_once(namespace: Namespace, wired: WiredClient) -> None:
+    """By the resume; and what waited for it, of the old log, is not taken for the new one's."""
+    wired.connection.cork()
+    client = arriving(namespace, wired)
+    publish(namespace, 11, 12)
+    namespace.bus.epoch, namespace.bus.offset = OTHER, 0
+    namespace.log_lost(Head(OTHER, 0, 1))
+    publish(namespace, 1)
+    assert namespace.resume(client, Resume(EPOCH, 9)) is False
+    wired.connection.uncork()
+    wait_until(lambda: "event" in names(wired), "the event")
+    assert names(wired) == ["gap", "event"]
+    assert wired.offsets == [1]
+    assert client.offered == client.sent == 1
 
 
 def test_a_point_is_gone_as_soon_as_the_count_says_so(namespace: Namespace, wired: WiredClient) -> None:

@@ -8,9 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.errors import HeadgateError, InvalidPattern, InvalidRequest
+from headgate.errors import HeadgateError, InvalidEvent, InvalidPattern, InvalidRequest
 from headgate.protocol import Overflow
-from headgate.requests import MAX_LAST, Replay, Resume, Since, Subscription, read_replay, read_resume, read_subscription
+from headgate.requests import (
+    MAX_LAST,
+    MAX_SEEN_IDS,
+    Replay,
+    Resume,
+    Since,
+    Subscription,
+    read_replay,
+    read_resume,
+    read_seen,
+    read_subscription,
+)
 
 EPOCH = "0123456789abcdef"
 LARGEST = 2**53 - 1
@@ -124,15 +135,42 @@ def test_a_wrong_replay_is_refused(request_: Any) -> None:
         read_replay(request_)
 
 
+def test_what_was_shown_is_a_list_of_event_ids() -> None:
+    """As many as may be in one request."""
+    ids = [f"order:{number}" for number in range(MAX_SEEN_IDS)]
+
+    assert read_seen({"ids": ids}) == ids
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        {}, {"ids": None}, {"ids": "a"}, {"ids": []}, {"ids": ["a"] * (MAX_SEEN_IDS + 1)}, {"ids": {"a": 1}},
+        {"ids": ["a"], "user": "b"},
+    ],
+)  # fmt: skip
+def test_what_was_shown_is_refused_when_it_is_no_such_list(request_: Any) -> None:
+    """None, too many, or in another user's name."""
+    with pytest.raises(InvalidRequest):
+        read_seen(request_)
+
+
+@pytest.mark.parametrize("event_id", ["", "a b", "a\n", "é", "a" * 129, 7, None, ["a"]])
+def test_one_id_that_is_none_refuses_them_all(event_id: Any) -> None:
+    """Nothing of the request is obeyed."""
+    with pytest.raises(InvalidEvent):
+        read_seen({"ids": ["good", event_id]})
+
+
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
     max_leaves=10,
 )
-fields = st.sampled_from(["pattern", "overflow", "since", "epoch", "offset", "from", "to", "last", "time", "__proto__"])
+fields = st.sampled_from(["pattern", "overflow", "since", "epoch", "offset", "from", "to", "last", "time", "ids", "__proto__"])
 
 
-@pytest.mark.parametrize("read", [read_subscription, read_resume, read_replay])
+@pytest.mark.parametrize("read", [read_subscription, read_resume, read_replay, read_seen])
 @given(request_=json_values | st.dictionaries(fields, json_values))
 def test_whatever_a_browser_sends_is_read_or_refused(read: Any, request_: Any) -> None:
     """With an error of our tree, which becomes an acknowledgement, and nothing else."""

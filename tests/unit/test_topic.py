@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.errors import InvalidPattern, InvalidTopic
-from headgate.topic import MAX_TOPIC_WORDS, check_pattern, check_topic, contains, is_wildcard, matches
+from headgate.topic import MAX_TOPIC_WORDS, check_pattern, check_topic, contains, is_wildcard, matches, overlaps
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "topics.json").read_text(encoding="utf-8"))
 
@@ -144,6 +144,13 @@ def test_containment_is_exhaustively_right_for_short_patterns() -> None:
         assert contains(grant, pattern) == (covered(pattern) & ~covered(grant) == 0), (grant, pattern)
 
 
+def test_overlap_is_exhaustively_right_for_short_patterns() -> None:
+    """Every pair of patterns of up to three words over {a, b, *, #}: whether the sets of topics have one in common."""
+    short = [".".join(tokens) for length in range(1, 4) for tokens in itertools.product("ab*#", repeat=length)]
+    for one, other in itertools.product(short, repeat=2):
+        assert overlaps(one, other) == (covered(one) & covered(other) != 0), (one, other)
+
+
 two_word_patterns = st.lists(st.sampled_from(("a", "b", "*", "#")), min_size=1, max_size=MAX_TOPIC_WORDS).map(".".join)
 
 
@@ -152,6 +159,13 @@ two_word_patterns = st.lists(st.sampled_from(("a", "b", "*", "#")), min_size=1, 
 def test_containment_agrees_with_the_sets_of_topics(grant: str, pattern: str) -> None:
     """Patterns of any allowed length: contained if and only if no topic matches the one and not the other."""
     assert contains(grant, pattern) == (covered(pattern) & ~covered(grant) == 0)
+
+
+@settings(deadline=None)
+@given(two_word_patterns, two_word_patterns)
+def test_overlap_agrees_with_the_sets_of_topics(one: str, other: str) -> None:
+    """Patterns of any allowed length: they overlap if and only if some topic matches both."""
+    assert overlaps(one, other) == (covered(one) & covered(other) != 0)
 
 
 @given(patterns, patterns, topics)

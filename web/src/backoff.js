@@ -9,6 +9,5 @@
  * @returns {number} milliseconds
  */
 export function reconnectDelayMs(attempt, minMs, maxMs, random = Math.random) {
-  const ceiling = Math.min(maxMs, minMs * 2 ** Math.min(attempt + 1, 30));
-  return minMs + random() * Math.max(0, ceiling - minMs);
+  return minMs + random() * (Math.min(maxMs, minMs * 2 ** (attempt + 1)) - minMs);
 }

@@ -7,110 +7,167 @@
  * pages), and refreshes the token. `close` leaves no timer and no listener behind.
  *
  * @import { Socket } from "socket.io-client"
- * @import { Position, Status, SubscribeRequest, Welcome } from "./protocol.js"
  * @import { TokenSource } from "./token.js"
  *
  * @typedef {"connecting" | "up" | "waiting" | "refused" | "paused" | "closed"} ConnectionState
  *
  * @typedef {object} ConnectionOptions
- * @property {any} io socket.io-client's `io`
- * @property {Record<string, any>} socketOptions for socket.io-client
- * @property {TokenSource} [token]
- * @property {number} reconnectDelayMinMs
- * @property {number} reconnectDelayMaxMs
- * @property {number} connectTimeoutMs from the attempt to the welcome
- * @property {number} requestTimeoutMs
+ * @property {any} [io] another socket.io-client
+ * @property {string} [path] of the Socket.IO endpoint, default `/socket.io`
+ * @property {("websocket" | "polling")[]} [transports] default WebSocket, then long-polling
+ * @property {Record<string, any>} [socketOptions] anything else for socket.io-client
+ * @property {TokenSource} [token] a value, or a function (may be async) that is asked at each connect and before expiry
+ * @property {number} [reconnectDelayMinMs] default 500
+ * @property {number} [reconnectDelayMaxMs] default 20000
+ * @property {number} [connectTimeoutMs] default 20000, from the attempt to the welcome
+ * @property {number} [requestTimeoutMs] default 10000
  *
  * @typedef {object} ConnectionOwner
- * @property {() => Promise<{ resume?: Position, subscriptions: SubscribeRequest[], [name: string]: any }>} greeting
- * @property {(name: string, args: any[], isCurrent: () => boolean) => void} received each message, in order, welcome included
- * @property {(reason: string, delayMs: number | null) => void} wentDown was up; null: will not reconnect by itself
- * @property {(error: HeadgateError, delayMs: number | null) => void} wasRefused
- * @property {() => void} changed
- * @property {() => () => void} refreshing another token is asked for; what is returned is called when it is in force
+ * @property {() => object} _greeting the CONNECT's auth object, but for the token
+ * @property {(generation: number, name: string, args: any[]) => void} _received each message, in order, welcome included
+ * @property {(name: string, ...args: any[]) => void} _tell a lifecycle event
+ * @property {() => void} _down what was up is not any more
+ * @property {() => void} _changed
+ * @property {() => Promise<void>} _refresh it is time for another token
  */
+import { io as socketIo } from "socket.io-client";
 import { reconnectDelayMs } from "./backoff.js";
-import { closed, disconnected, HeadgateError } from "./errors.js";
+import { disconnected, fromWire, HeadgateError } from "./errors.js";
 import { REFRESH } from "./protocol.js";
-import { currentToken, refreshDelayMs } from "./token.js";
+import { refreshDelayMs } from "./token.js";
 
 /** Refusals in a row after which a client whose token may change stops asking. */
 const MAX_REFUSALS = 5;
 
-export class Connection {
+/** @param {string} address origin and namespace @param {ConnectionOptions} options @param {ConnectionOwner} owner */
+export function createConnection(
+  address,
+  {
+    io = socketIo,
+    path,
+    transports = ["websocket", "polling"],
+    socketOptions,
+    token: source,
+    reconnectDelayMinMs = 500,
+    reconnectDelayMaxMs = 20_000,
+    connectTimeoutMs = 20_000,
+    requestTimeoutMs = 10_000,
+  },
+  owner,
+) {
   /** @type {ConnectionState} */
-  state = "waiting";
-  #options;
-  #owner;
-  #attempt = 0;
-  #refusals = 0;
+  let state = "waiting";
+  let attempt = 0;
+  let refusals = 0;
   /** Rises with every attempt: what belongs to an older one is stale. */
-  #generation = 0;
-  /** @type {string | undefined} */
-  #token;
+  let generation = 0;
+  /** @type {string | null | undefined} */
+  let token;
   /** @type {ReturnType<typeof setTimeout> | undefined} next attempt, or the deadline of the present one */
-  #timer;
+  let timer;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
-  #refreshTimer;
+  let refreshTimer;
+  const mayChange = typeof source === "function";
+  const currentToken = async () => (mayChange ? source() : source);
+
   /** @type {Socket} */
-  #socket;
+  const socket = io(address, {
+    path,
+    transports,
+    tryAllTransports: true,
+    ...socketOptions,
+    auth: greet,
+    autoConnect: false,
+    forceNew: true,
+    reconnection: false,
+  });
+  socket.onAny((name, ...args) => owner._received(generation, name, args));
+  socket.on("disconnect", lost);
+  socket.on("connect_error", failed);
 
-  /** @param {string} address origin and namespace @param {ConnectionOptions} options @param {ConnectionOwner} owner */
-  constructor(address, options, owner) {
-    this.#options = options;
-    this.#owner = owner;
-    this.#socket = options.io(address, {
-      transports: ["websocket", "polling"],
-      tryAllTransports: true,
-      ...options.socketOptions,
-      auth: (/** @type {(auth: object) => void} */ send) => void this.#greet(send),
-      autoConnect: false,
-      forceNew: true,
-      reconnection: false,
-    });
-    this.#socket.onAny((name, ...args) => {
-      const generation = this.#generation;
-      owner.received(name, args, () => generation === this.#generation);
-    });
-    this.#socket.on("disconnect", (reason) => this.#lost(reason));
-    this.#socket.on("connect_error", (error) => this.#failed(error));
+  /** @param {ConnectionState} next */
+  function become(next) {
+    state = next;
+    owner._changed();
   }
 
-  /** Connect now, unless that is under way or done. After a refusal, a pause or a wait it starts afresh. */
-  open() {
-    if (this.state === "closed" || this.state === "connecting" || this.state === "up") return;
-    this.#attempt = this.#refusals = 0;
-    this.#connect();
+  /** @param {() => void} act @param {number} delayMs */
+  function after(act, delayMs) {
+    clearTimeout(timer);
+    timer = setTimeout(act, delayMs);
   }
 
-  /** Connect now if waiting for the next attempt; a refusal stands. */
-  wake() {
-    if (this.state === "waiting" || this.state === "paused") this.open();
+  function connect() {
+    generation++;
+    become("connecting");
+    after(() => lost("no welcome in time"), connectTimeoutMs);
+    socket.connect();
   }
 
-  /** Disconnect until `wake` or `open`. */
-  pause() {
-    if (this.state !== "refused" && this.state !== "closed") this.#leave("paused", "paused");
+  /** @param {(auth: object) => void} send */
+  async function greet(send) {
+    const mine = generation;
+    try {
+      const fresh = await currentToken();
+      if (mine !== generation) return;
+      token = fresh;
+      send({ ...owner._greeting(), token });
+    } catch (error) {
+      if (mine === generation) refused(new HeadgateError("token_unavailable", { reason: error }, true));
+    }
+  }
+
+  /** The connection, or an attempt at one, came to nothing. @param {string} reason */
+  function lost(reason) {
+    if (state === "up" || state === "connecting") leave(reason, nextDelayMs());
+  }
+
+  /** @param {any} error */
+  function failed(error) {
+    // Only a refusal by the namespace carries `data`; anything else is the network, or a gateway that is not ready.
+    if (state === "connecting" && "data" in error) refused(fromWire({ message: error.message, ...error.data }));
+    else lost(error.message);
+  }
+
+  /** @param {HeadgateError} refusal */
+  function refused(refusal) {
+    const delayMs = refusal.retry || (mayChange && ++refusals < MAX_REFUSALS) ? nextDelayMs() : null;
+    leave(refusal.message, delayMs, delayMs === null ? "refused" : "waiting");
+    owner._tell("connection:refused", refusal, { delay_ms: delayMs });
   }
 
   /**
-   * Leave this connection and make another, which resumes.
+   * Leave the present connection or attempt.
    * @param {string} reason
-   * @param {number} [inMs] how long to stay on this one; else it is left at once, and the next made after a back-off
+   * @param {number | null} delayMs until the next attempt
+   * @param {ConnectionState} [next]
    */
-  renew(reason, inMs) {
-    if (this.state !== "up") return;
-    clearTimeout(this.#timer);
-    if (inMs === undefined) this.#leave("waiting", reason, this.#delayMs());
-    else this.#timer = setTimeout(() => this.#leave("waiting", reason, 0), inMs);
+  function leave(reason, delayMs, next = "waiting") {
+    const wasUp = state === "up";
+    generation++;
+    clearTimeout(timer);
+    clearTimeout(refreshTimer);
+    state = next;
+    socket.disconnect();
+    // Nothing may be sent twice, or to a connection that was not asked for it.
+    socket.sendBuffer = [];
+    if (delayMs !== null) after(connect, delayMs);
+    if (wasUp) {
+      owner._down();
+      owner._tell("connection:down", { reason, delay_ms: delayMs });
+    }
+    owner._changed();
   }
 
-  /** The gateway has let us in: called by the owner when `welcome` has its turn. */
-  welcomed() {
-    clearTimeout(this.#timer);
-    this.#attempt = this.#refusals = 0;
-    this.#scheduleRefresh();
-    this.#become("up");
+  function nextDelayMs() {
+    return reconnectDelayMs(attempt++, reconnectDelayMinMs, reconnectDelayMaxMs);
+  }
+
+  /** Connect now, unless that is under way or done. After a refusal, a pause or a wait it starts afresh. */
+  function open() {
+    if (state === "closed" || state === "connecting" || state === "up") return;
+    attempt = refusals = 0;
+    connect();
   }
 
   /**
@@ -119,126 +176,89 @@ export class Connection {
    * @param {object} body
    * @returns {Promise<any>} rejected with HeadgateError: the gateway's refusal, `timeout`, `disconnected`
    */
-  request(name, body) {
-    if (this.state === "closed") return Promise.reject(closed());
-    if (this.state !== "up") return Promise.reject(disconnected());
-    return new Promise((resolve, reject) => {
-      this.#socket.timeout(this.#options.requestTimeoutMs).emit(name, body, (/** @type {any} */ late, /** @type {any} */ reply) => {
-        if (reply?.ok) resolve(reply);
-        else if (reply) reject(HeadgateError.fromWire(reply.error));
-        else if (this.state === "up") reject(new HeadgateError("timeout", `no acknowledgement of ${name}`, {}, true));
-        else reject(disconnected(late?.message));
-      });
-    });
-  }
-
-  /**
-   * Put another token in force on the live connection.
-   * @param {string} [token] else the source is asked
-   */
-  async refresh(token) {
-    clearTimeout(this.#refreshTimer);
-    const fresh = token ?? (await currentToken(this.#options.token));
-    const refreshed = this.#owner.refreshing();
-    await this.request(REFRESH, { token: fresh });
-    this.#token = fresh;
-    this.#scheduleRefresh();
-    refreshed();
-  }
-
-  close() {
-    if (this.state === "closed") return;
-    this.#leave("closed", "closed");
-    this.#socket.off();
-    this.#socket.offAny();
-  }
-
-  #connect() {
-    this.#generation++;
-    this.#become("connecting");
-    clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => this.#failed(new Error("no welcome in time")), this.#options.connectTimeoutMs);
-    this.#socket.connect();
-  }
-
-  /** @param {(auth: object) => void} send */
-  async #greet(send) {
-    const generation = this.#generation;
+  async function request(name, body) {
+    if (state === "closed") throw new HeadgateError("closed");
+    if (state !== "up") throw disconnected();
+    let reply;
     try {
-      const token = await currentToken(this.#options.token);
-      const greeting = await this.#owner.greeting();
-      if (generation !== this.#generation) return;
-      this.#token = token;
-      send({ ...greeting, ...(token === undefined ? {} : { token }) });
-    } catch (error) {
-      if (generation === this.#generation) this.#refused(new HeadgateError("token_unavailable", String(error), {}, true));
+      reply = await socket.timeout(requestTimeoutMs).emitWithAck(name, body);
+    } catch {
+      throw state === "up" ? new HeadgateError("timeout", { request: name }, true) : disconnected();
     }
+    if (reply.ok) return reply;
+    throw fromWire(reply.error);
   }
 
-  /** The socket was connected and is not any more. @param {string} reason */
-  #lost(reason) {
-    if (this.state === "up") this.#leave("waiting", reason, this.#delayMs());
-    else if (this.state === "connecting") this.#failed(new Error(reason));
-  }
-
-  /** An attempt came to nothing. @param {any} error */
-  #failed(error) {
-    if (this.state !== "connecting") return;
-    // Only a refusal by the namespace carries `data`; anything else is the network, or a gateway that is not ready.
-    if ("data" in error) this.#refused(HeadgateError.fromWire(error.data, error.message));
-    else this.#leave("waiting", error.message, this.#delayMs());
-  }
-
-  /** @param {HeadgateError} refusal */
-  #refused(refusal) {
-    const mayChange = typeof this.#options.token === "function" && ++this.#refusals < MAX_REFUSALS;
-    const delayMs = refusal.retry || mayChange ? this.#delayMs() : null;
-    this.#leave(delayMs === null ? "refused" : "waiting", refusal.message, delayMs);
-    this.#owner.wasRefused(refusal, delayMs);
+  function scheduleRefresh() {
+    if (mayChange) refreshIn(refreshDelayMs(token, Date.now()));
   }
 
   /**
-   * Leave the present connection or attempt.
-   * @param {ConnectionState} state
-   * @param {string} reason
-   * @param {number | null} [delayMs] until the next attempt
+   * When none succeeds, or the gateway will have none, the token expires, the gateway disconnects, and CONNECT brings a new one.
+   * @param {number | null} delayMs @param {number} [failures]
    */
-  #leave(state, reason, delayMs = null) {
-    const wasUp = this.state === "up";
-    this.#generation++;
-    clearTimeout(this.#timer);
-    clearTimeout(this.#refreshTimer);
-    this.state = state;
-    this.#socket.disconnect();
-    // Nothing may be sent twice, or to a connection that was not asked for it.
-    this.#socket.sendBuffer = [];
-    if (delayMs !== null) this.#timer = setTimeout(() => this.#connect(), delayMs);
-    if (wasUp) this.#owner.wentDown(reason, delayMs);
-    this.#owner.changed();
+  function refreshIn(delayMs, failures = 0) {
+    const mine = generation;
+    const again = (/** @type {any} */ { retry }) => {
+      if (mine === generation && retry !== false) refreshIn(reconnectDelayMs(failures, 1000, 60_000), failures + 1);
+    };
+    clearTimeout(refreshTimer);
+    if (delayMs) refreshTimer = setTimeout(() => owner._refresh().catch(again), delayMs);
   }
 
-  #delayMs() {
-    return reconnectDelayMs(this.#attempt++, this.#options.reconnectDelayMinMs, this.#options.reconnectDelayMaxMs);
-  }
+  return {
+    _state: () => state,
 
-  #scheduleRefresh() {
-    clearTimeout(this.#refreshTimer);
-    const delayMs = typeof this.#options.token === "function" ? refreshDelayMs(this.#token, Date.now()) : null;
-    if (delayMs !== null) this.#refreshTimer = setTimeout(() => this.#tryRefresh(0), delayMs);
-  }
+    /** Return the number of the present attempt, the one that `received` says. */
+    _generation: () => generation,
 
-  /** @param {number} attempt When none succeeds, or the gateway will have none, the token expires, the gateway disconnects, and CONNECT brings a new one. */
-  #tryRefresh(attempt) {
-    const generation = this.#generation;
-    this.refresh().catch((error) => {
-      if (generation !== this.#generation || error.retry === false) return;
-      this.#refreshTimer = setTimeout(() => this.#tryRefresh(attempt + 1), reconnectDelayMs(attempt, 1000, 60_000));
-    });
-  }
+    _open: open,
 
-  /** @param {ConnectionState} state */
-  #become(state) {
-    this.state = state;
-    this.#owner.changed();
-  }
+    /** Connect now if waiting for the next attempt; a refusal stands, and nothing begins that `open` has not begun. */
+    _wake() {
+      if (generation && (state === "waiting" || state === "paused")) open();
+    },
+
+    /** Disconnect until `wake` or `open`. */
+    _pause() {
+      if (generation && state !== "refused") leave("paused", null, "paused");
+    },
+
+    /**
+     * Leave this connection and make another, which resumes.
+     * @param {string} reason
+     * @param {number} [inMs] how long to stay on this one; else it is left at once, and the next made after a back-off
+     */
+    _renew(reason, inMs) {
+      if (state !== "up") return;
+      if (inMs === undefined) lost(reason);
+      else after(() => leave(reason, 0), inMs);
+    },
+
+    /** The gateway has let us in: called by the owner when `welcome` has its turn. */
+    _welcomed() {
+      clearTimeout(timer);
+      attempt = refusals = 0;
+      scheduleRefresh();
+      become("up");
+    },
+
+    _request: request,
+
+    _currentToken: currentToken,
+
+    /** Put another token in force on the live connection. @param {string | null | undefined} fresh */
+    async _refresh(fresh) {
+      clearTimeout(refreshTimer);
+      await request(REFRESH, { token: fresh });
+      token = fresh;
+      scheduleRefresh();
+    },
+
+    /** Disconnect for good. */
+    _close() {
+      leave("closed", null, "closed");
+      socket.off().offAny();
+    },
+  };
 }

@@ -10,96 +10,85 @@
  * of it comes, events that were under way already may reach the pattern's handlers; they are noted, not to come twice.
  *
  * @import { EventMeta, Position, Since } from "./protocol.js"
- * @typedef {{ since: Since, last: number, noted: Set<number> }} Past `since`: where it goes on after a reconnection
+ * @typedef {{ since: Since, _last: number, _noted: Set<number> }} Past `since`: where it goes on after a reconnection
  */
 
 /** Events noted while a past has not begun; if that many come first, it will not begin any more. */
 const MAX_NOTED = 1000;
+/** Below every offset. */
+const NONE = -1;
 
-export class Cursor {
+export function createCursor() {
   /** @type {string | null} */
-  epoch = null;
+  let epoch = null;
   /** @type {number | null} what to resume from */
-  offset = null;
-  /** Whether everything up to `offset` has been seen; if not, offset is only where to resume and rules nothing out. */
-  #exact = true;
+  let offset = null;
+  /** Everything up to here has been seen; NONE: `offset` is only where to resume, and rules nothing out. */
+  let seen = NONE;
   /** @type {Map<string, Past>} by pattern */
-  #pasts = new Map();
+  const pasts = new Map();
 
-  /** What a CONNECT asks to resume from. @returns {Position | undefined} */
-  get resume() {
-    return this.epoch !== null && this.offset !== null ? { epoch: this.epoch, offset: this.offset } : undefined;
+  /** @param {number} to */
+  function move(to) {
+    offset = seen = to;
   }
 
   /**
-   * Move forward to a position; a new epoch starts anew.
-   * @param {Position} position
+   * The log was lost: another begins, of which anything may come. Until something does, resume from `at`.
+   * @param {string | null} [of] epoch
+   * @param {number | null} [at]
    */
-  advance({ epoch, offset }) {
-    if (epoch !== this.epoch) this.restart(epoch);
-    if (this.#exact && this.offset !== null && offset < this.offset) return;
-    this.offset = offset;
-    this.#exact = true;
+  function restart(of = epoch, at = offset) {
+    epoch = of;
+    offset = at;
+    seen = NONE;
+    pasts.clear();
   }
 
-  /**
-   * The log was lost: another begins, of which anything may come. Until something does, resume from `offset`.
-   * @param {string | null} [epoch]
-   * @param {number | null} [offset]
-   */
-  restart(epoch = this.epoch, offset = this.offset) {
-    this.epoch = epoch;
-    this.offset = offset;
-    this.#exact = false;
-    this.#pasts.clear();
-  }
+  return {
+    /** Return where it stands, and what a CONNECT asks to resume from. @returns {Position | undefined} */
+    _resume: () => (epoch === null ? undefined : { epoch, offset: /** @type {number} */ (offset) }),
 
-  /** Expect a part of the past for a pattern. @param {string} pattern @param {Since} since */
-  expect(pattern, since) {
-    this.#pasts.set(pattern, { since, last: -1, noted: new Set() });
-  }
+    /** Move forward to a position; a new epoch starts anew. @param {{ epoch?: string | null, offset: number }} position */
+    _advance({ epoch: of = epoch, offset: at }) {
+      if (of !== epoch) restart(of);
+      if (at >= seen) move(at);
+    },
 
-  /** Expect it no more. @param {string} pattern */
-  forget(pattern) {
-    this.#pasts.delete(pattern);
-  }
+    _restart: restart,
 
-  /** Return what is still to come of the past: pattern and where it goes on. @returns {[string, Since][]} */
-  expected() {
-    return [...this.#pasts].map(([pattern, { since }]) => [pattern, since]);
-  }
+    /** Expect a part of the past for a pattern. @param {string} pattern @param {Since} since */
+    _expect(pattern, since) {
+      pasts.set(pattern, { since, _last: NONE, _noted: new Set() });
+    },
 
-  /**
-   * Count an event as seen, and return who may see it (null: nobody, it is a duplicate). What is returned is to be asked
-   * once for each pattern that matches.
-   * @param {EventMeta} meta
-   * @returns {((pattern: string) => boolean) | null}
-   */
-  admit({ offset, replayed }) {
-    if (typeof offset !== "number") return () => true;
-    if (!this.#exact || this.offset === null || offset > this.offset) {
-      this.offset = offset;
-      this.#exact = true;
-      for (const [pattern, { last }] of this.#pasts) if (last >= 0) this.forget(pattern);
-      return (pattern) => this.#note(pattern, offset);
-    }
-    return replayed && this.#pasts.size ? (pattern) => this.#admitPast(pattern, offset) : null;
-  }
+    /** What is still to come of the past, by pattern. */
+    _pasts: pasts,
 
-  /** @param {string} pattern @param {number} offset */
-  #note(pattern, offset) {
-    const past = this.#pasts.get(pattern);
-    past?.noted.add(offset);
-    if (past && past.noted.size > MAX_NOTED) this.forget(pattern);
-    return true;
-  }
-
-  /** @param {string} pattern @param {number} offset */
-  #admitPast(pattern, offset) {
-    const past = this.#pasts.get(pattern);
-    if (!past || offset <= past.last || past.noted.has(offset)) return false;
-    past.last = offset;
-    past.since = { offset };
-    return true;
-  }
+    /**
+     * Count an event as seen, and return who may see it (null: nobody, it is a duplicate). What is returned is to be asked
+     * once for each pattern that matches.
+     * @param {EventMeta} meta
+     * @returns {((pattern: string) => boolean) | null}
+     */
+    _admit({ offset: at, replayed }) {
+      if (at === undefined) return () => true;
+      const isNew = at > seen;
+      if (isNew) {
+        move(at);
+        for (const [pattern, { _last }] of pasts) if (_last >= 0) pasts.delete(pattern);
+      } else if (!replayed) return null;
+      return (pattern) => {
+        const past = pasts.get(pattern);
+        if (isNew) {
+          if (past && past._noted.add(at).size > MAX_NOTED) pasts.delete(pattern);
+          return true;
+        }
+        if (!past || at <= past._last || past._noted.has(at)) return false;
+        past._last = at;
+        past.since = { offset: at };
+        return true;
+      };
+    },
+  };
 }

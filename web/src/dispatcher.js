@@ -2,69 +2,58 @@
  * The dispatcher: names → handlers, with the complete Backbone.Events interface and its calling conventions.
  *
  * In: calls of `on`, `off`, … from the application, `trigger` for local events, `dispatch` for events from the wire. Out:
- * handler calls. It knows no network; a subclass learns through `handlersChanged` which names are in use. It imports neither Backbone nor Underscore and works beside them in both directions (`view.listenTo(gate, …)`,
+ * handler calls. It knows no network; a subclass learns through `_handlersChanged` which names are in use. It imports neither Backbone nor Underscore and works beside them in both directions (`view.listenTo(gate, …)`,
  * `gate.listenTo(model, …)`).
  *
  * It differs from Backbone.Events on purpose in three points:
- * - a handler that throws does not stop the others; `handlerFailed` is told;
+ * - a handler that throws does not stop the others; `_handlerFailed` is told;
  * - names live in a Map, so `constructor`, `__proto__` or `hasOwnProperty` are names like any other;
  * - empty names left by stray spaces ("a ", " b") are skipped, where Backbone would read `off(" b")` as `off()`.
  *
  * @typedef {(this: any, ...args: any[]) => any} Callback
  * @typedef {{ [name: string]: Callback }} EventMap
- * @typedef {{ callback: Callback, context: any, ctx: any, options: any, order: number }} Handler
+ * @typedef {{ key: string, callback: Callback, given: Callback, context: any, options: any }} Handler
  * @typedef {{ on: Function, off: Function }} Listenable any Backbone.Events object or dispatcher
  */
 import { matches } from "./topic.js";
 
-/** The catch-all of `on("all", …)`. A symbol, so that a topic that is named `all` can have handlers of its own. */
-const ALL = Symbol("all");
-
-/** @typedef {string | typeof ALL} Key */
+/** The catch-all of `on("all", …)`, so that a topic that is named `all` can have handlers of its own. */
+const ALL = ":all";
 
 export class Dispatcher {
-  /** @type {Map<Key, Handler[]>} Arrays are replaced, never spliced: a running trigger goes on with those it saw. */
-  #handlers = new Map();
+  /** @type {Handler[]} In order of registration. Replaced, never spliced: a running trigger goes on with those it saw. */
+  #handlers = [];
   /** @type {Set<Listenable>} */
   #listeningTo = new Set();
-  #order = 0;
+  /** Backbone's old names. */
+  bind = this.on;
+  unbind = this.off;
 
   /**
    * Bind a callback to a name, several names ("a b"), or a map of names to callbacks.
    * @param {string | EventMap} name `all` gets everything, with the name as first argument
    * @param {any} [callback] with a map: the context
    * @param {any} [context] `this` of the callback, and a key to remove it by
-   * @param {any} [options] passed on to `handlersChanged`
+   * @param {any} [options] passed on to `_handlersChanged`
    * @returns {this}
    */
   on(name, callback, context, options) {
     for (const [each, bound, ctx] of entries(name, callback, context)) {
-      if (bound) this.addHandler(keyOf(each), bound, ctx, options);
+      if (bound) this._addHandler(keyOf(each), bound, ctx, options);
     }
     return this;
   }
 
   /**
    * Remove callbacks: by name, callback and context, each of which may be left out to mean any.
-   * @param {string | EventMap | null} [name]
+   * @param {any} [name] a name, several, a map
    * @param {any} [callback]
    * @param {any} [context]
    * @returns {this}
    */
   off(name, callback, context) {
-    if (!name) return this.#remove([...this.#handlers.keys()], callback, context);
-    for (const [each, bound, ctx] of entries(name, callback, context)) this.#remove([keyOf(each)], bound, ctx);
+    for (const [each, bound, ctx] of entries(name, callback, context)) this._removeHandler(each && keyOf(each), bound, ctx);
     return this;
-  }
-
-  /** Backbone's old name of `on`. @type {Dispatcher["on"]} */
-  bind(...args) {
-    return this.on(...args);
-  }
-
-  /** Backbone's old name of `off`. @type {Dispatcher["off"]} */
-  unbind(...args) {
-    return this.off(...args);
   }
 
   /**
@@ -119,7 +108,6 @@ export class Dispatcher {
    */
   stopListening(other, name, callback) {
     for (const each of other ? [other] : [...this.#listeningTo]) {
-      if (!this.#listeningTo.has(each)) continue;
       each.off(name, callback, this);
       if (!name && !callback) this.#listeningTo.delete(each);
     }
@@ -134,10 +122,9 @@ export class Dispatcher {
    */
   trigger(name, ...args) {
     for (const [each] of entries(name)) {
-      const named = this.#handlers.get(keyOf(each)) ?? [];
-      const all = this.#handlers.get(ALL) ?? [];
-      for (const handler of named) this.#call(handler, args, each);
-      for (const handler of all) this.#call(handler, [each, ...args], each);
+      const handlers = this.#handlers;
+      this.#run(handlers, keyOf(each), args, each);
+      this.#run(handlers, ALL, [each, ...args], each);
     }
     return this;
   }
@@ -148,40 +135,59 @@ export class Dispatcher {
    * @param {string} topic
    * @param {any} data
    * @param {(pattern: string) => any} describe makes the handlers' second argument
-   * @param {(pattern: string) => boolean} [admits] whether a pattern's handlers may see it
+   * @param {(pattern: string) => boolean} [admits] whether a pattern's handlers may see it; asked once for each that matches
    * @returns {number} how many handlers ran
    */
   dispatch(topic, data, describe, admits = () => true) {
-    const chosen = this.#matching(topic, admits);
-    const all = chosen.length ? (this.#handlers.get(ALL) ?? []) : [];
-    for (const { handler, pattern } of chosen) this.#call(handler, [data, describe(pattern)], topic);
-    for (const handler of all) this.#call(handler, [topic, data, describe(chosen[0].pattern)], topic);
+    const handlers = this.#handlers;
+    /** @type {Map<string, boolean>} */
+    const verdicts = new Map();
+    /** @type {Handler[]} */
+    const chosen = [];
+    for (const handler of handlers) {
+      const { key, given, context } = handler;
+      // Lifecycle names have a colon, which no topic has, so they never match.
+      if (!verdicts.has(key)) verdicts.set(key, matches(key, topic) && admits(key));
+      if (verdicts.get(key) && !chosen.some((had) => had.given === given && had.context === context)) chosen.push(handler);
+    }
+    for (const handler of chosen) this.#run([handler], handler.key, [data, describe(handler.key)], topic);
+    if (chosen.length) this.#run(handlers, ALL, [topic, data, describe(chosen[0].key)], topic);
     return chosen.length;
   }
 
   /**
    * The raw form of `on` for one key; a subclass uses it to reach a name that `on` reads otherwise (`all`).
    * @protected
-   * @param {Key} key
-   * @param {Callback} callback
+   * @param {string} key
+   * @param {Callback & { _callback?: Callback }} callback
    * @param {any} context
    * @param {any} [options]
    */
-  addHandler(key, callback, context, options) {
-    const handler = { callback, context, ctx: context || this, options, order: this.#order++ };
-    const handlers = [...(this.#handlers.get(key) ?? []), handler];
-    if (key !== ALL) this.handlersChanged(/** @type {string} */ (key), handlers, options);
-    this.#handlers.set(key, handlers);
+  _addHandler(key, callback, context, options = {}) {
+    const handler = { key, callback, given: callback._callback ?? callback, context, options };
+    this._handlersChanged(key, [...this.#of(key), handler], options);
+    this.#handlers = [...this.#handlers, handler];
   }
 
   /**
    * The raw form of `off` for one key.
    * @protected
-   * @param {Key} key
-   * @param {Callback | null} callback null: every one
+   * @param {string | null | undefined} key as all that follow: what is left out, any
+   * @param {Callback | null} [callback]
+   * @param {any} [context]
    */
-  removeHandler(key, callback) {
-    this.#remove([key], callback, null);
+  _removeHandler(key, callback, context) {
+    /** @type {Set<string>} */
+    const left = new Set();
+    this.#handlers = this.#handlers.filter((handler) => {
+      const stays =
+        (key && key !== handler.key) ||
+        (callback && callback !== handler.callback && callback !== handler.given) ||
+        (context && context !== handler.context);
+      if (!stays) left.add(handler.key);
+      return stays;
+    });
+    for (const each of left) this._handlersChanged(each, this.#of(each));
   }
 
   /**
@@ -191,58 +197,30 @@ export class Dispatcher {
    * @param {Handler[]} _handlers that the name has now
    * @param {any} [_added] the options of a handler that comes
    */
-  handlersChanged(_name, _handlers, _added) {}
+  _handlersChanged(_name, _handlers, _added) {}
 
   /**
    * Told when a handler threw.
-   * @protected
    * @param {unknown} error
    * @param {string} _name of the event that it was called for
    */
-  handlerFailed(error, _name) {
+  _handlerFailed(error, _name) {
     report(error);
   }
 
-  /** @param {Key[]} keys @param {any} callback @param {any} context @returns {this} */
-  #remove(keys, callback, context) {
-    for (const key of keys) {
-      const handlers = this.#handlers.get(key);
-      if (!handlers) continue;
-      const left = handlers.filter((h) => !isCallback(callback, h.callback) || (context && context !== h.context));
-      if (left.length === handlers.length) continue;
-      if (left.length) this.#handlers.set(key, left);
-      else this.#handlers.delete(key);
-      if (key !== ALL) this.handlersChanged(/** @type {string} */ (key), left);
-    }
-    return this;
+  /** @param {string} key */
+  #of(key) {
+    return this.#handlers.filter((handler) => handler.key === key);
   }
 
-  /** @param {string} topic @param {(pattern: string) => boolean} admits */
-  #matching(topic, admits) {
-    /** @type {{ handler: Handler, pattern: string }[]} */
-    const found = [];
-    for (const [key, handlers] of this.#handlers) {
-      // Lifecycle names have a colon, which no topic has, so they never match.
-      if (typeof key !== "string" || !matches(key, topic) || !admits(key)) continue;
-      for (const handler of handlers) found.push({ handler, pattern: key });
-    }
-    found.sort((a, b) => a.handler.order - b.handler.order);
-    /** @type {Map<any, Set<any>>} */
-    const seen = new Map();
-    return found.filter(({ handler }) => {
-      const callback = original(handler.callback);
-      const contexts = seen.get(callback) ?? new Set();
-      seen.set(callback, contexts);
-      return !contexts.has(handler.ctx) && contexts.add(handler.ctx);
-    });
-  }
-
-  /** @param {Handler} handler @param {any[]} args @param {string} name */
-  #call(handler, args, name) {
-    try {
-      handler.callback.apply(handler.ctx, args);
-    } catch (error) {
-      this.handlerFailed(error, name);
+  /** Call those of these handlers that have a key. @param {Handler[]} handlers @param {string} key @param {any[]} args @param {string} name */
+  #run(handlers, key, args, name) {
+    for (const handler of handlers) {
+      try {
+        if (handler.key === key) handler.callback.apply(handler.context || this, args);
+      } catch (error) {
+        this._handlerFailed(error, name);
+      }
     }
   }
 }
@@ -252,8 +230,7 @@ export class Dispatcher {
  * @param {unknown} error
  */
 export function report(error) {
-  if (typeof reportError === "function") reportError(error);
-  else console.error(error);
+  (globalThis.reportError ?? console.error)(error);
 }
 
 /**
@@ -268,11 +245,11 @@ function entries(name, callback, context) {
     const ctx = context === undefined ? callback : context;
     return Object.keys(name).flatMap((key) => entries(key, name[key], ctx));
   }
-  const names = typeof name === "string" && /\s/.test(name) ? name.split(/\s+/).filter(Boolean) : [name];
+  const names = /\s/.test(name) ? name.split(/\s+/).filter(Boolean) : [name];
   return names.map((each) => [each, callback, context]);
 }
 
-/** @param {string} name @returns {Key} */
+/** @param {string} name */
 function keyOf(name) {
   return name === "all" ? ALL : name;
 }
@@ -290,14 +267,4 @@ function onlyOnce(callback, leave) {
   // Backbone's own name for it: `off` finds a `once` by the callback that was given.
   once._callback = callback;
   return once;
-}
-
-/** @param {any} callback */
-function original(callback) {
-  return callback._callback ?? callback;
-}
-
-/** @param {any} wanted any when empty @param {any} callback */
-function isCallback(wanted, callback) {
-  return !wanted || wanted === callback || wanted === callback._callback;
 }

@@ -4,51 +4,40 @@
  * `code` is the word that travels on the wire, `retry` says whether trying the same thing again can help, `parts` are the
  * numbers and names that the message is built from (`size`, `limit`, `where`, …). Codes that only the browser knows:
  * `disconnected` (no connection now), `timeout` (no acknowledgement in time), `closed` (the gate was closed), `token_unavailable` (the token
- * function failed), `refused` (a refusal without a code of ours).
+ * function failed), `refused` (a refusal without a code of ours). Their text is made of the code and the parts.
  */
 
 export class HeadgateError extends Error {
   /**
    * @param {string} code wire word
-   * @param {string} message
    * @param {Record<string, any>} [parts]
    * @param {boolean} [retry]
+   * @param {string} [message]
    */
-  constructor(code, message, parts = {}, retry = false) {
+  constructor(code, parts = {}, retry = false, message = textOf(code, parts)) {
     super(message);
     this.name = "HeadgateError";
     this.code = code;
     this.retry = retry;
     this.parts = parts;
   }
-
-  /**
-   * Return the error that a refusal on the wire describes.
-   * @param {any} refusal `{code, message, retry, …parts}`; anything else becomes code `refused`
-   * @param {string} [message] text for a refusal that has none
-   */
-  static fromWire(refusal, message = "refused") {
-    const { code, message: text, retry, ...parts } = refusal && typeof refusal === "object" ? refusal : {};
-    return new HeadgateError(String(code ?? "refused"), String(text ?? message), parts, retry === true);
-  }
 }
 
-/** @param {number} size bytes @param {number} limit bytes */
-export function payloadTooLarge(size, limit) {
-  const message = `payload of ${size} bytes is above the limit of ${limit} bytes (browser)`;
-  return new HeadgateError("payload_too_large", message, { size, limit, where: "browser" });
+/**
+ * Return the error that a refusal on the wire describes.
+ * @param {any} refusal `{code, message, retry, …parts}`; anything else becomes code `refused`
+ */
+export function fromWire(refusal) {
+  const { code = "refused", message, retry, ...parts } = Object(refusal);
+  return new HeadgateError(code, parts, retry, message);
 }
 
-/** @param {string} reason */
-export function notSerializable(reason) {
-  return new HeadgateError("not_serializable", `data is not JSON: ${reason}`, { reason });
+/** @param {Record<string, any>} [parts] */
+export function disconnected(parts) {
+  return new HeadgateError("disconnected", parts, true);
 }
 
-/** @param {string} [reason] */
-export function disconnected(reason = "not connected") {
-  return new HeadgateError("disconnected", reason, {}, true);
-}
-
-export function closed() {
-  return new HeadgateError("closed", "the gate is closed");
+/** Such as `payload_too_large, size: 70000, limit: 65536, where: browser`. @param {string} code @param {Record<string, any>} parts */
+function textOf(code, parts) {
+  return Object.entries(parts).reduce((text, [name, value]) => `${text}, ${name}: ${value}`, code);
 }

@@ -10,89 +10,55 @@
 /** Time that dispatching may take before the page gets a turn: well below the 50 ms of a "long task". */
 const SLICE_MS = 12;
 
-/** @template T */
-export class Inbox {
+/**
+ * @template T
+ * @param {number} limit messages
+ * @param {(message: T) => void} dispatch must not throw
+ * @param {(discarded: T[]) => void} overflowed
+ */
+export function createInbox(limit, dispatch, overflowed) {
   /** @type {T[]} */
-  #waiting = [];
-  #next = 0;
-  #running = false;
-  /** Whether a turn has been posted; as long as one has, everything shares its slice. */
-  #posted = false;
-  #sliceEnds = 0;
-  #limit;
-  #dispatch;
-  #overflowed;
-  #nowMs;
+  let waiting = [];
+  let running = false;
+  /** A turn has been posted; as long as one has, everything shares its slice. */
+  let posted = false;
+  let sliceEnds = 0;
   // Not a timer: browsers delay those of hidden pages by up to a minute.
-  #channel = new MessageChannel();
+  const { port1, port2 } = new MessageChannel();
+  port1.onmessage = () => {
+    posted = false;
+    if (waiting.length) run();
+  };
+  // In Node an idle inbox must not keep the process alive.
+  /** @type {any} */ (port1).unref?.();
 
-  /**
-   * @param {number} limit messages
-   * @param {(message: T) => void} dispatch must not throw
-   * @param {(discarded: T[]) => void} overflowed
-   * @param {() => number} [nowMs] monotonic
-   */
-  constructor(limit, dispatch, overflowed, nowMs = () => performance.now()) {
-    this.#limit = limit;
-    this.#dispatch = dispatch;
-    this.#overflowed = overflowed;
-    this.#nowMs = nowMs;
-    this.#channel.port1.onmessage = () => this.#turn();
-    // In Node an idle inbox must not keep the process alive.
-    /** @type {any} */ (this.#channel.port1).unref?.();
-  }
-
-  /** Messages that wait. */
-  get depth() {
-    return this.#waiting.length - this.#next;
-  }
-
-  /**
-   * Dispatch a message now if nothing waits and the slice has time left, else in its turn.
-   * @param {T} message
-   */
-  put(message) {
-    this.#waiting.push(message);
-    if (this.depth > this.#limit) {
-      const discarded = this.#waiting.slice(this.#next);
-      this.clear();
-      this.#overflowed(discarded);
-      return;
+  function run() {
+    if (!posted) {
+      posted = true;
+      sliceEnds = performance.now() + SLICE_MS;
+      port2.postMessage(0);
     }
-    if (!this.#posted) this.#openSlice();
-    this.#run();
+    if (running) return;
+    running = true;
+    while (waiting.length && performance.now() < sliceEnds) dispatch(/** @type {T} */ (waiting.shift()));
+    running = false;
   }
 
-  /** Discard what waits. */
-  clear() {
-    this.#waiting = [];
-    this.#next = 0;
-  }
+  return {
+    /** Return how many messages wait. */
+    _depth: () => waiting.length,
 
-  /** Discard what waits, for good. */
-  close() {
-    this.clear();
-    this.#channel.port1.close();
-  }
+    /** Dispatch a message now if nothing waits and the slice has time left, else in its turn. @param {T} message */
+    _put(message) {
+      waiting.push(message);
+      if (waiting.length > limit) overflowed(waiting.splice(0));
+      else run();
+    },
 
-  #openSlice() {
-    this.#posted = true;
-    this.#sliceEnds = this.#nowMs() + SLICE_MS;
-    this.#channel.port2.postMessage(null);
-  }
-
-  #turn() {
-    this.#posted = false;
-    if (this.depth === 0) return;
-    this.#openSlice();
-    this.#run();
-  }
-
-  #run() {
-    if (this.#running) return;
-    this.#running = true;
-    while (this.depth > 0 && this.#nowMs() < this.#sliceEnds) this.#dispatch(this.#waiting[this.#next++]);
-    this.#running = false;
-    if (this.depth === 0) this.clear();
-  }
+    /** Discard what waits, for good. */
+    _close() {
+      waiting = [];
+      port1.close();
+    },
+  };
 }

@@ -3,5 +3,4 @@ export { connect } from "./connect.js";
 export { Dispatcher } from "./dispatcher.js";
 export { HeadgateError } from "./errors.js";
 export { Gate } from "./gate.js";
-export { PROTOCOL_VERSION } from "./protocol.js";
 export { checkPattern, checkTopic, matches } from "./topic.js";

@@ -2,17 +2,19 @@
  * NotificationList: a bounded Backbone collection of notifications, newest first, with read state: the model of a
  * notification centre.
  *
- * In: events of the patterns that the user has chosen. Out: the usual Backbone events, `unread` with the count when it
- * changes. A notification is {id, topic, data, time, pattern, read}. An event with an id is listed once.
+ * In: events of the patterns that the user has chosen, and what the page has shown of them. Out: the usual Backbone events,
+ * `unread` with the count when it changes, and the gateway is told what was shown. A notification is {id, topic, data, time,
+ * pattern, read}. An event with an id is listed once. `untold` {count, error?} says that the gateway will not hear of so many.
  *
  * @import { Gate, HeadgateEvent } from "./gate.js"
  */
 import Backbone from "backbone";
 import { extend } from "./extend.js";
+import { createSeen } from "./seen.js";
 
 const DEFAULT_LIMIT = 100;
 
-/** @type {WeakMap<object, { gate: Gate, limit: number, chosen: Set<string>, unread: number }>} */
+/** @type {WeakMap<object, { gate: Gate, limit: number, chosen: Set<string>, unread: number, shown: WeakSet<object>, seen: ReturnType<typeof createSeen> }>} */
 const lists = new WeakMap();
 
 export class NotificationList extends Backbone.Collection {
@@ -21,8 +23,12 @@ export class NotificationList extends Backbone.Collection {
   /** @param {any} models @param {{ gate: Gate, patterns?: string[], limit?: number, [option: string]: any }} options */
   constructor(models, options) {
     super(models, options);
-    lists.set(this, { gate: options.gate, limit: options.limit ?? DEFAULT_LIMIT, chosen: new Set(), unread: this.unread });
+    const { gate, limit = DEFAULT_LIMIT } = options;
+    const seen = createSeen(gate, (count, error) => this.trigger("untold", { count, error }));
+    lists.set(this, { gate, limit, chosen: new Set(), unread: this.unread, shown: new WeakSet(), seen });
     this.on("add remove reset change:read", this.#recount, this);
+    this.on("change:read", (/** @type {any} */ notification) => notification.get("read") && this.shown(notification));
+    this.listenTo(gate, "connection:up", seen.again);
     for (const pattern of options.patterns ?? []) this.choose(pattern);
   }
 
@@ -64,6 +70,20 @@ export class NotificationList extends Backbone.Collection {
     const { gate, chosen } = listOf(this);
     if (chosen.delete(pattern)) this.stopListening(/** @type {any} */ (gate), pattern);
     return this;
+  }
+
+  /**
+   * Say that notifications have been put before the user: consumers need not mail them. What is read counts as shown.
+   * @param {...any} notifications or their ids
+   */
+  shown(...notifications) {
+    const { shown, seen } = listOf(this);
+    for (const each of notifications) {
+      const notification = this.get(each);
+      if (!notification || shown.has(notification)) continue;
+      shown.add(notification);
+      seen.add(notification.id);
+    }
   }
 
   /** Mark one notification as read. @param {any} id */

@@ -2,17 +2,19 @@
  * The page's life: what the browser tells about network, visibility and the back/forward cache. Does nothing in Node.
  *
  * @param {() => void} wake the network or the page is back: a connection that waits should not wait longer
- * @param {() => void} sleep the page is about to be frozen: an open socket would keep it out of the back/forward cache
+ * @param {() => void} sleep the page is about to be frozen or to end: an open socket would keep it out of the back/forward cache
  * @returns {() => void} stops watching
  */
 export function watchPage(wake, sleep) {
-  if (typeof document === "undefined") return () => {};
+  // An AbortController has a `signal`, as the options of a listener have.
   const watching = new AbortController();
-  /** @param {EventTarget} target @param {string} name @param {(event: any) => void} listener */
-  const watch = (target, name, listener) => target.addEventListener(name, listener, { signal: watching.signal });
-  watch(window, "online", wake);
-  watch(window, "pageshow", ({ persisted }) => persisted && wake());
-  watch(window, "pagehide", ({ persisted }) => persisted && sleep());
-  watch(document, "visibilitychange", () => document.visibilityState === "visible" && wake());
+  /** @param {string} name @param {() => void} listener */
+  const watch = (name, listener) => globalThis.addEventListener?.(name, listener, watching);
+  const wakeIfSeen = () => document.hidden || wake();
+  watch("online", wake);
+  watch("pageshow", wakeIfSeen);
+  watch("pagehide", sleep);
+  // Behind `pagehide` comes one more of these, which must not undo it.
+  watch("visibilitychange", wakeIfSeen);
   return () => watching.abort();
 }

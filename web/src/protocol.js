@@ -20,7 +20,7 @@
  * @property {SubscribeResult[]} subscriptions
  * @property {number} [heartbeat_s]
  *
- * @typedef {{ id: string | null, time: number, offset?: number, replayed?: boolean }} EventMeta time in ms since 1970
+ * @typedef {{ id?: string | null, time: number, offset?: number, replayed?: boolean }} EventMeta time in ms since 1970
  *
  * @typedef {object} Gap events in offsets `from` to `to` (inclusive, null when unknown) that this client did not get
  * @property {string[]} patterns
@@ -36,8 +36,6 @@
  *   unauthorized?: WireError }} Status `ended`: subscriptions that a new token no longer grants; `unauthorized`: we are put out
  */
 
-export const PROTOCOL_VERSION = 1;
-
 // Server → client.
 export const WELCOME = "welcome";
 export const EVENT = "event";
@@ -51,6 +49,7 @@ export const SUBSCRIBE = "subscribe";
 export const UNSUBSCRIBE = "unsubscribe";
 export const PUBLISH = "publish";
 export const REFRESH = "refresh";
+export const SEEN = "seen";
 export const REPLAY = "replay";
 
 /** Overflow policies, stronger first. @type {Overflow[]} */

@@ -7,81 +7,66 @@
  * out, so the owner knows what is missing still.
  *
  * @import { Gap } from "./protocol.js"
- * @typedef {{ gap: Gap, patterns: string[], nth: number, from: number | null, count: number, failures: number }} Job
- *   `from`: where pattern number `nth` goes on
+ * @typedef {{ gap: Gap, patterns: string[], _nth: number, from: number | null, count: number, _failures: number }} Job
+ *   `from`: where pattern number `_nth` goes on
  */
 
 /** Positions of the log in one gap: beyond it the state is fetched sooner than its history. */
-export const MAX_POSITIONS = 10_000;
+const MAX_POSITIONS = 10_000;
 const MAX_JOBS = 16;
 const MAX_FAILURES = 5;
 const RETRY_MS = 2000;
 
-export class Repair {
+/**
+ * @param {(job: Job) => Promise<number | null>} fetch dispatches a page, counts it, and returns where the next begins
+ * @param {() => number} waitMs takes a request out of the budget and returns 0; else how long to wait for one
+ * @param {(job: Job) => void} ended
+ */
+export function createRepair(fetch, waitMs, ended) {
   /** @type {Job[]} */
-  #jobs = [];
-  #fetch;
-  #waitMs;
-  #ended;
+  let jobs = [];
   /** @type {ReturnType<typeof setTimeout> | undefined} */
-  #timer;
-
-  /**
-   * @param {(job: Job) => Promise<number | null>} fetch dispatches a page, counts it, and returns where the next begins
-   * @param {() => number} waitMs takes a request out of the budget and returns 0; else how long to wait for one
-   * @param {(job: Job) => void} ended
-   */
-  constructor(fetch, waitMs, ended) {
-    this.#fetch = fetch;
-    this.#waitMs = waitMs;
-    this.#ended = ended;
-  }
-
-  /**
-   * Take a gap on; false: it is too large, or there are too many.
-   * @param {Gap} gap
-   * @param {string[]} patterns
-   */
-  add(gap, patterns) {
-    const { from, to } = gap;
-    if (from === null || to === null || to - from >= MAX_POSITIONS || this.#jobs.length >= MAX_JOBS) return false;
-    this.#jobs.push({ gap, patterns, nth: 0, from, count: 0, failures: 0 });
-    if (!this.#timer) this.#after(0);
-    return true;
-  }
-
-  /** Forget every gap. */
-  clear() {
-    clearTimeout(this.#timer);
-    this.#timer = undefined;
-    this.#jobs = [];
-  }
+  let timer;
 
   /** @param {number} delayMs */
-  #after(delayMs) {
-    this.#timer = setTimeout(() => void this.#step(), delayMs);
+  function after(delayMs) {
+    timer = jobs.length ? setTimeout(step, delayMs) : undefined;
   }
 
-  async #step() {
-    const timer = this.#timer;
-    const [job] = this.#jobs;
-    let delayMs = this.#waitMs();
+  async function step() {
+    const mine = timer;
+    const [job] = jobs;
+    let delayMs = waitMs();
     if (!delayMs) {
       try {
-        job.from = await this.#fetch(job);
-        if (job.from === null && ++job.nth < job.patterns.length) job.from = job.gap.from;
+        job.from = await fetch(job);
+        if (!job.from && ++job._nth < job.patterns.length) job.from = job.gap.from;
       } catch (/** @type {any} */ { code, retry }) {
         delayMs = RETRY_MS;
-        if (code !== "disconnected" && (!retry || ++job.failures > MAX_FAILURES)) job.from = null;
+        if (code !== "disconnected" && (!retry || ++job._failures > MAX_FAILURES)) job.from = null;
       }
     }
     // Else it was cleared meanwhile.
-    if (timer !== this.#timer) return;
-    if (job.from === null) {
-      this.#jobs.shift();
-      this.#ended(job);
-    }
-    this.#timer = undefined;
-    if (this.#jobs.length) this.#after(delayMs);
+    if (timer !== mine) return;
+    if (!job.from) ended(/** @type {Job} */ (jobs.shift()));
+    after(delayMs);
   }
+
+  return {
+    /** Take a gap on; false: it is too large, or there are too many. @param {Gap} gap @param {string[]} patterns */
+    _add(gap, patterns) {
+      const { from, to } = gap;
+      if (!from || !to || to - from >= MAX_POSITIONS || jobs.length >= MAX_JOBS) return false;
+      jobs.push({ gap, patterns, _nth: 0, from, count: 0, _failures: 0 });
+      if (!timer) after(0);
+      return true;
+    },
+
+    /** Forget every gap. */
+    _clear() {
+      clearTimeout(timer);
+      jobs = [];
+      timer = undefined;
+    },
+  };
 }

@@ -42,6 +42,7 @@ export class FakeGateway {
 
   off() {
     this.#listeners.clear();
+    return this;
   }
 
   offAny() {
@@ -55,7 +56,7 @@ export class FakeGateway {
   connect() {
     this.attempts++;
     this.options.auth((auth) => {
-      this.connects.push(auth);
+      this.connects.push(wired(auth));
       this.#wake();
     });
     this.#wake();
@@ -67,10 +68,11 @@ export class FakeGateway {
 
   timeout() {
     return {
-      emit: (name, body, acknowledge) => {
-        this.requests.push({ name, body, acknowledge });
-        this.#wake();
-      },
+      emitWithAck: (name, body) =>
+        new Promise((resolve, reject) => {
+          this.requests.push({ name, body: wired(body), acknowledge: (late, reply) => (late ? reject(late) : resolve(reply)) });
+          this.#wake();
+        }),
     };
   }
 
@@ -144,6 +146,11 @@ export class FakeGateway {
   #wake() {
     for (const resolve of this.#waiters.splice(0)) resolve();
   }
+}
+
+/** Return what is left of a message after its way over the wire. */
+function wired(message) {
+  return JSON.parse(JSON.stringify(message));
 }
 
 /** Let what was queued as microtasks, and one turn of the event loop, happen. */

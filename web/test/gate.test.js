@@ -74,6 +74,34 @@ describe("subscribing", () => {
     assert.deepEqual(gate.state.subscriptions, {});
   });
 
+  it("gives up waiting for an acknowledgement when the last handler leaves, and when the gate is closed", async () => {
+    open();
+    await gateway.welcome();
+    gate.on("a", () => {}).on("b", () => {});
+    const [left, closed] = [gate.subscribed("a"), gate.subscribed("b")];
+    gate.off("a");
+    await assert.rejects(left, { code: "disconnected", parts: { pattern: "a" } });
+    await assert.rejects(gate.subscribed("a"), { code: "disconnected" });
+    gate.close();
+    await assert.rejects(closed, { code: "disconnected" });
+  });
+
+  it("sends a token that is a value, a function's or a promise's, and none where there is none", async () => {
+    for (const [index, token] of ["t", () => "t", async () => "t", undefined, () => undefined].entries()) {
+      gateway = new FakeGateway();
+      open({ token });
+      await gateway.until(() => gateway.connects.length === 1);
+      assert.deepEqual(gateway.connects[0], { ...(index < 3 && { token: "t" }), subscriptions: [] });
+      gate.close();
+    }
+  });
+
+  it("does not open by itself what was not to be opened", async () => {
+    open({ autoConnect: false });
+    await settle();
+    assert.equal(gateway.attempts, 0);
+  });
+
   it("sends nothing for a handler that comes and goes in one task", async () => {
     open();
     await gateway.welcome();

@@ -1,6 +1,6 @@
 /** LiveModel, LiveCollection and NotificationList, fed by a real dispatcher and answered by a server that a test plays. */
 import assert from "node:assert/strict";
-import { beforeEach, describe, it } from "node:test";
+import { afterEach, beforeEach, describe, it, mock } from "node:test";
 import Backbone from "backbone";
 import { LiveCollection, LiveModel, NotificationList } from "../src/backbone.js";
 import { Dispatcher } from "../src/index.js";
@@ -8,6 +8,12 @@ import { Dispatcher } from "../src/index.js";
 /** A gate as far as these need one: a dispatcher that a test feeds. */
 class Feed extends Dispatcher {
   #offset = 0;
+  /** What the gateway was told that was shown: {ids, take(), refuse(error)}, one for each request. */
+  told = [];
+
+  seen(ids) {
+    return new Promise((take, refuse) => this.told.push({ ids, take, refuse }));
+  }
 
   send(topic, data, more = {}) {
     const offset = ++this.#offset;
@@ -329,5 +335,123 @@ describe("NotificationList", () => {
     assert.equal(feed.send("a", 1), 0);
     assert.equal(feed.send("b", 1), 1);
     assert.deepEqual(list.chosen, ["b"]);
+  });
+
+  describe("tells the gateway what was shown", () => {
+    let list;
+    const ids = (first, count) => Array.from({ length: count }, (_, index) => `e${first + index}`);
+    /** Let so much time pass, and then whatever follows from it. */
+    const pass = async (ms) => {
+      mock.timers.tick(ms);
+      await new Promise(setImmediate);
+    };
+    /** Send so many events, and show them all. */
+    const show = (count) => {
+      for (let sent = 0; sent < count; sent++) feed.send("a", sent);
+      list.shown(...list.models);
+    };
+
+    beforeEach(() => {
+      mock.timers.enable({ apis: ["setTimeout"] });
+      list = new NotificationList(null, { gate: feed, patterns: ["a"], limit: 2000 });
+    });
+    afterEach(() => mock.timers.reset());
+
+    it("a second after the first, all together, each once", async () => {
+      show(2);
+      list.shown(list.at(0), "e1", "never listed");
+      await pass(999);
+      feed.send("a", 3);
+      list.read("e3");
+      assert.deepEqual(feed.told, []);
+      await pass(1);
+      assert.deepEqual(feed.told.map((each) => each.ids.toSorted()), [ids(1, 3)]);
+      feed.told[0].take();
+      list.readAll();
+      await pass(60_000);
+      assert.equal(feed.told.length, 1);
+    });
+
+    it("not what was only listed, and nothing that has no event's id", async () => {
+      feed.send("a", 1);
+      feed.send("a", 2, { id: null });
+      list.add({ id: 7, read: false });
+      list.add({ id: "an id with spaces", read: false });
+      list.shown(list.at(0), 7, "an id with spaces");
+      await pass(60_000);
+      assert.deepEqual(feed.told, []);
+    });
+
+    it("a hundred in a request, one request at a time", async () => {
+      show(250);
+      await pass(1000);
+      await pass(60_000);
+      assert.equal(feed.told.length, 1);
+      for (const request of [0, 1, 2]) {
+        feed.told[request].take();
+        await pass(0);
+        await pass(1000);
+      }
+      assert.deepEqual(feed.told.map((each) => each.ids.length), [100, 100, 50]);
+      assert.equal(new Set(feed.told.flatMap((each) => each.ids)).size, 250);
+    });
+
+    it("again when it failed, later and later", async () => {
+      show(1);
+      const waits = [];
+      for (let failed = 0; failed < 8; failed++) {
+        let waited = 0;
+        while (feed.told.length === failed) {
+          await pass(1000);
+          waited += 1;
+        }
+        waits.push(waited);
+        feed.told[failed].refuse({ retry: true });
+        await pass(0);
+      }
+      assert.deepEqual(waits, [1, 2, 4, 8, 16, 32, 60, 60]);
+      assert.deepEqual(feed.told.at(-1).ids, ["e1"]);
+    });
+
+    it("soon after a reconnect, with what came meanwhile", async () => {
+      show(1);
+      for (const wait of [1000, 2000, 4000]) {
+        await pass(wait);
+        feed.told.at(-1).refuse({ retry: true });
+        await pass(0);
+      }
+      show(1);
+      feed.trigger("connection:up", {});
+      await pass(1000);
+      assert.deepEqual(feed.told.at(-1).ids, ["e1", "e2"]);
+      feed.trigger("connection:up", {});
+      await pass(1000);
+      assert.equal(feed.told.length, 4);
+    });
+
+    it("no more of it when the gateway refuses, and says so", async () => {
+      const untold = [];
+      list.on("untold", (lost) => untold.push(lost));
+      const error = { code: "forbidden", retry: false };
+      show(3);
+      await pass(1000);
+      feed.told[0].refuse(error);
+      await pass(0);
+      show(1);
+      await pass(60_000);
+      assert.deepEqual(untold, [{ count: 3, error }]);
+      assert.equal(feed.told.length, 1);
+    });
+
+    it("the newest thousand when it cannot tell, and says how many it gave up", async () => {
+      let lost = 0;
+      list.on("untold", ({ count }) => {
+        lost += count;
+      });
+      for (let sent = 0; sent < 1010; sent++) show(1);
+      assert.equal(lost, 10);
+      await pass(1000);
+      assert.deepEqual([feed.told[0].ids[0], feed.told[0].ids.length], ["e11", 100]);
+    });
   });
 });

@@ -1,16 +1,26 @@
 /** The pure parts of the client, each alone. */
 import assert from "node:assert/strict";
-import { afterEach, describe, it } from "node:test";
+import { afterEach, beforeEach, describe, it, mock } from "node:test";
 import { reconnectDelayMs } from "../src/backoff.js";
-import { Budget } from "../src/budget.js";
-import { Cursor } from "../src/cursor.js";
-import { Inbox } from "../src/inbox.js";
+import { createBudget } from "../src/budget.js";
+import { createCursor } from "../src/cursor.js";
+import { createInbox } from "../src/inbox.js";
 import { byConvention, isStale } from "../src/live.js";
 import { checkPayload } from "../src/payload.js";
 import { PendingEdits } from "../src/pending.js";
-import { Subscriptions } from "../src/subscriptions.js";
-import { currentToken, refreshDelayMs } from "../src/token.js";
+import { createSubscriptions } from "../src/subscriptions.js";
+import { refreshDelayMs } from "../src/token.js";
 import { settle } from "./fake-gateway.js";
+
+/** What the client's monotonic clock says. */
+let clockMs = 0;
+
+beforeEach(() => {
+  clockMs = 0;
+  mock.method(performance, "now", () => clockMs);
+});
+
+afterEach(() => mock.restoreAll());
 
 describe("reconnectDelayMs", () => {
   it("is spread between the minimum and a ceiling that doubles up to the maximum", () => {
@@ -22,102 +32,113 @@ describe("reconnectDelayMs", () => {
 });
 
 describe("Budget", () => {
+  /** Return what takes a request at a time. */
+  function taker(limits) {
+    const take = createBudget(limits);
+    return (nowMs) => {
+      clockMs = nowMs;
+      return take();
+    };
+  }
+
+  it("is without end where the gateway names no limits", () => {
+    const take = taker({});
+    assert.deepEqual([0, 0, 0].map(take), [0, 0, 0]);
+  });
+
   it("lets half of the burst go at once, then half of the rate", () => {
-    const budget = new Budget(10, 8, 0);
-    assert.deepEqual([1, 2, 3, 4].map(() => budget.take(0)), [0, 0, 0, 0]);
-    assert.equal(budget.take(0), 200);
-    assert.equal(budget.take(100), 100);
-    assert.equal(budget.take(200), 0);
-    assert.equal(budget.take(200), 200);
+    const take = taker({ inbound_per_s: 10, inbound_burst: 8 });
+    assert.deepEqual([1, 2, 3, 4].map(() => take(0)), [0, 0, 0, 0]);
+    assert.deepEqual([0, 100, 200, 200].map(take), [200, 100, 0, 200]);
   });
 
   it("saves up no more than the burst", () => {
-    const budget = new Budget(10, 4, 0);
-    const taken = [1, 2, 3].map(() => budget.take(1_000_000));
-    assert.deepEqual(taken, [0, 0, 200]);
+    const take = taker({ inbound_per_s: 10, inbound_burst: 4 });
+    assert.deepEqual([1, 2, 3].map(() => take(1_000_000)), [0, 0, 200]);
   });
 });
 
 describe("Cursor", () => {
-  const seen = (cursor, offset, more) => cursor.admit({ id: null, time: 0, offset, ...more })?.("p") ?? false;
+  const seen = (cursor, offset, more) => cursor._admit({ id: null, time: 0, offset, ...more })?.("p") ?? false;
 
   it("resumes from nothing until it has a position", () => {
-    const cursor = new Cursor();
-    assert.equal(cursor.resume, undefined);
-    cursor.advance({ epoch: "e", offset: 0 });
-    assert.deepEqual(cursor.resume, { epoch: "e", offset: 0 });
+    const cursor = createCursor();
+    assert.equal(cursor._resume(), undefined);
+    cursor._advance({ epoch: "e", offset: 0 });
+    assert.deepEqual(cursor._resume(), { epoch: "e", offset: 0 });
   });
 
   it("never moves back within an epoch", () => {
-    const cursor = new Cursor();
-    cursor.advance({ epoch: "e", offset: 5 });
-    cursor.advance({ epoch: "e", offset: 3 });
-    assert.equal(cursor.offset, 5);
-    cursor.advance({ epoch: "f", offset: 1 });
-    assert.deepEqual(cursor.resume, { epoch: "f", offset: 1 });
+    const cursor = createCursor();
+    cursor._advance({ epoch: "e", offset: 5 });
+    cursor._advance({ epoch: "e", offset: 3 });
+    assert.equal(cursor._resume()?.offset, 5);
+    cursor._advance({ epoch: "f", offset: 1 });
+    assert.deepEqual(cursor._resume(), { epoch: "f", offset: 1 });
   });
 
   it("admits what is above it, once", () => {
-    const cursor = new Cursor();
-    cursor.advance({ epoch: "e", offset: 5 });
+    const cursor = createCursor();
+    cursor._advance({ epoch: "e", offset: 5 });
     assert.deepEqual([5, 6, 6, 8, 7].map((offset) => seen(cursor, offset)), [false, true, false, true, false]);
     assert.equal(seen(cursor, 4, { replayed: true }), false);
   });
 
   /** Whether the handlers of these patterns see an event that matches all of them. */
   const who = (cursor, offset, more) => {
-    const admits = cursor.admit({ id: null, time: 0, offset, ...more });
+    const admits = cursor._admit({ id: null, time: 0, offset, ...more });
     return ["p", "q"].filter((pattern) => admits?.(pattern)).join("");
   };
   const replayed = { replayed: true };
+  const expected = (cursor) => [...cursor._pasts].map(([pattern, { since }]) => [pattern, since]);
 
   it("admits the past to the pattern that asked for it, once, until a new event ends it", () => {
-    const cursor = new Cursor();
-    cursor.advance({ epoch: "e", offset: 50 });
-    cursor.expect("p", { last: 5 });
+    const cursor = createCursor();
+    cursor._advance({ epoch: "e", offset: 50 });
+    cursor._expect("p", { last: 5 });
     assert.deepEqual([10, 10, 12, 11, 50].map((offset) => who(cursor, offset, replayed)), ["p", "", "p", "", "p"]);
-    assert.deepEqual(cursor.expected(), [["p", { offset: 50 }]]);
+    assert.deepEqual(expected(cursor), [["p", { offset: 50 }]]);
     assert.equal(who(cursor, 51, replayed), "pq");
-    assert.deepEqual(cursor.expected(), []);
+    assert.deepEqual(expected(cursor), []);
     assert.equal(who(cursor, 49, replayed), "");
-    assert.equal(cursor.offset, 51);
+    assert.equal(cursor._resume()?.offset, 51);
   });
 
   it("is not misled by events that were under way before the past began", () => {
-    const cursor = new Cursor();
-    cursor.advance({ epoch: "e", offset: 50 });
-    cursor.expect("p", { offset: 40 });
+    const cursor = createCursor();
+    cursor._advance({ epoch: "e", offset: 50 });
+    cursor._expect("p", { offset: 40 });
     assert.equal(who(cursor, 51), "pq");
     assert.deepEqual([41, 51, 50].map((offset) => who(cursor, offset, replayed)), ["p", "", "p"]);
-    assert.deepEqual(cursor.expected(), [["p", { offset: 50 }]]);
+    assert.deepEqual(expected(cursor), [["p", { offset: 50 }]]);
   });
 
   it("stops waiting for a past that does not come", () => {
-    const cursor = new Cursor();
-    cursor.advance({ epoch: "e", offset: 0 });
-    cursor.expect("p", { offset: 0 });
+    const cursor = createCursor();
+    cursor._advance({ epoch: "e", offset: 0 });
+    cursor._expect("p", { offset: 0 });
     for (let offset = 1; offset <= 1001; offset++) who(cursor, offset);
-    assert.deepEqual(cursor.expected(), []);
-    cursor.expect("p", { offset: 0 });
-    cursor.forget("p");
+    assert.deepEqual(expected(cursor), []);
+    cursor._expect("p", { offset: 0 });
+    cursor._pasts.delete("p");
     assert.equal(who(cursor, 5, replayed), "");
   });
 
   it("takes anything first after a restart, and then only what is above", () => {
-    const cursor = new Cursor();
-    cursor.restart("e", 9);
-    assert.deepEqual(cursor.resume, { epoch: "e", offset: 9 });
+    const cursor = createCursor();
+    cursor._restart("e", 9);
+    assert.deepEqual(cursor._resume(), { epoch: "e", offset: 9 });
     assert.deepEqual([4, 4, 5].map((offset) => seen(cursor, offset)), [true, false, true]);
-    assert.deepEqual(cursor.resume, { epoch: "e", offset: 5 });
+    assert.deepEqual(cursor._resume(), { epoch: "e", offset: 5 });
   });
 
   it("keeps where to resume when it is in doubt, and believes the next position, even a lower one", () => {
-    const cursor = new Cursor();
-    cursor.advance({ epoch: "e", offset: 50 });
-    cursor.restart();
-    assert.deepEqual(cursor.resume, { epoch: "e", offset: 50 });
-    cursor.advance({ epoch: "e", offset: 3 });
-    assert.deepEqual(cursor.resume, { epoch: "e", offset: 3 });
+    const cursor = createCursor();
+    cursor._advance({ epoch: "e", offset: 50 });
+    cursor._restart();
+    assert.deepEqual(cursor._resume(), { epoch: "e", offset: 50 });
+    cursor._advance({ epoch: "e", offset: 3 });
+    assert.deepEqual(cursor._resume(), { epoch: "e", offset: 3 });
     assert.deepEqual([3, 4].map((offset) => seen(cursor, offset)), [false, true]);
   });
 });
@@ -125,77 +146,80 @@ describe("Cursor", () => {
 describe("Inbox", () => {
   let inbox;
 
-  afterEach(() => inbox.close());
+  afterEach(() => inbox._close());
 
   it("dispatches at once while there is time, and in slices when there is not", async () => {
-    let nowMs = 0;
+    clockMs = 0;
     const dispatched = [];
-    inbox = new Inbox(
+    inbox = createInbox(
       100,
       (message) => {
         dispatched.push(message);
-        nowMs += 5;
+        clockMs += 5;
       },
       () => assert.fail("not full"),
-      () => nowMs,
     );
-    for (let n = 0; n < 7; n++) inbox.put(n);
+    for (let n = 0; n < 7; n++) inbox._put(n);
     assert.deepEqual(dispatched, [0, 1, 2]);
-    assert.equal(inbox.depth, 4);
-    while (inbox.depth) await settle();
+    assert.equal(inbox._depth(), 4);
+    while (inbox._depth()) await settle();
     assert.deepEqual(dispatched, [0, 1, 2, 3, 4, 5, 6]);
   });
 
   it("keeps order when a dispatch brings another message", () => {
     const dispatched = [];
-    inbox = new Inbox(
+    inbox = createInbox(
       100,
       (message) => {
         dispatched.push(message);
-        if (message === "a") inbox.put("c");
+        if (message === "a") inbox._put("c");
       },
       () => {},
-      () => 0,
     );
-    inbox.put("a");
-    inbox.put("b");
+    inbox._put("a");
+    inbox._put("b");
     assert.deepEqual(dispatched, ["a", "c", "b"]);
   });
 
   it("hands over everything, once, when it is full", () => {
-    let nowMs = 0;
+    clockMs = 0;
     const overflows = [];
-    inbox = new Inbox(
+    inbox = createInbox(
       2,
       () => {
-        nowMs = 1000;
+        clockMs = 1000;
       },
       (discarded) => overflows.push(discarded),
-      () => nowMs,
     );
-    for (const message of ["dispatched", "a", "b", "c", "d"]) inbox.put(message);
+    for (const message of ["dispatched", "a", "b", "c", "d"]) inbox._put(message);
     assert.deepEqual(overflows, [["a", "b", "c"]]);
-    assert.equal(inbox.depth, 1);
+    assert.equal(inbox._depth(), 1);
   });
 });
 
 describe("Subscriptions", () => {
+  /** Count the next request as sent. */
+  const next = (subscriptions) => {
+    const record = subscriptions._outOfStep();
+    if (!record) return null;
+    const [name, { pattern }] = subscriptions._request(record);
+    return { name, pattern };
+  };
+
   it("has one request in flight for each pattern, whatever changes meanwhile", () => {
-    const subscriptions = new Subscriptions();
-    subscriptions.want("a");
-    const asked = subscriptions.next();
-    assert.deepEqual(asked, { name: "subscribe", body: { pattern: "a" } });
-    subscriptions.unwant("a");
-    subscriptions.want("a");
-    subscriptions.unwant("a");
-    assert.equal(subscriptions.next(), null);
-    subscriptions.settled(asked, null);
-    const leaving = subscriptions.next();
-    assert.deepEqual(leaving, { name: "unsubscribe", body: { pattern: "a" } });
-    subscriptions.want("a");
-    assert.equal(subscriptions.next(), null);
-    subscriptions.settled(leaving, null);
-    assert.equal(subscriptions.next()?.name, "subscribe");
+    const subscriptions = createSubscriptions();
+    subscriptions._want("a", [{}]);
+    assert.deepEqual(next(subscriptions), { name: "subscribe", pattern: "a" });
+    subscriptions._want("a", []);
+    subscriptions._want("a", [{}]);
+    subscriptions._want("a", []);
+    assert.equal(next(subscriptions), null);
+    subscriptions._settled("a");
+    assert.deepEqual(next(subscriptions), { name: "unsubscribe", pattern: "a" });
+    subscriptions._want("a", [{}]);
+    assert.equal(next(subscriptions), null);
+    subscriptions._settled("a");
+    assert.equal(next(subscriptions)?.name, "subscribe");
   });
 
   it("comes into step over random sequences, and the gateway ends with what is wanted", () => {
@@ -205,45 +229,36 @@ describe("Subscriptions", () => {
       return Math.floor((state / 2147483648) * below);
     };
     for (let round = 0; round < 200; round++) {
-      const subscriptions = new Subscriptions();
+      const subscriptions = createSubscriptions();
       const inForce = new Set();
       const flying = [];
       const wanted = new Set();
       const arrive = () => {
         const [request] = flying.splice(random(flying.length), 1);
-        if (request.name === "subscribe") inForce.add(request.body.pattern);
-        else inForce.delete(request.body.pattern);
-        subscriptions.settled(request, null);
+        if (request.name === "subscribe") inForce.add(request.pattern);
+        else inForce.delete(request.pattern);
+        subscriptions._settled(request.pattern);
       };
       const send = () => {
-        for (let request = subscriptions.next(); request; request = subscriptions.next()) flying.push(request);
+        for (let request = next(subscriptions); request; request = next(subscriptions)) flying.push(request);
       };
       for (let step = 0; step < 60; step++) {
         const pattern = "abc"[random(3)];
         const action = random(8);
         if (action < 3) {
-          subscriptions.want(pattern);
+          subscriptions._want(pattern, [{}]);
           wanted.add(pattern);
         } else if (action < 5) {
-          subscriptions.unwant(pattern);
+          subscriptions._want(pattern, []);
           wanted.delete(pattern);
         } else if (action < 7) send();
         else if (flying.length) arrive();
-        assert.equal(new Set(flying.map(({ body }) => body.pattern)).size, flying.length);
+        assert.equal(new Set(flying.map(({ pattern }) => pattern)).size, flying.length);
       }
       for (send(); flying.length; send()) arrive();
       assert.deepEqual([...inForce].sort(), [...wanted].sort(), `round ${round}`);
-      assert.equal(subscriptions.pending(), false);
+      assert.equal(subscriptions._outOfStep(), undefined);
     }
-  });
-
-  it("gives up waiting when the last handler leaves", async () => {
-    const subscriptions = new Subscriptions();
-    subscriptions.want("a");
-    const ready = subscriptions.acknowledged("a");
-    subscriptions.unwant("a");
-    await assert.rejects(ready, { code: "disconnected" });
-    await assert.rejects(subscriptions.acknowledged("a"), { code: "disconnected" });
   });
 });
 
@@ -261,11 +276,6 @@ describe("checkPayload", () => {
 
 describe("tokens", () => {
   const jwt = (claims) => `h.${btoa(JSON.stringify(claims)).replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/, "")}.s`;
-
-  it("come as value, function or promise", async () => {
-    for (const source of ["t", () => "t", async () => "t"]) assert.equal(await currentToken(source), "t");
-    for (const source of [undefined, null, () => null]) assert.equal(await currentToken(source), undefined);
-  });
 
   it("are refreshed after most of what is left of their life", () => {
     assert.equal(refreshDelayMs(jwt({ exp: 1100, iat: 1000 }), 1_000_000), 80_000);

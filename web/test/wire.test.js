@@ -89,6 +89,7 @@ describe("requests", () => {
     publish: ({ topic, data, ...options }) => gate.publish(topic, data, options),
     refresh: ({ token }) => gate.refresh(token),
     replay: ({ pattern, ...range }) => gate.replay(pattern, range),
+    seen: ({ ids }) => gate.seen(ids),
     unsubscribe: async ({ pattern }) => gate.off(pattern),
   };
   for (const { name, message, reply } of golden.requests) {
@@ -117,8 +118,9 @@ describe("requests", () => {
   }
 
   it("cover every request there is", () => {
-    const { SUBSCRIBE, UNSUBSCRIBE, PUBLISH, REFRESH, REPLAY } = protocol;
-    assert.deepEqual(new Set(golden.requests.map(({ message }) => message[0])), new Set([SUBSCRIBE, UNSUBSCRIBE, PUBLISH, REFRESH, REPLAY]));
+    const { SUBSCRIBE, UNSUBSCRIBE, PUBLISH, REFRESH, REPLAY, SEEN } = protocol;
+    const known = new Set([SUBSCRIBE, UNSUBSCRIBE, PUBLISH, REFRESH, REPLAY, SEEN]);
+    assert.deepEqual(new Set(golden.requests.map(({ message }) => message[0])), known);
   });
 });
 

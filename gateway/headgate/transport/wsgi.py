@@ -6,25 +6,37 @@ that the connection needs neither greenlet nor request object any more; `PollWat
 What is private to pywsgi and met here, each with a contract test: the handler is `start_response.__self__`; it lets go of
 a socket when its `socket` attribute is None; `rfile` may hold bytes that came in behind the request; after an answer it calls
 `wsgi_input._discard()`, and goes on with the connection unless `close_connection` is set; it makes headers with
-`MessageClass(rfile, …)`, and asks them for what request_headers.py has.
+`MessageClass(rfile, …)`, and asks them for what request_headers.py has; it accepts with `do_read`, and does so no more, without
+closing, between `stop_accepting` and `start_accepting`.
 """
 
 from __future__ import annotations
 
+import errno
 import socket
+import time
 from collections.abc import Callable, Mapping
 from io import BytesIO
 from typing import Any
 
 import gevent
+import structlog
 from gevent import pywsgi
 
-from headgate.loop import READ, Watcher, io_watcher
+from headgate.loop import READ, Watcher, io_watcher, later
+from headgate.metrics import ACCEPT_FAILURES
 
 from .request_headers import RequestHeaders
 
 # What is left of a request's body when it has been answered is read up to here, so that the connection can be used again.
 MAX_DISCARD_BYTES = 65536
+# No descriptor, or no memory, for one more connection. Who knocks waits in the kernel's queue, and is asked in after a while;
+# without that the listener, which stays readable, would have us try for ever.
+_EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+ACCEPT_AGAIN_S = 0.5
+EXHAUSTED_LOG_S = 10.0
+
+log = structlog.get_logger("headgate.wsgi")
 
 
 class CannotDetach(Exception):
@@ -104,6 +116,31 @@ class Server(pywsgi.WSGIServer):  # type: ignore[misc]
     def __init__(self, listener: Any, application: Any, *, request_deadline_s: float = 10.0, **options: Any) -> None:
         super().__init__(listener, application, log=None, **options)
         self.request_deadline_s = request_deadline_s
+        self._exhausted_told_s = -EXHAUSTED_LOG_S
+
+    def do_read(self) -> Any:
+        """Accept a connection; None when there is none, or when there is nothing left to have it with."""
+        try:
+            return super().do_read()
+        except OSError as error:
+            if error.errno not in _EXHAUSTED:
+                raise
+            self._back_off(error)
+            return None
+
+    def _back_off(self, error: OSError) -> None:
+        """Accept nothing for a while."""
+        ACCEPT_FAILURES.inc()
+        now_s = time.monotonic()
+        if now_s - self._exhausted_told_s >= EXHAUSTED_LOG_S:
+            self._exhausted_told_s = now_s
+            log.error("cannot accept connections", reason=error.strerror, again_in_s=ACCEPT_AGAIN_S)
+        self.stop_accepting()
+        later(ACCEPT_AGAIN_S, self._accept_again)
+
+    def _accept_again(self) -> None:
+        if self.started:
+            self.start_accepting()
 
 
 def read_body(environ: Mapping[str, Any], size_bytes: int) -> bytes:

@@ -29,7 +29,7 @@ export class GatewayProcess {
     this.#folder ||= await mkdtemp(join(tmpdir(), "headgate-client-"));
     const foreign = Object.entries(process.env).filter(([name]) => !name.startsWith("HEADGATE_"));
     const port = this.url ? new URL(this.url).port : "0";
-    const env = { ...Object.fromEntries(foreign), HEADGATE_DATA_DIR: this.#data, HEADGATE_DEV: "1", HEADGATE_PORT: port, ...this.settings };
+    const env = { ...Object.fromEntries(foreign), HEADGATE_DATA_DIR: this.#data, HEADGATE_DEV: "1", HEADGATE_PORT: port, HEADGATE_DRAIN_S: "0", ...this.settings };
     this.#output = "";
     const started = spawn(COMMAND, ["serve"], { cwd: this.#folder, env, stdio: ["ignore", "pipe", "pipe"] });
     this.#process = started;

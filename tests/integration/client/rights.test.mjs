@@ -43,6 +43,14 @@ it("subscribes and publishes within its grants, and is told what lies outside", 
   await until(() => got.length === 1, "the event");
 });
 
+it("says what its user was shown", async () => {
+  const gate = open({ token: token("ann") });
+  await isUp(gate);
+  assert.equal((await gate.seen(["order:1", "order:2"])).seen, 2);
+  await assert.rejects(gate.seen(["no id"]), { code: "invalid_event", retry: false });
+  await assert.rejects(gate.seen([]), { code: "invalid_request", retry: false });
+});
+
 it("is refused with a token that has expired, and says why", async () => {
   const gate = open({ token: token("ann", { lifeS: -10 }) });
   const refusal = await new Promise((resolve) => gate.on("connection:refused", resolve));

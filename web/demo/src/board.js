@@ -21,7 +21,7 @@ export class Board {
   /**
    * @param {HTMLElement} root
    * @param {any} orders a Backbone collection
-   * @param {CardActions & { move: (id: string, status: string) => void }} actions
+   * @param {CardActions} actions
    * @param {{ user: string, names: Record<string, string>, limits: Record<string, number> }} page
    */
   constructor(root, orders, actions, page) {

@@ -10,6 +10,7 @@
  * @typedef {object} CardActions
  * @property {(id: string, field: string, value: string, seen: string) => Promise<EditOutcome>} edit
  * @property {(id: string, step: -1 | 1) => void} step
+ * @property {(id: string, status: string) => void} move
  * @property {(id: string) => void} remove
  */
 import { element } from "./element.js";
@@ -30,6 +31,7 @@ export class Card {
   #conflict = element("p", { className: "conflict", role: "alert", hidden: true });
   #back = element("button", { type: "button", className: "icon", text: "‹" });
   #forth = element("button", { type: "button", className: "icon", text: "›" });
+  #fail;
   /** @type {Map<string, Field>} */
   #fields = new Map();
 
@@ -47,6 +49,8 @@ export class Card {
     const title = element("h3", { id: `order-${id}-title` }, number, this.#customer);
     this.head = element("div", { className: "card-head", draggable: true }, title, this.#total);
     const remove = element("button", { type: "button", className: "icon danger", text: "×", aria: { label: `Delete order ${id}` } });
+    this.#fail = element("button", { type: "button", className: "icon danger", text: "!", title: "Fail this order", aria: { label: `Fail order ${id}` } });
+    this.#fail.addEventListener("click", () => actions.move(id, "failed"));
     this.#back.addEventListener("click", () => actions.step(id, -1));
     this.#forth.addEventListener("click", () => actions.step(id, 1));
     remove.addEventListener("click", () => actions.remove(id));
@@ -58,13 +62,14 @@ export class Card {
       this.#field("carrier", "Carrier", "none yet"),
       this.#field("note", "Note", "add a note"),
       this.#conflict,
-      element("div", { className: "card-foot" }, this.#by, this.#back, this.#forth, remove),
+      element("div", { className: "card-foot" }, this.#by, this.#back, this.#forth, this.#fail, remove),
     );
     this.element = element("li", {}, this.article);
   }
 
   /** @param {Order} order @param {boolean} fresh whether someone else has just changed it */
   update(order, fresh) {
+    const focused = this.#focused();
     this.article.dataset.status = order.status;
     this.#customer.textContent = order.customer;
     this.#total.textContent = order.total_cents ? money(order.total_cents) : "";
@@ -73,18 +78,25 @@ export class Card {
     for (const [name, field] of this.#fields) this.#show(field, order[name] ?? "");
     name(this.#back, this.#id, neighbour(order, -1));
     name(this.#forth, this.#id, neighbour(order, 1));
+    this.#fail.hidden = order.status === "failed";
+    // A button that there is none of in the new column hands the focus to the card.
+    if (focused?.hidden) this.article.focus({ preventScroll: true });
     if (fresh) this.#flash();
   }
 
   /** Put the card into a list; what has the focus in it keeps it. @param {Element} list @param {Element | null} before */
   moveTo(list, before) {
-    const focused = this.element.contains(document.activeElement) ? /** @type {HTMLElement} */ (document.activeElement) : null;
+    const focused = this.#focused();
     this.#moving = true;
     list.insertBefore(this.element, before);
-    // A button that there is none of in the new column hands the focus to the card.
-    if (focused) (focused.hidden ? this.article : focused).focus({ preventScroll: true });
+    focused?.focus({ preventScroll: true });
     this.#moving = false;
     if (focused) this.article.scrollIntoView({ block: "nearest" });
+  }
+
+  /** @returns {HTMLElement | null} what has the focus in this card */
+  #focused() {
+    return this.element.contains(document.activeElement) ? /** @type {HTMLElement} */ (document.activeElement) : null;
   }
 
   /** @param {boolean} busy */

@@ -1,8 +1,9 @@
 /**
  * The notification centre: a bell with a count, and the list that it opens, with what is read and what is not.
  *
- * In: a NotificationList's `add`, `remove`, `change:read`, `unread`. Out: `read`, `readAll`. The list is bounded by its
- * model; opening, closing, Escape and giving the focus back are the browser's own popover.
+ * In: a NotificationList's `add`, `remove`, `change:read`, `unread`. Out: `read`, `readAll`, and `shown` for what is listed
+ * while the list is open in a page that can be seen. The list is bounded by its model; opening, closing, Escape and giving
+ * the focus back are the browser's own popover.
  */
 import { element } from "./element.js";
 
@@ -11,7 +12,7 @@ export class Centre {
   #items = new Map();
 
   /**
-   * @param {{ bell: HTMLElement, badge: HTMLElement, title: HTMLElement, items: HTMLElement, readAll: HTMLElement, unread: HTMLElement }} parts
+   * @param {{ panel: HTMLElement, bell: HTMLElement, badge: HTMLElement, title: HTMLElement, items: HTMLElement, readAll: HTMLElement, unread: HTMLElement }} parts
    * @param {any} list
    * @param {(topic: string, data: any) => { title: string, detail: string, status: string }} words
    */
@@ -23,6 +24,8 @@ export class Centre {
     list.on("remove", (/** @type {any} */ notification) => this.#remove(notification));
     list.on("change:read", (/** @type {any} */ notification) => this.#show(notification));
     list.on("unread", () => this.#count());
+    parts.panel.addEventListener("toggle", () => this.#shown());
+    document.addEventListener("visibilitychange", () => this.#shown());
     parts.readAll.addEventListener("click", () => {
       list.readAll();
       parts.title.focus();
@@ -52,6 +55,12 @@ export class Centre {
     this.#items.set(notification.cid, { item, mark });
     this.parts.items.prepend(item);
     this.#show(notification);
+    this.#shown();
+  }
+
+  /** Whoever has been shown it here need not be told by mail. */
+  #shown() {
+    if (document.visibilityState === "visible" && this.parts.panel.matches(":popover-open")) this.list.shown(...this.list.models);
   }
 
   /** @param {any} notification */

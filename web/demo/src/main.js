@@ -65,6 +65,7 @@ const list = new NotificationList([], { gate });
 const words = (/** @type {string} */ topic, /** @type {any} */ data) => wordsFor(topic, data, page);
 new Centre(
   {
+    panel: byId("centre"),
     bell: byId("bell"),
     badge: byId("bell-badge"),
     title: byId("centre-title"),

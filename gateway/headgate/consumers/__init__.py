@@ -1,0 +1,10 @@
+"""Consumers beyond the browser: durable readers of a namespace's log. What your own consumer imports is here.
+
+A consumer is a named consumer group on the log, at least once, at its own pace. See docs/consumers.md.
+"""
+
+from __future__ import annotations
+
+from .base import Consumer, Context, Delivery, Hold, Reject, Retry
+
+__all__ = ["Consumer", "Context", "Delivery", "Hold", "Reject", "Retry"]

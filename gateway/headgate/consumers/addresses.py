@@ -1,0 +1,113 @@
+"""Which network addresses a request may be sent to, and how an operator allows more. No I/O.
+
+In: addresses, after a name was resolved. Out: what speaks against one ("loopback", "private", …), or None. Public is what IANA's
+special-purpose registries (RFC 6890 and its successors) leave as global unicast; whatever is not known to be public is refused.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from headgate.options import read_words
+
+from .target import Address, read_target
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+LINK_LOCAL, LOOPBACK, METADATA, PRIVATE, RESERVED = "link-local", "loopback", "cloud metadata", "private", "reserved"
+# The first that holds an address tells its kind.
+_KINDS: tuple[tuple[Network, str], ...] = tuple(
+    (ipaddress.ip_network(network), kind)
+    for network, kind in (
+        ("168.63.129.16/32", METADATA),  # Azure; in public space
+        ("169.254.169.254/32", METADATA),
+        ("100.100.100.200/32", METADATA),  # Alibaba
+        ("192.0.0.192/32", METADATA),  # Oracle
+        ("fd00:ec2::254/128", METADATA),  # Amazon
+        ("0.0.0.0/8", "unspecified"),
+        ("10.0.0.0/8", PRIVATE),
+        ("100.64.0.0/10", "carrier-grade NAT"),
+        ("127.0.0.0/8", LOOPBACK),
+        ("169.254.0.0/16", LINK_LOCAL),
+        ("172.16.0.0/12", PRIVATE),
+        ("192.0.0.0/24", RESERVED),
+        ("192.0.2.0/24", "documentation"),
+        ("192.88.99.0/24", "6to4"),
+        ("192.168.0.0/16", PRIVATE),
+        ("198.18.0.0/15", "benchmarking"),
+        ("198.51.100.0/24", "documentation"),
+        ("203.0.113.0/24", "documentation"),
+        ("224.0.0.0/4", "multicast"),
+        ("240.0.0.0/4", RESERVED),
+        ("::/128", "unspecified"),
+        ("::1/128", LOOPBACK),
+        ("fc00::/7", PRIVATE),
+        ("fe80::/10", LINK_LOCAL),
+        ("fec0::/10", PRIVATE),
+        ("ff00::/8", "multicast"),
+        ("2001::/32", "Teredo"),
+        ("2001::/23", RESERVED),
+        ("2001:db8::/32", "documentation"),
+        ("2002::/16", "6to4"),
+        ("3fff::/20", "documentation"),
+    )
+)
+_PLACE = re.compile(r"[^/?#]+:[0-9]+", re.ASCII)
+_GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")
+# Their last four bytes are the IPv4 address that is meant: mapped, and NAT64 (RFC 6052, the well-known prefix).
+_CARRIES_IPV4 = (ipaddress.IPv6Network("::ffff:0:0/96"), ipaddress.IPv6Network("64:ff9b::/96"))
+# What naming a host and port allows. Anything else takes a network: a name that is answered with a metadata address is an attack.
+_ALLOWED_BY_NAME = (PRIVATE, LOOPBACK, "carrier-grade NAT")
+
+
+def kind_of(address: Address) -> str | None:
+    """Return None for a public address, else what it is."""
+    address = _meant(address)
+    for network, kind in _KINDS:
+        if address in network:
+            return kind
+    return None if address.version == 4 or address in _GLOBAL_UNICAST else RESERVED
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """What an operator allows beside public addresses: networks, and hosts (as in a Target) with a port."""
+
+    networks: tuple[Network, ...] = ()
+    places: tuple[tuple[str, int], ...] = ()
+
+    def refusal(self, address: Address, host: str, port: int) -> str | None:
+        """Return what speaks against connecting to `address`, to which `host` was resolved, or None."""
+        kind = kind_of(address)
+        meant = _meant(address)
+        if kind is None or any(meant in network or address in network for network in self.networks):
+            return None
+        return None if kind in _ALLOWED_BY_NAME and (host, port) in self.places else kind
+
+
+def read_allowed(raw: str | Sequence[str]) -> Allowed:
+    """Read networks (`10.0.0.0/8`) and places (`hooks.internal:8443`, `[fd00::1]:80`).
+
+    Raises:
+        ValueError: one of them is neither.
+    """
+    networks: list[Network] = []
+    places: list[tuple[str, int]] = []
+    for word in read_words(raw):
+        try:
+            networks.append(ipaddress.ip_network(word))
+        except ValueError:
+            if not _PLACE.fullmatch(word):
+                raise
+            place = read_target(f"http://{word}")  # so that a host is written the same way here as in a target
+            places.append((place.host, place.port))
+    return Allowed(tuple(networks), tuple(places))
+
+
+def _meant(address: Address) -> Address:
+    if isinstance(address, ipaddress.IPv6Address) and any(address in network for network in _CARRIES_IPV4):
+        return ipaddress.IPv4Address(address.packed[-4:])
+    return address

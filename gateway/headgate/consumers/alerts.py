@@ -1,0 +1,156 @@
+"""Alert rules: when one fires, and when it is over. Pure: counts and times in, a record and a notice out. No I/O.
+
+A rule is judged as of a time (milliseconds since 1970, Redis' clock) up to which every event has been counted, never as of a
+clock of this process: a backlog is then judged as it happened, and silence is known to be silence.
+
+The record is what outlives the process. A decision stands in it as a `notice` before anyone is told: whoever dies between
+telling and writing that down finds the notice again, with the same number, and tells it under the same id. Until it has been told
+(`told`) a rule is not judged further, so notices of one rule alternate: firing, resolved, firing.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import Any
+
+from headgate.options import integer, matching, one_of, option, pattern, required, topic, word
+
+# The widths of buckets, in seconds: a window has at most 60 of them and the one that has just begun.
+_WIDTHS_S = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1800)
+MAX_WINDOW_S = 86400
+# Judging may pause so long (or for one window) and go on as if it had not; after more, it starts as at first.
+PAUSE_MS = 30_000
+
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What is counted, when that is a reason for alarm, and where it is told: one table of `alerts` in the configuration."""
+
+    name: str = option(
+        required(), matching(_NAME, "1 to 64 characters of [A-Za-z0-9_-]"), "What the alert is called; unique in its consumer."
+    )
+    pattern: str = option(required(), pattern(), "Which of the consumer's events it counts.")
+    kind: str = option(
+        "rate", one_of("rate", "absence"), "`rate`: more than `above` events in `window_s`; `absence`: none in `window_s`."
+    )
+    above: int = option(0, integer(0, 10**9, "events"), "How many events in the window are no reason for alarm yet (`rate`).")
+    window_s: int = option(required(), integer(1, MAX_WINDOW_S, "seconds"), "How far back it counts.")
+    for_s: int = option(
+        0, integer(0, 86400, "seconds"), "How long that must be so before it fires, and the opposite before it is over."
+    )
+    topic: str | None = option(None, topic(), "Where it is published; unset: `alerts.<name>`.")
+    user: str | None = option(None, word(), "The user whose own topic it is; unset: nobody's.")
+    repeat_s: int = option(0, integer(0, 7 * 86400, "seconds"), "Tell it again so often while it fires; 0: never.")
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """What is to be told: firing or resolved, the count then, since when (ms) it has been so, and how often it was repeated."""
+
+    number: int
+    firing: bool
+    value: int
+    since_ms: int
+    repeats: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What is known of a rule: where judging began and where it is, the state, and since when its opposite has been the case.
+
+    `number` counts the notices so far. `notice` has been decided and perhaps not been told.
+    """
+
+    began_ms: int
+    judged_ms: int
+    firing: bool = False
+    turned_ms: int | None = None
+    since_ms: int = 0
+    number: int = 0
+    repeats: int = 0
+    noticed_ms: int = 0
+    notice: Notice | None = None
+
+
+def judge(rule: Rule, before: Record | None, at_ms: int, count: int) -> Record:
+    """Return the record after `count` events were found in the window that ends at `at_ms`; it may hold a new notice.
+
+    A record with a notice that was not told is returned as it is.
+    """
+    record = before or Record(at_ms, at_ms)
+    if record.notice is not None:
+        return record
+    if not 0 <= at_ms - record.judged_ms <= max(rule.window_s * 1000, PAUSE_MS):
+        # Nobody looked, or the clock jumped: what held before need not have held meanwhile.
+        record = replace(record, began_ms=at_ms, turned_ms=None)
+    record = replace(record, judged_ms=at_ms)
+    alarming = _is_alarming(rule, record, count)
+    if alarming is None:
+        return replace(record, turned_ms=None)
+    if alarming == record.firing:
+        return _repeated(rule, replace(record, turned_ms=None), count)
+    turned_ms = at_ms if record.turned_ms is None else record.turned_ms
+    if at_ms - turned_ms < rule.for_s * 1000:
+        return replace(record, turned_ms=turned_ms)
+    turned = replace(record, firing=alarming, turned_ms=None, since_ms=turned_ms, repeats=0)
+    return _noticed(turned, count)
+
+
+def told(record: Record) -> Record:
+    """Return the record after its notice was told."""
+    return replace(record, notice=None)
+
+
+def notice_data(rule: Rule, notice: Notice) -> dict[str, Any]:
+    """Return the data of the event that tells a notice."""
+    return {
+        "alert": rule.name,
+        "state": "firing" if notice.firing else "resolved",
+        "kind": rule.kind,
+        "value": notice.value,
+        "above": rule.above if rule.kind == "rate" else None,
+        "window_s": rule.window_s,
+        "since": notice.since_ms,
+        "pattern": rule.pattern,
+        "repeats": notice.repeats,
+    }
+
+
+def bucket_width_s(window_s: int) -> int:
+    """Return how many seconds one bucket of such a window holds."""
+    return next(width for width in _WIDTHS_S if window_s <= 60 * width)
+
+
+def bucket(window_s: int, time_ms: int) -> int:
+    """Return the bucket that an event of this time is counted in."""
+    return time_ms // (bucket_width_s(window_s) * 1000)
+
+
+def window_buckets(window_s: int, at_ms: int) -> range:
+    """Return the buckets of the window that ends at `at_ms`: whole ones, so it may begin up to one bucket early."""
+    return range(bucket(window_s, at_ms - window_s * 1000), bucket(window_s, at_ms) + 1)
+
+
+def _is_alarming(rule: Rule, record: Record, count: int) -> bool | None:
+    """Return whether the count is a reason for alarm; None: not known, as a whole window of silence has not been seen."""
+    if rule.kind == "rate":
+        return count > rule.above
+    if count:
+        return False
+    return True if record.judged_ms - record.began_ms >= rule.window_s * 1000 else None
+
+
+def _repeated(rule: Rule, record: Record, count: int) -> Record:
+    if record.firing and rule.repeat_s and record.judged_ms - record.noticed_ms >= rule.repeat_s * 1000:
+        return _noticed(replace(record, repeats=record.repeats + 1), count)
+    return record
+
+
+def _noticed(record: Record, count: int) -> Record:
+    number = record.number + 1
+    notice = Notice(number, record.firing, count, record.since_ms, record.repeats)
+    return replace(record, number=number, noticed_ms=record.judged_ms, notice=notice)

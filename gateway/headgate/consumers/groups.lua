@@ -1,0 +1,459 @@
+#!lua name=headgate_consumers
+-- Consumer groups on a namespace's log, as a Redis function library: what is handed out, held, set aside, and what was missed.
+--
+-- In: FCALL from consumers/store.py and state.py. Works on Redis 7.0 or newer and on Valkey; every key is in the slot of the
+-- log's key. Redis' own group on the stream remembers what is new and what is in hand; beside it, for the group <g>:
+--
+--   hg:{N}:group:<g>            hash: epoch and position of the group in the log; totals missed, log_lost, dead, dead_dropped
+--   hg:{N}:group:<g>:held       sorted set: piece → when it is due (ms)
+--   hg:{N}:group:<g>:body       hash: piece → what store.py packed, never looked into here
+--   hg:{N}:group:<g>:out        hash: piece → how often it was handed out without an answer; not there: in nobody's hand
+--   hg:{N}:group:<g>:together   sorted set, by name: `<key hash>:<piece>` of the pieces that go together with their key's others
+--   hg:{N}:group:<g>:dead       stream of dead letters
+--   hg:{N}:group:<g>:state:*    the consumer's own small memory, each key with an end
+--
+-- A piece is named `<time, 13 digits>-<epoch>-<offset, 15 digits>-<key hash, 16 digits>`, so names sort as the events do.
+--
+-- Promises: what is handed out is handed out again after the lease unless it is answered or renewed; what was handed out
+-- before without an answer, and so may have ended a process, is handed out alone; whatever the log trimmed before the group
+-- got it is counted. A refused call has written nothing.
+--
+-- Raise VERSION with every change: an older library is replaced by a newer one, never the other way round.
+
+local VERSION = 1
+
+-- Redis keeps what is in hand by a reader's name. One name for all of a group: who has it is of no interest, only since when.
+local READER = 'headgate'
+local MAX_NAME_LENGTH = 64
+local MAX_PAGE = 1000
+local MAX_TOGETHER = 500
+-- What held pieces may weigh in one answer (the first one always goes).
+local MAX_BODY_BYTES = 16 * 1024 * 1024
+-- An idle time that is beyond every lease.
+local LONG_AGO_MS = 7 * 86400000
+
+-- Refusals and names ----------------------------------------------------------------------------------------------------
+
+local function refusal(code, parts)
+  return redis.error_reply('HEADGATE ' .. code .. ' ' .. cjson.encode(parts))
+end
+
+local function invalid(reason)
+  return refusal('invalid_request', { reason = reason })
+end
+
+local function whole(number)
+  return string.format('%.0f', number)
+end
+
+-- 15 digits are exact in Lua's numbers.
+local function number(text)
+  return text and #text <= 15 and string.find(text, '^%d+$') and tonumber(text) or nil
+end
+
+local function is_name(text)
+  return text and #text >= 1 and #text <= MAX_NAME_LENGTH and not string.find(text, '[^A-Za-z0-9_-]')
+end
+
+-- The names of layout.py, built from the log's key. Returns nil and a refusal for anything else.
+local function names(keys, group)
+  local namespace = #keys == 1 and string.match(keys[1], '^hg:{([A-Za-z0-9_-]+)}:log$')
+  if not is_name(namespace) then
+    return nil, refusal('unknown_namespace', { namespace = '', expected = 'one key: hg:{namespace}:log' })
+  end
+  if not is_name(group) then return nil, invalid('a consumer is named with 1 to 64 characters of A-Z a-z 0-9 _ -') end
+  local prefix = 'hg:{' .. namespace .. '}:'
+  local own = prefix .. 'group:' .. group
+  return {
+    log = keys[1], head = prefix .. 'head', group = group, state = own, held = own .. ':held', body = own .. ':body',
+    out = own .. ':out', together = own .. ':together', dead = own .. ':dead', own = own .. ':state:',
+  }
+end
+
+-- A right that is missing for a later write must refuse before the first one, or a part of the step would stand.
+local function may(command, ...)
+  if redis.acl_check_cmd(command, ...) then return end
+  return redis.error_reply('NOPERM this user may not run ' .. command .. ' on the keys of a consumer')
+end
+
+local function may_create(name)
+  return may('XGROUP', 'CREATE', name.log, name.group, '0') or may('HSET', name.state, 'epoch', '')
+    or may('HINCRBY', name.state, 'missed', '1')
+end
+
+local function may_take(name)
+  return may_create(name) or may('XREADGROUP', 'GROUP', name.group, READER, 'STREAMS', name.log, '>')
+    or may('XCLAIM', name.log, name.group, READER, '0', '0-1') or may('ZADD', name.held, '0', '')
+    or may('HINCRBY', name.out, '', '1')
+end
+
+local function may_settle(name)
+  return may('XACK', name.log, name.group, '0-1') or may('XCLAIM', name.log, name.group, READER, '0', '0-1')
+    or may('ZADD', name.held, '0', '') or may('ZREM', name.held, '') or may('HSET', name.body, '', '') or may('HDEL', name.body, '')
+    or may('HSET', name.out, '', '') or may('HDEL', name.out, '') or may('ZADD', name.together, '0', '')
+    or may('ZREM', name.together, '') or may('XADD', name.dead, '*', 'why', '') or may('XTRIM', name.dead, 'MAXLEN', '1')
+    or may('XDEL', name.dead, '0-1') or may('HINCRBY', name.state, 'dead', '1')
+end
+
+-- The log and the group ---------------------------------------------------------------------------------------------------
+
+local function now_ms()
+  local time = redis.call('TIME')
+  return tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+end
+
+-- Without a log the epoch is empty.
+local function read_head(name)
+  local raw = redis.call('HMGET', name.head, 'epoch', 'offset', 'time')
+  return { epoch = raw[1] or '', offset = number(raw[2]) or 0, time = number(raw[3]) or 0 }
+end
+
+local function offset_of(id)
+  return tonumber(string.match(id, '^%d+'))
+end
+
+-- Make the group anew at a position: what an earlier one of this name had in hand was another log's.
+local function create(name, position)
+  redis.pcall('XGROUP', 'DESTROY', name.log, name.group)
+  redis.call('XGROUP', 'CREATE', name.log, name.group, whole(position) .. '-0', 'MKSTREAM')
+end
+
+local function move(name, epoch, position)
+  redis.call('HSET', name.state, 'epoch', epoch, 'position', whole(position))
+end
+
+-- Open a group: <group> new|oldest|lost → [epoch, position]. It stays where it is when it is open. `lost`: it was open, and
+-- Redis does not know it any more, so that it begins with all there is.
+local function open(keys, args)
+  local name, wrong = names(keys, args[1])
+  if not name then return wrong end
+  local start = args[2]
+  if #args ~= 2 or (start ~= 'new' and start ~= 'oldest' and start ~= 'lost') then
+    return invalid('expected a consumer and new, oldest or lost')
+  end
+  local known = redis.call('HMGET', name.state, 'epoch', 'position')
+  if known[1] then return { known[1], number(known[2]) or 0 } end
+  local refused = may_create(name)
+  if refused then return refused end
+  local head, position = read_head(name), 0
+  if start == 'new' then
+    position = head.offset
+  elseif start == 'oldest' then
+    local oldest = redis.call('XRANGE', name.log, '-', '+', 'COUNT', 1)[1]
+    position = oldest and offset_of(oldest[1]) - 1 or head.offset
+  else
+    redis.call('HINCRBY', name.state, 'log_lost', 1)
+  end
+  if head.epoch ~= '' then create(name, position) end
+  move(name, head.epoch, position)
+  return { head.epoch, position }
+end
+
+-- Handing out ---------------------------------------------------------------------------------------------------------------
+
+-- Entries that nobody gave a sign of life for. What the log has trimmed meanwhile is struck out by XCLAIM, and counted.
+local function take_abandoned(name, count, lease_ms)
+  local found, missed, alone = {}, 0, false
+  local idle = redis.pcall('XPENDING', name.log, name.group, 'IDLE', lease_ms, '-', '+', count)
+  for _, pending in ipairs(idle.err and {} or idle) do
+    local id, deliveries = pending[1], pending[4]
+    alone = deliveries > 0
+    if alone and #found > 0 then return found, missed, false end
+    local claimed = redis.call('XCLAIM', name.log, name.group, READER, lease_ms, id)[1]
+    if claimed then
+      found[#found + 1] = { id, deliveries + 1, claimed[2] }
+      if alone then return found, missed, true end
+    else
+      missed = missed + 1
+    end
+  end
+  return found, missed, false
+end
+
+-- The pieces that go with this one and are in nobody's hand; and whether one of them was handed out without an answer.
+local function mates(name, piece, now)
+  local mark = string.sub(piece, -16)
+  if not redis.call('ZSCORE', name.together, mark .. ':' .. piece) then
+    return { piece }, '', redis.call('HEXISTS', name.out, piece) == 1
+  end
+  local found, suspect = {}, false
+  for _, member in ipairs(redis.call('ZRANGEBYLEX', name.together, '[' .. mark .. ':', '(' .. mark .. ';', 'LIMIT', 0, MAX_TOGETHER)) do
+    local mate = string.sub(member, 18)
+    local out = redis.call('HEXISTS', name.out, mate) == 1
+    if not out or tonumber(redis.call('ZSCORE', name.held, mate) or 0) <= now then
+      found[#found + 1] = mate
+      suspect = suspect or out
+    end
+  end
+  return found, mark, suspect
+end
+
+local function forget(name, piece)
+  redis.call('ZREM', name.held, piece)
+  redis.call('HDEL', name.body, piece)
+  redis.call('HDEL', name.out, piece)
+  redis.call('ZREM', name.together, string.sub(piece, -16) .. ':' .. piece)
+end
+
+-- Hand out what is due: each piece's time moves on by the lease, so that it is due again if nobody answers.
+local function take_due(name, count, now, lease_ms)
+  local found, seen, bytes = {}, {}, 0
+  for _, first in ipairs(redis.call('ZRANGEBYSCORE', name.held, '-inf', whole(now), 'LIMIT', 0, count)) do
+    if not seen[first] then
+      local pieces, mark, suspect = mates(name, first, now)
+      if #found > 0 and (suspect or bytes > MAX_BODY_BYTES) then return found, false end
+      for _, piece in ipairs(pieces) do
+        local body = not seen[piece] and redis.call('HGET', name.body, piece)
+        seen[piece] = true
+        if body and (#found == 0 or bytes + #body <= MAX_BODY_BYTES or mark == '') then
+          bytes = bytes + #body
+          redis.call('ZADD', name.held, whole(now + lease_ms), piece)
+          found[#found + 1] = { piece, redis.call('HINCRBY', name.out, piece, 1), mark, body }
+        end
+      end
+      if suspect then return found, true end
+    end
+  end
+  return found, false
+end
+
+-- New entries, and how many the log had trimmed before the group got them: offsets are contiguous.
+local function take_new(name, head, position, count)
+  local function read()
+    return redis.pcall('XREADGROUP', 'GROUP', name.group, READER, 'COUNT', count, 'STREAMS', name.log, '>')
+  end
+  local reply = read()
+  if reply and reply.err then
+    create(name, position)
+    reply = read()
+    if reply and reply.err then return nil, reply end
+  end
+  local found = {}
+  for index, entry in ipairs(reply and reply[1][2] or {}) do found[index] = { entry[1], 1, entry[2] } end
+  local reached = position
+  if #found > 0 then
+    reached = offset_of(found[#found][1])
+  elseif head.offset > position then
+    reached = head.offset
+  end
+  if reached ~= position then move(name, head.epoch, reached) end
+  return found, math.max(0, reached - position - #found), reached
+end
+
+-- Hand out: <group> <count> <lease_ms> <max_held> →
+-- [epoch, offset of the log's newest event, position, pieces held, when the next is due (ms, -1: none), now (ms),
+--  missed in this call, logs lost in this call, entries [[id, deliveries, fields]], pieces [[piece, times out, key hash, body]]],
+-- or [] when the group is not open. What was handed out before without an answer comes alone. At most half of a page are held
+-- pieces (and what goes together with them), and while `max_held` are held there are no entries.
+local function take(keys, args)
+  local name, wrong = names(keys, args[1])
+  if not name then return wrong end
+  local count, lease_ms, max_held = number(args[2]), number(args[3]), number(args[4])
+  if #args ~= 4 or not (count and lease_ms and max_held) or count < 2 or count > MAX_PAGE or lease_ms < 1 then
+    return invalid('expected a consumer, a count of 2 to ' .. MAX_PAGE .. ', lease_ms and max_held')
+  end
+  local state = redis.call('HMGET', name.state, 'epoch', 'position')
+  if not state[1] then return {} end
+  local refused = may_take(name)
+  if refused then return refused end
+  local head, position, now = read_head(name), number(state[2]) or 0, now_ms()
+  local missed, lost = 0, 0
+  if head.epoch ~= state[1] and head.epoch ~= '' then
+    create(name, 0)
+    move(name, head.epoch, 0)
+    position = 0
+    if state[1] ~= '' then lost = redis.call('HINCRBY', name.state, 'log_lost', 1) and 1 end
+  end
+  local entries, pieces, alone = {}, {}, false
+  local held = redis.call('ZCARD', name.held)
+  local readable = head.epoch ~= '' and held < max_held
+  if readable then entries, missed, alone = take_abandoned(name, count, lease_ms) end
+  if #entries == 0 then pieces, alone = take_due(name, math.floor(count / 2), now, lease_ms) end
+  local room = count - #entries - #pieces
+  if readable and not alone and room > 0 then
+    local new, skipped, reached = take_new(name, head, position, room)
+    if not new then return skipped end
+    for _, entry in ipairs(new) do entries[#entries + 1] = entry end
+    missed, position = missed + skipped, reached
+  end
+  if missed > 0 then redis.call('HINCRBY', name.state, 'missed', missed) end
+  local next_due = tonumber(redis.call('ZRANGE', name.held, 0, 0, 'WITHSCORES')[2] or -1)
+  return { head.epoch, head.offset, position, held, next_due, now, missed, lost, entries, pieces }
+end
+
+-- Answers -------------------------------------------------------------------------------------------------------------------
+
+local function hold(name, piece, due, together, out, body)
+  local from_now = string.match(due, '^%+(%d+)$')
+  redis.call('ZADD', name.held, from_now and whole(now_ms() + tonumber(from_now)) or due, piece)
+  redis.call('HSET', name.body, piece, body)
+  local member = string.sub(piece, -16) .. ':' .. piece
+  if together == '1' then redis.call('ZADD', name.together, 0, member) else redis.call('ZREM', name.together, member) end
+  if out == '0' then redis.call('HDEL', name.out, piece) else redis.call('HSET', name.out, piece, out) end
+end
+
+-- Each answer is a word and so many arguments. All of a call are given in one step. An entry of another epoch than the group's is
+-- not touched: its log is gone, and its id may be a new event's that is in somebody's hand.
+local ANSWERS = {
+  -- <epoch> <id>: an entry is done with, or lives on as pieces.
+  ack = { 2, function(name, epoch, id)
+    if epoch == name.epoch then redis.call('XACK', name.log, name.group, id) end
+  end },
+  -- <epoch> <id> <deliveries>: an entry was not begun; anyone may have it at once.
+  back = { 3, function(name, epoch, id, deliveries)
+    if epoch == name.epoch then
+      redis.call('XCLAIM', name.log, name.group, READER, 0, id, 'IDLE', LONG_AGO_MS, 'RETRYCOUNT', deliveries, 'JUSTID')
+    end
+  end },
+  -- <piece>: a held piece is done with.
+  done = { 1, forget },
+  -- <piece> <due_ms, or +ms from now> <together 0/1> <times out> <body>: keep, or keep on. Times out above 0: it is in hand.
+  hold = { 5, hold },
+  -- <why> <reason> <piece> <body> <max_dead>
+  dead = { 5, function(name, why, reason, piece, body, max_dead)
+    redis.call('XADD', name.dead, '*', 'why', why, 'reason', reason, 'piece', piece, 'body', body)
+    redis.call('HINCRBY', name.state, 'dead', 1)
+    local dropped = redis.call('XTRIM', name.dead, 'MAXLEN', max_dead)
+    if dropped > 0 then redis.call('HINCRBY', name.state, 'dead_dropped', dropped) end
+    return dropped
+  end },
+  -- <dead letter's id> <piece> <body>: try a dead letter again, now; nothing if it is not there any more.
+  again = { 3, function(name, id, piece, body)
+    if redis.call('XDEL', name.dead, id) == 1 then hold(name, piece, '+0', '0', '0', body) end
+  end },
+}
+
+-- Acknowledge, and nothing else: <group> <epoch> <id>… → how many were in hand. Called for every event, so it builds no names
+-- but the one it needs; a wrong one is not there, and nothing is acknowledged.
+local function ack(keys, args)
+  local log = keys[1]
+  if #keys ~= 1 or string.sub(log, -4) ~= ':log' or #args < 3 then
+    return invalid('expected one key, a consumer, an epoch and ids')
+  end
+  if redis.call('HGET', string.sub(log, 1, -4) .. 'group:' .. args[1], 'epoch') ~= args[2] then return 0 end
+  return redis.call('XACK', log, args[1], unpack(args, 3))
+end
+
+-- Settle: <group> (<word> <argument>…)… → [pieces held, dead letters pushed out].
+local function settle(keys, args)
+  local name, wrong = names(keys, args[1])
+  if not name then return wrong end
+  local at = 2
+  while at <= #args do
+    local answer = ANSWERS[args[at]]
+    if not answer or at + answer[1] > #args then return invalid('expected answers and their arguments') end
+    at = at + 1 + answer[1]
+  end
+  local refused = may_settle(name)
+  if refused then return refused end
+  name.epoch = redis.call('HGET', name.state, 'epoch')
+  local dropped = 0
+  at = 2
+  while at <= #args do
+    local answer = ANSWERS[args[at]]
+    dropped = dropped + (answer[2](name, unpack(args, at + 1, at + answer[1])) or 0)
+    at = at + 1 + answer[1]
+  end
+  return { redis.call('ZCARD', name.held), dropped }
+end
+
+-- Renew: <group> <lease_ms> <piece>… : those that are still out stay in hand for another lease.
+local function renew(keys, args)
+  local name, wrong = names(keys, args[1])
+  if not name then return wrong end
+  local lease_ms = number(args[2])
+  if not lease_ms then return invalid('expected a consumer, lease_ms and pieces') end
+  local refused = may('ZADD', name.held, '0', '')
+  if refused then return refused end
+  local due = whole(now_ms() + lease_ms)
+  for index = 3, #args do
+    if redis.call('HEXISTS', name.out, args[index]) == 1 then redis.call('ZADD', name.held, 'XX', due, args[index]) end
+  end
+  return #args - 2
+end
+
+-- How far the group has come: <group> → [now, handled] (ms). `handled` is the time of the oldest event that is in hand or not
+-- yet taken; 0 when that time is not known any more, or the group not open.
+local function progress(keys, args)
+  local name, wrong = names(keys, args[1])
+  if not name then return wrong end
+  local state = redis.call('HMGET', name.state, 'epoch', 'position')
+  local head = read_head(name)
+  local now = math.max(now_ms(), head.time)
+  if not state[1] or state[1] ~= head.epoch then return { now, 0 } end
+  if head.epoch == '' then return { now, now } end
+  local handled = now
+  local function open_at(id)
+    local entry = redis.call('XRANGE', name.log, id, '+', 'COUNT', 1)[1]
+    handled = math.min(handled, entry and entry[1] == id and number(entry[2][6]) or 0)
+  end
+  local pending = redis.pcall('XPENDING', name.log, name.group)
+  if pending.err then return { now, 0 } end
+  if pending[1] > 0 then open_at(pending[2]) end
+  local position = number(state[2]) or 0
+  if position < head.offset then open_at(whole(position + 1) .. '-0') end
+  for _, piece in ipairs(redis.call('HKEYS', name.out)) do handled = math.min(handled, tonumber(string.sub(piece, 1, 13)) or 0) end
+  return { now, handled }
+end
+
+-- A consumer's memory -------------------------------------------------------------------------------------------------------
+
+-- Count one against a limit in any period: <group> <name> <limit> <period_ms> <unique> → -1, or when there is room again (ms).
+local function rate(keys, args)
+  local name, wrong = names(keys, args[1])
+  if not name then return wrong end
+  local limit, period_ms = number(args[3]), number(args[4])
+  if #args ~= 5 or not (limit and period_ms) or limit < 1 or period_ms < 1 then
+    return invalid('expected a consumer, a name, limit, period_ms and a unique word')
+  end
+  local key, now = name.own .. args[2], now_ms()
+  local refused = may('ZADD', key, '0', '') or may('ZREMRANGEBYSCORE', key, '0', '0') or may('PEXPIRE', key, '1')
+  if refused then return refused end
+  redis.call('ZREMRANGEBYSCORE', key, '-inf', whole(now - period_ms))
+  local used = redis.call('ZCARD', key)
+  if used >= limit then
+    return tonumber(redis.call('ZRANGE', key, used - limit, used - limit, 'WITHSCORES')[2]) + period_ms
+  end
+  redis.call('ZADD', key, whole(now), args[5])
+  redis.call('PEXPIRE', key, whole(period_ms))
+  return -1
+end
+
+-- Open a window: <group> <name> <length_ms> → -1 when it was opened now, else when the open one ends (ms).
+local function window(keys, args)
+  local name, wrong = names(keys, args[1])
+  if not name then return wrong end
+  local length_ms = number(args[3])
+  if #args ~= 3 or not length_ms or length_ms < 1 then return invalid('expected a consumer, a name and length_ms') end
+  local key, now = name.own .. args[2], now_ms()
+  local left = redis.call('PTTL', key)
+  if left > 0 then return now + left end
+  redis.call('SET', key, '1', 'PX', whole(length_ms))
+  return -1
+end
+
+-- Take or renew a lease: <group> <name> <holder> <for_ms> → 1 ours, 0 another's.
+local function lease(keys, args)
+  local name, wrong = names(keys, args[1])
+  if not name then return wrong end
+  local for_ms = number(args[4])
+  if #args ~= 4 or not for_ms or for_ms < 1 then return invalid('expected a consumer, a name, a holder and for_ms') end
+  local key = name.own .. args[2]
+  local holder = redis.call('GET', key)
+  if holder and holder ~= args[3] then return 0 end
+  redis.call('SET', key, args[3], 'PX', whole(for_ms))
+  return 1
+end
+
+redis.register_function('headgate_group_open', open)
+redis.register_function('headgate_group_take', take)
+redis.register_function('headgate_group_ack', ack)
+redis.register_function('headgate_group_settle', settle)
+redis.register_function('headgate_group_renew', renew)
+redis.register_function{ function_name = 'headgate_group_progress', callback = progress, flags = { 'no-writes' } }
+redis.register_function('headgate_state_rate', rate)
+redis.register_function('headgate_state_window', window)
+redis.register_function('headgate_state_lease', lease)
+redis.register_function{
+  function_name = 'headgate_consumers_version', callback = function() return VERSION end, flags = { 'no-writes' },
+}

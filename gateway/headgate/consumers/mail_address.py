@@ -1,0 +1,97 @@
+"""Mail addresses: which texts are one, and their one spelling. No I/O.
+
+Stricter than RFC 5321 and 5322 on purpose: no comments, quoted local parts, address literals or routes. What is left is what
+people have, and it cannot carry a second address, a header or a command.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass
+
+MAX_ADDRESS_CHARACTERS = 254  # RFC 5321, section 4.5.3.1.3, less the brackets
+MAX_LOCAL_CHARACTERS = 64  # section 4.5.3.1.1
+MAX_NAME_CHARACTERS = 100
+_ATOM_MARKS = frozenset("!#$%&'*+-/=?^_`{|}~.")  # RFC 5322, section 3.2.3
+_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
+_MAILBOX = re.compile(r"(?P<name>[^<>]*)<(?P<address>[^<>]*)>")
+
+
+@dataclass(frozen=True, slots=True)
+class Mailbox:
+    """An address with the name to show before it ("" for none)."""
+
+    name: str
+    address: str
+
+
+def check_address(raw: object) -> str:
+    """Return an address in its one spelling: no blanks around it, the domain in lower case and in ASCII (IDNA).
+
+    The local part may hold other letters than ASCII; such an address needs a server with SMTPUTF8.
+
+    Raises:
+        ValueError: it is no address; the text says why, without the address itself.
+    """
+    if not isinstance(raw, str):
+        raise ValueError(f"it is of type {type(raw).__name__}, not text")
+    address = raw.strip(" ")
+    if not address:
+        raise ValueError("it is empty")
+    if len(address) > MAX_ADDRESS_CHARACTERS:
+        raise ValueError(f"it is longer than {MAX_ADDRESS_CHARACTERS} characters")
+    local, at, domain = address.partition("@")
+    if not at or "@" in domain:
+        raise ValueError("expected exactly one @")
+    spelt = f"{_check_local(local)}@{_check_domain(domain)}"
+    if len(spelt) > MAX_ADDRESS_CHARACTERS:
+        raise ValueError(f"it is longer than {MAX_ADDRESS_CHARACTERS} characters")
+    return spelt
+
+
+def read_mailbox(raw: object) -> Mailbox:
+    """Return `name <address>` or a bare address, taken apart.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    if not isinstance(raw, str):
+        raise ValueError(f"it is of type {type(raw).__name__}, not text")
+    found = _MAILBOX.fullmatch(raw.strip(" "))
+    if found is None:
+        return Mailbox("", check_address(raw))
+    name = found["name"].strip(" ").strip('"')
+    if len(name) > MAX_NAME_CHARACTERS or not name.isprintable() or "=?" in name or '"' in name:
+        raise ValueError(f"the name before the address must be at most {MAX_NAME_CHARACTERS} printable characters")
+    return Mailbox(name, check_address(found["address"]))
+
+
+def _check_local(local: str) -> str:
+    if not 1 <= len(local) <= MAX_LOCAL_CHARACTERS:
+        raise ValueError(f"expected 1 to {MAX_LOCAL_CHARACTERS} characters before the @")
+    if local.startswith(".") or local.endswith(".") or ".." in local:
+        raise ValueError("a dot at the start or end, or two in a row, before the @")
+    # A letter that is another one's compatibility form (full width, ligature) could pass for it.
+    if unicodedata.normalize("NFKC", local) != local or not all(_may_stand(character) for character in local):
+        raise ValueError("a character before the @ that may not stand there")
+    return local
+
+
+def _may_stand(character: str) -> bool:
+    if character.isascii():
+        return character.isalnum() or character in _ATOM_MARKS
+    # Letters, the marks on them, and digits: nothing that is invisible, blank or turns the direction.
+    return unicodedata.category(character)[0] in "LMN"
+
+
+def _check_domain(domain: str) -> str:
+    try:
+        # Python's IDNA (2003) also makes plain digits and dots of full-width ones, so the check comes after it.
+        name = domain.encode("idna").decode("ascii").lower()
+    except UnicodeError as error:
+        raise ValueError("what stands after the @ is no host name") from error
+    labels = name.split(".")
+    if len(name) > 253 or not all(_LABEL.fullmatch(label) for label in labels) or labels[-1].isdigit():
+        raise ValueError("what stands after the @ is no host name")
+    return name

@@ -1,0 +1,23 @@
+"""The metrics of one consumer, by its name: its children of headgate.metrics, looked up once."""
+
+from __future__ import annotations
+
+from headgate import metrics
+
+# Why there are dead letters: the words of the `why` label and of the letters themselves.
+UNREADABLE, POISON, REJECTED, GAVE_UP = "unreadable", "poison", "rejected", "gave_up"
+
+
+class Tally:
+    """What one consumer counts in this process."""
+
+    def __init__(self, consumer: str) -> None:
+        self.handled = metrics.CONSUMER_HANDLED.labels(consumer)
+        self.retried = metrics.CONSUMER_RETRIED.labels(consumer)
+        self.held = metrics.CONSUMER_HELD.labels(consumer)
+        self.full = metrics.CONSUMER_FULL.labels(consumer)
+        self.dead = {why: metrics.CONSUMER_DEAD.labels(consumer, why) for why in (UNREADABLE, POISON, REJECTED, GAVE_UP)}
+        self.dead_dropped = metrics.CONSUMER_DEAD_DROPPED.labels(consumer)
+        self.missed = metrics.CONSUMER_MISSED.labels(consumer)
+        self.logs_lost = metrics.CONSUMER_LOGS_LOST.labels(consumer)
+        self.lag = metrics.CONSUMER_LAG.labels(consumer)

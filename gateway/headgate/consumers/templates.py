@@ -1,0 +1,204 @@
+"""Templates over events: mails and other texts that people read. The one file that meets Jinja2. No I/O.
+
+In: a template's source, from the operator, and values that hold events, from anyone. Out: text of bounded length, or a
+`TemplateFault` that quotes the template and never the event. The source is trusted to say what it likes, the event is not: the
+sandbox lets no value reach Python's internals, HTML is escaped, and a name that is not there is a fault, not a hole in the text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any, NoReturn
+
+import jinja2
+import jinja2.meta
+from jinja2.exceptions import SecurityError
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from headgate.topic import USERS
+
+from .base import Delivery
+
+MAX_SOURCE_CHARACTERS = 100_000
+SHOWN_CHARACTERS = 80
+
+
+class TemplateFault(Exception):
+    """A template that is wrong, or does not go with an event: one line that names the template, its line, and what is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class EventView:
+    """An event as templates see it: `{{ event.topic }}`. `time` is a datetime in UTC; `user` is "" but for a user's own topic."""
+
+    topic: str
+    id: str
+    time: datetime
+    data: Any
+    namespace: str
+    offset: int | None
+    user: str
+
+
+def view(delivery: Delivery) -> EventView:
+    """Return what a template may know of a delivery."""
+    return EventView(
+        topic=delivery.topic,
+        id=delivery.id or "",
+        time=datetime.fromtimestamp(delivery.time_ms / 1000, UTC),
+        data=delivery.value(),
+        namespace=delivery.namespace,
+        offset=delivery.offset,
+        user=user_of(delivery.topic),
+    )
+
+
+def user_of(topic: str) -> str:
+    """Return the user whose own topic this is (`users.<user>.…`), or ""."""
+    words = topic.split(".", 2)
+    return words[1] if len(words) == 3 and words[0] == USERS else ""
+
+
+class Template:
+    """One compiled template.
+
+    Args:
+        name: what it is called in faults, such as the option that holds it.
+        source: Jinja2.
+        html: escape every value.
+        limit: the most characters that it may render to.
+
+    Raises:
+        TemplateFault: the source is too long or no template.
+    """
+
+    def __init__(self, name: str, source: str, *, html: bool = False, limit: int = 10_000) -> None:
+        self.name, self._limit = name, limit
+        self._lines = source.splitlines()
+        if len(source) > MAX_SOURCE_CHARACTERS:
+            raise TemplateFault(f"{name} is longer than {MAX_SOURCE_CHARACTERS} characters")
+        environment = _environment(html)
+        try:
+            self._compiled = environment.from_string(environment.parse(source))
+            self.names = frozenset(jinja2.meta.find_undeclared_variables(environment.parse(source)))
+        except jinja2.TemplateSyntaxError as error:
+            raise TemplateFault(f"{name}, line {error.lineno}: {error.message}") from error
+
+    def render(self, values: Mapping[str, Any]) -> str:
+        """Return the text.
+
+        Raises:
+            TemplateFault: a name that is not there, an operation that does not go with the event, or a text above the limit.
+        """
+        parts: list[str] = []
+        length = 0
+        try:
+            for part in self._compiled.generate(values):
+                parts.append(part)
+                length += len(part)
+                if length > self._limit:
+                    raise TextTooLong(f"{self.name}: the text is longer than {self._limit} characters")
+        except TemplateFault:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever an expression raises on data that it was not written for
+            self._refuse(error)
+        return "".join(parts)
+
+    def check(self, sample: Mapping[str, Any]) -> str | None:
+        """Return what is wrong with it whatever the event, or None. `sample` has all the names that `render` is given."""
+        if unknown := sorted(self.names - sample.keys()):
+            return f"{self.name}: unknown name {unknown[0]!r}; there are {', '.join(sorted(sample))}"
+        try:
+            self.render(sample)
+        except TemplateFault as fault:
+            # Errors of other kinds can be the sample's own: it stands for any data, and is of no type.
+            if isinstance(fault, TextTooLong) or isinstance(fault.__cause__, jinja2.TemplateError):
+                return str(fault)
+        return None
+
+    def _refuse(self, error: Exception) -> NoReturn:
+        """Raise the fault for an error. Its text may quote the event: only its kind is told, and the template's own line."""
+        number, trace = 0, error.__traceback__
+        while trace is not None:
+            if trace.tb_frame.f_code.co_filename == "<template>":
+                number = trace.tb_lineno
+            trace = trace.tb_next
+        line = self._lines[number - 1].strip()[:SHOWN_CHARACTERS] if 0 < number <= len(self._lines) else ""
+        what = next((said for kind, said in _SAID.items() if isinstance(error, kind)), type(error).__name__)
+        raise TemplateFault(f"{self.name}, line {number} ({line}): {what}") from error
+
+
+class TextTooLong(TemplateFault):
+    """The text is above the template's limit."""
+
+
+class _Sandbox(ImmutableSandboxedEnvironment):
+    """Jinja2's sandbox, with two differences: `data.items` is the data's own key, and nothing is repeated a billion times."""
+
+    intercepted_binops = frozenset({"*", "**", "%"})
+
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        if isinstance(obj, Mapping):
+            return obj[attribute] if attribute in obj else self.undefined(obj=obj, name=attribute)
+        return super().getattr(obj, attribute)
+
+    def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
+        if isinstance(left, str | bytes | list | tuple) or isinstance(right, str | bytes | list | tuple):
+            raise SecurityError(f"{operator} is for numbers")
+        if operator == "**" and isinstance(right, int | float) and abs(right) > 100:
+            raise SecurityError("an exponent is at most 100")
+        return super().call_binop(context, operator, left, right)
+
+
+class _Anything(jinja2.ChainableUndefined):
+    """Data that is not known yet: it has every name, and goes with nearly every operation."""
+
+    def _itself(self, *_: Any, **__: Any) -> Any:
+        return self
+
+    def __str__(self) -> str:
+        return "sample"
+
+    def __int__(self) -> int:  # type: ignore[override]
+        return 1
+
+    def __float__(self) -> float:  # type: ignore[override]
+        return 1.0
+
+    def __iter__(self) -> Any:
+        yield self
+
+    def __len__(self) -> int:
+        return 1
+
+    def __bool__(self) -> bool:
+        return True
+
+    def _true(self, _: Any) -> bool:
+        return True
+
+    __call__ = __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _itself
+    __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __pow__ = __rpow__ = __neg__ = __pos__ = __round__ = _itself
+    __lt__ = __le__ = __gt__ = __ge__ = __contains__ = _true  # type: ignore[assignment]
+
+
+# What `check` renders: an event of no particular kind.
+SAMPLE = EventView("users.42.sample", "sample-1", datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), _Anything(), "sample", 1, "42")
+_SAID: dict[type[Exception], str] = {
+    jinja2.UndefinedError: "a name that is not there",
+    jinja2.TemplateNotFound: "one template cannot include another",
+    SecurityError: "not allowed in a template",
+}
+
+
+@lru_cache
+def _environment(html: bool) -> jinja2.Environment:
+    environment = _Sandbox(
+        autoescape=html, undefined=jinja2.StrictUndefined, loader=jinja2.DictLoader({}), trim_blocks=True, lstrip_blocks=True
+    )
+    # What `tojson` writes is for people here: letters as they are, keys in the publisher's order.
+    environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False}
+    return environment

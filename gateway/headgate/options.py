@@ -1,0 +1,293 @@
+"""Options: how a value from outside is read, what is expected of it, and what it does. No I/O.
+
+A frozen dataclass whose fields are declared with `option` is read from a mapping by `read_options`, every fault reported
+together. Settings (environment) and consumers (TOML) use the same kinds, so they refuse the same things in the same words.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import urlsplit
+
+from .errors import InvalidPattern, InvalidTopic
+from .topic import check_pattern, check_topic, check_word
+
+Declared = TypeVar("Declared")
+_REQUIRED: Any = object()
+SHOWN_CHARACTERS = 80
+
+
+class Kind(NamedTuple):
+    """How a value is read (raises ValueError, TypeError, KeyError or AttributeError when it is wrong), and what is expected."""
+
+    read: Callable[[Any], Any]
+    expected: str
+
+
+class Fault(NamedTuple):
+    """One wrong entry of a mapping.
+
+    `shown` is the value as it may be shown (None: unknown or missing key), `close` the known key that an unknown one resembles.
+    """
+
+    key: str
+    wrong: str
+    shown: str | None = None
+    close: str | None = None
+
+    def line(self, spelt: Callable[[str], str] = str) -> str:
+        """Return one line that names the key, its value, and what is wrong or expected; `spelt` writes a key as people do."""
+        if self.shown is not None:
+            return f"{spelt(self.key)}={self.shown}: {self.wrong}"
+        return f"{spelt(self.key)} {self.wrong}" + (f"; did you mean {spelt(self.close)}?" if self.close else "")
+
+
+def integer(low: int, high: int, unit: str = "") -> Kind:
+    """Whole numbers, also as text."""
+
+    def read(raw: Any) -> int:
+        if isinstance(raw, bool) or not re.fullmatch(r"[+-]?\d+", str(raw).strip()) or not low <= int(raw) <= high:
+            raise ValueError
+        return int(raw)
+
+    return Kind(read, f"a whole number from {low} to {high} {unit}".rstrip())
+
+
+def number(low: float, high: float, unit: str = "") -> Kind:
+    """Numbers, also as text."""
+
+    def read(raw: Any) -> float:
+        value = float(raw)
+        if isinstance(raw, bool) or not low <= value <= high:
+            raise ValueError
+        return value
+
+    return Kind(read, f"a number from {low:.10g} to {high:.10g} {unit}".rstrip())
+
+
+def switch() -> Kind:
+    """On or off, as a boolean or a word."""
+    return Kind(_switch, "on or off")
+
+
+def text(expected: str) -> Kind:
+    """Text that is not blank."""
+    return Kind(_text, expected)
+
+
+def one_of(*words: str) -> Kind:
+    """One of a few words, in any case."""
+
+    def read(raw: Any) -> str:
+        word = str(raw).strip().lower()
+        if word not in words:
+            raise ValueError
+        return word
+
+    return Kind(read, f"{', '.join(words[:-1])} or {words[-1]}")
+
+
+def words(expected: str) -> Kind:
+    """A list of texts, or one text with commas."""
+    return Kind(read_words, expected)
+
+
+def patterns(expected: str = "patterns such as news.#, comma-separated") -> Kind:
+    """A list of topic patterns, or one text with commas."""
+    return Kind(_patterns, expected)
+
+
+def pattern(expected: str = "a pattern such as orders.*.failed") -> Kind:
+    """One topic pattern."""
+    return Kind(_refused(check_pattern), expected)
+
+
+def word(expected: str = "one word of letters, digits, _ and -") -> Kind:
+    """One word of a topic, such as a user."""
+    return Kind(_refused(check_word), expected)
+
+
+def matching(grammar: re.Pattern[str], expected: str) -> Kind:
+    """Text that is a whole match of `grammar`."""
+
+    def read(raw: Any) -> str:
+        if not grammar.fullmatch(raw):
+            raise ValueError
+        return str(raw)
+
+    return Kind(read, expected)
+
+
+def topic(expected: str = "a topic such as alerts.orders") -> Kind:
+    """One topic."""
+    return Kind(_refused(check_topic), expected)
+
+
+def http_url(expected: str = "a URL such as https://example.com/hook") -> Kind:
+    """An http or https URL with a host and without user and password."""
+    return Kind(_http_url, expected)
+
+
+def tables(declared: type[Any], most: int) -> Kind:
+    """A list of tables, each with the options of `declared`, read into a tuple of them.
+
+    A fault names its table by its `name`, if it has one, else by its number from 1: `counters[orders_failed].pattern`.
+    """
+
+    def read(raw: Any) -> tuple[Any, ...]:
+        if not isinstance(raw, list | tuple) or len(raw) > most or not all(isinstance(table, Mapping) for table in raw):
+            raise ValueError
+        values: list[Any] = []
+        faults: list[Fault] = []
+        for number, table in enumerate(raw, 1):
+            value, wrong = read_options(declared, table)
+            values.append(value)
+            name = table.get("name")
+            label = name[:SHOWN_CHARACTERS] if isinstance(name, str) and name.isprintable() else number
+            faults += (fault._replace(key=f"[{label}].{fault.key}") for fault in wrong)
+        if faults:
+            raise _WrongTables(faults)
+        return tuple(values)
+
+    return Kind(read, f"a list of at most {most} tables")
+
+
+def host_and_port(expected: str = "HOST:PORT, such as 127.0.0.1:8125 or [::1]:8125") -> Kind:
+    """A host name or address and a port, read into (host, port)."""
+    return Kind(_host_and_port, expected)
+
+
+def option(default: Any, kind: Kind, doc: str, *, secret: bool = False) -> Any:
+    """Declare one option: its default (`required()`: none), how it is read and what is expected, what it does.
+
+    A secret is neither in the `repr` of its dataclass nor in any fault.
+    """
+    metadata = {"read": kind.read, "expected": kind.expected, "doc": doc, "secret": secret}
+    if default is _REQUIRED:
+        return dataclasses.field(repr=not secret, kw_only=True, metadata=metadata)
+    return dataclasses.field(default=default, repr=not secret, kw_only=True, metadata=metadata)
+
+
+def required() -> Any:
+    """Return the default of an option that must be given."""
+    return _REQUIRED
+
+
+def read_options(
+    declared: type[Declared], given: Mapping[str, Any], what: str = "an option"
+) -> tuple[Declared | None, list[Fault]]:
+    """Return the options found in `given`, or None and every fault: unknown keys, wrong values, missing required ones.
+
+    Args:
+        declared: a dataclass whose fields were made by `option`.
+        given: what was found; None counts as not given.
+        what: what an unknown key is said not to be.
+    """
+    specs: dict[str, dataclasses.Field[Any]] = {f.name: f for f in dataclasses.fields(declared)}  # type: ignore[arg-type]
+    values: dict[str, Any] = {}
+    faults: list[Fault] = []
+    for key, raw in given.items():
+        spec = specs.get(key)
+        if spec is None:
+            close = difflib.get_close_matches(key, specs, 1, 0.6)
+            faults.append(Fault(key, f"is not {what}", close=close[0] if close else None))
+            continue
+        if raw is None:
+            continue
+        try:
+            values[key] = spec.metadata["read"](raw)
+        except _WrongTables as error:
+            faults += (fault._replace(key=key + fault.key) for fault in error.faults)
+        except (ValueError, TypeError, KeyError, AttributeError):
+            shown = "(hidden)" if spec.metadata["secret"] else show(raw)
+            faults.append(Fault(key, f"expected {spec.metadata['expected']}", shown))
+    told = {fault.key.partition("[")[0] for fault in faults}
+    for name, spec in specs.items():
+        is_required = spec.default is dataclasses.MISSING and spec.default_factory is dataclasses.MISSING
+        if is_required and name not in values and name not in told:
+            faults.append(Fault(name, f"is missing; expected {spec.metadata['expected']}"))
+    return (None, faults) if faults else (declared(**values), [])
+
+
+def describe_options(declared: type[Any]) -> list[tuple[str, str | None, str, str]]:
+    """Return (name, default, expected, doc) of every option, in order. A default of "" is "not set"; None: it must be given."""
+    return [(f.name, _plain(f.default), f.metadata["expected"], f.metadata["doc"]) for f in dataclasses.fields(declared)]
+
+
+def _plain(default: object) -> str | None:
+    if default is dataclasses.MISSING:
+        return None
+    if default == () or not isinstance(default, (bool, int, float, str, tuple)):
+        return ""
+    if isinstance(default, bool):
+        return "on" if default else "off"
+    return ",".join(default) if isinstance(default, tuple) else f"{default:g}" if isinstance(default, float) else str(default)
+
+
+def show(raw: object) -> str:
+    """Return a wrong value as it may stand in an error: short, printable."""
+    return repr(raw)[:SHOWN_CHARACTERS]
+
+
+def read_words(raw: Any) -> tuple[str, ...]:
+    """Read a list of texts, or one text with commas; blank ones do not count."""
+    parts = raw.split(",") if isinstance(raw, str) else list(raw)
+    return tuple(part.strip() for part in parts if part.strip())
+
+
+class _WrongTables(ValueError):
+    """What is wrong inside the tables of an option."""
+
+    def __init__(self, faults: list[Fault]) -> None:
+        super().__init__(faults)
+        self.faults = faults
+
+
+def _switch(raw: Any) -> bool:
+    if isinstance(raw, bool):
+        return raw
+    return {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False, "": False}[
+        str(raw).strip().lower()
+    ]
+
+
+def _text(raw: Any) -> str:
+    if not isinstance(raw, str) or not raw.strip():
+        raise ValueError
+    return raw.strip()
+
+
+def _patterns(raw: Any) -> tuple[str, ...]:
+    return tuple(map(_refused(check_pattern), read_words(raw)))
+
+
+def _refused(check: Callable[[object], str]) -> Callable[[Any], str]:
+    """Return a check of topic.py as a reader: what it refuses is a ValueError."""
+
+    def read(raw: Any) -> str:
+        try:
+            return check(raw)
+        except (InvalidPattern, InvalidTopic) as error:
+            raise ValueError from error
+
+    return read
+
+
+def _http_url(raw: Any) -> str:
+    url = urlsplit(raw.strip())
+    if url.scheme not in ("http", "https") or not url.hostname or url.username is not None or url.password is not None:
+        raise ValueError
+    _ = url.port  # raises ValueError when it is not a port
+    return str(raw.strip())
+
+
+def _host_and_port(raw: Any) -> tuple[str, int]:
+    given = raw.strip()
+    place = urlsplit(f"//{given}")
+    if place.netloc != given or re.search(r"[\s@]", given) or not place.hostname or not place.port:
+        raise ValueError
+    return place.hostname, place.port

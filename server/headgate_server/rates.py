@@ -1,0 +1,28 @@
+"""How fast each caller may go: a token bucket per caller, for as many as are remembered. No I/O; the caller brings the time."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from headgate.token_bucket import TokenBucket
+
+# Who has been silent for longest is forgotten first, and finds a full bucket when coming back.
+MAX_CALLERS = 10_000
+
+
+class Rates:
+    """`burst` at once and `per_s` in the long run, for each name."""
+
+    def __init__(self, per_s: float, burst: int) -> None:
+        self._per_s, self._burst = per_s, burst
+        self._buckets: OrderedDict[str, TokenBucket] = OrderedDict()
+
+    def spend(self, name: str, now_s: float) -> bool:
+        """Count one; False, and nothing counted, when it is too many. `now_s` is monotonic."""
+        bucket = self._buckets.get(name)
+        if bucket is None:
+            bucket = self._buckets[name] = TokenBucket(self._per_s, self._burst, now_s)
+            if len(self._buckets) > MAX_CALLERS:
+                self._buckets.popitem(last=False)
+        self._buckets.move_to_end(name)
+        return bucket.spend(now_s)

@@ -1,0 +1,73 @@
+"""Certificates for tests: an authority made on the spot, and what servers show of it. Nothing is trusted but by the test."""
+
+from __future__ import annotations
+
+import ipaddress
+import ssl
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+DAY = timedelta(days=1)
+
+
+class Authority:
+    """A certificate authority whose own certificate is the PEM file `ca_file`, in `folder`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._name = _name("Authority of a test")
+        self._issued = 0
+        own = _builder(self._name, self._name, self._key, datetime.now(UTC) + DAY)
+        own = own.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        self.ca_file = str(folder / "authority.pem")
+        Path(self.ca_file).write_bytes(own.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
+
+    def issue(self, host: str, *, expired: bool = False) -> tuple[str, str]:
+        """Return the paths of a certificate for this name or address, and of its key."""
+        self._issued += 1
+        key = ec.generate_private_key(ec.SECP256R1())
+        builder = _builder(_name(host), self._name, key, datetime.now(UTC) + (-DAY if expired else DAY))
+        signed = builder.add_extension(x509.SubjectAlternativeName([_subject(host)]), critical=False).sign(
+            self._key, hashes.SHA256()
+        )
+        certificate, private = self._folder / f"{self._issued}.pem", self._folder / f"{self._issued}.key"
+        certificate.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
+        private.write_bytes(
+            key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+        )
+        return str(certificate), str(private)
+
+    def server_context(self, host: str, *, expired: bool = False) -> ssl.SSLContext:
+        """Return what a server for this name or address wraps its sockets with."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*self.issue(host, expired=expired))
+        return context
+
+
+def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, until: datetime) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(until - 3 * DAY)
+        .not_valid_after(until)
+    )
+
+
+def _name(text: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+
+
+def _subject(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)

@@ -1,0 +1,49 @@
+"""F11: a gateway is killed under load; its clients move to another."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+
+from .checker import Welcomed
+from .figures import Figures
+from .many_clients import BrowserClient
+from .site import Load, Site
+
+
+def test_clients_of_a_killed_gateway_come_back_at_another_and_miss_nothing(tmp_path: Path, load: Load, figures: Figures) -> None:
+    """`kill -9`, again and again, one gateway and then the other; everybody has every event once."""
+    back_s: list[float] = []
+    with Site(tmp_path, load, publish_per_s=20, publish_burst=40) as site:
+        site.wait_until_ready()
+        swarm = site.swarm()
+        try:
+            swarm.open()
+            swarm.roam()
+            with site.publishing() as publishing:
+                for round_number in range(1 if load.name == "short" else 20):
+                    publishing.wait_for(20 * (round_number + 1))
+                    gateway = site.gateways[round_number % len(site.gateways)]
+                    port = int(gateway.url.rpartition(":")[2])
+                    hit = [client for client in swarm.clients if client.address[1] == port]
+                    gateway.keep_port()
+                    killed_s = time.monotonic()
+                    gateway.kill()
+                    swarm.wait(partial(_are_elsewhere, hit, port), "all to be back")
+                    for client in hit:
+                        welcomes = [entry.at_s for entry in client.record.entries if isinstance(entry, Welcomed)]
+                        back_s.append(welcomes[-1] - killed_s)
+                    gateway.start()
+                history = publishing.stop()
+            site.come_to_rest(swarm, history)
+        finally:
+            swarm.close()
+    back_s.sort()
+    figures("F11", "gateway killed: 95 % of its clients back at another", back_s[int(len(back_s) * 0.95) - 1], "s", "≤ 3 s")
+    figures("F11", "gateway killed: the last of its clients back at another", back_s[-1], "s", "≤ 10 s")
+
+
+def _are_elsewhere(clients: Iterable[BrowserClient], port: int) -> bool:
+    return all(client.up and client.address[1] != port for client in clients)

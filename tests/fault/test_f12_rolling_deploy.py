@@ -1,0 +1,42 @@
+"""F12: gateways are replaced one after the other, under load."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from .checker import Noted
+from .figures import Figures
+from .site import Load, Site
+
+
+def test_clients_move_to_the_next_gateway_and_miss_nothing(tmp_path: Path, load: Load, figures: Figures) -> None:
+    """Each gateway tells its clients, is not ready from then on, lets them go spread out, ends, and comes back."""
+    within_s = 1.0 if load.name == "short" else 10.0
+    took_s = []
+    with Site(tmp_path, load, drain_s=within_s, publish_per_s=20, publish_burst=40) as site:
+        site.wait_until_ready()
+        swarm = site.swarm()
+        try:
+            swarm.open()
+            swarm.roam()
+            with site.publishing() as publishing:
+                publishing.wait_for(20)
+                for gateway in site.gateways:
+                    gateway.keep_port()
+                    began_s = time.monotonic()
+                    gateway.ask_to_stop()
+                    gateway.wait_for_line("moving .* client")
+                    assert site.health(gateway)[0] == 503
+                    assert gateway.stop(within_s + 10) == 0
+                    swarm.wait(lambda: all(client.up for client in swarm.clients), "all to be at another gateway")
+                    took_s.append(time.monotonic() - began_s)
+                    gateway.start()
+                history = publishing.stop()
+            site.come_to_rest(swarm, history)
+        finally:
+            swarm.close()
+    told = [sum(entry == Noted(entry.at_s, "moving") for entry in record.entries) for record in swarm.records]
+    assert min(told) >= 1
+    goal = "≤ 15 s"
+    figures("F12", f"{load.clients:,} clients, one gateway of two drained: until all were elsewhere", max(took_s), "s", goal)

@@ -1,0 +1,92 @@
+"""F14: ten times as much is published as usual, by back ends into Redis and by one caller over HTTP."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from .checker import History
+from .figures import Figures
+from .many_clients import Swarm
+from .sightings import disconnects
+from .site import TOPICS, Publishing, Site, wait_for, wait_until_had
+from .usage import resident_bytes
+
+TIMES = 10
+# As long as clients that run in one Python process can follow: at full load it is 50,000 deliveries a second.
+FLOOD_S = 3
+
+
+class HttpFlood:
+    """Publishes over HTTP as fast as it is answered, in a thread of its own, until it ends.
+
+    Attributes:
+        refused: the ids of those that were answered with 429.
+        errors: any other answer.
+    """
+
+    def __init__(self, site: Site, history: History) -> None:
+        self._address, self._history = site.urls[0].removeprefix("http://"), history
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.published = 0
+        self.refused: list[str] = []
+        self.errors: list[str] = []
+
+    def __enter__(self) -> HttpFlood:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stopped.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        connection = http.client.HTTPConnection(self._address, timeout=30)
+        number = 0
+        while not self._stopped.is_set():
+            number += 1
+            topic, event_id = f"load.t{number % TOPICS}.changed", f"http-{number}-{id(self)}"
+            body = json.dumps({"topic": topic, "data": {"id": event_id, "at_s": time.monotonic()}, "id": event_id})
+            connection.request("POST", "/api/publish", body, {"Content-Type": "application/json"})
+            response = connection.getresponse()
+            answer = json.load(response)
+            if response.status == 201:
+                self.published += 1
+                self._history.published(answer["epoch"], answer["offset"], topic, event_id)
+            elif response.status == 429 and response.headers["Retry-After"]:
+                self.refused.append(event_id)
+            else:
+                self.errors.append(f"{response.status} {answer}")
+                break
+        connection.close()
+
+
+def test_a_flood_is_delivered_or_refused_and_over_when_it_ends(
+    site: Site, start_swarm: Callable[..., Swarm], figures: Figures
+) -> None:
+    """What had a receipt reaches everyone once and in order, what was refused nobody; memory stays where it was."""
+    swarm = start_swarm()
+    memory = [resident_bytes(gateway.pid) for gateway in site.gateways]
+    flood = Publishing(site.redis.url, replace(site.load, per_s=TIMES * site.load.per_s))
+    with flood, HttpFlood(site, flood.history) as over_http:
+        flood.wait_for(int(TIMES * site.load.per_s * min(FLOOD_S, site.load.offline_s)), 60)
+        wait_for(lambda: len(over_http.refused) >= 20 or over_http.errors, "the caller to be refused")
+    history = flood.stop()
+    normal_s = wait_until_had(swarm, history, *site.head(), 60)
+    grown = max(resident_bytes(gateway.pid) - before for gateway, before in zip(site.gateways, memory, strict=True))
+    site.come_to_rest(swarm, history)
+    logged = {event.id for event in history.events.values()}
+    assert not over_http.errors
+    assert over_http.published
+    assert not logged.intersection(over_http.refused)
+    assert not disconnects(swarm)
+    figures("F14", "over HTTP: refused with 429", len(over_http.refused), "", "all above the limit, none in the log (checked)")
+    figures(
+        "F14", f"{TIMES} × 50 events/s: growth of a gateway per client", grown / len(swarm.clients) / 2**20, "MiB", "≤ 1.2 MiB"
+    )
+    figures("F14", "after the flood, until every client had everything", normal_s, "s", "≤ 10 s")

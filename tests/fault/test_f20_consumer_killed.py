@@ -1,0 +1,205 @@
+"""F20: a consumer is killed between receiving, doing and acknowledging, again and again; and is asked to stop, as often."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from headgate.consumers.dead_letters import DeadLetters
+from headgate.publisher import Publisher
+from headgate.redis_link import Client, call, open_client
+from tests.redis_server import wait_until
+
+from .consumer_process import NAME, NAMESPACE, keys_of
+from .figures import Figures
+from .redis_process import RedisProcess
+from .site import Load
+
+LOG = f"hg:{{{NAMESPACE}}}:log"
+GROUP = f"hg:{{{NAMESPACE}}}:group:{NAME}"
+INSTANCES = 2
+# Few enough that the retention keeps them all: what is tested is the hand-over, not the log.
+SOME_EVENTS = 20
+DEADLINE_S = 40.0
+# Short, so that what was abandoned comes back soon; long, where nothing is abandoned and a busy machine is no fault.
+KILLED_LEASE_S, STOPPED_LEASE_S = 1.0, 30.0
+ROOT = Path(__file__).parents[2]
+
+
+class Instances:
+    """The process that starts consumers and says how they ended. What they have done is in one file."""
+
+    def __init__(self, url: str, file: Path, lease_s: float, mode: str) -> None:
+        command = [sys.executable, "-m", "tests.fault.consumer_process", url, str(file), str(lease_s), *[mode] * bool(mode)]
+        self._process = subprocess.Popen(command, cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def start(self) -> int:
+        """Start a consumer and return its process id; it consumes."""
+        return self._ask("start")
+
+    def end(self, pid: int, number: int) -> int:
+        """Send a signal to one, wait, return the exit code."""
+        os.kill(pid, number)
+        return self._ask(f"wait {pid}")
+
+    def close(self) -> None:
+        """End them all."""
+        self._process.communicate(timeout=30)
+
+    def _ask(self, line: str) -> int:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(f"{line}\n")
+        self._process.stdin.flush()
+        return int(self._process.stdout.readline())
+
+
+class Fleet:
+    """Instances that come and go, events that are published meanwhile, and the account at the end."""
+
+    def __init__(self, url: str, folder: Path, seed: int, lease_s: float, mode: str) -> None:
+        self._file, self._mode = folder / "done", mode
+        self._file.touch()
+        self.random = random.Random(seed)
+        self.published = 0
+        self._publisher = Publisher(url)
+        self.client: Client = open_client(url)
+        self._instances = Instances(url, self._file, lease_s, mode)
+        self._running = [self._instances.start() for _ in range(INSTANCES)]
+
+    def publish(self) -> None:
+        """Publish some events; each holds its number, which is its offset."""
+        self._publisher.publish_many([("a", self.published + number + 1) for number in range(SOME_EVENTS)])
+        self.published += SOME_EVENTS
+
+    def end_one(self, number: int) -> int:
+        """End a random instance at a random moment, by a signal, and start another; return how it exited."""
+        time.sleep(self.random.uniform(0, 0.05))
+        index = self.random.randrange(INSTANCES)
+        code = self._instances.end(self._running[index], number)
+        self._running[index] = self._instances.start()
+        return code
+
+    def done(self) -> Counter[tuple[int, str]]:
+        """How often each part of each event was done."""
+        lines = [line.split() for line in self._file.read_text().splitlines()]
+        return Counter((int(offset), key.strip("-")) for offset, key, _ in lines)
+
+    def owed(self) -> set[tuple[int, str]]:
+        """Every part of every event that was published."""
+        return {
+            (number, key) for number in range(1, self.published + 1) for key in (keys_of(number) if not self._mode else ("",))
+        }
+
+    def wait_until_done(self) -> Counter[tuple[int, str]]:
+        """Wait until nothing is in hand or held, and return what was done."""
+        wait_until(self._at_rest, "everything to be answered", DEADLINE_S)
+        return self.done()
+
+    def close(self) -> None:
+        """End what runs."""
+        self._instances.close()
+        self._publisher.close()
+        self.client.close()
+
+    def _at_rest(self) -> bool:
+        position = int(call(self.client, "HGET", GROUP, "position") or 0)
+        if position < self.published or call(self.client, "ZCARD", f"{GROUP}:held"):
+            return False
+        return not call(self.client, "XPENDING", LOG, NAME)["pending"]
+
+
+@pytest.fixture
+def seed() -> int:
+    """A new seed for each run, printed; F20_SEED repeats one (the machine's timing is not repeated)."""
+    seed = int(os.environ.get("F20_SEED") or random.SystemRandom().randrange(10**6))
+    print(f"seed: F20_SEED={seed}")
+    return seed
+
+
+@pytest.fixture
+def start_fleet(tmp_path: Path, seed: int) -> Iterator[Callable[..., Fleet]]:
+    """Start two instances on a Redis of their own."""
+    started: list[Fleet] = []
+    with RedisProcess(tmp_path / "redis") as redis:
+
+        def start(lease_s: float, mode: str = "") -> Fleet:
+            started.append(Fleet(redis.url, tmp_path, seed, lease_s, mode))
+            return started[-1]
+
+        yield start
+        for fleet in started:
+            fleet.close()
+
+
+def check_nothing_lost(fleet: Fleet, done: Counter[tuple[int, str]]) -> None:
+    lost = fleet.owed() - set(done)
+    unknown = set(done) - fleet.owed()
+    assert not lost
+    assert not unknown
+    assert int(call(fleet.client, "HGET", GROUP, "missed") or 0) == 0
+    assert DeadLetters(fleet.client, NAMESPACE, NAME).count() == 0
+
+
+@pytest.mark.timeout(180)
+def test_a_killed_consumer_loses_nothing_and_doubles_one_piece_at_most(
+    start_fleet: Callable[..., Fleet], load: Load, figures: Figures
+) -> None:
+    """SIGKILL at random moments, two instances with one worker each."""
+    kills = 200 if load.name == "full" else 20
+    fleet = start_fleet(KILLED_LEASE_S)
+    for _ in range(kills):
+        fleet.publish()
+        fleet.end_one(signal.SIGKILL)
+    killed_s = time.monotonic()
+    done = fleet.wait_until_done()
+    rest_s = time.monotonic() - killed_s
+
+    check_nothing_lost(fleet, done)
+    doubled = sum(times - 1 for times in done.values())
+    figures("F20", f"consumer killed × {kills}: pieces of work lost", 0, "", "0")
+    figures("F20", f"consumer killed × {kills}: pieces of work done twice", doubled, "", f"≤ {kills}")
+    figures("F20", f"until all was done after the last kill, leases of {KILLED_LEASE_S:g} s", rest_s, "s", "leases + backlog")
+    assert doubled <= kills
+
+
+def test_a_killed_batch_consumer_loses_nothing(start_fleet: Callable[..., Fleet], load: Load, figures: Figures) -> None:
+    """A page may come twice for each kill."""
+    kills = 50 if load.name == "full" else 5
+    fleet = start_fleet(KILLED_LEASE_S, "batch")
+    for _ in range(kills):
+        fleet.publish()
+        fleet.end_one(signal.SIGKILL)
+    done = fleet.wait_until_done()
+
+    check_nothing_lost(fleet, done)
+    doubled = sum(times - 1 for times in done.values())
+    figures("F20", f"batch consumer killed × {kills}: events done twice", doubled, "", f"≤ {kills * 100}")
+    assert doubled <= kills * 100
+
+
+def test_a_consumer_that_is_asked_to_stop_loses_and_doubles_nothing(
+    start_fleet: Callable[..., Fleet], load: Load, figures: Figures
+) -> None:
+    """SIGTERM at random moments: it finishes what it has begun, and gives the rest back."""
+    stops = 50 if load.name == "full" else 5
+    fleet = start_fleet(STOPPED_LEASE_S)
+    codes = []
+    for _ in range(stops):
+        fleet.publish()
+        codes.append(fleet.end_one(signal.SIGTERM))
+    done = fleet.wait_until_done()
+
+    check_nothing_lost(fleet, done)
+    assert codes == [0] * stops
+    assert max(done.values()) == 1
+    figures("F20", f"consumer asked to stop × {stops}: pieces of work lost or done twice", 0, "", "0")

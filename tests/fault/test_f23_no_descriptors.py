@@ -1,0 +1,73 @@
+"""F23: a gateway has no file descriptor left for whoever connects."""
+
+from __future__ import annotations
+
+import resource
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+
+from tests.gateway_process import GatewayProcess
+
+from .figures import Figures
+from .many_clients import Swarm
+from .sightings import disconnects
+from .site import Site, publish_burst, wait_for, wait_until_had
+from .usage import cpu_seconds, descriptors
+
+SPARE = 3
+KNOCKING = 60
+MEASURED_S = 2.0
+
+
+@contextmanager
+def no_descriptors(gateway: GatewayProcess) -> Iterator[None]:
+    """Let the process open only a few more."""
+    soft, hard = resource.prlimit(gateway.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(gateway.pid, resource.RLIMIT_NOFILE, (max(descriptors(gateway.pid)) + 1 + SPARE, hard))
+    try:
+        yield
+    finally:
+        resource.prlimit(gateway.pid, resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_without_descriptors_accept_backs_off_and_clients_notice_nothing(
+    site: Site, start_swarm: Callable[..., Swarm], figures: Figures
+) -> None:
+    """The processor is left alone, those who are in get everything, and who knocked is let in as soon as that is possible."""
+    swarm = start_swarm()
+    gateway = site.gateways[0]
+    logged = len(gateway.output.splitlines())
+    with ExitStack() as open_sockets:
+        with no_descriptors(gateway):
+            host, port = swarm.clients[0].address
+            for _ in range(KNOCKING):
+                knocking = open_sockets.enter_context(socket.create_connection((host, port), timeout=10))
+                knocking.sendall(b"GET /livez HTTP/1.1\r\nHost: gateway\r\n\r\n")
+            used_s, began_s = cpu_seconds(gateway.pid), time.monotonic()
+            time.sleep(MEASURED_S)  # the length of what is measured
+            used = (cpu_seconds(gateway.pid) - used_s) / (time.monotonic() - began_s)
+            with site.publishing() as publishing:
+                publishing.wait_for(20)
+                publish_burst(site.redis.url, publishing.history, 300, site.load.payload_bytes)
+                history = publishing.stop()
+                epoch, offset = site.head()
+                delivered_s = wait_until_had(swarm, history, epoch, offset)
+            told = gateway.output.splitlines()[logged:]
+        freed_s = time.monotonic()
+        knocking.settimeout(20)
+        answer = knocking.recv(12)
+        let_in_s = time.monotonic() - freed_s
+    late = Swarm(site.urls[:1], 1, lambda index: ["load.#"], name="late").open()
+    late.close()
+    wait_for(lambda: site.ready(gateway), "readiness to be 200")
+    site.come_to_rest(swarm, history)
+    assert answer == b"HTTP/1.1 200"
+    assert not disconnects(swarm)
+    figures("F23", "processor time of the gateway while it cannot accept", 100 * used, "%", "≤ 20 %")
+    figures("F23", "burst of 300 events to clients that were in", delivered_s, "s", "0 lost (checked)")
+    figures("F23", "who knocked last is answered after room was made", let_in_s, "s", "≤ 2 s")
+    assert any('reason="Too many open files"' in line and 'event="cannot accept connections"' in line for line in told)
+    assert len(told) <= 3  # not one for each attempt, and no traceback
+    assert used <= 0.1

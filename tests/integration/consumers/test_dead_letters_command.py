@@ -1,0 +1,168 @@
+"""`headgate dead-letters` as an operator types it: a real Redis, letters of a real group."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+from click.testing import CliRunner, Result
+
+from headgate.cli import main
+from headgate.consumers.dead_letters import DeadLetters
+from headgate.consumers.piece import Piece
+from headgate.consumers.store import Store, dead
+from headgate.publisher import Publisher
+from headgate.redis_link import Client
+from tests.consume_process import SinkFolder, StartConsume
+from tests.redis_server import wait_until
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def store(redis_url: str, redis_client: Client) -> Store:
+    """The group of a consumer `sink` that has been there."""
+    store = Store(redis_client, redis_url, "notifications", "sink", 65536)
+    store.open("new")
+    return store
+
+
+@pytest.fixture
+def letters(redis_client: Client) -> DeadLetters:
+    return DeadLetters(redis_client, "notifications", "sink")
+
+
+@pytest.fixture
+def run(redis_url: str) -> Run:
+    """Run `headgate dead-letters …`."""
+    return lambda *arguments: CliRunner().invoke(main, ["dead-letters", *arguments], env={"HEADGATE_REDIS_URL": redis_url})
+
+
+def bury(store: Store, *offsets: int, why: str = "rejected", data: bytes = b'{"a": "\x7f"}', key: str = "") -> None:
+    for offset in offsets:
+        store.settle(
+            [dead(Piece("e" * 16, offset, f"orders.{offset}.paid", f"id{offset}", 1000, data, key), why, "it is bad", 100)]
+        )
+
+
+def test_a_list_is_a_line_each_page_by_page(run: Run, store: Store, letters: DeadLetters) -> None:
+    """Oldest first; what goes on is told beside it, on standard error."""
+    bury(store, 1, 2)
+    bury(store, 3, key="ana@example.com")
+    first, second, third = (letter.id for letter in letters.page())
+
+    page, rest = run("list", "sink", "--limit", "2"), run("list", "sink", "--after", second)
+
+    lines = page.stdout.splitlines()
+    assert [line.split()[0] for line in lines] == [first, second]
+    assert lines[0].endswith("+00:00 rejected 1 orders.1.paid: it is bad")
+    assert page.stderr == f"3 dead letters in all; go on with --after {second}\n"
+    assert rest.stdout.startswith(f"{third} ")
+    assert rest.stdout.endswith(" rejected 3 orders.3.paid (ana@example.com): it is bad\n")
+    assert rest.stderr == "3 dead letters in all\n"
+
+
+def test_json_has_everything_and_an_unreadable_payload_as_text(run: Run, store: Store) -> None:
+    """One object on a line."""
+    bury(store, 1)
+    bury(store, 2, why="unreadable", data=b"\xff{")
+
+    first, second = (json.loads(line) for line in run("list", "sink", "--json").stdout.splitlines())
+
+    assert {name: first[name] for name in ("why", "reason", "epoch", "offset", "topic", "event_id", "key", "data")} == {
+        "why": "rejected",
+        "reason": "it is bad",
+        "epoch": "e" * 16,
+        "offset": 1,
+        "topic": "orders.1.paid",
+        "event_id": "id1",
+        "key": "",
+        "data": {"a": "\x7f"},
+    }
+    assert {"id", "time"} < first.keys()
+    assert (second["why"], second["data"]) == ("unreadable", "\ufffd{")
+
+
+def test_one_is_shown_with_its_data(run: Run, store: Store, letters: DeadLetters) -> None:
+    """No control character of it reaches the terminal. One that is not there is a fault."""
+    bury(store, 1)
+    [letter] = letters.page()
+
+    shown, gone = run("show", "sink", letter.id), run("show", "sink", "1-1")
+
+    assert shown.stdout.splitlines()[1:] == ['{"a": "\\u007f"}']
+    assert (gone.stdout, gone.stderr, gone.exit_code) == ("", "headgate: there is no dead letter 1-1 (any more)\n", 1)
+
+
+def test_letters_are_dropped_and_put_back_by_id_or_all(run: Run, store: Store, letters: DeadLetters) -> None:
+    """It says how many; an id that is not there does not count."""
+    bury(store, 1, 2, 3, 4)
+    first, second, _, _ = (letter.id for letter in letters.page())
+
+    assert run("drop", "sink", first, "1-1").stdout == "1 dropped\n"
+    assert run("retry", "sink", second).stdout == "1 to be tried again\n"
+    assert [letter.piece.offset for letter in letters.page()] == [3, 4]
+    assert run("retry", "sink", "--all").stdout == "2 to be tried again\n"
+    assert letters.count() == 0
+    bury(store, 5, 6)
+    assert run("drop", "sink", "--all").stdout == "2 dropped\n"
+    assert letters.count() == 0
+
+
+def test_the_redis_of_the_configuration_file_is_found(
+    store: Store, sink_folder: SinkFolder, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the consumers run with it, their letters are looked after with it."""
+    monkeypatch.chdir(sink_folder.path)
+    sink_folder.configure(f'[settings]\nredis_url = "{redis_url}"\n')
+    bury(store, 1)
+
+    assert CliRunner().invoke(main, ["dead-letters", "drop", "sink", "--all"]).output == "1 dropped\n"
+
+
+def test_a_letter_that_is_tried_again_reaches_the_consumer(
+    run: Run, start_consume: StartConsume, sink_folder: SinkFolder, redis_url: str, letters: DeadLetters
+) -> None:
+    """What the consumer rejected, after the consumer was mended."""
+    process = start_consume()
+    Publisher(redis_url).publish("orders.1.bad", 1)
+    wait_until(letters.count, "the letter is there")
+    process.stop()
+    code = sink_folder.path / "sink.py"
+    code.write_text(code.read_text().replace('"bad"', '"worse"'))
+    start_consume()
+
+    command = [sys.executable, "-m", "headgate.cli", "dead-letters", "retry", "sink", "--all", "--redis", redis_url]
+    again = subprocess.run(command, timeout=60, check=False)
+
+    assert again.returncode == 0
+
+    sink_folder.wait_for("orders.1.bad")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "says"),
+    [
+        (("drop", "sink"), 2, "expected one or more IDs, or --all"),
+        (("retry", "sink", "1-1", "--all"), 2, "expected one or more IDs, or --all"),
+        (("list", "sink", "--limit", "101"), 2, "101 is not in the range 1<=x<=100"),
+        (
+            ("list", "a b"),
+            1,
+            "headgate: invalid request: a consumer 'a b'; expected a name of 1 to 64 characters of [A-Za-z0-9_-]",
+        ),
+        (("drop", "sink", "first"), 1, "headgate: invalid request: a dead letter's id 'first'"),
+        (("list", "sink", "--namespace", "a b"), 1, "headgate: unknown namespace 'a b'"),
+        (("list", "sink", "--redis", "redis://:hunter2@127.0.0.1:1/0"), 1, "headgate: the bus is unavailable: 127.0.0.1:1"),
+    ],
+)
+def test_what_is_wrong_is_told(run: Run, arguments: tuple[str, ...], status: int, says: str) -> None:
+    """Nothing on standard output, no secret."""
+    result = run(*arguments)
+
+    assert (result.stdout, result.exit_code) == ("", status)
+    assert says in result.stderr
+    assert "hunter2" not in result.stderr

@@ -1,0 +1,25 @@
+"""The demo's consumer: an order that fails is mailed to whoever is on call; here the mail is printed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.e2e.shop import Shop
+from tests.gateway_process import StartGateway
+
+CONFIG = Path(__file__).parents[3] / "server" / "headgate_server" / "demo.toml"
+
+
+def test_an_order_that_fails_is_mailed(start_gateway: StartGateway) -> None:
+    """As `make run` starts it: no mail server, and the mail is on the terminal. Other changes are nobody's mail."""
+    gateway = start_gateway({}, "--demo", "--with-consumers", "--config", str(CONFIG))
+    gateway.wait_for_line(r"^headgate: consuming notifications as on-call .*: orders\.\*\.failed, from offset 1$")
+    shop = Shop(gateway.url, "ana")
+    shop.change("41", status="packed", note="Ring twice")
+
+    shop.change("41", status="failed")
+
+    gateway.wait_for_line("^    To: on-call@example.com$")
+    gateway.wait_for_line("^    Subject: Order 41 failed$")
+    gateway.wait_for_line("^    note: Ring twice$")
+    assert gateway.output.count("Subject:") == 1

@@ -1,0 +1,111 @@
+"""`headgate serve --with-consumers`: the consumers are a process beside the gateway, and live and end with it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import urllib.request
+
+import pytest
+
+from headgate.embedded import find_private_redis
+from headgate.publisher import Publisher
+from tests.consume_process import SINK_TABLE, SinkFolder
+from tests.gateway_process import GatewayFailed, GatewayProcess
+from tests.processes import has_ended
+from tests.redis_server import wait_until
+
+
+@pytest.fixture
+def gateway(sink_folder: SinkFolder) -> GatewayProcess:
+    """A gateway, not yet started, with a private Redis and the sink as its consumer."""
+    return GatewayProcess(sink_folder.path, arguments=("--with-consumers",))
+
+
+def publish(gateway: GatewayProcess, topic: str) -> None:
+    with Publisher(find_private_redis(gateway.folder / "data")) as publisher:
+        publisher.publish(topic, 1)
+
+
+def consumer_pid(sink_folder: SinkFolder, number: int = 1) -> int:
+    """The process of the consumers, when the sink was started for the `number`th time."""
+    wait_until(lambda: len(sink_folder.pids()) == number, "the sink is started")
+    return sink_folder.pids()[-1]
+
+
+def test_consumers_run_in_a_process_of_their_own_on_the_private_redis(gateway: GatewayProcess, sink_folder: SinkFolder) -> None:
+    """What is published reaches the sink. A stop ends both, after what is in hand is done."""
+    with gateway:
+        pid = consumer_pid(sink_folder)
+        assert pid != gateway.pid
+        assert os.getpriority(os.PRIO_PROCESS, pid) > os.getpriority(os.PRIO_PROCESS, gateway.pid)  # live delivery goes first
+        publish(gateway, "orders.1.slow")
+        wait_until((sink_folder.path / "begun").exists, "the sink is at work")
+        os.kill(gateway.pid, signal.SIGTERM)
+        gateway.wait_for_line("^headgate: stopping$")
+        assert not has_ended(pid)
+        (sink_folder.path / "go").touch()
+
+        assert gateway.stop() == 0
+
+    assert sink_folder.got() == ["orders.1.slow"]
+    assert has_ended(pid)
+
+
+def test_killed_consumers_are_started_again_and_the_gateway_goes_on(gateway: GatewayProcess, sink_folder: SinkFolder) -> None:
+    """Told in one line; what was published meanwhile is not lost."""
+    with gateway:
+        os.kill(consumer_pid(sink_folder), signal.SIGKILL)
+        gateway.wait_for_line("^headgate: the consumers ended with status -9; starting them again in 1 s$")
+        publish(gateway, "orders.1")
+
+        sink_folder.wait_for("orders.1")
+
+        assert len(sink_folder.pids()) == 2
+        with urllib.request.urlopen(f"{gateway.url}/metrics", timeout=10) as page:
+            assert b"\nheadgate_consumers_process_ended_total 1.0\n" in page.read()
+        assert gateway.stop() == 0
+
+
+def test_consumers_end_when_the_gateway_is_killed(gateway: GatewayProcess, sink_folder: SinkFolder) -> None:
+    """Nobody is left to stop them: they look for their parent themselves."""
+    with gateway:
+        pid = consumer_pid(sink_folder)
+        gateway.kill()
+
+        wait_until(lambda: has_ended(pid), "the consumers have ended with the gateway", deadline_s=20)
+
+
+def test_a_fault_of_the_file_stops_the_start(gateway: GatewayProcess, sink_folder: SinkFolder) -> None:
+    """With its line, before anyone is served."""
+    sink_folder.configure(SINK_TABLE.format(name="sink", more="workers = 0"))
+
+    with pytest.raises(
+        GatewayFailed, match=r"headgate\.toml \[consumers\.sink\] workers=0: expected a whole number from 1 to 64"
+    ):
+        gateway.start()
+
+    assert gateway.stop() == 1
+    assert "ready at" not in gateway.output
+
+
+def test_without_the_option_the_file_gives_its_settings_only(sink_folder: SinkFolder) -> None:
+    """Those of the environment win; the consumers of the file, right or wrong, are nobody's business."""
+    sink_folder.configure('[settings]\nnamespaces = ["shop"]\nlog_level = "error"\n[consumers.x]\ntype = "no"\n')
+
+    with GatewayProcess(sink_folder.path, {"HEADGATE_LOG_LEVEL": "info"}) as gateway:
+        gateway.wait_for_line("^headgate: settings from headgate.toml$")
+        gateway.wait_for_line(r'namespace=shop .*event="bus up"')
+        assert "consum" not in gateway.output
+
+
+def test_a_file_that_is_named_must_be_there(sink_folder: SinkFolder) -> None:
+    """A typing error in its name is no file without consumers."""
+    command = [sys.executable, "-m", "headgate.cli", "serve", "--port", "0", "--config", "hedgate.toml"]
+
+    result = subprocess.run(command, cwd=sink_folder.path, capture_output=True, text=True, timeout=60, check=False)
+
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr.splitlines() == ["headgate: 1 setting is wrong:", "  hedgate.toml: no such file or directory"]

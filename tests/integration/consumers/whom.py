@@ -1,0 +1,12 @@
+"""What a configuration may name as `to_function`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headgate.consumers.base import Delivery
+
+
+def listed(delivery: Delivery) -> Any:
+    """Return the addresses that the event is a list of."""
+    return delivery.value()

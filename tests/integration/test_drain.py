@@ -1,0 +1,53 @@
+"""A gateway that is asked to stop: it lets its clients move first."""
+
+from __future__ import annotations
+
+import urllib.error
+import urllib.request
+from functools import partial
+
+import pytest
+
+from tests.gateway_process import StartGateway
+from tests.raw_client import RawClient
+
+FOR_EVER = {"HEADGATE_DRAIN_S": "600"}
+
+
+def test_it_tells_its_clients_lets_nobody_new_in_and_is_not_ready(start_gateway: StartGateway) -> None:
+    """Whoever is there stays served; asked a second time it ends at once."""
+    gateway = start_gateway(FOR_EVER, "--dev")
+    with RawClient(gateway.url) as client:
+        client.wait_for(lambda: client.named("welcome"), "welcome")
+        gateway.ask_to_stop()
+        client.wait_for(lambda: client.named("status"), "to be told")
+        assert client.named("status")[0][0] == {"moving": {"reason": "restart", "within_s": 600.0}}
+        with pytest.raises(urllib.error.HTTPError, match="503"):
+            urllib.request.urlopen(f"{gateway.url}/healthz", timeout=5)
+        assert client.subscribe("a.b")["ok"]
+        with RawClient(gateway.url) as late:
+            refusal = late.wait_for(lambda: late.refusal, "to be refused")
+        assert (refusal["data"]["code"], refusal["data"]["retry"]) == ("bus_unavailable", True)
+        assert gateway.stop() == 0
+
+
+def test_it_ends_when_its_clients_have_left(start_gateway: StartGateway) -> None:
+    """However much time there would be."""
+    gateway = start_gateway(FOR_EVER, "--dev")
+    with RawClient(gateway.url) as client:
+        client.wait_for(lambda: client.named("welcome"), "welcome")
+        gateway.ask_to_stop()
+        client.wait_for(lambda: client.named("status"), "to be told")
+    gateway.wait_until_ended()
+
+
+def test_it_disconnects_who_stays(start_gateway: StartGateway) -> None:
+    """In turn, within the time; the last at its end."""
+    gateway = start_gateway({"HEADGATE_DRAIN_S": "0.5"}, "--dev")
+    with RawClient(gateway.url) as first, RawClient(gateway.url) as second:
+        for client in (first, second):
+            client.wait_for(partial(client.named, "welcome"), "welcome")
+        gateway.ask_to_stop()
+        gateway.wait_until_ended()
+        for client in (first, second):
+            client.wait_for(partial(getattr, client, "closed"), "to be disconnected")

@@ -1,0 +1,39 @@
+"""Secrets in the file or in the environment: from exactly one place."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from headgate.consumers.credentials import need_secret, read_secret
+
+
+@dataclass
+class Options:
+    password: str | None = None
+    password_env: str | None = None
+
+
+def test_a_secret_comes_from_where_it_is_given() -> None:
+    """The file, the environment, or nowhere."""
+    environment = {"MAIL_PASSWORD": " kept as it is "}
+
+    assert read_secret(Options("plain"), "password", environment) == "plain"
+    assert read_secret(Options(None, "MAIL_PASSWORD"), "password", environment) == " kept as it is "
+    assert read_secret(Options(), "password", environment) is None
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (Options("hidden", "MAIL_PASSWORD"), "password and password_env are both given; expected one of them"),
+        (Options(None, "NOT_SET"), "password_env='NOT_SET': there is no such environment variable, or it is blank"),
+        (Options(None, "BLANK"), "password_env='BLANK': there is no such environment variable, or it is blank"),
+        (Options(), "password is missing; expected password or password_env"),
+    ],
+)
+def test_what_is_wrong_names_the_option_and_not_the_secret(options: Options, said: str) -> None:
+    """Twice, not set, blank, or not at all where it is needed."""
+    with pytest.raises(ValueError) as refused:  # noqa: PT011
+        need_secret(options, "password", {"BLANK": " ", "MAIL_PASSWORD": "hidden"})
+
+    assert str(refused.value) == said

@@ -1,0 +1,38 @@
+"""Pages that are written from the code: write one, or say whether it is what the code says."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+
+def row(cells: Sequence[str]) -> str:
+    """Return one row of a Markdown table. What looks like HTML outside of code is shown as it is."""
+    return "| " + " | ".join(re.sub(r"`[^`]*`|<", _shown, cell).replace("|", "\\|") for cell in cells) + " |\n"
+
+
+def _shown(found: re.Match[str]) -> str:
+    return "&lt;" if found[0] == "<" else found[0]
+
+
+def write_or_check(arguments: list[str], page: Path, wanted: str, source: str) -> int:
+    """Write the page, or with `--check` compare it. Return the exit status.
+
+    Args:
+        arguments: of the command line.
+        page, wanted: the file, and what is to be in it.
+        source: what it is written from, for whoever finds it stale.
+    """
+    if arguments not in ([], ["--check"]):
+        print(f"usage: python -m tools.{page.stem}_page [--check]", file=sys.stderr)
+        return 2
+    if not arguments:
+        page.write_text(wanted, encoding="utf-8")
+        return 0
+    if page.exists() and page.read_text(encoding="utf-8") == wanted:
+        print(f"docs/{page.name} is up to date.")
+        return 0
+    print(f"docs/{page.name} is not what {source} says: run `make settings`.", file=sys.stderr)
+    return 1

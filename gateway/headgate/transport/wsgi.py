@@ -13,6 +13,8 @@ closing, between `stop_accepting` and `start_accepting`.
 from __future__ import annotations
 
 import errno
+import os
+import resource
 import socket
 import time
 from collections.abc import Callable, Mapping
@@ -35,6 +37,8 @@ MAX_DISCARD_BYTES = 65536
 _EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 ACCEPT_AGAIN_S = 0.5
 EXHAUSTED_LOG_S = 10.0
+# The last descriptors are not for clients: a gateway that has given all away cannot reach Redis again when a connection breaks.
+MAX_RESERVED_DESCRIPTORS = 32
 
 log = structlog.get_logger("headgate.wsgi")
 
@@ -121,12 +125,25 @@ class Server(pywsgi.WSGIServer):  # type: ignore[misc]
     def do_read(self) -> Any:
         """Accept a connection; None when there is none, or when there is nothing left to have it with."""
         try:
+            self._keep_reserve()
             return super().do_read()
         except OSError as error:
             if error.errno not in _EXHAUSTED:
                 raise
             self._back_off(error)
             return None
+
+    def _keep_reserve(self) -> None:
+        """Look which descriptor a connection would get: always the lowest that is free (open(2)).
+
+        Raises:
+            OSError: EMFILE, as if it could not have had one.
+        """
+        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)  # each time, as it can be changed while we run
+        free = os.dup(self.socket.fileno())
+        os.close(free)
+        if limit != resource.RLIM_INFINITY and free >= limit - min(MAX_RESERVED_DESCRIPTORS, limit // 16):
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
     def _back_off(self, error: OSError) -> None:
         """Accept nothing for a while."""

@@ -56,6 +56,7 @@ class Polling:
         assert answer.body[0] == "0"
         self.opening: dict[str, Any] = json.loads(answer.body[1:])
         self.sid: str = self.opening["sid"]
+        self._left: list[str] = []  # what came in the same answer as a packet that was waited for
 
     @property
     def target(self) -> str:
@@ -71,7 +72,10 @@ class Polling:
         return ask(self.port, "POST", self.target, SEPARATOR.join(packets))
 
     def packets(self) -> list[str]:
-        """Poll once and return the packets."""
+        """Return the packets of one poll, or what `messages` left of the last."""
+        if self._left:
+            left, self._left = self._left, []
+            return left
         answer = self.get()
         assert answer.status == 200, answer
         return answer.body.split(SEPARATOR)
@@ -79,11 +83,11 @@ class Polling:
     def messages(self) -> Iterator[str]:
         """Poll for ever and yield packets, answering pings."""
         while True:
-            for packet in self.packets():
-                if packet == "2":
-                    assert self.post("3").status == 200
-                else:
-                    yield packet
+            packet, *self._left = self.packets()
+            if packet == "2":
+                assert self.post("3").status == 200
+            else:
+                yield packet
 
     def join(self, namespace: str = "/") -> dict[str, Any]:
         """Connect to a namespace; return what CONNECT carries. Leaves the `auth` event that follows to the caller."""

@@ -2,7 +2,7 @@
 
 FROM node:20-bookworm-slim AS web
 WORKDIR /src
-COPY package.json package-lock.json ./
+COPY package.json package-lock.json tsconfig.json ./
 COPY web/package.json web/
 RUN npm ci --no-audit --no-fund
 COPY web/ web/

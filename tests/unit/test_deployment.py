@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from pathlib import Path
@@ -32,6 +33,11 @@ def compose() -> dict[str, Any]:
 
 def pins(lock: str) -> list[str]:
     return [match[1] for line in (ROOT / lock).read_text().splitlines() if (match := PIN.match(line))]
+
+
+def copied_into_the_image() -> list[str]:
+    lines = (ROOT / "Dockerfile").read_text().splitlines()
+    return [source for line in lines if line.startswith("COPY ") and "--from" not in line for source in line.split()[1:-1]]
 
 
 @pytest.mark.parametrize("lock", LOCKS)
@@ -154,8 +160,12 @@ def test_the_image_runs_as_nobody_in_particular_from_pinned_bases() -> None:
 def test_the_image_sees_every_file_that_it_copies() -> None:
     """The ignore file lists what is let in; a new COPY that is not there fails at build time only."""
     allowed = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
-    copied = set()
-    for line in (ROOT / "Dockerfile").read_text().splitlines():
-        if line.startswith("COPY ") and "--from" not in line:
-            copied |= {source.rstrip("/").split("/")[0] for source in line.split()[1:-1]}
-    assert copied == allowed
+    assert {source.rstrip("/").split("/")[0] for source in copied_into_the_image()} == allowed
+
+
+def test_the_image_has_what_its_build_of_the_browser_client_refers_to() -> None:
+    """A configuration that extends one outside of what is copied breaks the build of the image and no other."""
+    copied = {source.rstrip("/") for source in copied_into_the_image()}
+    for file in (ROOT / "web").glob("tsconfig*.json"):
+        extended = (file.parent / json.loads(file.read_text())["extends"]).resolve().relative_to(ROOT)
+        assert extended.parts[0] in copied, f"{file.name} extends {extended}"

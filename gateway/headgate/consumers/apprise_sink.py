@@ -1,8 +1,8 @@
 """Apprise: events as short messages to any service that the library Apprise knows by URL. The one file that meets Apprise.
 
 In: deliveries. Out: one call of Apprise for each of the URLs, each a part of the work by itself: what one service does not take
-is tried again there alone. Apprise connects wherever its URLs say, and follows redirects unless a URL has `redirect=no`; they
-come from the operator, never from an event.
+is tried again there alone. Apprise connects wherever its URLs say, which come from the operator, never from an event; a redirect
+is followed only where a URL has `redirect=yes`.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def _read_urls(options: AppriseOptions) -> list[str]:
 
 
 def _service(url: str, timeout_s: float) -> apprise.Apprise:
-    asset = apprise.AppriseAsset(service_timeout=timeout_s, storage_mode=apprise.PersistentStoreMode.MEMORY)
+    asset = apprise.AppriseAsset(service_timeout=timeout_s, storage_mode=apprise.PersistentStoreMode.MEMORY, http_redirects=False)
     plugin = apprise.Apprise.instantiate(url, asset=asset)
     if plugin is None:
         raise ValueError(f"urls: one that starts with {_scheme(url)} is not what Apprise expects of such a URL, or it knows none")

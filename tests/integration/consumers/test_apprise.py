@@ -114,6 +114,20 @@ def test_a_service_that_hangs_is_given_up_and_tried_again(receiver: Receiver) ->
         send(sink, b"1")
 
 
+@pytest.mark.parametrize("code", [302, 307, 308])
+def test_a_redirect_is_followed_only_where_a_url_says_so(receiver: Receiver, code: int) -> None:
+    """Whoever answers could else send the message, and us, anywhere."""
+    with Receiver() as inside:
+        receiver.answer = status(code, {"Location": inside.url("/latest/meta-data")})
+        with pytest.raises(Retry, match="json:// did not take it"):
+            send(make(json_url(receiver)), b"1")
+        assert inside.connections == 0
+
+        if code != 302:  # which would be followed with a GET
+            send(make(json_url(receiver) + "?redirect=yes"), b"1")
+            assert len(inside.requests) == 1
+
+
 def test_a_template_that_does_not_go_with_an_event_sets_it_aside(receiver: Receiver) -> None:
     """With a reason that quotes the template and not the event; so does one that says nothing."""
     with pytest.raises(Reject, match=r"body, line 1 .*a name that is not there") as refused:

@@ -366,7 +366,7 @@ class Namespace:
         if not client.reading:
             client.release()
             if client.connection.idle and self.bus.epoch is not None:
-                client.connection.offer_control(self._cursor_frame(Head(self.bus.epoch, client.position, 0)))
+                client.connection.offer_control(self._cursor_frame(Head(self.bus.epoch, self.bus.offset, 0)))
 
     def _start_of(self, pattern: str, since: Since) -> int:
         """Return the offset after which the events begin that a `since` asks for. Waits for Redis, one search at a time."""

@@ -174,3 +174,15 @@ def test_a_client_that_turned_live_ahead_of_the_feed_gets_nothing_twice(namespac
     wired.drain()
     assert wired.offsets == [13]
     assert client.live
+
+
+def test_the_cursor_of_a_client_that_turned_live_is_never_behind_its_events(namespace: Namespace, wired: WiredClient) -> None:
+    """The pass in which the feed reaches it may bring more; who goes on from the cursor would get that twice."""
+    client = joined(namespace, wired)
+    client.read_from(10)
+    client.live_from(12)
+    namespace.went_live(client)
+    publish(namespace, 11, 12, 13)
+    wired.drain()
+    assert wired.offsets == [13]
+    assert [cursor["offset"] for cursor in wired.notices("cursor")] == [13]

@@ -42,12 +42,12 @@ static const char *fault(const struct swarm *swarm)
     return swarm->quitting ? "quit" : swarm->bus_lost ? "bus_lost" : !swarm->template.bytes ? "no_template" : NULL;
 }
 
-/* Wait until every event under way is done: as long as there is progress, but not for ever. */
+/* Wait until every event under way is done: as long as there is someone to read it and progress, but not for ever. */
 static void finish(struct swarm *swarm, struct run *run)
 {
     uint32_t base = swarm->base;
     uint64_t start_ns = now_ns(), moved_ns = start_ns;
-    while (swarm_outstanding(swarm) && !fault(swarm)) {
+    while (swarm_outstanding(swarm) && swarm_reading(swarm) && !fault(swarm)) {
         uint64_t now = now_ns();
         if (swarm->base != base) {
             base = swarm->base;

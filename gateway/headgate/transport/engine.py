@@ -40,6 +40,8 @@ MAX_ATTACHMENTS = 16
 MAX_BINARY_DEPTH = 100
 # Handlers of one client that may run at once (with `async_handlers`); its next event waits, and with it its sending.
 MAX_HANDLERS = 64
+# A client has four or five.
+MAX_QUERY_FIELDS = 32
 _RECORD_SEPARATOR = "\x1e"
 
 # Engine.IO's own error codes and messages, as the reference server answers them.
@@ -119,7 +121,10 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
                 raise _Refused(FORBIDDEN, "403 Forbidden", f"origin {origin[:200]} is not allowed")
 
     def _answer(self, environ: dict[str, Any], start_response: Any, cors: list[tuple[str, str]]) -> Any:
-        query = parse_qs(environ.get("QUERY_STRING", ""), max_num_fields=32)
+        try:
+            query = parse_qs(environ.get("QUERY_STRING", ""), max_num_fields=MAX_QUERY_FIELDS)
+        except ValueError as error:
+            raise _Refused(BAD_REQUEST, detail=f"more than {MAX_QUERY_FIELDS} fields in the query") from error
         transport, version, sid = (query.get(name, [""])[0] for name in ("transport", "EIO", "sid"))
         method = environ["REQUEST_METHOD"]
         if transport not in self.transports:
@@ -328,11 +333,12 @@ class Server(socketio.Server):  # type: ignore[misc]
         connection = self.eio.sockets.get(eio_sid)
         if connection is None:
             return
+        before = self.manager.sid_from_eio_sid(eio_sid, namespace)
         connection.cork()
         try:
             super()._handle_connect(eio_sid, namespace, data)
             sid = self.manager.sid_from_eio_sid(eio_sid, namespace)
-            if sid is not None and self.manager.is_connected(sid, namespace):
+            if sid is not None and sid != before and self.manager.is_connected(sid, namespace):
                 connection.joined = True
                 self.joined(eio_sid, namespace, sid)
         finally:

@@ -77,6 +77,7 @@ class TestHandshake:
             ("POST", "EIO=4&transport=polling&sid=nobody", 1),
             ("GET", "EIO=4&transport=websocket&sid=nobody", 3),
             ("GET", "EIO=4&transport=websocket", 3),
+            ("GET", "EIO=4&transport=polling" + "&x=1" * 40, 3),
         ],
     )
     @pytest.mark.parametrize("path", [PATH, "/socket.io/"])

@@ -72,6 +72,15 @@ class TestConnect:
         assert client.text() == '44{"message":"Connection refused by server"}'
         client.join()
 
+    def test_joining_twice_is_refused_and_changes_nothing(self, client: WebSocket) -> None:
+        """The first stands."""
+        client.join()
+        client.send("40")
+
+        assert client.text() == '44"Unable to connect"'
+        client.send('421["message-with-ack",1]')
+        assert client.text() == "431[1]"
+
     def test_a_client_that_joins_nothing_is_ended(self, start_server: StartServer) -> None:
         """The handshake's deadline, told."""
         idle = WebSocket(start_server(handshake_deadline_s=0.2).port)

@@ -55,7 +55,9 @@ class RequestHeaders:
             if left < 0:
                 return f"Headers of more than {MAX_HEADER_BYTES} bytes"
             if line in (b"\r\n", b"\n"):
-                return ""
+                # RFC 9112 section 6.1: the one of the two that a proxy believed may not be the one that we would.
+                twice = "content-length" in self._values and "transfer-encoding" in self._values
+                return "Both content-length and transfer-encoding" if twice else ""
             if not line.endswith(b"\n"):
                 return "Headers end too early"
             if len(self.headers) >= MAX_HEADER_LINES:
@@ -68,5 +70,8 @@ class RequestHeaders:
             name = name.lower()
             if name in ("content-length", "transfer-encoding", "host") and name in self._values:
                 return f"Two {name} headers"  # two views of where a request ends are how requests are smuggled
-            self._values.setdefault(name, value.strip(" \t\r\n"))
+            value = value.strip(" \t\r\n")
+            if name == "content-length" and not (value.isascii() and value.isdigit()):
+                return "Malformed content-length"  # int() would read `+5` and `1_0`, a proxy in front of us something else
+            self._values.setdefault(name, value)
             self.headers.append(text)

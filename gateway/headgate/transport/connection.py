@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from headgate.client_queue import RELIEF_LEVEL, ClientQueue, Sender
-from headgate.loop import later, spawn
+from headgate.loop import in_hub_after, spawn
 from headgate.token_bucket import TokenBucket
 
 from .deadlines import Deadlines, monotonic
@@ -195,6 +195,8 @@ class Connection:
                 wire.lose(reason, hard=True)
             else:
                 wire.close(code, told, b"".join([frame.wire for frame in last_words]))
+            if self._polling is not None:
+                self._polling.resume()  # a POST from before the upgrade, which waited for room
         else:
             self._end_polling(last_words)
         if probe is not None:
@@ -257,8 +259,8 @@ class Connection:
     def uncork(self) -> None:
         """Let data go out again. What waited follows CONNECT by a moment rather than in the same segment: scripts that
         take one message per turn (the official protocol suite is one) would miss it. Counted, as `cork` is."""
-        if self.queue:
-            later(CONNECT_HEAD_START_S, self._uncorked)
+        if self.queue.frames:
+            in_hub_after(CONNECT_HEAD_START_S, self._uncorked)
         else:
             self._uncorked()
 
@@ -377,7 +379,7 @@ class Connection:
             self._accept(data)
 
     def control_received(self) -> bool:
-        """A WebSocket ping: counted like any message."""
+        """A WebSocket ping, pong or piece of a message: counted like any message."""
         return self._may_send()
 
     def wire_lost(self, reason: str) -> None:

@@ -23,6 +23,9 @@ __all__ = ["MAX_FRAGMENTS", "Inbound", "Opcode", "ProtocolViolation", "accept_ke
 # A message in more pieces than this is an attack: browsers send one piece.
 MAX_FRAGMENTS = 1024
 
+# Of a message in pieces, so many are as good as one message more: browsers send large messages in a few, and each has its price.
+FRAGMENTS_PER_MESSAGE = 16
+
 # The bit of a frame's first byte that tells control from data (RFC 6455 section 5.2).
 CONTROL = 0x08
 # RFC 6455 section 7.4.1.
@@ -57,7 +60,8 @@ class Inbound:
         return self._opcode is None and self._parser is None and not self._reader.buffer
 
     def feed(self, data: bytes) -> Iterator[tuple[Opcode, bytes]]:
-        """Yield what `data` completes, in order: (TEXT or BINARY, message), (PING or PONG or CLOSE, payload).
+        """Yield what `data` completes, in order: (TEXT or BINARY, message), (PING or PONG or CLOSE, payload); and (CONT, nothing)
+        for every FRAGMENTS_PER_MESSAGE pieces of a message that goes on.
 
         Parses no further than the caller asks: what comes before a fault is delivered, and what comes behind the end of
         a connection costs nothing.
@@ -110,7 +114,7 @@ class Inbound:
         if len(self._pieces) > MAX_FRAGMENTS:
             raise ProtocolViolation(POLICY, f"too many fragments: at most {MAX_FRAGMENTS}")
         if not frame.fin:
-            return None
+            return None if len(self._pieces) % FRAGMENTS_PER_MESSAGE else (Opcode.CONT, b"")
         opcode, data = self._opcode, b"".join(self._pieces)
         self._opcode, self._size = None, 0
         self._pieces.clear()

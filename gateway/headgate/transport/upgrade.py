@@ -12,6 +12,8 @@ from .frames import Frame
 from .inbound import POLICY, PROTOCOL_ERROR
 from .wire import Wire
 
+# The session's own rate limit counts what comes over its own wire only.
+MAX_CONTROLS = 16
 _PONG_PROBE = Frame(b"3probe")
 _EXPECTED = "upgrade: expected 2probe, then 5"
 
@@ -32,12 +34,13 @@ class Upgradable(Protocol):
 class Prober:
     """Owner of a probing wire."""
 
-    __slots__ = ("_answer", "_probed", "_session", "wire")
+    __slots__ = ("_answer", "_controls", "_probed", "_session", "wire")
 
     def __init__(self, session: Upgradable) -> None:
         self._session: Upgradable | None = session
         self._answer: Frame | None = None
         self._probed = False
+        self._controls = 0
         self.wire: Wire | None = None
 
     def text_received(self, text: str) -> None:
@@ -62,8 +65,11 @@ class Prober:
             self.wire.close(PROTOCOL_ERROR, _EXPECTED)
 
     def control_received(self) -> bool:
-        """Pings are few: the upgrade has a deadline."""
-        return True
+        """Pings and the like: more than a few are not what an upgrade is for."""
+        self._controls += 1
+        if self._controls > MAX_CONTROLS and self.wire is not None:
+            self.wire.close(POLICY, _EXPECTED)
+        return self._controls <= MAX_CONTROLS
 
     def next_chunk(self) -> bytes | None:
         """The answer to the probe."""

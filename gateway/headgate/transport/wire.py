@@ -43,7 +43,7 @@ class Owner(Protocol):
         """Hand over the next bytes to write (whole frames, at most JOIN_BYTES unless one frame is larger), or None."""
 
     def control_received(self) -> bool:
-        """A WebSocket ping arrived; False when the client may send no more (and is being closed)."""
+        """A ping, a pong or a piece of a message arrived; False when the client may send no more (and is being closed)."""
 
     def wire_idle(self) -> None:
         """Everything handed over was accepted by the kernel: direct sends may begin again."""
@@ -263,6 +263,8 @@ class Wire:
                     self.flush()
         elif opcode is Opcode.CLOSE:
             self.close(NORMAL, why="transport close")
+        else:
+            owner.control_received()  # a pong, or a message in many pieces: worth nothing to us, but they have to be parsed
 
     def await_room(self) -> None:
         """Have `flush` called when the kernel takes bytes again. Idempotent."""

@@ -14,6 +14,7 @@ from .clients import (
     CLOSE,
     CONTINUATION,
     PING,
+    PONG,
     TEXT,
     Closed,
     Polling,
@@ -164,6 +165,39 @@ class TestRate:
 
         assert refused(attacker).code in (1008, None)
 
+    def test_a_pong_flood_is_a_flood(self, attacker: WebSocket) -> None:
+        """Nobody answers them, but each has to be parsed."""
+        pour(attacker, masked(PONG) * 10_000)
+
+        assert refused(attacker).code in (1008, None)
+
+    @pytest.mark.parametrize("opcode", [PING, PONG])
+    def test_a_flood_during_an_upgrade_is_a_flood(self, server: ServerProcess, witness: WebSocket, opcode: int) -> None:
+        """The session goes on polling."""
+        session = Polling(server.port)
+        session.join()
+        prober = WebSocket(server.port, sid=session.sid)
+        with closing(prober):
+            pour(prober, masked(opcode) * 10_000)
+            assert refused(prober).code in (1008, None)
+        assert session.post("6").status == 200
+
+    def test_fragments_are_not_free(self, attacker: WebSocket) -> None:
+        """Few messages, each in as many pieces as one may have: a flood all the same."""
+        message = masked(TEXT, "6", fin=False) + masked(CONTINUATION, fin=False) * 1000 + masked(CONTINUATION)
+        pour(attacker, message * 20)
+
+        assert refused(attacker).code in (1008, None)
+
+    def test_a_message_may_come_in_pieces(self, attacker: WebSocket) -> None:
+        """As browsers send a large one: what each piece costs is little."""
+        whole = ('421["message-with-ack","' + "x" * 90_000 + '"]').encode()
+        pieces = [whole[at : at + 1000] for at in range(0, len(whole), 1000)]
+        stream = b"".join(masked(CONTINUATION if number else TEXT, piece, fin=False) for number, piece in enumerate(pieces))
+        attacker.sock.sendall(stream + masked(CONTINUATION))
+
+        assert attacker.text() == '431["' + "x" * 90_000 + '"]'
+
     def test_empty_messages_are_not_free(self, attacker: WebSocket) -> None:
         """The smallest packet that means nothing."""
         attacker.send(*["6"] * 120)
@@ -206,6 +240,24 @@ class TestRate:
             seen = server.until(lambda state: len(state["seen"]) == 100, "all hundred")["seen"]
 
         assert seen == list(range(100))
+
+    def test_a_post_that_waits_ends_with_a_session_that_has_moved(self, start_server: StartServer) -> None:
+        """Its answer waits for room in the inbox of a session that is on WebSocket by now; when that ends, so does the wait."""
+        server = start_server(**GENEROUS, options={"async_handlers": False})
+        session = Polling(server.port)
+        session.join()
+        with session.begin_post(*[f'42["slow",{number}]' for number in range(100)]):
+            server.until(lambda state: state["inbox"] >= 64, "the inbox full")
+            socket = WebSocket(server.port, sid=session.sid)
+            with closing(socket):
+                socket.send("2probe")
+                assert socket.receive() == "3probe"
+                socket.send("5")
+                server.until(lambda _: server.debug("sessions")[0]["websocket"], "the move")
+                assert server.state()["posts"] == 1
+                server.debug("disconnect", engine=True)
+                server.until(lambda state: not state["posts"], "the post answered")
+        server.debug("release")
 
 
 class TestFrames:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from websockets.frames import Frame, Opcode
 
-from headgate.transport.inbound import MAX_FRAGMENTS, Inbound, ProtocolViolation, accept_key
+from headgate.transport.inbound import FRAGMENTS_PER_MESSAGE, MAX_FRAGMENTS, Inbound, ProtocolViolation, accept_key
 
 LIMIT = 1000
 
@@ -96,8 +96,15 @@ def test_a_control_frame_does_not_count_against_the_message_it_interrupts(payloa
 
 def test_the_number_of_fragments_is_bounded() -> None:
     """Exactly."""
-    assert len(fed(fragmented(Opcode.TEXT, [b""] * MAX_FRAGMENTS))) == 1
+    assert fed(fragmented(Opcode.TEXT, [b""] * MAX_FRAGMENTS))[-1] == (Opcode.TEXT, b"")
     assert refused(fragmented(Opcode.TEXT, [b""] * (MAX_FRAGMENTS + 1))) == 1008
+
+
+def test_pieces_are_told_now_and_then() -> None:
+    """So that who sends nothing else is noticed; the last piece is the message."""
+    pieces = [b"x"] * (2 * FRAGMENTS_PER_MESSAGE)
+
+    assert fed(fragmented(Opcode.TEXT, pieces)) == [(Opcode.CONT, b""), (Opcode.TEXT, b"".join(pieces))]
 
 
 @pytest.mark.parametrize("code", [1000, 1001, 1003, 1007, 1014, 3000, 4999])

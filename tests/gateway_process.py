@@ -25,7 +25,7 @@ import pytest
 
 READY = re.compile(r"headgate: ready at (http://\S+?)/?(?:\s|$)")
 START_DEADLINE_S = 30.0
-STOP_DEADLINE_S = 10.0
+STOP_DEADLINE_S = 30.0
 POLL_S = 0.02
 # Kept for the report of a failed test; a gateway that logs without end must not take the test run with it.
 MAX_LINES = 5000
@@ -193,7 +193,7 @@ class GatewayProcess:
             if self._process is None or self._process.poll() is not None:
                 raise self._failure("ended before it was healthy")
             try:
-                with urllib.request.urlopen(f"{self.url}/healthz", timeout=5) as response:
+                with urllib.request.urlopen(f"{self.url}/healthz", timeout=10) as response:
                     if response.status == 200:
                         return
                     answer = str(response.status)

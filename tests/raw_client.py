@@ -16,7 +16,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
-DEADLINE_S = 10.0
+DEADLINE_S = 30.0
 
 
 class RawClient:

@@ -16,7 +16,7 @@ import pytest
 from headgate.embedded import EmbeddedRedis, start_private_redis
 from headgate.redis_link import Client, call, open_client
 
-DEADLINE_S = 10.0
+DEADLINE_S = 30.0
 POLL_S = 0.01
 
 

@@ -26,7 +26,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parent.parent
-DEADLINE_S = 20.0
+DEADLINE_S = 30.0
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from tests.e2e.board_page import BoardPage
 from tests.e2e.shop import Shop
 from tests.gateway_process import GatewayProcess, StartGateway
 
-DEADLINE_MS = 15_000
+DEADLINE_MS = 30_000
 VIEWPORT: ViewportSize = {"width": 1360, "height": 900}
 
 OpenBoard = Callable[..., BoardPage]

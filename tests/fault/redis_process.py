@@ -21,7 +21,7 @@ from headgate.embedded import find_server
 from headgate.errors import HeadgateError
 from headgate.redis_link import call, open_client
 
-DEADLINE_S = 20.0
+DEADLINE_S = 30.0
 POLL_S = 0.005
 
 

@@ -34,7 +34,7 @@ NAMESPACE = "notifications"
 TOPICS = 50
 TOPICS_PER_CLIENT = 5
 POLL_S = 0.005
-DEADLINE_S = 20.0
+DEADLINE_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import pytest
 from .chaos_proxy import ChaosProxy
 from .site import wait_for
 
-DEADLINE_S = 10.0
+DEADLINE_S = 30.0
 
 
 @pytest.fixture

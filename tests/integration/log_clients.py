@@ -16,7 +16,7 @@ from tests.fault.many_clients import BrowserClient, Swarm
 from tests.fault.redis_process import RedisProcess
 from tests.gateway_process import GatewayProcess
 
-DEADLINE_S = 15.0
+DEADLINE_S = 30.0
 
 
 class LogGround:

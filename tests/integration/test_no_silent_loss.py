@@ -29,7 +29,7 @@ TOPICS = ["orders.1", "orders.2", "bills.1", "bills.2"]
 # Of the whole feed, and of a narrow one: patterns that overlap without covering each other, and one that nobody else has.
 PATTERNS = {"whole": ["orders.*", "bills.1", "#", "orders.2"], "narrow": ["orders.*", "bills.1", "*.1", "bills.2"]}
 LOG_KEY = "hg:{notifications}:log"
-DEADLINE_S = 15.0
+DEADLINE_S = 30.0
 # Small, so that retention and a full queue come into play within a few steps.
 SETTINGS = {
     "HEADGATE_LOG_MAX_EVENTS": "60",

@@ -20,7 +20,7 @@ from tests.redis_server import wait_until
 
 PROGRAM = Path(__file__).with_name("plain_client.mjs")
 EVENTS = 300
-DEADLINE_S = 20.0
+DEADLINE_S = 30.0
 
 
 class NodeClient:

@@ -54,7 +54,7 @@ def test_a_subscription_begins_in_the_past_and_goes_on_live(ground: LogGround, s
     assert answer["ok"]
     live = ground.publish(1, "orders.1")[0], ground.publish(1, "bills.1")[0]
     wanted = [*expected, *(offset for offset in live if pattern != "carts.#" and _is_wanted(pattern, offset))]
-    swarm.wait(lambda: len(offsets(client)) >= len(wanted), "the events", 10)
+    swarm.wait(lambda: len(offsets(client)) >= len(wanted), "the events")
     ask(swarm, client, "unsubscribe", {"pattern": "nothing"})  # whatever was under way has come before this answer
     assert offsets(client) == wanted
 
@@ -73,7 +73,7 @@ def test_a_time_is_looked_up_in_the_log(ground: LogGround) -> None:
     later = ground.publish(2)
     swarm, client, answer = subscribe(ground, pattern="#", since={"time": middle_ms})
     assert answer["ok"]
-    swarm.wait(lambda: len(offsets(client)) >= 2, "the events since then", 10)
+    swarm.wait(lambda: len(offsets(client)) >= 2, "the events since then")
     assert offsets(client) == later
 
 
@@ -85,7 +85,7 @@ def test_the_past_of_one_pattern_does_not_disturb_another(ground: LogGround) -> 
     assert ask(swarm, client, "subscribe", {"pattern": "bills.*", "since": {"offset": 0}})["ok"]
     ground.publish(1, "orders.1")
     last = ground.publish(1, "bills.1")[-1]
-    swarm.wait(lambda: last in offsets(client), "the last event", 10)
+    swarm.wait(lambda: last in offsets(client), "the last event")
     orders = [seen.offset for seen in client.record.seen() if seen.topic == "orders.1"]
     bills = [seen.offset for seen in client.record.seen() if seen.topic == "bills.1"]
     assert orders == [*first, last - 1]
@@ -102,7 +102,7 @@ def test_a_resume_and_the_past_of_a_new_pattern_go_together(ground: LogGround) -
     client.patterns["bills.*"] = "catch_up"
     swarm.open()
     last = ground.publish(1, "bills.1")[-1]
-    swarm.wait(lambda: last in offsets(client), "the last event", 10)
+    swarm.wait(lambda: last in offsets(client), "the last event")
     assert [seen.offset for seen in client.record.seen() if seen.topic == "orders.1"] == [missed[0] - 1, *missed]
     assert [seen.offset for seen in client.record.seen() if seen.topic == "bills.1"] == [8, 10, last]
 
@@ -150,7 +150,7 @@ def test_a_gap_of_a_drop_subscription_is_repaired_by_replay(ground: LogGround) -
     swarm.each(lambda one: one.stall())
     ground.publish(600, "orders.1", size=2000)
     swarm.each(lambda one: one.read_on())
-    swarm.wait(lambda: bool(client.record.gaps()), "a gap", 10)
+    swarm.wait(lambda: bool(client.record.gaps()), "a gap")
     (gap,) = client.record.gaps()
     assert (gap.reason, gap.recoverable) == ("overflow", True)
     repaired: list[int] = []

@@ -11,7 +11,7 @@ import pytest
 from headgate.errors import BusUnavailable, InvalidRequest, LimitReached
 from headgate_server.bursts import MAX_BURST_EVENTS, MAX_EVENTS_PER_WINDOW, MAX_RECORDS, WINDOW_S, BurstNotFound, Bursts
 
-DEADLINE_S = 10.0
+DEADLINE_S = 30.0
 
 
 class Scanner:

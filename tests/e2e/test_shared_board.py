@@ -7,7 +7,7 @@ import urllib.error
 import urllib.request
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Route, expect
 
 from headgate.embedded import find_private_redis
 from headgate.redis_link import open_client
@@ -122,6 +122,21 @@ def test_two_edits_of_different_fields_are_both_kept(open_board: OpenBoard, shop
     expect(ana.card(number)).to_contain_text("by Ana")
     assert shop.order(number)["note"] == "typed by Ana"
     assert shop.order(number)["carrier"] == "chosen by Ben"
+
+
+def test_what_is_committed_while_an_edit_is_being_saved_is_saved_too(open_board: OpenBoard, shop: Shop) -> None:
+    """Enter, a word more, and on to the next field, all before the server has answered."""
+    number = shop.create()
+    ana = open_board("ana")
+    held: list[Route] = []
+    ana.page.route("**/demo/orders/*", lambda route: held.append(route), times=1)
+    with ana.page.expect_request("**/demo/orders/*"):
+        ana.write(number, "note", "first")
+    ana.field(number, "note").press_sequentially(" and last")
+    ana.field(number, "carrier").focus()
+    held[0].continue_()
+    expect(open_board("ben").field(number, "note")).to_have_value("first and last")
+    assert shop.order(number)["note"] == "first and last"
 
 
 def test_what_is_being_typed_survives_a_move_by_someone_else(open_board: OpenBoard, shop: Shop) -> None:

@@ -6,7 +6,8 @@
  *
  * @import { EditOutcome } from "./edits.js"
  * @typedef {Record<string, any>} Order
- * @typedef {{ input: HTMLInputElement, seen: string, saving: boolean }} Field `seen`: the saved value that was last shown
+ * @typedef {{ input: HTMLInputElement, seen: string, saving: boolean, again: boolean }} Field `seen`: the saved value that was
+ *   last shown; `again`: committed anew while it was being saved
  * @typedef {object} CardActions
  * @property {(id: string, field: string, value: string, seen: string) => Promise<EditOutcome>} edit
  * @property {(id: string, step: -1 | 1) => void} step
@@ -108,7 +109,7 @@ export class Card {
   #field(name, label, placeholder) {
     const id = `order-${this.#id}-${name}`;
     const input = element("input", { id, type: "text", name, placeholder, maxLength: this.#limits[name], autocomplete: "off" });
-    const field = { input, seen: "", saving: false };
+    const field = { input, seen: "", saving: false, again: false };
     this.#fields.set(name, field);
     // Leaving a field saves it too, but not over a conflict that was told, and not when it is the card that moves.
     input.addEventListener("blur", () => !this.#moving && this.#conflict.hidden && void this.#commit(name, field));
@@ -137,9 +138,14 @@ export class Card {
 
   /** @param {string} name @param {Field} field */
   async #commit(name, field) {
+    if (field.saving) {
+      field.again = true;
+      return;
+    }
     const value = field.input.value.trim();
-    if (value === field.seen || field.saving) return;
+    if (value === field.seen) return;
     field.saving = true;
+    field.again = false;
     const outcome = await this.#actions.edit(this.#id, name, value, field.seen);
     field.saving = false;
     if (outcome.saved) field.seen = value;
@@ -148,6 +154,7 @@ export class Card {
     this.#conflict.hidden = outcome.theirs === undefined;
     this.#conflict.textContent =
       outcome.theirs === undefined ? "" : `${outcome.who} wrote “${outcome.theirs}” meanwhile. Enter keeps yours, Esc takes theirs.`;
+    if (outcome.saved && field.again) void this.#commit(name, field);
   }
 
   #flash() {

@@ -65,6 +65,10 @@ class Headgate:
 
         def started(environ: Mapping[str, Any], start_response: Any) -> Any:
             self.gateway.start()
+            if self.gateway.draining and _is_handshake(environ):
+                # Not CONNECT_ERROR, which a load balancer takes for success and after which socket.io clients do not come back.
+                start_response("503 Service Unavailable", [("Content-Length", "0"), ("Retry-After", "1")])
+                return []
             return outer(environ, start_response)
 
         app.wsgi_app = started  # type: ignore[method-assign]
@@ -139,3 +143,8 @@ class Headgate:
     def close(self) -> None:
         """End every session and stop listening. Idempotent."""
         self.gateway.close()
+
+
+def _is_handshake(environ: Mapping[str, Any]) -> bool:
+    """Return whether a request asks for a new connection."""
+    return str(environ.get("PATH_INFO")).startswith("/socket.io/") and "sid=" not in environ.get("QUERY_STRING", "")

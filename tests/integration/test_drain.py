@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import urllib.error
 import urllib.request
 from functools import partial
 
 import pytest
+from websockets.exceptions import InvalidStatus
 
 from tests.gateway_process import StartGateway
 from tests.raw_client import RawClient
@@ -25,10 +27,27 @@ def test_it_tells_its_clients_lets_nobody_new_in_and_is_not_ready(start_gateway:
         with pytest.raises(urllib.error.HTTPError, match="503"):
             urllib.request.urlopen(f"{gateway.url}/healthz", timeout=5)
         assert client.subscribe("a.b")["ok"]
-        with RawClient(gateway.url) as late:
-            refusal = late.wait_for(lambda: late.refusal, "to be refused")
-        assert (refusal["data"]["code"], refusal["data"]["retry"]) == ("bus_unavailable", True)
+        with pytest.raises(InvalidStatus, match="503"), RawClient(gateway.url):
+            pass
+        with pytest.raises(urllib.error.HTTPError, match="503"):
+            urllib.request.urlopen(f"{gateway.url}/socket.io/?EIO=4&transport=polling", timeout=5)
         assert gateway.stop() == 0
+
+
+def test_who_had_a_connection_but_had_not_joined_is_refused_in_words(start_gateway: StartGateway) -> None:
+    """That connection is served to its end, so it can be told why."""
+    gateway = start_gateway(FOR_EVER, "--dev")
+    address = f"{gateway.url}/socket.io/?EIO=4&transport=polling"
+    opening = urllib.request.urlopen(address, timeout=5).read().decode()
+    session = f"{address}&sid={json.loads(opening[1:])['sid']}"
+    with RawClient(gateway.url) as client:
+        client.wait_for(lambda: client.named("welcome"), "welcome")
+        gateway.ask_to_stop()
+        client.wait_for(lambda: client.named("status"), "to be told")
+        urllib.request.urlopen(session, b"40/notifications,", timeout=5)
+        refusal = urllib.request.urlopen(session, timeout=5).read().decode()
+    assert refusal.startswith("44/notifications,")
+    assert '"bus_unavailable"' in refusal
 
 
 def test_it_ends_when_its_clients_have_left(start_gateway: StartGateway) -> None:

@@ -7,13 +7,20 @@ import urllib.error
 import urllib.request
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Browser, expect
 
+from headgate.embedded import find_private_redis
+from headgate.publisher import Publisher
 from tests.e2e.board_page import BoardPage
-from tests.e2e.conftest import OpenBoard
+from tests.e2e.conftest import VIEWPORT, OpenBoard
 from tests.e2e.shop import Shop
+from tests.fault.chaos_proxy import ChaosProxy
+from tests.gateway_process import StartGateway
 
 STALL_S = 2.0
+# Far more than a client queue (1 MiB) and the kernel's buffers on the way through a proxy (0.7 MB) hold.
+LARGE_EVENTS = 300
+LARGE_BYTES = 8_000
 
 
 @pytest.fixture
@@ -78,6 +85,35 @@ def test_what_is_published_while_offline_waits_and_follows(open_board: OpenBoard
         expect(ana.diary()).to_contain_text(note)
     expect(ana.view.locator("#pulse .is-offline")).not_to_have_count(0)
     expect(ana.figure("missed")).to_have_text("0 in 0")
+
+
+def test_a_tab_behind_a_line_that_stands_still_catches_up(browser: Browser, start_gateway: StartGateway) -> None:
+    """Its queue in the gateway overflows; nobody else waits for it; it is told, reads the log, and shows everything."""
+    gateway = start_gateway({"HEADGATE_WRITE_DEADLINE_S": "60"}, "--demo")
+    shop = Shop(gateway.url, "ben")
+    with (
+        ChaosProxy(("127.0.0.1", int(gateway.url.rpartition(":")[2]))) as line,
+        Publisher(find_private_redis(gateway.folder / "data")) as publisher,
+        browser.new_context(viewport=VIEWPORT) as context,
+    ):
+        ana = BoardPage(context.new_page(), f"http://127.0.0.1:{line.port}", "ana")
+        ben = BoardPage(context.new_page(), gateway.url, "ben")
+        for board in (ana, ben):
+            board.open()
+        line.pause()
+        for number in range(LARGE_EVENTS):
+            publisher.publish("orders.31.updated", {"scans": number, "padding": "x" * LARGE_BYTES})
+        shop.burst(50, over_s=0)
+        expect(ben.verdict()).to_contain_text("Nothing lost: 50 published, 50 shown, none twice")
+        line.heal()
+        expect(ana.verdict()).to_contain_text("Nothing lost: 50 published, 50 shown, none twice")
+        expect(ana.diary()).to_contain_text("backpressure on in the gateway")
+        expect(ana.diary()).not_to_contain_text("offline")
+        expect(ana.view.locator("#pulse .is-backpressure")).not_to_have_count(0)
+        expect(ana.figure("backpressure")).to_have_text("none")
+        expect(ana.figure("received")).to_have_text(str(LARGE_EVENTS + 50))
+        expect(ana.figure("missed")).to_have_text("0 in 0")
+        assert ana.faults == ben.faults == []
 
 
 def test_an_offline_tab_stays_offline_until_it_is_asked(open_board: OpenBoard) -> None:

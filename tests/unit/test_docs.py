@@ -1,0 +1,56 @@
+"""What the documentation names is there: files, headings, settings, metrics."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from prometheus_client import REGISTRY
+
+import headgate.metrics  # noqa: F401  (registers what the gateway and consumers count)
+from headgate.settings import describe
+from tools.settings_page import page as settings_page
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "web" / "README.md", ROOT / "bench" / "README.md"]
+SHIPPED = [ROOT / "docker-compose.yml", ROOT / "Dockerfile"]
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def anchors(page: Path) -> set[str]:
+    """The headings of a page as GitHub links to them."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    return {
+        re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    }
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_link_to_a_file_or_heading_of_ours_leads_there(page: Path) -> None:
+    """A reader who follows one must not stand before nothing."""
+    for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+        if "://" in link:
+            continue
+        path, _, anchor = link.partition("#")
+        target = page.parent / path if path else page
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link
+
+
+@pytest.mark.parametrize("file", [*PAGES, *SHIPPED], ids=name_of)
+def test_every_setting_that_is_named_exists(file: Path) -> None:
+    """A misspelt one stops the gateway of whoever copies it."""
+    known = {name for name, *_ in describe()} | set(re.findall(r"HEADGATE_[A-Z_]+", settings_page()))
+    assert {name.rstrip("_") for name in re.findall(r"HEADGATE_[A-Z_]*[A-Z]", file.read_text())} <= known
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.name != "CHANGELOG.md"], ids=name_of)
+def test_every_metric_that_is_named_exists(page: Path) -> None:
+    """An alert on a name that is not there never fires."""
+    metrics = {sample for metric in REGISTRY.collect() for sample in (metric.name, f"{metric.name}_total")}
+    named = re.findall(r"`((?:headgate|process)_[a-z_]+)(?=[`{ )=])", page.read_text())
+    assert {name for name in named if name not in ("headgate_publish", "headgate_server")} <= metrics

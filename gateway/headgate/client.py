@@ -71,6 +71,21 @@ class ClientConnection(Protocol):
         """Take one `hold_direct` back."""
 
 
+class _NoConnection:
+    """What a client that has left has: it takes nothing, and owes nothing."""
+
+    queue = ClientQueue(1, 1)
+    wire = None
+    ready = pressed = idle = False
+    closed = True
+
+    def offer_control(self, frame: Frame) -> None:
+        """Nobody is told."""
+
+
+_NONE: Any = _NoConnection()
+
+
 class LogReader(Protocol):
     """Feeds clients from the log (catch_up.py)."""
 
@@ -291,10 +306,15 @@ class Client:
             self.connection.release_direct()
 
     def leave(self) -> None:
-        """The client has left the namespace; its connection may go on. Idempotent."""
+        """The client has left the namespace; its connection may go on, without it. Idempotent.
+
+        A pass that is under way may still hold events for it: they must not come behind the goodbye, perhaps to the next client
+        on this connection, which gets them from the log as well.
+        """
         if not self.live:
             self.reading, self._floor = False, None
             self.connection.release_direct()
+        self.connection = _NONE
 
     # -- private --------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from typing import Generic, TypeVar
 
 from .loop import Watcher, repeat, spawn
@@ -21,16 +21,17 @@ C = TypeVar("C", bound=Hashable)
 
 
 class Expiry(Generic[C]):
-    """Calls `on_due(clients)` in a greenlet of its own.
+    """Calls `on_due(clients)` in a greenlet of its own; who is renewed, or leaves, while that goes through them is passed over.
 
     A wall clock that jumps changes nothing for a client that is in: its time is reckoned once, when it is set.
     """
 
-    def __init__(self, on_due: Callable[[list[C]], None], now: Callable[[], float] = time.time) -> None:
+    def __init__(self, on_due: Callable[[Iterator[C]], None], now: Callable[[], float] = time.time) -> None:
         self._on_due = on_due
         self._now = now
         self._slots: dict[int, set[C]] = {}
         self._slot_of: dict[C, int] = {}
+        self._due: set[C] = set()
         self._timer: Watcher | None = None
 
     def set(self, client: C, expires_at: float | None) -> None:
@@ -47,6 +48,7 @@ class Expiry(Generic[C]):
 
     def forget(self, client: C) -> None:
         """Never mind this client. Idempotent."""
+        self._due.discard(client)
         slot = self._slot_of.pop(client, None)
         if slot is not None:
             members = self._slots[slot]
@@ -61,13 +63,18 @@ class Expiry(Generic[C]):
         for client in due:
             del self._slot_of[client]
         if due:
-            spawn(self._on_due, due)
+            self._due.update(due)
+            spawn(self._on_due, self._still_due())
 
     def close(self) -> None:
         """Forget everyone and stop the timer. Idempotent."""
-        self._slots.clear()
-        self._slot_of.clear()
+        for kept in (self._slots, self._slot_of, self._due):
+            kept.clear()
         if self._timer is not None:
             self._timer.stop()
             self._timer.close()
             self._timer = None
+
+    def _still_due(self) -> Iterator[C]:
+        while self._due:
+            yield self._due.pop()

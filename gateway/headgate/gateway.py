@@ -10,7 +10,7 @@ has expired or was revoked.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from random import shuffle
 from time import monotonic, time
 from typing import Any
@@ -247,8 +247,6 @@ class Gateway:
         connection.cork()  # welcome goes first: before a gap, and before what the log or the bus brings meanwhile
         try:
             results = self._subscribe_all(namespace, client, wanted)
-            if session not in namespace.clients:
-                return  # put out while Redis was asked
             resumed = namespace.resume(client, point)  # may wait: where the feed stands is read behind it
             welcome = {
                 "session": session,
@@ -261,6 +259,8 @@ class Gateway:
                 "heartbeat_s": HEARTBEAT_S,
             }
             connection.offer_control(message_frame(notice_packet(namespace.name, WELCOME, welcome)))
+        except Unauthorized:
+            pass  # put out while Redis was asked
         except HeadgateError as error:
             REFUSED.labels(namespace.name, error.code).inc()
             connection.end("bus unavailable")  # it comes back, with the same point
@@ -328,10 +328,11 @@ class Gateway:
         return {"seen": len(ids)}
 
     def _leave(self, namespace: Namespace, session: str) -> None:
-        client = namespace.leave(session)
+        client = namespace.clients.get(session)
         if client is not None:
             connection: Any = client.connection
             connection.owners = tuple(owner for owner in connection.owners if owner is not client)
+            namespace.leave(session)
             self._admission.leave(client)
             self._expiry.forget(client)
 
@@ -355,7 +356,7 @@ class Gateway:
         left_s = None if identity.expires_at is None else max(0, int(identity.expires_at - time()))
         return {"user": identity.user, "expires_in_s": left_s}
 
-    def _expired(self, clients: list[Client]) -> None:
+    def _expired(self, clients: Iterable[Client]) -> None:
         self._put_out(clients, refusal("expired"))
 
     def _revoked(self, members: list[str]) -> None:
@@ -365,7 +366,7 @@ class Gateway:
             hit += self._admission.of_token(name) if kind == TOKEN else self._admission.of_user(name)
         self._put_out(hit, revoked())
 
-    def _put_out(self, clients: list[Client], why: Unauthorized) -> None:
+    def _put_out(self, clients: Iterable[Client], why: Unauthorized) -> None:
         """Tell clients that they are no longer authorized, and disconnect them from their namespace. Lets the loop run."""
         for count, client in enumerate(clients, 1):
             if self.namespaces[client.namespace].clients.get(client.session) is client:

@@ -12,9 +12,9 @@ from time import monotonic
 from .bus import Bus
 from .catch_up import CatchUp
 from .client import Client, ClientConnection
-from .errors import Forbidden, HeadgateError, InvalidEvent, LimitReached, Unauthorized
+from .errors import BusUnavailable, Forbidden, HeadgateError, InvalidEvent, LimitReached, Unauthorized
 from .event import Event
-from .event_log import PAGE_EVENTS, Entry, Head
+from .event_log import PAGE_EVENTS, Entry, EventLog, Head
 from .fanout import Matched, Pass
 from .identity import Identity
 from .log_pages import LogPages
@@ -32,6 +32,9 @@ from .trie import SubscriptionTrie
 CURSOR_INTERVAL_S = 10.0
 # One acknowledgement of `replay` carries at most about this much payload.
 REPLAY_BYTES = 65536
+# Searches of the log go one at a time. Who has not had a turn by then is refused, and may ask again: each search may take as long
+# as a dead Redis takes to be noticed.
+SEARCH_TURN_S = 10.0
 # Notices to everyone: let the loop run after so many clients.
 _NOTICE_STRIDE = 256
 
@@ -101,8 +104,7 @@ class Namespace:
         with self._wanted([pattern]):
             self.bus.wait_for(pattern)
             start = self._start_of(pattern, subscription.since) if subscription.since is not None else None
-            if self.clients.get(client.session) is not client:
-                raise Unauthorized("left", "this session has left")  # put out while Redis was asked
+            self._check_in(client)
             client.subscribe(pattern, subscription.overflow)
             if self._trie.add(pattern, client, subscription.overflow):
                 self.bus.want(pattern)
@@ -152,15 +154,18 @@ class Namespace:
 
         Raises:
             BusUnavailable, BusRefused: the point is ahead of this gateway and Redis could not be asked.
+            Unauthorized: `left`, while Redis was asked.
         """
+        self._check_in(client)
         if point is None:
             self._arriving.discard(client)
             return None
         bus = self.bus
         if point.epoch == bus.epoch and point.offset > max(bus.offset, bus.head):
             # Another gateway may be a little ahead of this one; only the log knows whether that is it.
-            with self._searching:
-                ahead = point.offset <= self._search_log.head().offset
+            with self._turn_to_search() as log:
+                ahead = point.offset <= log.head().offset
+            self._check_in(client)
         else:
             ahead = True
         self._arriving.discard(client)
@@ -203,8 +208,8 @@ class Namespace:
         Raises:
             BusUnavailable, BusRefused: as redis_link.call.
         """
-        with self._searching:
-            entries = self._search_log.page(wanted.first - 1, wanted.last)
+        with self._turn_to_search() as log:
+            entries = log.page(wanted.first - 1, wanted.last)
         events: list[Event] = []
         size = 0
         upto = wanted.last if len(entries) < PAGE_EVENTS else entries[-1].offset
@@ -286,10 +291,15 @@ class Namespace:
 
     def missing(self, first: int, last: int, reason: GapReason) -> None:
         """Tell every client of a range that will not come, but for readers, who meet it in the log, or have."""
+        # One that was reading and is live has met what lies below its position. All at once: who begins to read while others are
+        # told begins above the range.
+        begins = {
+            client: first if client.live else max(first, client.position + 1)
+            for client in self.clients.values()
+            if not client.reading
+        }
         for client in self._each_client():
-            # One that was reading and is live has met what lies below its position.
-            begin = first if client.live else max(first, client.position + 1)
-            if not client.reading and begin <= last:
+            if (begin := begins.get(client, last + 1)) <= last:
                 client.miss(begin, last, reason)
 
     def log_lost(self, head: Head) -> None:
@@ -321,7 +331,10 @@ class Namespace:
             client.connection.offer_control(frame)
 
     def fenced(self) -> None:
-        """Now and then, tell idle clients where they stand. Nothing is under way, so the position is theirs."""
+        """Now and then, tell idle clients where they stand. Nothing is under way, so the position is theirs.
+
+        Not those that are still arriving: they may have missed what lies below it, and have not been told so by a welcome.
+        """
         if self._floored:
             self._release()
         now_s = monotonic()
@@ -329,9 +342,9 @@ class Namespace:
             return
         self._cursor_told_s = now_s
         frame = self._cursor_frame(Head(self.bus.epoch, self.bus.offset, 0))
-        for client in list(self.clients.values()):
+        for client in self._each_client():
             # Someone with events waiting learns the position from them; a cursor must not overtake them.
-            if client.live and client.connection.idle:
+            if client.live and client not in self._arriving and client.connection.idle:
                 client.connection.offer_control(frame)
 
     # -- private --------------------------------------------------------------------------------------------------
@@ -372,13 +385,31 @@ class Namespace:
         """Return the offset after which the events begin that a `since` asks for. Waits for Redis, one search at a time."""
         if since.offset is not None and since.offset <= self.bus.offset:
             return since.offset
-        with self._searching:
-            if since.offset is not None:
-                # Another gateway may be ahead of this one, but nothing is ahead of the log: what comes next is news.
-                return min(since.offset, self._search_log.head().offset)
-            if since.time_ms is not None:
-                return self._search_log.offset_before_time(since.time_ms)
-            return self._search_log.offset_before_last(since.last or 0, pattern)
+        with self._turn_to_search() as log:
+            while True:
+                epoch = self.bus.epoch
+                start = _found(log, pattern, since)
+                if epoch == self.bus.epoch:
+                    return start  # and not a place in a log that has just been lost
+
+    @contextmanager
+    def _turn_to_search(self) -> Iterator[EventLog]:
+        """Wait for a turn, and have the log that is searched for the time of the block.
+
+        Raises:
+            BusUnavailable: no turn within SEARCH_TURN_S.
+        """
+        if not self._searching.acquire(timeout=SEARCH_TURN_S):
+            raise BusUnavailable(f"the log could not be searched within {SEARCH_TURN_S:g} s: others wait for Redis too")
+        try:
+            yield self._search_log
+        finally:
+            self._searching.release()
+
+    def _check_in(self, client: Client) -> None:
+        """Refuse a client that was put out, or has left, while Redis was asked."""
+        if self.clients.get(client.session) is not client:
+            raise Unauthorized("left", "this session has left")
 
     def _read_back(self, client: Client, pattern: str, start: int) -> None:
         """Make the client a reader from `start` for this pattern, and from where it is for its others.
@@ -412,3 +443,12 @@ class Namespace:
 
     def _cursor_frame(self, head: Head) -> Frame:
         return message_frame(notice_packet(self.name, CURSOR, {"epoch": head.epoch, "offset": head.offset}))
+
+
+def _found(log: EventLog, pattern: str, since: Since) -> int:
+    if since.offset is not None:
+        # Another gateway may be ahead of this one, but nothing is ahead of the log: what comes next is news.
+        return min(since.offset, log.head().offset)
+    if since.time_ms is not None:
+        return log.offset_before_time(since.time_ms)
+    return log.offset_before_last(since.last or 0, pattern)

@@ -102,11 +102,11 @@ def test_who_is_renewed_while_others_are_put_out_stays() -> None:
         for client in clients:
             out.append(client)
             for other in {"a", "b"} - {client}:
-                expiry.set(other, time.time() + 3600)
+                made.set(other, time.time() + 3600)
 
-    expiry: Expiry[str] = Expiry(put_out)
-    expiry.set("a", time.time() - 1)
-    expiry.set("b", time.time() - 1)
+    made: Expiry[str] = Expiry(put_out)
+    made.set("a", time.time() - 1)
+    made.set("b", time.time() - 1)
     wait(lambda: out)
-    expiry.close()
+    made.close()
     assert len(out) == 1

@@ -5,12 +5,16 @@ Its bus is not started and its Redis is a port where nobody listens: what is tes
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
+from typing import cast
 
+import gevent
 import pytest
 
 from headgate.client import Client
-from headgate.event_log import Head
+from headgate.errors import BusUnavailable, Unauthorized
+from headgate.event_log import EventLog, Head
 from headgate.identity import Identity
 from headgate.namespace import Namespace
 from headgate.protocol import GapReason
@@ -186,3 +190,95 @@ def test_the_cursor_of_a_client_that_turned_live_is_never_behind_its_events(name
     wired.drain()
     assert wired.offsets == [13]
     assert [cursor["offset"] for cursor in wired.notices("cursor")] == [13]
+
+
+def test_a_client_that_arrives_is_told_no_position_before_its_welcome(namespace: Namespace, wired: WiredClient) -> None:
+    """It would take the feed's for its own, and what it came to resume for duplicates."""
+    client = arriving(namespace, wired)
+    namespace._cursor_told_s = -math.inf
+    namespace.fenced()
+    assert names(wired) == []
+    namespace.resume(client, None)
+    namespace._cursor_told_s = -math.inf
+    namespace.fenced()
+    assert names(wired) == ["cursor"]
+
+
+def test_a_missing_range_is_told_to_one_that_begins_to_read_above_it_meanwhile(namespace: Namespace, wired: WiredClient) -> None:
+    """Whoever is told before it lets the loop run; what it asks for then lies above the range, so the log will not tell it."""
+    gone = WiredClient({})
+    gone.close()
+    for number in range(300):
+        namespace.join(f"other-{number}", Identity("user", ("#",)), gone.connection)
+    client = joined(namespace, wired)
+    namespace.bus.offset = 15
+    gevent.spawn(client.read_from, 15)
+    namespace.missing(11, 15, GapReason.TRIMMED)
+    assert "gap" in names(wired)
+
+
+class SearchLog:
+    """Stands for the log that is searched: while it answers, something happens."""
+
+    def __init__(self, *answers: tuple[int, Callable[[], object]]) -> None:
+        self._answers = iter(answers)
+
+    def offset_before_last(self, count: int, pattern: str) -> int:
+        offset, meanwhile = next(self._answers)
+        meanwhile()
+        return offset
+
+    def head(self) -> Head:
+        return Head(EPOCH, self.offset_before_last(0, "#"), 1)
+
+
+def searching(namespace: Namespace, *answers: tuple[int, Callable[[], object]]) -> None:
+    """Have searches answered with these offsets."""
+    namespace._search_log = cast(EventLog, SearchLog(*answers))
+
+
+def test_where_a_past_begins_is_looked_for_again_when_the_log_is_replaced_meanwhile(
+    namespace: Namespace, wired: WiredClient
+) -> None:
+    """An offset of the old log means nothing in the new one."""
+
+    def replace() -> None:
+        namespace.bus.epoch, namespace.bus.offset = OTHER, 5
+
+    searching(namespace, (7, replace), (2, list))
+    client = joined(namespace, wired, "other")
+    namespace.subscribe(client, {"pattern": "a", "since": {"last": 3}})
+    assert client.starts == {"a": 2}
+
+
+def test_a_client_that_leaves_while_redis_is_asked_where_to_resume_is_not_welcomed(
+    namespace: Namespace, wired: WiredClient
+) -> None:
+    """It is told nothing, and reads nothing."""
+    client = arriving(namespace, wired)
+    searching(namespace, (99, lambda: namespace.leave(client.session)))
+    with pytest.raises(Unauthorized):
+        namespace.resume(client, Resume(EPOCH, 99))
+    assert client.live
+    assert names(wired) == []
+
+
+def test_who_waits_too_long_to_search_the_log_is_refused(
+    namespace: Namespace, wired: WiredClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Searches go one at a time: behind a Redis that says nothing, a thousand would wait for an hour."""
+    monkeypatch.setattr("headgate.namespace.SEARCH_TURN_S", 0.01)
+    client = joined(namespace, wired, "other")
+    with namespace._searching, pytest.raises(BusUnavailable):
+        namespace.subscribe(client, {"pattern": "a", "since": {"last": 3}})
+    assert list(client.subscriptions) == ["other"]
+
+
+def test_a_client_that_has_left_gets_nothing_of_a_pass_that_is_under_way(namespace: Namespace, wired: WiredClient) -> None:
+    """Its connection may have joined anew by then: the events would come to the next client on it, and come again."""
+    client = joined(namespace, wired)
+    (pass_,) = namespace._router.passes(namespace._router.match([event(11)]))
+    namespace.leave(client.session)
+    pass_.advance()
+    assert names(wired) == []
+    assert client.routed == 0

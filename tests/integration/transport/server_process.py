@@ -19,7 +19,7 @@ from typing import IO, Any, Protocol
 import pytest
 
 ROOT = Path(__file__).parents[3]
-DEADLINE_S = 20.0
+DEADLINE_S = 30.0
 
 
 class ServerProcess:

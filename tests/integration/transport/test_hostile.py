@@ -153,7 +153,7 @@ class TestRate:
 
     def test_the_reason_is_told(self, attacker: WebSocket) -> None:
         """A client that floods within one segment reads why it was cut."""
-        attacker.send(*['42["record",0]'] * 120)
+        attacker.send(*['42["record",0]'] * 300)
 
         closed = attacker.end()
 
@@ -200,7 +200,7 @@ class TestRate:
 
     def test_empty_messages_are_not_free(self, attacker: WebSocket) -> None:
         """The smallest packet that means nothing."""
-        attacker.send(*["6"] * 120)
+        attacker.send(*["6"] * 300)
 
         assert attacker.end().code == 1008
 

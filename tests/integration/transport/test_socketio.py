@@ -139,7 +139,7 @@ class TestDisconnect:
     def test_every_way_to_leave_is_told_to_the_application_once(self, start_server: StartServer) -> None:
         """With a reason, and nothing is kept: environs, sessions, half a binary packet."""
         # What is over is still known to the timer until its last deadline: short ones, for a quick test.
-        server = start_server(ping_interval_s=1, handshake_deadline_s=1)
+        server = start_server(ping_interval_s=3, handshake_deadline_s=3)
         for ends, goodbye in enumerate(("41", "1"), 1):
             client = WebSocket(server.port)
             with closing(client):

@@ -20,6 +20,9 @@ WEB_SOURCES := $(shell find web \( -name node_modules -o -name dist -o -name tes
 # The load generator is C: its tests run where there is a compiler.
 BENCH_TESTS := $(shell command -v cc >/dev/null 2>&1 && echo bench/tests)
 
+# The tests start hundreds of processes: they are not to compile the same modules again and again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
@@ -75,11 +78,13 @@ py-test: $(DEV) build ## All Python tests, end to end included
 	@$(BIN)/python -m tools.chromium || true
 	@$(MAKE) --no-print-directory --keep-going py-test-together py-test-alone
 
-# Most tests wait most of the time, so three at a time; a file's tests stay together.
+# Most tests wait most of the time, so four at a time. A file's tests stay together, and the longest files come first: none
+# is left over at the end.
 py-test-together: $(DEV) build
 	@printf '\n== Python: unit, contract, integration, end to end ==\n'
 	@$(if $(BENCH_TESTS),,echo "headgate: no C compiler here: the tests of the load generator (bench/tests) are left out")
-	@$(BIN)/python -m pytest -n 3 --dist loadfile tests/unit tests/contract tests/integration tests/e2e $(BENCH_TESTS) $(ARGS)
+	@$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder tests/e2e tests/integration $(BENCH_TESTS) tests/contract \
+		tests/unit $(ARGS)
 
 # Faults are tried with a clock in hand, so nothing else runs beside them.
 py-test-alone: $(DEV) build

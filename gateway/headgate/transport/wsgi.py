@@ -16,6 +16,7 @@ import errno
 import os
 import resource
 import socket
+import sys
 import time
 from collections.abc import Callable, Mapping
 from io import BytesIO
@@ -25,7 +26,7 @@ import gevent
 import structlog
 from gevent import pywsgi
 
-from headgate.loop import READ, Watcher, io_watcher, later
+from headgate.loop import READ, Watcher, io_watcher, later, native_close
 from headgate.metrics import ACCEPT_FAILURES
 
 from .request_headers import RequestHeaders
@@ -102,8 +103,11 @@ class _Rest:
 
     def _discard(self) -> None:
         body = self._body
-        if (body.content_length or 0) - body.position > MAX_DISCARD_BYTES:
+        left_bytes = (body.content_length or 0) - body.position
+        if left_bytes > MAX_DISCARD_BYTES:
             self._handler.close_connection = True
+            return
+        if not left_bytes and not body.chunked_input:
             return
         try:
             with gevent.Timeout(self._handler.server.request_deadline_s, TimeoutError("request body")):
@@ -121,28 +125,35 @@ class Server(pywsgi.WSGIServer):  # type: ignore[misc]
         super().__init__(listener, application, log=None, **options)
         self.request_deadline_s = request_deadline_s
         self._exhausted_told_s = -EXHAUSTED_LOG_S
+        self._newest_fd = sys.maxsize  # of the last connection: the lowest that was free then (open(2))
 
     def do_read(self) -> Any:
         """Accept a connection; None when there is none, or when there is nothing left to have it with."""
         try:
             self._keep_reserve()
-            return super().do_read()
+            accepted = super().do_read()
         except OSError as error:
             if error.errno not in _EXHAUSTED:
                 raise
             self._back_off(error)
             return None
+        if accepted is not None:
+            self._newest_fd = accepted[0].fileno()
+        return accepted
 
     def _keep_reserve(self) -> None:
-        """Look which descriptor a connection would get: always the lowest that is free (open(2)).
+        """Look which descriptor a connection would get, once the last one's was close to the reserve.
 
         Raises:
             OSError: EMFILE, as if it could not have had one.
         """
         limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)  # each time, as it can be changed while we run
+        reserve = limit - min(MAX_RESERVED_DESCRIPTORS, limit // 16)
+        if limit == resource.RLIM_INFINITY or self._newest_fd < reserve - MAX_RESERVED_DESCRIPTORS:
+            return
         free = os.dup(self.socket.fileno())
-        os.close(free)
-        if limit != resource.RLIM_INFINITY and free >= limit - min(MAX_RESERVED_DESCRIPTORS, limit // 16):
+        native_close(free)
+        if free >= reserve:
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
     def _back_off(self, error: OSError) -> None:

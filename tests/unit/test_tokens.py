@@ -27,6 +27,7 @@ from headgate.tokens import (
     SECRET_KEY_ID,
     Key,
     Tokens,
+    _decode_part,
     read_keys,
     token_authenticator,
 )
@@ -438,3 +439,42 @@ def test_a_public_key_cannot_mint() -> None:
             tokens.mint("ana", [], [], 60, key_id=key_id)
     with pytest.raises(SettingsError, match="no key 'other'"):
         tokens.mint("ana", [], [], 60, key_id="other")
+
+
+_PARTS = st.text("ABCDEFGHQgwxyz0189-_=+/.! \n\0", max_size=12)
+
+
+@given(_PARTS)
+def test_a_part_of_a_token_is_read_as_pyjwt_reads_it(part: str) -> None:
+    """Also padded; and nothing that stands for the same bytes in another way."""
+    try:
+        expected = jwt.PyJWS._decode_base64url_segment(part.encode(), "part")
+    except jwt.DecodeError:
+        with pytest.raises(Unauthorized) as refusal:
+            _decode_part(part)
+        assert refusal.value.reason == "malformed"
+    else:
+        assert _decode_part(part) == expected
+
+
+@given(st.integers(0, 400), st.sampled_from("AB-_=. \0") | st.just(""), st.booleans())
+def test_a_changed_token_is_accepted_only_if_pyjwt_accepts_it(position: int, letter: str, inserted: bool) -> None:
+    """One letter taken out, put in or replaced: PyJWT is the oracle of what is signed."""
+    good = token()
+    changed = good[:position] + letter + good[position + (not inserted) :]
+    try:
+        jwt.PyJWS(algorithms=["HS256"]).decode(changed, SECRET, algorithms=["HS256"])
+    except jwt.PyJWTError:
+        with pytest.raises(Unauthorized):
+            one_secret().verify(changed)
+    else:
+        assert one_secret().verify(changed) == one_secret().verify(good)
+
+
+def test_a_public_key_is_no_secret() -> None:
+    """Whoever knows it, and that is everyone, could sign with it."""
+    secret = pem(RSA_KEY).encode()
+    tokens = Tokens([Key("default", "HS256", secret)], "headgate", LEEWAY_S, lambda: NOW_S)
+    with pytest.raises(Unauthorized) as refusal:
+        tokens.verify(signed({"alg": "HS256"}, claims(), secret))
+    assert refusal.value.reason == "bad_signature"

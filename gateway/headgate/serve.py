@@ -6,6 +6,7 @@ per thing that was done, the last one `headgate: ready at <URL> …`. The caller
 
 from __future__ import annotations
 
+import gc
 import inspect
 import os
 import signal
@@ -125,6 +126,7 @@ def _serve(app: Flask, settings: Settings) -> int:
     gate.start()
     for namespace in gate.gateway.namespaces.values():
         namespace.bus.was_up.wait(timeout=10)
+    _settle_memory()
     server.start()
     shown = f"[{settings.host}]" if ":" in settings.host else settings.host
     _say(f"ready at http://{shown}:{server.server_port}/ (headgate {__version__}, Ctrl-C stops it)")
@@ -135,6 +137,15 @@ def _serve(app: Flask, settings: Settings) -> int:
     gate.close()
     server.stop(timeout=1)
     return 0
+
+
+def _settle_memory() -> None:
+    """Take what is there for good, 150,000 objects, out of what the garbage collector looks through.
+
+    Clients that join make it look through all there is, now and then: 65 ms in which nothing else happens, 5 % of 4,000 joins.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 def _drain(gate: Headgate, within_s: float, done: Signal) -> None:

@@ -139,7 +139,7 @@ def test_publishing_goes_on_after_a_restart(start_redis: Callable[..., EmbeddedR
 def test_a_stopped_redis_raises_and_the_same_id_is_not_doubled(start_redis: Callable[..., EmbeddedRedis]) -> None:
     """Two attempts lie in the stopped server's socket; a third one by the caller finds what they left."""
     server = start_redis()
-    publisher = Publisher(server.url, timeout_s=0.2)
+    publisher = Publisher(server.url, timeout_s=1)
     publisher.publish("a", 0)
     os.kill(server.pid, signal.SIGSTOP)
     try:

@@ -93,7 +93,7 @@ def test_a_mail_that_comes_twice_is_recognisable(run: Run, publisher: Publisher,
 
 def test_a_flood_becomes_one_mail_and_one_digest(run: Run, publisher: Publisher, smtp: SmtpServer) -> None:
     """The first at once, the rest together when the window ends."""
-    run(digest_s=2, digest_events=3)
+    run(digest_s=4, digest_events=3)
     publisher.publish_many([("orders.1.failed", {"title": f"Order {number}"}, f"e{number}") for number in range(13)])
     first, digest = smtp.wait_for_mails(2)
     assert (ids(first), ids(digest)) == (["e0"], ["e1", "e2", "e3"])
@@ -103,7 +103,7 @@ def test_a_flood_becomes_one_mail_and_one_digest(run: Run, publisher: Publisher,
 
 def test_a_rate_spills_into_a_digest(run: Run, publisher: Publisher, smtp: SmtpServer) -> None:
     """So many at once, the rest together when there is room."""
-    run(rate=2, rate_period_s=2)
+    run(rate=2, rate_period_s=4)
     publisher.publish_many([("orders.1.failed", {}, f"e{number}") for number in range(6)])
     assert [ids(mail) for mail in smtp.wait_for_mails(3)] == [["e0"], ["e1"], ["e2", "e3", "e4", "e5"]]
 

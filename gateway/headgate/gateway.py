@@ -11,6 +11,7 @@ has expired or was revoked.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from random import shuffle
 from time import monotonic, time
 from typing import Any
@@ -47,6 +48,7 @@ from .settings import Settings
 from .socketio import Server, TransportLimits, WSGIApp
 from .tokens import Tokens, refusal, token_authenticator
 from .topic import check_topic
+from .transport.engine import FastPacket, Members
 from .transport.frames import message_frame
 from .transport.inbound import POLICY
 from .watchdog import Watchdog
@@ -102,6 +104,8 @@ class Gateway:
         self.namespaces = {name: Namespace(name, settings.redis_url, settings) for name in settings.namespaces}
         self._server = _SocketServer(
             async_handlers=False,
+            client_manager=Members(),
+            serializer=FastPacket,
             namespaces=[f"/{name}" for name in settings.namespaces],
             cors_allowed_origins=_allowed_origins(settings),
             transport_limits=_transport_limits(settings),
@@ -270,7 +274,8 @@ class Gateway:
     def _subscribe_all(self, namespace: Namespace, client: Client, wanted: list[Any]) -> list[dict[str, Any]]:
         """Put the handshake's subscriptions in force; one that is refused does not cost the others theirs."""
         results: list[dict[str, Any]] = []
-        with namespace.expecting(client, wanted):
+        # One alone asks for itself.
+        with namespace.expecting(client, wanted) if len(wanted) > 1 else nullcontext():
             for request in wanted:
                 pattern = request.get("pattern") if isinstance(request, Mapping) else None
                 try:

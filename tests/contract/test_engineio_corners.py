@@ -313,6 +313,44 @@ class TestSocketIO:
         kinds = ("CONNECT", "DISCONNECT", "EVENT", "ACK", "CONNECT_ERROR", "BINARY_EVENT", "BINARY_ACK")
         assert [getattr(socket_packet, name) for name in kinds] == list(range(7))
 
+    def test_a_packet_uses_the_json_of_its_class(self) -> None:
+        """`serializer=` takes the class, and nothing else reads or writes JSON: where ours is faster."""
+        used: list[str] = []
+
+        class Json:
+            @staticmethod
+            def loads(text: str) -> Any:
+                used.append(text)
+                return ["read"]
+
+            @staticmethod
+            def dumps(value: Any, **options: Any) -> str:
+                used.append(value)
+                return '["written"]'
+
+        class Ours(socket_packet.Packet):  # type: ignore[misc]
+            json = Json
+
+        assert socketio.Server(async_mode="threading", serializer=Ours).packet_class is Ours
+        assert Ours(encoded_packet='2["x"]').data == ["read"]
+        assert Ours(socket_packet.EVENT, data=["y"]).encode() == '2["written"]'
+        assert used == ['["x"]', ["y"]]
+
+    def test_a_client_enters_the_namespace_and_then_a_room_of_its_own(self) -> None:
+        """By `basic_enter_room`, room None first: the one that our members do not enter is the other."""
+        entered: list[tuple[str, str | None]] = []
+
+        class Watching(socketio.Manager):  # type: ignore[misc]
+            def basic_enter_room(self, sid: str, namespace: str, room: str | None, eio_sid: str | None = None) -> None:
+                entered.append((sid, room))
+                super().basic_enter_room(sid, namespace, room, eio_sid=eio_sid)
+
+        server = socketio.Server(async_mode="threading", client_manager=Watching())
+        sid = server.manager.pre_connect("e", "/")
+
+        assert entered == [(sid, None), (sid, sid)]
+        assert parameters(Manager.basic_enter_room) == ["self", "sid", "namespace", "room", "eio_sid"]
+
     def test_participants_are_listed_with_their_engine_session(self) -> None:
         """The manager's broadcast goes through `_send_eio_packet` with it."""
         assert "_send_eio_packet(eio_sid" in inspect.getsource(Manager.emit)

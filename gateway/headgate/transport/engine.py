@@ -12,10 +12,12 @@ import base64
 import binascii
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 from urllib.parse import parse_qs
 
 import engineio
+import msgspec
 import socketio
 import structlog
 from engineio import packet as engine_packet
@@ -43,6 +45,9 @@ MAX_HANDLERS = 64
 # A client has four or five.
 MAX_QUERY_FIELDS = 32
 _RECORD_SEPARATOR = "\x1e"
+
+_to_json = msgspec.json.encode
+_from_json = msgspec.json.decode
 
 # Engine.IO's own error codes and messages, as the reference server answers them.
 UNKNOWN_TRANSPORT = (0, "Transport unknown")
@@ -122,10 +127,9 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
 
     def _answer(self, environ: dict[str, Any], start_response: Any, cors: list[tuple[str, str]]) -> Any:
         try:
-            query = parse_qs(environ.get("QUERY_STRING", ""), max_num_fields=MAX_QUERY_FIELDS)
+            transport, version, sid = _read_query(environ.get("QUERY_STRING", ""))
         except ValueError as error:
             raise _Refused(BAD_REQUEST, detail=f"more than {MAX_QUERY_FIELDS} fields in the query") from error
-        transport, version, sid = (query.get(name, [""])[0] for name in ("transport", "EIO", "sid"))
         method = environ["REQUEST_METHOD"]
         if transport not in self.transports:
             raise _Refused(UNKNOWN_TRANSPORT)
@@ -161,7 +165,7 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
             del self.sockets[sid]
             raise _Refused(FORBIDDEN, "401 Unauthorized")
         upgrades = [] if websocket or not self.allow_upgrades or "websocket" not in self.transports else ["websocket"]
-        opening = Frame(b"0" + engine_packet.Packet.json.dumps(self._opening(sid, upgrades), separators=(",", ":")).encode())
+        opening = Frame(b"0" + _to_json(self._opening(sid, upgrades)))
         if websocket:
             try:
                 fd, received = detach(environ, start_response, accept + opening.wire)
@@ -275,6 +279,43 @@ class _Turns:
     def __init__(self) -> None:
         self.running = 0
         self.room = Signal()
+
+
+class _Json:
+    """msgspec's JSON, and python-socketio's for what only that takes or makes: half a surrogate pair, a key that is no text."""
+
+    @staticmethod
+    def loads(text: str) -> Any:
+        try:
+            return _from_json(text)
+        except msgspec.DecodeError:
+            return socket_packet.Packet.json.loads(text)
+
+    @staticmethod
+    def dumps(value: Any, **options: Any) -> str:
+        try:
+            return _to_json(value).decode()
+        except (TypeError, ValueError, OverflowError):
+            return str(socket_packet.Packet.json.dumps(value, **options))
+
+
+class FastPacket(socket_packet.Packet):  # type: ignore[misc]
+    """Socket.IO packets in less time (`serializer=`): JSON as python-socketio does it is 4 % of a join."""
+
+    json = _Json
+
+
+class Members(socketio.Manager):  # type: ignore[misc]
+    """Who is in which namespace (`client_manager=`), for an application that needs no rooms.
+
+    python-socketio gives every client a room of its own, and looks through all rooms for each one that leaves: milliseconds for one
+    of 5,000, so that many who left at once stopped everybody else for seconds.
+    """
+
+    def basic_enter_room(self, sid: str, namespace: str, room: str | None, eio_sid: str | None = None) -> None:
+        """Enter the namespace (room None), and no room in it."""
+        if room is None:
+            super().basic_enter_room(sid, namespace, room, eio_sid=eio_sid)
 
 
 class Server(socketio.Server):  # type: ignore[misc]
@@ -474,6 +515,18 @@ def _placeholders_valid(data: Any, attachments: int) -> bool:
             return True
         level, inner = inner, []
     return False
+
+
+@lru_cache(maxsize=64)  # joining WebSockets all ask the same
+def _read_query(query: str) -> tuple[str, str, str]:
+    """Return transport, version and session id.
+
+    Raises:
+        ValueError: it has more than MAX_QUERY_FIELDS.
+    """
+    fields = parse_qs(query, max_num_fields=MAX_QUERY_FIELDS)
+    transport, version, sid = (fields.get(name, [""])[0] for name in ("transport", "EIO", "sid"))
+    return transport, version, sid
 
 
 def _accept_headers(environ: dict[str, Any]) -> bytes:

@@ -37,7 +37,7 @@ def test_a_packet_says_the_same_as_python_socketios(kind: int, data: Any, id: in
 def test_what_is_no_json_is_refused_as_python_socketio_does(text: str) -> None:
     """With a ValueError: `malformed packet`."""
     for reader in (FastPacket, Packet):
-        with pytest.raises(ValueError, match="."):
+        with pytest.raises(ValueError, match=r"."):
             reader(encoded_packet=text)
 
 

@@ -15,6 +15,7 @@ from contextlib import nullcontext
 from random import shuffle
 from time import monotonic, time
 from typing import Any
+from urllib.parse import urlsplit
 
 import structlog
 from socketio.exceptions import ConnectionRefusedError as Refusal
@@ -44,11 +45,12 @@ from .requests import read_refresh, read_resume, read_seen
 from .revocation import TOKEN, kind_of, revoked
 from .revocation_watch import RevocationWatch
 from .seen import mark_seen
-from .settings import Settings
+from .settings import Settings, is_loopback
 from .socketio import Server, TransportLimits, WSGIApp
 from .tokens import Tokens, refusal, token_authenticator
 from .topic import check_topic
 from .transport.engine import FastPacket, Members
+from .transport.connection import CLIENT_DISCONNECT
 from .transport.frames import message_frame
 from .transport.inbound import POLICY
 from .watchdog import Watchdog
@@ -200,7 +202,7 @@ class Gateway:
             return answer
 
         server.on("connect", lambda session, environ, auth: self._connect(namespace, session, environ, auth), namespace=path)
-        server.on("disconnect", lambda session, reason: self._leave(namespace, session), namespace=path)
+        server.on("disconnect", lambda session, reason: self._leave(namespace, session, reason), namespace=path)
         server.on(SUBSCRIBE, acknowledged(self._subscribe), namespace=path)
         server.on(UNSUBSCRIBE, acknowledged(self._unsubscribe), namespace=path)
         server.on(REPLAY, acknowledged(lambda namespace, client, body: namespace.replay(client, body)), namespace=path)
@@ -263,6 +265,8 @@ class Gateway:
                 "heartbeat_s": HEARTBEAT_S,
             }
             connection.offer_control(message_frame(notice_packet(namespace.name, WELCOME, welcome)))
+            if not namespace.bus.up:
+                connection.offer_control(message_frame(notice_packet(namespace.name, STATUS, {"bus": "down"})))
         except Unauthorized:
             pass  # put out while Redis was asked
         except HeadgateError as error:
@@ -332,7 +336,7 @@ class Gateway:
         mark_seen(self._commands, namespace.name, client.identity.user, ids)
         return {"seen": len(ids)}
 
-    def _leave(self, namespace: Namespace, session: str) -> None:
+    def _leave(self, namespace: Namespace, session: str, reason: str) -> None:
         client = namespace.clients.get(session)
         if client is not None:
             connection: Any = client.connection
@@ -340,6 +344,9 @@ class Gateway:
             namespace.leave(session)
             self._admission.leave(client)
             self._expiry.forget(client)
+            if reason == CLIENT_DISCONNECT:
+                # It is counted no more, so its connection may not stay for ever either.
+                self._end_outsider_later(connection, f"no CONNECT within {self.settings.handshake_deadline_s:g} s")
 
     # -- identities that change or end ----------------------------------------------------------------------------
 
@@ -380,10 +387,13 @@ class Gateway:
                 notice = notice_packet(client.namespace, STATUS, {"unauthorized": why.to_wire()})
                 connection.offer_control(message_frame(notice))
                 self._server.disconnect(client.session, f"/{client.namespace}")
-                # Out of every namespace: it may stay for as long as before its first CONNECT, to come back with another token.
-                self._server.eio.deadlines.after(self.settings.handshake_deadline_s, _end_outsider, connection, why)
+                self._end_outsider_later(connection, f"{why.code}: {why.reason}")
             if not count % _PUT_OUT_STRIDE:
                 sleep()
+
+    def _end_outsider_later(self, connection: Any, told: str) -> None:
+        """Let a connection out of every namespace stay for as long as before its first CONNECT, to come back."""
+        self._server.eio.deadlines.after(self.settings.handshake_deadline_s, _end_outsider, connection, told)
 
     def identify(self, handshake: Handshake) -> Identity:
         """Return who a handshake is from; neither nobody nor someone revoked or expired.
@@ -420,22 +430,28 @@ def check_served(gateway: Gateway, namespace: str | None) -> str:
     return name
 
 
-def _end_outsider(connection: Any, why: Unauthorized) -> None:
-    """End a connection whose clients were put out and that has joined no namespace since. Runs in the hub."""
+def _end_outsider(connection: Any, told: str) -> None:
+    """End a connection whose clients have left, or were put out, and that has joined no namespace since. Runs in the hub."""
     if not connection.closed and not connection.owners:
-        connection.end("unauthorized", code=POLICY, told=f"{why.code}: {why.reason}")
+        connection.end("outside every namespace", code=POLICY, told=told)
 
 
 def _allowed_origins(settings: Settings) -> Any:
     if "*" in settings.allowed_origins:
         return "*"
-    if not settings.allowed_origins:
-        return None  # python-engineio: the request's own origin only
-    return lambda origin, environ: origin in settings.allowed_origins or origin == _own_origin(environ)
+    return lambda origin, environ: origin in settings.allowed_origins or _is_own(origin, environ, dev=settings.dev)
 
 
-def _own_origin(environ: Mapping[str, Any]) -> str:
-    return f"{environ.get('wsgi.url_scheme', 'http')}://{environ.get('HTTP_HOST', '')}"
+def _is_own(origin: str | None, environ: Mapping[str, Any], *, dev: bool) -> bool:
+    """Return whether a page is ours: of the origin that we see, or that a proxy in front of us (which ends TLS, say) saw.
+
+    A page cannot set a proxy's headers on a WebSocket, and must ask before it does elsewhere. In development, which lets anyone
+    in, the origin must be of this machine: a page that rebinds its DNS name to it has the same one as we.
+    """
+    scheme, host = environ.get("wsgi.url_scheme", "http"), environ.get("HTTP_HOST", "")
+    seen = (environ.get("HTTP_X_FORWARDED_PROTO", scheme), environ.get("HTTP_X_FORWARDED_HOST", host))
+    by_proxy = "://".join(part.partition(",")[0].strip() for part in seen)
+    return origin in (f"{scheme}://{host}", by_proxy) and (not dev or is_loopback(urlsplit(origin).hostname))
 
 
 def _transport_limits(settings: Settings) -> TransportLimits:

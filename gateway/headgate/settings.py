@@ -207,6 +207,11 @@ class Settings:
         }
 
 
+def is_loopback(host: str | None) -> bool:
+    """Return whether a host name or address means this machine and no other."""
+    return host in ("127.0.0.1", "::1", "localhost")
+
+
 def _variable(name: str) -> str:
     return PREFIX + name.upper()
 
@@ -220,7 +225,7 @@ def _cross_faults(settings: Settings) -> list[str]:
         )
     if "*" in settings.allowed_origins and not settings.dev:
         faults.append("HEADGATE_ALLOWED_ORIGINS=*: expected exact origins; * is only accepted together with HEADGATE_DEV=1")
-    if settings.dev and settings.host not in ("127.0.0.1", "::1", "localhost"):
+    if settings.dev and not is_loopback(settings.host):
         faults.append(
             f"HEADGATE_DEV=1 with HEADGATE_HOST={settings.host}: expected a loopback address, as development lets anyone in"
         )

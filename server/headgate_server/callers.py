@@ -11,10 +11,9 @@ from flask import request
 
 from headgate.errors import Forbidden, Unauthorized
 from headgate.identity import Handshake, Identity
+from headgate.settings import is_loopback
 
 from .gate import Gate
-
-_LOOPBACK_NAMES = {"127.0.0.1", "::1", "localhost"}
 
 
 def caller(gate: Gate, namespace: str) -> Identity:
@@ -43,7 +42,7 @@ def _refuse_other_sites() -> None:
         host = urlsplit(f"//{request.host}").hostname
     except ValueError:
         host = None
-    if host not in _LOOPBACK_NAMES:
+    if not is_loopback(host):
         raise Forbidden("call from host", request.host)
     origin = request.headers.get("Origin")
     if origin is not None and origin != request.host_url.rstrip("/"):

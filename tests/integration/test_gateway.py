@@ -319,6 +319,17 @@ def test_a_client_that_leaves_the_namespace_gets_nothing_more(gateway: GatewayPr
     assert [topic for topic, _, _ in client.wait_for_events(1)] == ["stock.1"]
 
 
+def test_a_second_connect_is_refused_and_the_first_stands(gateway: GatewayProcess, join: Join) -> None:
+    """Without a fault of ours in the log: anyone may send one."""
+    client = join(gateway)
+    assert client.welcome
+    client.send_packet(f"40/{NAMESPACE},")
+    client.wait_for(lambda: client.refusal, "the refusal")
+    client.subscribe("orders.*")
+    assert len(client.named("welcome")) == 1
+    assert "Traceback" not in gateway.output
+
+
 # Grants and limits -------------------------------------------------------------------------------------------------------
 
 
@@ -490,9 +501,12 @@ def test_clients_of_two_gateways_on_one_redis_see_the_same_events(
 def test_an_entry_that_cannot_be_delivered_is_told_in_its_place_as_a_gap(
     gateway: GatewayProcess, join: Join, commands: Client, publisher: Publisher
 ) -> None:
-    """Between the event before and the event after it; nothing can bring it back."""
+    """Between the event before and the event after it; nothing can bring it back.
+
+    Seen where the whole feed is listened to: on a narrower one what was never published looks like what nobody here wants.
+    """
     client = join(gateway)
-    client.subscribe("orders.*")
+    client.subscribe("#")
     publisher.publish("orders.1", "before")
     hole = int(call(commands, "HINCRBY", head_key(NAMESPACE), "offset", 1))
     call(commands, "XADD", log_key(NAMESPACE), f"{hole}-0", "topic", "orders.1", "id", "x", "time", "1", "data", "rubbish")
@@ -543,6 +557,8 @@ def test_a_stopped_redis_is_told_to_clients_and_to_readiness(
         os.kill(redis.pid, signal.SIGSTOP)
         client.wait_for(lambda: client.named("status") == [[{"bus": "down"}]], "word that the bus is down")
         assert health(gateway)[0] == 503
+        newcomer = join(gateway)
+        newcomer.wait_for(lambda: newcomer.named("status") == [[{"bus": "down"}]], "the same word to who comes meanwhile")
         answer = client.request("publish", {"topic": "orders.1", "data": "refused or late"})
         assert (answer["ok"], answer["error"]["code"], answer["error"]["retry"]) == (False, "bus_unavailable", True)
 

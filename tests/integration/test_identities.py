@@ -312,6 +312,14 @@ def test_after_an_expiry_the_same_connection_may_come_back_with_another_token(ga
     assert client.request("subscribe", {"pattern": "users.ana.x"})["ok"]
 
 
+def test_who_leaves_the_namespace_may_not_stay_uncounted(gateway: GatewayProcess, join: Join) -> None:
+    """The limits per user and address count clients; a connection without one ends at the handshake deadline."""
+    client = join(gateway, token())
+    client.send_packet("41/notifications,")
+    client.wait_for(lambda: client.closed, "the close", SLACK_S)
+    assert client.closed == (1008, "no CONNECT within 3 s")
+
+
 def test_a_refresh_extends(gateway: GatewayProcess, join: Join) -> None:
     """The old expiry passes, and the client is served on."""
     client = join(gateway, token(lifetime_s=3))

@@ -35,6 +35,12 @@ def open_to_all(start_module_gateway: StartGateway) -> GatewayProcess:
     return start_module_gateway({"HEADGATE_ALLOWED_ORIGINS": "*"}, "--dev")
 
 
+@pytest.fixture(scope="module")
+def in_development(start_module_gateway: StartGateway) -> GatewayProcess:
+    """A gateway in development."""
+    return start_module_gateway({}, "--dev")
+
+
 TABLE = [
     # origin, alone, listed
     (None, True, True),  # no browser: the token decides
@@ -115,6 +121,23 @@ def test_a_forwarded_header_makes_no_origin_ours(alone: GatewayProcess, header: 
     """A page cannot set them on a WebSocket; elsewhere they stand for a proxy, and name no foreign page."""
     value = "evil.example" if header.endswith("Host") else "https"
     assert websocket(alone, {"Origin": "https://another.example", header: value}) == 403
+
+
+@pytest.mark.parametrize("which", ["alone", "listed"])
+def test_behind_a_proxy_that_ends_tls_the_own_origin_is_the_proxys(request: pytest.FixtureRequest, which: str) -> None:
+    """Whether or not other origins are allowed too."""
+    gateway: GatewayProcess = request.getfixturevalue(which)
+    origin = gateway.url.replace("http", "https", 1)
+    assert websocket(gateway, {"Origin": origin}) == 403
+    assert websocket(gateway, {"Origin": origin, "X-Forwarded-Proto": "https"}) == 101
+
+
+def test_in_development_a_name_that_was_rebound_to_this_machine_is_not_ours(in_development: GatewayProcess) -> None:
+    """The page and its Host have one name, as they would if it were ours; and development lets anyone in."""
+    port = urlsplit(in_development.url).port
+    assert websocket(in_development, {"Origin": in_development.url}) == 101
+    assert polling(in_development, "GET", {"Host": f"evil.example:{port}", "Origin": f"http://evil.example:{port}"})[0] == 403
+    assert polling(in_development, "GET", {"Host": f"localhost:{port}", "Origin": f"http://localhost:{port}"})[0] == 200
 
 
 def test_any_origin_is_let_in_only_by_the_insecure_switch(open_to_all: GatewayProcess) -> None:

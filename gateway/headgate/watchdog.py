@@ -57,7 +57,7 @@ class Watchdog:
             log.warning("loop ran again", after_s=round(stalled_s, 2))
 
     def _watch(self, timer: Watcher) -> None:
-        told_s, looked_s, used_s = 0.0, time.monotonic(), time.process_time()
+        told_s, resumed_s, looked_s, used_s = 0.0, 0.0, time.monotonic(), time.process_time()
         while self._timer is timer:
             native_sleep(BEAT_S)
             before_s, looked_s = looked_s, time.monotonic()
@@ -65,9 +65,10 @@ class Watchdog:
             # The process itself was stopped, or its machine: nobody's code is to blame. (Had code held the interpreter, it would
             # have used the processor.)
             if looked_s - before_s > STALL_S and used_s - was_used_s < STALL_S / 2:
+                resumed_s = looked_s
                 continue
             beat_s = self._beat_s
-            if looked_s - beat_s > STALL_S and beat_s != told_s:
+            if looked_s - max(beat_s, resumed_s) > STALL_S and beat_s != told_s:
                 told_s = beat_s
                 frame = sys._current_frames().get(self._loop_thread)
                 # On the processor: hardly any of the time is code that waits, a part of it a machine with too much to do.

@@ -9,7 +9,7 @@ from headgate import Headgate
 
 app = Flask(__name__)
 gate = Headgate(app)
-SECONDS = 1.5
+SECONDS = 3.0
 
 
 @app.get("/waits")

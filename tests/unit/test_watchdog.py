@@ -99,6 +99,20 @@ def test_a_loop_that_runs_is_left_alone(entries: Entries) -> None:
     assert entries == []
 
 
+def test_after_a_stop_of_the_whole_process_the_loop_has_its_time_again(entries: Entries, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The watchdog's thread may be the first to run: that the loop is not back yet is nobody's fault."""
+    monkeypatch.setattr(module, "BEAT_S", BEAT_S)
+    monkeypatch.setattr(module, "STALL_S", 1.0)
+    stops = [1.2]
+    monkeypatch.setattr(module, "native_sleep", lambda pause_s: time.sleep(stops.pop() if stops else pause_s))
+    watchdog = Watchdog()
+    watchdog.start()
+    time.sleep(1.3)
+    beats(2)
+    watchdog.close()
+    assert [entry["event"] for entry in entries] == ["loop ran again"]
+
+
 def test_a_watchdog_that_was_closed_says_nothing(watchdog: Watchdog, entries: Entries) -> None:
     """Nor does its timer."""
     watchdog.close()

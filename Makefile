@@ -78,13 +78,12 @@ py-test: $(DEV) build ## All Python tests, end to end included
 	@$(BIN)/python -m tools.chromium || true
 	@$(MAKE) --no-print-directory --keep-going py-test-together py-test-alone
 
-# Most tests wait most of the time, so four at a time. A file's tests stay together, and the longest files come first: none
-# is left over at the end.
+# Most tests wait most of the time, so three at a time; a file's tests stay together. tests/conftest.py has the order.
 py-test-together: $(DEV) build
 	@printf '\n== Python: unit, contract, integration, end to end ==\n'
 	@$(if $(BENCH_TESTS),,echo "headgate: no C compiler here: the tests of the load generator (bench/tests) are left out")
-	@$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder tests/e2e tests/integration $(BENCH_TESTS) tests/contract \
-		tests/unit $(ARGS)
+	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder tests/e2e tests/integration $(BENCH_TESTS) \
+		tests/contract tests/unit $(ARGS)
 
 # Faults are tried with a clock in hand, so nothing else runs beside them.
 py-test-alone: $(DEV) build

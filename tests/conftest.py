@@ -1,7 +1,9 @@
 """The fixtures of every test: a real Redis, a real gateway process, a real browser. Each is one file of its own."""
 
 import os
+from itertools import groupby
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 pytest_plugins = [
@@ -21,3 +23,14 @@ for _name in [name for name in os.environ if name.startswith("HEADGATE_")]:
 # A slow or busy machine is no fault of the code under test: hangs are caught by the timeout of each test instead.
 settings.register_profile("headgate", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 settings.load_profile("headgate")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Spread the files that need a browser evenly among the others: several at once would leave none of them a processor."""
+    files = [list(tests) for _, tests in groupby(items, lambda item: item.path)]
+    with_browser = [tests for tests in files if "e2e" in tests[0].path.parts]
+    others = [tests for tests in files if "e2e" not in tests[0].path.parts]
+    step = len(others) // max(1, len(with_browser))
+    for place, tests in enumerate(with_browser):
+        others.insert(place * (step + 1), tests)
+    items[:] = [test for tests in others for test in tests]

@@ -10,6 +10,8 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+from headgate.embedded import find_private_redis
+from headgate.publisher import Publisher
 from tests.gateway_process import GatewayProcess
 
 
@@ -55,6 +57,12 @@ class Shop:
 
 
 def publish(gateway: GatewayProcess, topic: str, data: Any) -> None:
+    """Publish as any program beside the gateway does, into its private Redis."""
+    with Publisher(find_private_redis(gateway.folder / "data")) as publisher:
+        publisher.publish(topic, data)
+
+
+def publish_by_command(gateway: GatewayProcess, topic: str, data: Any) -> None:
     """Run `headgate publish` in the gateway's folder, where it finds the gateway's private Redis.
 
     Raises:

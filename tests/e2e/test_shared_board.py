@@ -13,7 +13,7 @@ from headgate.embedded import find_private_redis
 from headgate.redis_link import open_client
 from tests.e2e.board_page import BoardPage
 from tests.e2e.conftest import DEADLINE_MS, VIEWPORT, OpenBoard
-from tests.e2e.shop import Shop, publish
+from tests.e2e.shop import Shop, publish, publish_by_command
 from tests.gateway_process import GatewayProcess, StartGateway
 
 
@@ -194,7 +194,7 @@ def test_an_event_from_the_command_line_is_merged_into_the_order(
     number = shop.create()
     customer = shop.order(number)["customer"]
     ana, ben = open_board("ana"), open_board("ben")
-    publish(gateway, f"orders.{number}.shipped", {"carrier": "UPS"})
+    publish_by_command(gateway, f"orders.{number}.shipped", {"carrier": "UPS"})
     for board in (ana, ben):
         expect(board.card_in("shipped", number)).to_contain_text(customer)
         expect(board.field(number, "carrier")).to_have_value("UPS")

@@ -70,4 +70,4 @@ def test_without_descriptors_accept_backs_off_and_clients_notice_nothing(
     figures("F23", "who knocked last is answered after room was made", let_in_s, "s", "≤ 2 s")
     assert any('reason="Too many open files"' in line and 'event="cannot accept connections"' in line for line in told)
     assert len(told) <= 3  # not one for each attempt, and no traceback
-    assert used <= 0.1
+    assert used <= 0.2

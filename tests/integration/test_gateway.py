@@ -61,7 +61,7 @@ def start(start_module_gateway: StartGateway, redis: EmbeddedRedis) -> StartGate
 @pytest.fixture(scope="module")
 def gateway(start: StartGateway) -> GatewayProcess:
     """A gateway in development: anyone may do everything."""
-    return start({"HEADGATE_FENCE_INTERVAL_S": "0.1", "HEADGATE_INBOUND_PER_S": "1000"}, "--dev")
+    return start({"HEADGATE_FENCE_INTERVAL_S": "0.25", "HEADGATE_INBOUND_PER_S": "1000"}, "--dev")
 
 
 @pytest.fixture(scope="module")
@@ -550,7 +550,7 @@ def test_a_stopped_redis_is_told_to_clients_and_to_readiness(
     with ExitStack() as started:
         redis = started.enter_context(start_private_redis(tmp_path_factory.mktemp("r")))
         started.callback(os.kill, redis.pid, signal.SIGCONT)
-        settings = {"HEADGATE_REDIS_URL": redis.url, "HEADGATE_FENCE_INTERVAL_S": "0.1", "HEADGATE_PING_TIMEOUT_S": "60"}
+        settings = {"HEADGATE_REDIS_URL": redis.url, "HEADGATE_FENCE_INTERVAL_S": "0.5", "HEADGATE_PING_TIMEOUT_S": "60"}
         gateway = start_gateway(settings, "--dev")
         client = join(gateway)
         client.subscribe("orders.*")

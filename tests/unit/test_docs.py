@@ -54,3 +54,10 @@ def test_every_metric_that_is_named_exists(page: Path) -> None:
     metrics = {sample for metric in REGISTRY.collect() for sample in (metric.name, f"{metric.name}_total")}
     named = re.findall(r"`((?:headgate|process)_[a-z_]+)(?=[`{ )=])", page.read_text())
     assert {name for name in named if name not in ("headgate_publish", "headgate_server")} <= metrics
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_test_that_is_named_exists(page: Path) -> None:
+    """A promise that names its test must still have it."""
+    for path in re.findall(r"`(tests/[\w/.-]+)`", page.read_text()):
+        assert (ROOT / path).exists(), path

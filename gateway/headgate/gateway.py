@@ -49,8 +49,8 @@ from .settings import Settings, is_loopback
 from .socketio import Server, TransportLimits, WSGIApp
 from .tokens import Tokens, refusal, token_authenticator
 from .topic import check_topic
-from .transport.engine import FastPacket, Members
 from .transport.connection import CLIENT_DISCONNECT
+from .transport.engine import FastPacket, Members
 from .transport.frames import message_frame
 from .transport.inbound import POLICY
 from .watchdog import Watchdog

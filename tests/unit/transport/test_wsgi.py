@@ -44,10 +44,13 @@ def limit(monkeypatch: pytest.MonkeyPatch, descriptors: int) -> None:
 
 def test_the_first_connection_is_looked_at(server: Server, looks: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     """The application may have opened what it likes before."""
-    limit(monkeypatch, server.socket.fileno() + 1)
+    monkeypatch.setattr("headgate.transport.wsgi.MAX_RESERVED_DESCRIPTORS", 1)
+    lowest = os.dup(server.socket.fileno())
+    os.close(lowest)
+    limit(monkeypatch, lowest)
     with pytest.raises(OSError, match="Too many open files"):
         server._keep_reserve()
-    assert len(looks) == 1
+    assert looks == [server.socket.fileno()] * 2
 
 
 def test_far_from_the_reserve_nobody_looks(server: Server, looks: list[int], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,9 +5,8 @@
  * @param {number} attempt 0 for the first
  * @param {number} minMs
  * @param {number} maxMs
- * @param {() => number} [random] in [0, 1)
  * @returns {number} milliseconds
  */
-export function reconnectDelayMs(attempt, minMs, maxMs, random = Math.random) {
-  return minMs + random() * (Math.min(maxMs, minMs * 2 ** (attempt + 1)) - minMs);
+export function reconnectDelayMs(attempt, minMs, maxMs) {
+  return minMs + Math.random() * (Math.min(maxMs, minMs * 2 ** (attempt + 1)) - minMs);
 }

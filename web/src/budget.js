@@ -9,9 +9,9 @@ const SHARE = 0.5;
 
 /**
  * Return what takes one request out of the budget now: 0, or milliseconds until there is one.
- * @param {{ inbound_per_s?: number, inbound_burst?: number }} limits the gateway's; without them there are none
+ * @param {any} limits the gateway's {inbound_per_s, inbound_burst}; without them all is NaN, and nothing ever waits
  */
-export function createBudget({ inbound_per_s = Infinity, inbound_burst = 1 }) {
+export function createBudget({ inbound_per_s, inbound_burst }) {
   const eachMs = 1000 / (inbound_per_s * SHARE);
   const savedMs = Math.max(0, inbound_burst * SHARE - 1) * eachMs;
   let nextMs = -Infinity;

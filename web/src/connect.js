@@ -14,13 +14,14 @@ import { Gate } from "./gate.js";
  * Connect to a gateway.
  *
  * The connection is made after the present task, so handlers bound right away are part of the first CONNECT.
- * @param {string} [url] origin of the gateway, default the page's own
+ * @param {string} [url] origin of the gateway, such as `https://example.com`, default the page's own
  * @param {ConnectOptions} [options]
  * @returns {Gate}
+ * @throws {TypeError} not a URL
  */
 export function connect(url, { namespace = "notifications", autoConnect = true, ...options } = {}) {
-  const page = globalThis.location?.href;
-  const { origin } = new URL(url || page, page);
+  // Without a base: `example.com` is a mistake, not a file of this page.
+  const { origin } = new URL(url || globalThis.location?.href);
   const gate = new Gate(`${origin}/${namespace.replace("/", "")}`, options);
   if (autoConnect) queueMicrotask(() => gate.open());
   return gate;

@@ -100,7 +100,7 @@ export function createConnection(
   function connect() {
     generation++;
     become("connecting");
-    after(() => lost("no welcome in time"), connectTimeoutMs);
+    after(() => lost("timeout"), connectTimeoutMs);
     socket.connect();
   }
 
@@ -119,7 +119,8 @@ export function createConnection(
 
   /** The connection, or an attempt at one, came to nothing. @param {string} reason */
   function lost(reason) {
-    if (state === "up" || state === "connecting") leave(reason, nextDelayMs());
+    if (state === "up") leave(reason, nextDelayMs());
+    if (state === "connecting") refused(new HeadgateError("unreachable", { url: address, reason }, true));
   }
 
   /** @param {any} error */

@@ -10,12 +10,20 @@
  * - names live in a Map, so `constructor`, `__proto__` or `hasOwnProperty` are names like any other;
  * - empty names left by stray spaces ("a ", " b") are skipped, where Backbone would read `off(" b")` as `off()`.
  *
+ * @import { HeadgateEvent } from "./gate.js"
  * @typedef {(this: any, ...args: any[]) => any} Callback
+ * @typedef {(this: any, data: any, event: HeadgateEvent) => any} EventCallback
+ * @typedef {"all" | `${string}:${string}`} LifecycleName names that no topic has
  * @typedef {{ [name: string]: Callback }} EventMap
  * @typedef {{ key: string, callback: Callback, given: Callback, context: any, options: any }} Handler
  * @typedef {{ on: Function, off: Function }} Listenable any Backbone.Events object or dispatcher
  */
 import { matches } from "./topic.js";
+
+/**
+ * @template Name
+ * @typedef {Name extends LifecycleName ? Callback : Name extends string ? EventCallback : any} CallbackFor
+ */
 
 /** The catch-all of `on("all", …)`, so that a topic that is named `all` can have handlers of its own. */
 const ALL = ":all";
@@ -31,8 +39,9 @@ export class Dispatcher {
 
   /**
    * Bind a callback to a name, several names ("a b"), or a map of names to callbacks.
-   * @param {string | EventMap} name `all` gets everything, with the name as first argument
-   * @param {any} [callback] with a map: the context
+   * @template {string | EventMap} Name
+   * @param {Name} name `all` gets everything, with the name as first argument
+   * @param {CallbackFor<Name>} [callback] with a map: the context
    * @param {any} [context] `this` of the callback, and a key to remove it by
    * @param {any} [options] passed on to `_handlersChanged`
    * @returns {this}
@@ -58,8 +67,9 @@ export class Dispatcher {
 
   /**
    * Like `on`, for one call per name.
-   * @param {string | EventMap} name
-   * @param {any} [callback]
+   * @template {string | EventMap} Name
+   * @param {Name} name
+   * @param {CallbackFor<Name>} [callback]
    * @param {any} [context]
    * @param {any} [options]
    * @returns {this}
@@ -75,7 +85,7 @@ export class Dispatcher {
    * Listen to another object; `stopListening` undoes it.
    * @param {Listenable} other
    * @param {string | EventMap} name
-   * @param {any} [callback]
+   * @param {Callback} [callback]
    * @returns {this}
    */
   listenTo(other, name, callback) {
@@ -89,7 +99,7 @@ export class Dispatcher {
    * Like `listenTo`, for one call per name.
    * @param {Listenable} other
    * @param {string | EventMap} name
-   * @param {any} [callback]
+   * @param {Callback} [callback]
    * @returns {this}
    */
   listenToOnce(other, name, callback) {
@@ -153,6 +163,11 @@ export class Dispatcher {
     for (const handler of chosen) this.#run([handler], handler.key, [data, describe(handler.key)], topic);
     if (chosen.length) this.#run(handlers, ALL, [topic, data, describe(chosen[0].key)], topic);
     return chosen.length;
+  }
+
+  /** Return whether anybody listens for a name. @param {string} name */
+  _heard(name) {
+    return this.#handlers.some(({ key }) => key === name || key === ALL);
   }
 
   /**

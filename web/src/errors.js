@@ -3,7 +3,7 @@
  *
  * `code` is the word that travels on the wire, `retry` says whether trying the same thing again can help, `parts` are the
  * numbers and names that the message is built from (`size`, `limit`, `where`, …). Codes that only the browser knows:
- * `disconnected` (no connection now), `timeout` (no acknowledgement in time), `closed` (the gate was closed), `token_unavailable` (the token
+ * `disconnected` (no connection now), `unreachable` (an attempt to connect came to nothing), `timeout` (no acknowledgement in time), `closed` (the gate was closed), `token_unavailable` (the token
  * function failed), `refused` (a refusal without a code of ours). Their text is made of the code and the parts.
  */
 
@@ -12,10 +12,10 @@ export class HeadgateError extends Error {
    * @param {string} code wire word
    * @param {Record<string, any>} [parts]
    * @param {boolean} [retry]
-   * @param {string} [message]
+   * @param {string} [message] else made of code and parts: `payload_too_large, size: 70000, limit: 65536, where: browser`
    */
-  constructor(code, parts = {}, retry = false, message = textOf(code, parts)) {
-    super(message);
+  constructor(code, parts = {}, retry = false, message) {
+    super(message ?? Object.entries(parts).reduce((text, [name, value]) => `${text}, ${name}: ${value}`, code));
     this.name = "HeadgateError";
     this.code = code;
     this.retry = retry;
@@ -35,9 +35,4 @@ export function fromWire(refusal) {
 /** @param {Record<string, any>} [parts] */
 export function disconnected(parts) {
   return new HeadgateError("disconnected", parts, true);
-}
-
-/** Such as `payload_too_large, size: 70000, limit: 65536, where: browser`. @param {string} code @param {Record<string, any>} parts */
-function textOf(code, parts) {
-  return Object.entries(parts).reduce((text, [name, value]) => `${text}, ${name}: ${value}`, code);
 }

@@ -5,7 +5,7 @@
  * What goes on with the gateway meanwhile is the session's (session.js).
  *
  * Lifecycle events: `connection:up` {session, user, resumed, epoch, offset} · `connection:down` {reason, delay_ms} ·
- * `connection:refused` HeadgateError, {delay_ms} · `connection:unauthorized` HeadgateError (the gateway puts us out: expired
+ * `connection:refused` HeadgateError (refused, no token, or `unreachable`), {delay_ms} · `connection:unauthorized` HeadgateError (the gateway puts us out: expired
  * or revoked) · `connection:moving` {reason, within_s} · `delivery:gap` {patterns, from, to, count, bytes, reason,
  * recoverable, repairing, lost} · `delivery:backpressure` {state, queued, queued_bytes, discarded, conflated, where} ·
  * `delivery:resumed` {epoch, offset, repaired?: {patterns, from, to, count}} · `delivery:error` {error, pattern?, topic?} ·
@@ -15,7 +15,7 @@
  * meanwhile, and `delivery:resumed` says when all have. It is `lost` when they will not come; then `resync` is called, once.
  * Neither: the subscription said `repair: false`, and `gate.replay` can fetch them.
  *
- * @import { Callback, Handler } from "./dispatcher.js"
+ * @import { Callback, EventCallback, Handler } from "./dispatcher.js"
  * @import { EventMeta, Overflow, Since } from "./protocol.js"
  * @import { SessionOptions, State } from "./session.js"
  *
@@ -61,8 +61,8 @@ export class Gate extends Dispatcher {
   /**
    * Subscribe a handler to a topic or pattern: `on` with options, for names that `on` reads otherwise too (`all`).
    * @param {string} pattern
-   * @param {SubscribeOptions | Callback} options `since` asks for a part of the past; `signal` ends the subscription
-   * @param {Callback} [handler] called with (data, event)
+   * @param {SubscribeOptions | EventCallback} options `since` asks for a part of the past; `signal` ends the subscription
+   * @param {EventCallback} [handler] called with (data, event)
    * @returns {Subscription} `ready` is settled by the gateway's answer
    */
   subscribe(pattern, options, handler) {
@@ -72,7 +72,7 @@ export class Gate extends Dispatcher {
     // Its own function, so that close() ends this subscription and no other of the same handler.
     /** @type {Callback & { _callback?: Callback }} */
     const own = function (...args) {
-      return handler.apply(this, args);
+      return /** @type {Callback} */ (handler).apply(this, args);
     };
     own._callback = handler;
     const close = () => {
@@ -110,7 +110,7 @@ export class Gate extends Dispatcher {
    * @returns {Promise<Receipt>} rejected with HeadgateError; `retry` says whether to try again
    */
   async publish(topic, data, { id } = {}) {
-    const body = { topic: checkTopic(topic), data: checkPayload(data, this.#session._told.limits.max_payload_bytes), id };
+    const body = { topic: checkTopic(topic), data: checkPayload(data, this.state.limits.max_payload_bytes), id };
     const { ok, ...receipt } = await this.#session._connection._request(PUBLISH, body);
     return receipt;
   }
@@ -141,12 +141,6 @@ export class Gate extends Dispatcher {
    */
   refresh(token) {
     return this.#session._refresh(token);
-  }
-
-  /** Remove every handler of every topic and pattern; lifecycle handlers stay. @returns {this} */
-  unsubscribeAll() {
-    for (const pattern in this.state.subscriptions) this._removeHandler(pattern);
-    return this;
   }
 
   /** Disconnect for good; no timer, listener or handler is left. */

@@ -41,6 +41,7 @@
 import { createBudget } from "./budget.js";
 import { createConnection } from "./connection.js";
 import { createCursor } from "./cursor.js";
+import { report } from "./dispatcher.js";
 import { disconnected, fromWire } from "./errors.js";
 import { createInbox } from "./inbox.js";
 import { watchPage } from "./page.js";
@@ -70,7 +71,7 @@ export function createSession(gate, address, options) {
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   let syncTimer;
   let changeDue = false;
-  /** @type {(() => void)[]} who waits for a change */
+  /** @type {((nothing?: any) => void)[]} who waits for a change */
   const waiters = [];
   let resuming = false;
 
@@ -136,9 +137,12 @@ export function createSession(gate, address, options) {
     }
   }
 
-  /** @param {string} name @param {...any} args */
-  function tell(name, ...args) {
-    gate.trigger(name, ...args);
+  /** @param {string} name @param {any} what @param {any} [more] */
+  function tell(name, what, ...more) {
+    const { error = what } = what;
+    // What nobody listens for, the console shall show; but not each attempt of a client that was in before.
+    if (error.code && !(error.retry && told.session) && !gate._heard(name)) report(error);
+    gate.trigger(name, what, ...more);
     changed();
   }
 
@@ -148,15 +152,16 @@ export function createSession(gate, address, options) {
   }
 
   /** @param {Welcome} welcome */
-  function welcomed({ session, user, epoch, offset, limits, resumed, subscriptions: results }) {
+  function welcomed(welcome) {
+    const { session, user, epoch, offset, limits, resumed } = welcome;
     const at = cursor._resume();
     // Resumed: what lies between our cursor and `offset` is about to come. Not resumed, same log: so is the rest, behind a
     // gap. Another log, or one that has lost its end: it starts there. Only a new client starts at the head for certain.
-    if (!resuming) cursor._advance({ epoch, offset });
+    if (!resuming) cursor._advance(welcome);
     else if (!resumed && (epoch !== at?.epoch || offset < at.offset)) cursor._restart(epoch, offset);
     Object.assign(told, { session, user, limits, bus: "up" });
     budget = createBudget(limits);
-    const refused = subscriptions._welcomed(results);
+    const refused = subscriptions._welcomed(welcome.subscriptions);
     connection._welcomed();
     tell("connection:up", { session, user, resumed, epoch, offset });
     refused.forEach(tellRefusal);
@@ -320,7 +325,7 @@ export function createSession(gate, address, options) {
       if (connection._state() === "closed" || !record?.overflow) throw disconnected({ pattern });
       if (record._standing === "refused") throw record._error;
       if (record._standing === "active") return;
-      await new Promise((resolve) => waiters.push(() => resolve(undefined)));
+      await new Promise((resolve) => waiters.push(resolve));
     }
   }
 
@@ -343,8 +348,6 @@ export function createSession(gate, address, options) {
     _state: state,
     _replay: replay,
     _refresh: refresh,
-
-    _told: told,
 
     /** The handlers of a pattern are now these. @param {string} pattern @param {SubscribeOptions[]} wishes @param {SubscribeOptions} [added] */
     _handlersChanged(pattern, wishes, added) {

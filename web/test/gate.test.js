@@ -499,8 +499,31 @@ describe("connection", () => {
     await gateway.until(() => gateway.connects.length === 1);
     gateway.fail();
     await gateway.welcome({}, 2);
-    assert.deepEqual([...new Set(refused)], ["token_unavailable"]);
+    assert.deepEqual([...new Set(refused)], ["token_unavailable", "unreachable"]);
     assert.equal(gate.state.connection, "up");
+  });
+
+  it("says which gateway cannot be reached, and shows the console what nobody listens for", async () => {
+    const shown = mock.method(console, "error", () => {});
+    const messages = () => shown.mock.calls.map(({ arguments: [error] }) => error.message);
+    open();
+    await gateway.until(() => gateway.connects.length === 1);
+    gateway.fail();
+    assert.deepEqual(messages(), ["unreachable, url: http://gateway.test/notifications, reason: xhr poll error"]);
+    await gateway.welcome({}, 2);
+    gate.on("secret.#", () => {});
+    const error = { code: "forbidden", message: "not allowed to subscribe 'secret.#'", retry: false };
+    await gateway.answer("subscribe", { ok: false, error });
+    await settle();
+    assert.equal(messages()[1], error.message);
+    // One that was in before comes back by itself.
+    gateway.cut();
+    await gateway.until(() => gateway.connects.length === 3);
+    gateway.fail();
+    gate.on("delivery:error", () => {}).on("other.#", () => {});
+    await gateway.welcome({ subscriptions: [{ pattern: "other.#", ok: false, error }] }, 4);
+    await settle();
+    assert.equal(messages().length, 2);
   });
 
   it("gives up an attempt that brings no welcome", async () => {

@@ -24,8 +24,13 @@ afterEach(() => mock.restoreAll());
 
 describe("reconnectDelayMs", () => {
   it("is spread between the minimum and a ceiling that doubles up to the maximum", () => {
+    let random = 0;
+    mock.method(Math, "random", () => random);
     const spans = [0, 1, 2, 3, 4, 5, 6, 1000].map((attempt) =>
-      [0, 1].map((random) => reconnectDelayMs(attempt, 500, 20_000, () => random)),
+      [0, 1].map((each) => {
+        random = each;
+        return reconnectDelayMs(attempt, 500, 20_000);
+      }),
     );
     assert.deepEqual(spans, [[500, 1000], [500, 2000], [500, 4000], [500, 8000], [500, 16_000], [500, 20_000], [500, 20_000], [500, 20_000]]);
   });

@@ -157,7 +157,7 @@ describe("docs/protocol.md", () => {
     const page = await read("docs/protocol.md");
     const errors = `${await read("gateway/headgate/errors.py")}${await read("web/src/errors.js")}`;
     const codes = [...errors.matchAll(/^ {4}code = "(\w+)"|new HeadgateError\("(\w+)"/gm)].map(([, python, script]) => python ?? script);
-    const browser = ["disconnected", "timeout", "closed", "token_unavailable", "refused"];
+    const browser = ["disconnected", "timeout", "closed", "token_unavailable", "unreachable", "refused"];
     assert.ok(codes.length >= 14);
     // Of a process that does not start; no client hears of it.
     const told = codes.filter((code) => code !== "invalid_settings");

@@ -20,7 +20,7 @@ from tests.e2e.shop import publish
 from tests.gateway_process import GatewayProcess
 from tools import chromium
 
-VIEWPORT: ViewportSize = {"width": 1760, "height": 1230}
+VIEWPORT: ViewportSize = {"width": 1760, "height": 1330}
 PICTURES = {"light": "screenshot.png", "dark": "screenshot-dark.png"}
 
 

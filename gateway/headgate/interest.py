@@ -86,6 +86,7 @@ class Interest:
         self._proven: set[Source] = set()
         self._only_whole = False
         self._aimless = False  # what is to be held has to be decided anew
+        self._held_globs = 0
         self.held: set[Source] = set()
         self.attached = self.whole = self.overlapping = self.by_user = False
 
@@ -139,6 +140,7 @@ class Interest:
         self.attached = self.whole = False
         for sources in (self.held, self._target, self._fresh, self._excess, self._unproven, self._proven):
             sources.clear()
+        self._held_globs = 0
         self._proven_cover = _covered_by(())
 
     def take_whole(self) -> bool:
@@ -152,7 +154,7 @@ class Interest:
             self._aim()
         fresh, self._fresh = sorted(self._fresh), set()
         self.held.update(fresh)
-        self._look_for_overlaps()
+        self._look_for_overlaps(fresh, 1)
         return fresh
 
     def confirm(self, command: bytes, name: bytes) -> None:
@@ -183,13 +185,15 @@ class Interest:
             self._forget(self._lingering.popitem(last=False)[0])
         if self._aimless:
             self._aim()
+        if not self._excess:
+            return []
         cover = _covered_by([source for source in self._target if source in self._proven])
         given_up = [source for source in self._excess if self._dispensable(source, cover)]
         for source in given_up:
             for sources in (self.held, self._excess, self._proven):
                 sources.discard(source)
         self._look_at_proven(given_up)
-        self._look_for_overlaps()
+        self._look_for_overlaps(given_up, -1)
         return sorted(given_up)
 
     # -- private --------------------------------------------------------------------------------------------------
@@ -283,8 +287,10 @@ class Interest:
             self._proven_cover = _covered_by(self._proven)
             self.whole = self._everything in self._proven
 
-    def _look_for_overlaps(self) -> None:
-        self.overlapping = len(self.held) > 1 and any(source[0] == _PSUBSCRIBE for source in self.held)
+    def _look_for_overlaps(self, changed: Collection[Source], by: int) -> None:
+        # Counted, as `held` may be tens of thousands, and grows by one for each user that comes.
+        self._held_globs += by * sum(source[0] == _PSUBSCRIBE for source in changed)
+        self.overlapping = len(self.held) > 1 and self._held_globs > 0
 
 
 def _covered_by(sources: Collection[Source]) -> re.Pattern[bytes]:

@@ -200,6 +200,7 @@ def test_what_is_in_force_stays_in_force_and_always_comes(steps: list[tuple[str,
             in_force.clear()
             fence = None
         in_force &= set(wanted)
+        assert interest.overlapping == (len(interest.held) > 1 and any(command == b"psubscribe" for command, _ in interest.held))
         assert all(interest.in_force(pattern) for pattern in in_force)
         in_force = {pattern for pattern in wanted if interest.in_force(pattern)}
         for pattern in in_force:

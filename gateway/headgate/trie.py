@@ -23,6 +23,8 @@ S = TypeVar("S", bound=Hashable)
 # Topics whose audience is remembered, 4,096 × about 200 bytes: beyond that the one unused for longest goes. Also audiences:
 # beyond that all of them go, as they are only worth keeping while they are few.
 MAX_CACHED_TOPICS = 4096
+# Clients in the lists of all audiences together, 8 bytes each: 4,096 topics that each reach 10,000 clients would hold 330 MB.
+MAX_LISTED_CLIENTS = 2_000_000
 
 
 class _Pattern(Generic[S]):
@@ -39,10 +41,11 @@ class _Pattern(Generic[S]):
 class Audience(Generic[S]):
     """The patterns that a topic reaches, and through them the clients, each once."""
 
-    __slots__ = ("_clients", "_patterns")
+    __slots__ = ("_clients", "_patterns", "size")
 
     def __init__(self, patterns: tuple[_Pattern[S], ...]) -> None:
         self._patterns = patterns
+        self.size = sum(len(pattern.subscribers) for pattern in patterns)  # about: when it was made
         self._clients: tuple[S, ...] | None = None
 
     @property
@@ -123,9 +126,11 @@ class _Node(Generic[S]):
 class SubscriptionTrie(Generic[S]):
     """Patterns with their subscribers. Branches without a pattern prune themselves."""
 
-    def __init__(self, max_cached_topics: int = MAX_CACHED_TOPICS) -> None:
+    def __init__(self, max_cached_topics: int = MAX_CACHED_TOPICS, max_listed_clients: int = MAX_LISTED_CLIENTS) -> None:
         self._root: _Node[S] = _Node(False)
         self._max_cached_topics = max_cached_topics
+        self._max_listed_clients = max_listed_clients
+        self._listed_clients = 0
         self._topics: OrderedDict[str, Audience[S]] = OrderedDict()
         self._index = TopicIndex()
         self._audiences: dict[tuple[_Pattern[S], ...], Audience[S]] = {}
@@ -188,12 +193,15 @@ class SubscriptionTrie(Generic[S]):
         patterns = tuple(self._reached(topic))
         audience = self._audiences.get(patterns)
         if audience is None:
-            if len(self._audiences) >= self._max_cached_topics:
+            audience = Audience(patterns)
+            if len(self._audiences) >= self._max_cached_topics
+                or self._listed_clients + audience.size > self._max_listed_clients:
                 self._topics.clear()
                 self._index.clear()
                 for old in tuple(self._audiences.values()):
                     self._forget_audience(old)
-            audience = self._audiences[patterns] = Audience(patterns)
+            self._audiences[patterns] = audience
+            self._listed_clients += audience.size
             for entry in patterns:
                 entry.audiences.add(audience)
         self._topics[topic] = audience
@@ -244,6 +252,7 @@ class SubscriptionTrie(Generic[S]):
     def _forget_audience(self, audience: Audience[S]) -> None:
         """Let go of an audience that no cached topic has any more; whoever still holds it may go on reading it."""
         del self._audiences[audience._patterns]
+        self._listed_clients -= audience.size
         for entry in audience._patterns:
             entry.audiences.discard(audience)
 

@@ -373,3 +373,12 @@ def test_one_publish_can_come_twice_only_with_a_glob_beside_something() -> None:
     assert not attached("orders.1", "users.7.#").overlapping
     assert attached("orders.1", "bills.*").overlapping
     assert not attached("#").overlapping
+
+
+def test_a_glob_that_is_given_up_overlaps_nothing_any_more() -> None:
+    """Else every plain publish would be looked at for a copy of the one before."""
+    interest = attached("orders.1", "bills.*")
+    settled(interest)
+    interest.discard("bills.*", 0.0)
+    assert settled(interest, LINGER_S) == {ANCHOR, topic_source("orders.1")}
+    assert not interest.overlapping

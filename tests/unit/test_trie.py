@@ -241,3 +241,18 @@ def test_a_client_that_brings_its_own_wildcard_costs_nothing_per_remembered_topi
 
     assert calls_during(lambda: trie.add("users.42.#", 1)) < 50
     assert calls_during(lambda: trie.remove("users.42.#", 1)) < 50
+
+
+def test_what_is_remembered_is_bounded_in_clients_too() -> None:
+    """Few topics with many clients each weigh more than many with few; forgetting changes no answer."""
+    trie: SubscriptionTrie[int] = SubscriptionTrie(max_listed_clients=100)
+    for client in range(20):
+        trie.add("news.#", client)
+        trie.add(f"news.{client}", client)
+    for topic in [f"news.{number}" for number in range(20)] * 2:
+        assert sorted(trie.match(topic).clients) == list(range(20))
+        assert sum(len(audience.clients) for audience in trie._audiences.values()) <= 100
+    for client in range(20):
+        trie.remove("news.#", client)
+        trie.remove(f"news.{client}", client)
+    assert trie._listed_clients == 0

@@ -67,7 +67,7 @@ web-check: $(NODE) ## Types and lint of the JavaScript
 
 web-test: build ## JavaScript tests
 	@printf '\n== JavaScript: tests ==\n'
-	@npm --silent test
+	@npm --silent test --ignore-scripts
 
 client-test: build ## The browser client, from Node, against a real gateway
 	@printf '\n== JavaScript: the client against a real gateway ==\n'
@@ -85,10 +85,11 @@ py-test-together: $(DEV) build
 	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder tests/e2e tests/integration $(BENCH_TESTS) \
 		tests/contract tests/unit $(ARGS)
 
-# Faults are tried with a clock in hand, so nothing else runs beside them.
+# Faults are tried with nothing else beside them, but in their short form two files at a time: their figures are measured by
+# `make faults`, one after the other.
 py-test-alone: $(DEV) build
 	@printf '\n== Python: faults ==\n'
-	@$(BIN)/python -m pytest tests/fault $(ARGS)
+	@$(BIN)/python -m pytest -n 2 --dist loadfile tests/fault $(ARGS)
 
 unit: $(DEV) ## Unit and contract tests only (seconds)
 	@$(BIN)/python -m pytest tests/unit tests/contract $(ARGS)

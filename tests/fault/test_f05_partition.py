@@ -51,9 +51,7 @@ def test_a_partition_is_noticed_and_healed_without_loss(
         broken_s = time.monotonic()
         fault(site)
         try:
-            swarm.wait(
-                lambda: all(first_noted(client.record, "bus down", broken_s) for client in affected), "clients to be told"
-            )
+            swarm.wait(lambda: all(first_noted(client.record, "bus down", broken_s) for client in affected), "clients to be told")
             wait_for(lambda: not site.ready(site.gateways[0]), "readiness to say so")
             time.sleep(site.load.offline_s)  # the length of the fault
         finally:

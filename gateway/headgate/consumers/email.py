@@ -25,7 +25,9 @@ from .mail_text import MailTemplates
 from .smtp import MailServer
 from .templates import Template, TemplateFault, user_of, view
 
-# How long it is remembered that a mail that failed had been let through: as long as the runner usually goes on trying.
+# How long it is remembered that a mail had been let through: while it may be on its way and its process die, and once it has
+# failed, as long as the runner usually goes on trying.
+SENDING_S = 3600.0
 ADMITTED_S = 86400.0
 MAX_REASON_CHARACTERS = 200
 # Starts the key of a recipient that is no address; no address has a blank.
@@ -133,7 +135,10 @@ class Email(Consumer):
             raise Reject(str(error)[:MAX_REASON_CHARACTERS]) from error
 
     def _admit(self, delivery: Delivery, *, together: bool) -> Hold | None:
-        """Return None when this recipient may have a mail now, else until when to collect. A mail is let through once."""
+        """Return None when this recipient may have a mail now, else until when to collect. A mail is let through once.
+
+        That is remembered before it is sent: after a kill the same mail goes again, and does not join a digest as another one.
+        """
         options, state, recipient = self._options, self.context.state, delivery.key
         if not (options.digest_s or options.rate) or (delivery.attempt > 1 and state.get(_admitted(delivery))):
             return None
@@ -146,6 +151,7 @@ class Email(Consumer):
             room_s = state.within_rate(f"rate {recipient}", options.rate, options.rate_period_s)
             if room_s is not None:
                 return Hold(room_s, together=True)
+        state.put(_admitted(delivery), b"1", SENDING_S)
         return None
 
     def _send(self, mail: Mail, first: Delivery, kind: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import email.header
 import sys
 import time
@@ -168,6 +169,25 @@ def test_a_mail_that_failed_is_not_held_back_by_itself(mailer: MakeMailer, smtp:
         sink.handle_together("ops@example.com", held)
     assert sink.handle_together("ops@example.com", [delivery(FAILED, number=n, attempt=3, held=True) for n in (2, 3)]) is None
     assert len(smtp.mails) == 2
+
+
+@pytest.mark.parametrize("limits", [{"digest_s": 60}, {"rate": 1}, {"digest_s": 60, "rate": 1}])
+def test_a_mail_that_went_before_a_kill_goes_again_as_the_same(
+    limits: dict[str, int], mailer: MakeMailer, smtp: SmtpServer
+) -> None:
+    """At once, under its Message-ID: joined to a digest it would be a double that nobody recognises."""
+    state = MemoryState()
+    for attempt in (1, 2):
+        assert mailer(state, **limits).handle(delivery(FAILED, attempt=attempt)) is None
+    state.now_s += 3600
+    held = [delivery(FAILED, number=n) for n in (2, 3)]
+    for attempt in (2, 3):
+        again = [dataclasses.replace(each, attempt=attempt, held=True) for each in held]
+        assert mailer(state, **limits).handle_together("ops@example.com", again) is None
+
+    single, single_again, digest, digest_again = (mail.header("Message-ID") for mail in smtp.mails)
+    assert (single, digest) == (single_again, digest_again)
+    assert single != digest
 
 
 def test_a_digest_shows_so_many_and_counts_the_rest(mailer: MakeMailer, smtp: SmtpServer) -> None:

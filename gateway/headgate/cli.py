@@ -1,4 +1,5 @@
-"""The command line: `headgate publish`, `tail`, `serve`, `consume`, `dead-letters`, `token`, `revoke`, `check` and `settings`.
+"""The command line: `headgate publish`, `tail`, `serve`, `consume`, `consumers`, `dead-letters`, `token`, `revoke`, `check` and
+`settings`.
 
 In: arguments, and for what is not given the environment (HEADGATE_…). Out: results on standard output, one clear line on
 standard error for every fault. Exit codes: 0, 1 for a fault, 2 for wrong usage, 130 after Ctrl-C.
@@ -19,7 +20,9 @@ import click
 
 if TYPE_CHECKING:
     from .consumers.dead_letters import DeadLetter, DeadLetters
+    from .consumers.groups import Standing
     from .event import Event
+    from .redis_link import Client
 
 _namespace_option = click.option(
     "--namespace", default="notifications", show_default=True, help="Namespace: one log, one set of limits."
@@ -31,6 +34,7 @@ _config_option = click.option(
     "--config", metavar="FILE", help="Configuration file. Default: HEADGATE_CONFIG, else headgate.toml if it is here."
 )
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print each as one JSON object.")
+_COUNTS = ("lag", "in_hand", "held", "dead", "missed")
 # JSON escapes most of them by itself; the others may stand in its strings, where an escape means the same.
 _TERMINAL_CONTROLS = re.compile(rb"[\x00-\x1f\x7f]|\xc2[\x80-\x9f]")
 
@@ -218,6 +222,62 @@ def consume(
         sys.exit(command.consume(asked, listen, parent))
 
 
+@main.group()
+def consumers() -> None:
+    """Look at what consumers have in Redis, and take out one that is not needed any more. None need run for that."""
+
+
+@consumers.command("list")
+@_namespace_option
+@_config_option
+@_redis_option
+@_json_option
+@_one_line_errors
+def list_consumers(namespace: str, config: str | None, redis_url: str | None, as_json: bool) -> None:
+    """List the consumers that a namespace knows: what they have not taken, hold, gave up, and whether the file has them."""
+    import dataclasses
+
+    import msgspec
+
+    from .consumers.groups import Groups
+    from .layout import check_namespace
+
+    namespace = check_namespace(namespace)
+    configured = _configured_consumers(config)
+    client = _redis_of_consumers(config, redis_url)
+    for standing in Groups(client, namespace).standings():
+        is_configured = None if configured is None else (namespace, standing.name) in configured
+        if as_json:
+            click.echo(msgspec.json.encode({**dataclasses.asdict(standing), "configured": is_configured}))
+        else:
+            _print_standing(standing, is_configured)
+    client.close()
+
+
+@consumers.command("remove")
+@click.argument("consumer")
+@_namespace_option
+@_config_option
+@_redis_option
+@_one_line_errors
+def remove_consumer(consumer: str, namespace: str, config: str | None, redis_url: str | None) -> None:
+    """Take CONSUMER out of Redis for good: its place in the log, what it holds, its dead letters, its state.
+
+    Refused while one of its instances has been at work within the last minute.
+    """
+    from .consumers.groups import Groups
+    from .layout import check_namespace
+
+    namespace, consumer = check_namespace(namespace), _check_consumer(consumer)
+    configured = _configured_consumers(config)
+    client = _redis_of_consumers(config, redis_url)
+    held, dead = Groups(client, namespace).remove(consumer)
+    client.close()
+    click.echo(f"removed {consumer}, and with it {held} held and {dead} dead")
+    if configured and (namespace, consumer) in configured:
+        click.echo("the configuration file still has it: when it runs, it begins anew", err=True)
+
+
 @main.group("dead-letters")
 def dead_letters() -> None:
     """Look at what a consumer gave up, try it again or drop it. Works whether or not the consumer runs."""
@@ -228,22 +288,11 @@ def _letters_command(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def wrapper(consumer: str, namespace: str, config: str | None, redis_url: str | None, **kwargs: Any) -> None:
-        import os
-
-        from .consumers.config import find_file, read_settings
         from .consumers.dead_letters import DeadLetters
-        from .errors import InvalidRequest
         from .layout import check_namespace
-        from .publisher import find_redis_url
-        from .redis_link import open_client
-        from .settings import Settings
 
-        if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", consumer, re.ASCII):
-            raise InvalidRequest(f"a consumer {consumer[:80]!r}; expected a name of 1 to 64 characters of [A-Za-z0-9_-]")
-        if redis_url is None:
-            path = find_file(config)
-            redis_url = find_redis_url(Settings.read(read_settings(path, os.environ) if path else os.environ))
-        client = open_client(redis_url)
+        _check_consumer(consumer)
+        client = _redis_of_consumers(config, redis_url)
         command(letters=DeadLetters(client, check_namespace(namespace), consumer), **kwargs)
         client.close()
 
@@ -377,6 +426,44 @@ def settings() -> None:
         click.echo(f"| `{name}` | {f'`{default}`' if default else ''} | {expected} | {doc} |")
 
 
+def _check_consumer(name: str) -> str:
+    """Return the name of a consumer.
+
+    Raises:
+        InvalidRequest: it is none.
+    """
+    from .errors import InvalidRequest
+
+    if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name, re.ASCII):
+        raise InvalidRequest(f"a consumer {name[:80]!r}; expected a name of 1 to 64 characters of [A-Za-z0-9_-]")
+    return name
+
+
+def _redis_of_consumers(config: str | None, redis_url: str | None) -> Client:
+    """Return a client of the Redis that is given, else of the one that the consumers of the configuration run with."""
+    import os
+
+    from .consumers.config import find_file, read_settings
+    from .publisher import find_redis_url
+    from .redis_link import open_client
+    from .settings import Settings
+
+    if redis_url is None:
+        path = find_file(config)
+        redis_url = find_redis_url(Settings.read(read_settings(path, os.environ) if path else os.environ))
+    return open_client(redis_url)
+
+
+def _configured_consumers(config: str | None) -> frozenset[tuple[str, str]] | None:
+    """Return (namespace, name) of the consumers in the configuration file; None when there is no file."""
+    import os
+
+    from .consumers.config import find_file, read_names
+
+    path = find_file(config)
+    return read_names(path, os.environ) if path else None
+
+
 def _seconds(text: str) -> int:
     """Return the seconds of a time such as 90, 90s, 15m, 1h or 7d."""
     found = re.fullmatch(r"([0-9]{1,9})([smhd]?)", text)
@@ -422,6 +509,16 @@ def _print_letter(letter: DeadLetter, as_json: bool) -> None:
     when = datetime.datetime.fromtimestamp(letter.at_ms / 1000, datetime.UTC).isoformat(timespec="seconds")
     part = f" ({piece.key})" if piece.key else ""
     click.echo(_for_terminal(f"{letter.id} {when} {letter.why} {piece.offset} {piece.topic}{part}: {letter.reason}".encode()))
+
+
+def _print_standing(standing: Standing, is_configured: bool | None) -> None:
+    """Print how a consumer stands on one line."""
+    counts = (
+        f"lag {standing.lag}, in hand {standing.in_hand}, held {standing.held}, dead {standing.dead}, missed {standing.missed}"
+    )
+    at_work = "never at work" if standing.idle_s is None else f"at work {standing.idle_s:.0f} s ago"
+    known = {None: "", True: ", configured", False: ", not configured"}[is_configured]
+    click.echo(f"{standing.name}: {counts}, {at_work}{known}")
 
 
 def _for_terminal(line: bytes) -> bytes:

@@ -142,6 +142,18 @@ def read_consumers(path: str, environment: Mapping[str, str], only: Sequence[str
     return Configuration(settings, tuple(spec for spec in specs if not only or spec.name in only))
 
 
+def read_names(path: str, environment: Mapping[str, str]) -> frozenset[tuple[str, str]]:
+    """Return (namespace, name) of every consumer of the file, whatever may be wrong with it. Imports nothing.
+
+    Raises:
+        SettingsError: as `read_settings`, or what the environment sets is wrong.
+    """
+    tables = _read_toml(path).get("consumers", {})
+    first = Settings.read(read_settings(path, environment)).namespaces[0]
+    named = tables.items() if isinstance(tables, dict) else ()
+    return frozenset((str(table.get("namespace") or first), name) for name, table in named if isinstance(table, dict))
+
+
 def load_type(type_name: str) -> type[Consumer]:
     """Return the class behind the `type` of a consumer's table.
 

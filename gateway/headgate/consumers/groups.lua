@@ -4,7 +4,8 @@
 -- In: FCALL from consumers/store.py and state.py. Works on Redis 7.0 or newer and on Valkey; every key is in the slot of the
 -- log's key. Redis' own group on the stream remembers what is new and what is in hand; beside it, for the group <g>:
 --
---   hg:{N}:group:<g>            hash: epoch and position of the group in the log; totals missed, log_lost, dead, dead_dropped
+--   hg:{N}:group:<g>            hash: epoch and position of the group in the log; totals missed, log_lost, dead, dead_dropped;
+--                               held_bytes, the sum over the hash of bodies
 --   hg:{N}:group:<g>:held       sorted set: piece → when it is due (ms)
 --   hg:{N}:group:<g>:body       hash: piece → what store.py packed, never looked into here
 --   hg:{N}:group:<g>:out        hash: piece → how often it was handed out without an answer; not there: in nobody's hand
@@ -20,7 +21,7 @@
 --
 -- Raise VERSION with every change: an older library is replaced by a newer one, never the other way round.
 
-local VERSION = 1
+local VERSION = 2
 
 -- Redis keeps what is in hand by a reader's name. One name for all of a group: who has it is of no interest, only since when.
 local READER = 'headgate'
@@ -31,6 +32,10 @@ local MAX_TOGETHER = 500
 local MAX_BODY_BYTES = 16 * 1024 * 1024
 -- An idle time that is beyond every lease.
 local LONG_AGO_MS = 7 * 86400000
+-- What a held piece may weigh on average while `max_held` are held: a large one counts as several.
+local PIECE_BYTES = 8192
+-- After the last of all events. (Not the greatest id: that is how Redis itself writes `>`.)
+local END = '18446744073709551615-0'
 
 -- Refusals and names ----------------------------------------------------------------------------------------------------
 
@@ -77,14 +82,14 @@ local function may(command, ...)
 end
 
 local function may_create(name)
-  return may('XGROUP', 'CREATE', name.log, name.group, '0') or may('HSET', name.state, 'epoch', '')
-    or may('HINCRBY', name.state, 'missed', '1')
+  return may('XGROUP', 'CREATE', name.log, name.group, '0') or may('XGROUP', 'DESTROY', name.log, name.group)
+    or may('HSET', name.state, 'epoch', '') or may('HINCRBY', name.state, 'missed', '1')
 end
 
 local function may_take(name)
   return may_create(name) or may('XREADGROUP', 'GROUP', name.group, READER, 'STREAMS', name.log, '>')
     or may('XCLAIM', name.log, name.group, READER, '0', '0-1') or may('ZADD', name.held, '0', '')
-    or may('HINCRBY', name.out, '', '1')
+    or may('HINCRBY', name.out, '', '1') or may('XPENDING', name.log, name.group)
 end
 
 local function may_settle(name)
@@ -92,7 +97,12 @@ local function may_settle(name)
     or may('ZADD', name.held, '0', '') or may('ZREM', name.held, '') or may('HSET', name.body, '', '') or may('HDEL', name.body, '')
     or may('HSET', name.out, '', '') or may('HDEL', name.out, '') or may('ZADD', name.together, '0', '')
     or may('ZREM', name.together, '') or may('XADD', name.dead, '*', 'why', '') or may('XTRIM', name.dead, 'MAXLEN', '1')
-    or may('XDEL', name.dead, '0-1') or may('HINCRBY', name.state, 'dead', '1')
+    or may('XDEL', name.dead, '0-1') or may('HINCRBY', name.state, 'dead', '1') or may('HSTRLEN', name.body, '')
+end
+
+local function may_remove(name)
+  return may('XGROUP', 'DESTROY', name.log, name.group) or may('XINFO', 'CONSUMERS', name.log, name.group)
+    or may('UNLINK', name.state)
 end
 
 -- The log and the group ---------------------------------------------------------------------------------------------------
@@ -170,25 +180,40 @@ local function take_abandoned(name, count, lease_ms)
   return found, missed, false
 end
 
--- The pieces that go with this one and are in nobody's hand; and whether one of them was handed out without an answer.
+-- The pieces that go with this one and are in nobody's hand; and whether they were handed out without an answer. Those that
+-- were come again without those that have joined since: what may have been done with them is then done with the same again.
 local function mates(name, piece, now)
   local mark = string.sub(piece, -16)
   if not redis.call('ZSCORE', name.together, mark .. ':' .. piece) then
     return { piece }, '', redis.call('HEXISTS', name.out, piece) == 1
   end
-  local found, suspect = {}, false
+  local found, again = {}, {}
   for _, member in ipairs(redis.call('ZRANGEBYLEX', name.together, '[' .. mark .. ':', '(' .. mark .. ';', 'LIMIT', 0, MAX_TOGETHER)) do
     local mate = string.sub(member, 18)
     local out = redis.call('HEXISTS', name.out, mate) == 1
-    if not out or tonumber(redis.call('ZSCORE', name.held, mate) or 0) <= now then
+    if not out then
       found[#found + 1] = mate
-      suspect = suspect or out
+    elseif tonumber(redis.call('ZSCORE', name.held, mate) or 0) <= now then
+      again[#again + 1] = mate
     end
   end
-  return found, mark, suspect
+  if #again > 0 then return again, mark, true end
+  return found, mark, false
+end
+
+-- How many pieces are held; where they are large, as many as would weigh the same.
+local function count_held(name)
+  local bytes = tonumber(redis.call('HGET', name.state, 'held_bytes') or 0)
+  return math.max(redis.call('ZCARD', name.held), math.ceil(bytes / PIECE_BYTES))
+end
+
+local function weigh(name, piece, bytes)
+  local more = bytes - redis.call('HSTRLEN', name.body, piece)
+  if more ~= 0 then redis.call('HINCRBY', name.state, 'held_bytes', more) end
 end
 
 local function forget(name, piece)
+  weigh(name, piece, 0)
   redis.call('ZREM', name.held, piece)
   redis.call('HDEL', name.body, piece)
   redis.call('HDEL', name.out, piece)
@@ -217,6 +242,11 @@ local function take_due(name, count, now, lease_ms)
   return found, false
 end
 
+-- Leave a sign of life for `remove`: it reads nothing and writes nothing. A read that finds nothing new is none in Redis 7.0.
+local function give_sign(name)
+  redis.pcall('XREADGROUP', 'GROUP', name.group, READER, 'COUNT', 1, 'STREAMS', name.log, END)
+end
+
 -- New entries, and how many the log had trimmed before the group got them: offsets are contiguous.
 local function take_new(name, head, position, count)
   local function read()
@@ -241,7 +271,7 @@ local function take_new(name, head, position, count)
 end
 
 -- Hand out: <group> <count> <lease_ms> <max_held> →
--- [epoch, offset of the log's newest event, position, pieces held, when the next is due (ms, -1: none), now (ms),
+-- [epoch, offset of the log's newest event, position, pieces held (count_held), when the next is due (ms, -1: none), now (ms),
 --  missed in this call, logs lost in this call, entries [[id, deliveries, fields]], pieces [[piece, times out, key hash, body]]],
 -- or [] when the group is not open. What was handed out before without an answer comes alone. At most half of a page are held
 -- pieces (and what goes together with them), and while `max_held` are held there are no entries.
@@ -265,7 +295,7 @@ local function take(keys, args)
     if state[1] ~= '' then lost = redis.call('HINCRBY', name.state, 'log_lost', 1) and 1 end
   end
   local entries, pieces, alone = {}, {}, false
-  local held = redis.call('ZCARD', name.held)
+  local held = count_held(name)
   local readable = head.epoch ~= '' and held < max_held
   if readable then entries, missed, alone = take_abandoned(name, count, lease_ms) end
   if #entries == 0 then pieces, alone = take_due(name, math.floor(count / 2), now, lease_ms) end
@@ -277,6 +307,7 @@ local function take(keys, args)
     missed, position = missed + skipped, reached
   end
   if missed > 0 then redis.call('HINCRBY', name.state, 'missed', missed) end
+  if #entries == 0 then give_sign(name) end
   local next_due = tonumber(redis.call('ZRANGE', name.held, 0, 0, 'WITHSCORES')[2] or -1)
   return { head.epoch, head.offset, position, held, next_due, now, missed, lost, entries, pieces }
 end
@@ -286,6 +317,7 @@ end
 local function hold(name, piece, due, together, out, body)
   local from_now = string.match(due, '^%+(%d+)$')
   redis.call('ZADD', name.held, from_now and whole(now_ms() + tonumber(from_now)) or due, piece)
+  weigh(name, piece, #body)
   redis.call('HSET', name.body, piece, body)
   local member = string.sub(piece, -16) .. ':' .. piece
   if together == '1' then redis.call('ZADD', name.together, 0, member) else redis.call('ZREM', name.together, member) end
@@ -334,7 +366,7 @@ local function ack(keys, args)
   return redis.call('XACK', log, args[1], unpack(args, 3))
 end
 
--- Settle: <group> (<word> <argument>…)… → [pieces held, dead letters pushed out].
+-- Settle: <group> (<word> <argument>…)… → [pieces held (count_held), dead letters pushed out].
 local function settle(keys, args)
   local name, wrong = names(keys, args[1])
   if not name then return wrong end
@@ -354,7 +386,8 @@ local function settle(keys, args)
     dropped = dropped + (answer[2](name, unpack(args, at + 1, at + answer[1])) or 0)
     at = at + 1 + answer[1]
   end
-  return { redis.call('ZCARD', name.held), dropped }
+  if redis.call('ZCARD', name.held) == 0 then redis.call('HDEL', name.state, 'held_bytes') end
+  return { count_held(name), dropped }
 end
 
 -- Renew: <group> <lease_ms> <piece>… : those that are still out stay in hand for another lease.
@@ -380,6 +413,8 @@ local function progress(keys, args)
   local state = redis.call('HMGET', name.state, 'epoch', 'position')
   local head = read_head(name)
   local now = math.max(now_ms(), head.time)
+  local refused = may('XPENDING', name.log, name.group)
+  if refused then return refused end
   if not state[1] or state[1] ~= head.epoch then return { now, 0 } end
   if head.epoch == '' then return { now, now } end
   local handled = now
@@ -445,12 +480,82 @@ local function lease(keys, args)
   return 1
 end
 
+-- For operators -------------------------------------------------------------------------------------------------------------
+
+-- What Redis answers as a flat list of names and values.
+local function fields(flat)
+  local found = {}
+  for index = 1, #flat, 2 do found[flat[index]] = flat[index + 1] end
+  return found
+end
+
+-- The groups on the log that are this consumer's, of any epoch.
+local function groups_of(name)
+  local found, all = {}, redis.pcall('XINFO', 'GROUPS', name.log)
+  for _, flat in ipairs(all.err and {} or all) do
+    local group = fields(flat)
+    if string.match(group.name, '^[^@]*') == name.group then found[#found + 1] = group end
+  end
+  return found
+end
+
+-- How long ago (ms) an instance gave a sign of life: 0 while it has a piece in hand; -1: not known.
+local function idle_ms(name, groups)
+  local now, least = now_ms(), -1
+  for _, piece in ipairs(redis.call('HKEYS', name.out)) do
+    if tonumber(redis.call('ZSCORE', name.held, piece) or 0) > now then return 0 end
+  end
+  for _, group in ipairs(groups) do
+    for _, flat in ipairs(redis.call('XINFO', 'CONSUMERS', name.log, group.name)) do
+      local idle = fields(flat).idle
+      if least < 0 or idle < least then least = idle end
+    end
+  end
+  return least
+end
+
+-- Where a consumer stands: <group> → [lag, in hand, held, dead, missed, ms since a sign of life (-1: not known)], or [] when
+-- there is nothing of it.
+local function look(keys, args)
+  local name, wrong = names(keys, args[1])
+  if not name then return wrong end
+  local refused = may('XINFO', 'GROUPS', name.log)
+  if refused then return refused end
+  local state, groups = redis.call('HMGET', name.state, 'epoch', 'position', 'missed'), groups_of(name)
+  if not state[1] and #groups == 0 then return {} end
+  local head, in_hand = read_head(name), redis.call('HLEN', name.out)
+  for _, group in ipairs(groups) do in_hand = in_hand + group.pending end
+  local lag = state[1] == head.epoch and head.offset - (number(state[2]) or 0) or head.offset
+  local held, dead = redis.call('ZCARD', name.held), redis.call('XLEN', name.dead)
+  return { lag, in_hand, held, dead, number(state[3]) or 0, idle_ms(name, groups) }
+end
+
+-- Take a consumer out of Redis, with all that is held or dead: <group> <quiet_ms> → [held, dead], or [ms since a sign of life] if
+-- that is less than quiet_ms: then nothing was done. Its state is left to the caller, and ends by itself.
+local function remove(keys, args)
+  local name, wrong = names(keys, args[1])
+  if not name then return wrong end
+  local quiet_ms = number(args[2])
+  if #args ~= 2 or not quiet_ms then return invalid('expected a consumer and quiet_ms') end
+  local refused = may_remove(name)
+  if refused then return refused end
+  local groups = groups_of(name)
+  local idle = idle_ms(name, groups)
+  if idle >= 0 and idle < quiet_ms then return { idle } end
+  local counts = { redis.call('ZCARD', name.held), redis.call('XLEN', name.dead) }
+  for _, group in ipairs(groups) do redis.call('XGROUP', 'DESTROY', name.log, group.name) end
+  redis.call('UNLINK', name.state, name.held, name.body, name.out, name.together, name.dead)
+  return counts
+end
+
 redis.register_function('headgate_group_open', open)
 redis.register_function('headgate_group_take', take)
 redis.register_function('headgate_group_ack', ack)
 redis.register_function('headgate_group_settle', settle)
 redis.register_function('headgate_group_renew', renew)
 redis.register_function{ function_name = 'headgate_group_progress', callback = progress, flags = { 'no-writes' } }
+redis.register_function{ function_name = 'headgate_group_look', callback = look, flags = { 'no-writes' } }
+redis.register_function('headgate_group_remove', remove)
 redis.register_function('headgate_state_rate', rate)
 redis.register_function('headgate_state_window', window)
 redis.register_function('headgate_state_lease', lease)

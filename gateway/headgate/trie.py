@@ -194,8 +194,7 @@ class SubscriptionTrie(Generic[S]):
         audience = self._audiences.get(patterns)
         if audience is None:
             audience = Audience(patterns)
-            if len(self._audiences) >= self._max_cached_topics
-                or self._listed_clients + audience.size > self._max_listed_clients:
+            if len(self._audiences) >= self._max_cached_topics or self._listed_clients + audience.size > self._max_listed_clients:
                 self._topics.clear()
                 self._index.clear()
                 for old in tuple(self._audiences.values()):

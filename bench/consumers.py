@@ -1,11 +1,14 @@
 """What consumers cost and give: events per second for a free sink, and what a backlog being worked off costs live delivery.
 
-`python -m bench.consumers [--events 100000] [--rounds 3]`. The consumer is pinned to one core, Redis to the other; for the second
-part the gateway has one core, Redis, clients and publisher the other, and the consumer what they leave of both.
+`python -m bench.consumers [--events 100000] [--rounds 5]`. For the first part the consumer is pinned to one core, Redis to the
+other. For the second the gateway has one core, Redis and the load generator the other, and the consumer, as nice as beside a
+gateway, takes what they leave of both: on two cores it leaves none. So a process that only computes is put in its place as well:
+what that costs live delivery, a busy machine costs; the rest is the consumer's, which shares Redis.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import multiprocessing
 import os
@@ -13,7 +16,8 @@ import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
 
@@ -24,24 +28,24 @@ from headgate.consumers.command import NICENESS
 from headgate.consumers.runner import Runner
 from headgate.consumers.spec import ConsumerSpec, RunnerOptions
 from headgate.event_log import EventLog
-from headgate.layout import DEFAULT_NAMESPACE
+from headgate.layout import DEFAULT_NAMESPACE, group_key
 from headgate.publisher import Publisher
-from headgate.redis_link import open_client
+from headgate.redis_link import Client, call, open_client
 from headgate.settings import Settings
-from tests.fault.checker import History
-from tests.fault.many_clients import Swarm
 from tests.fault.redis_process import RedisProcess
-from tests.fault.site import Load, Publishing, wait_until_had
-from tests.gateway_process import GatewayProcess
 
 from . import machine
-from .log import p99_ms, pin
+from .log import pin
+from .publishing import TOPIC
+from .stage import Stage, stage
+from .variants import VARIANTS, headgate_connect
 
 PAYLOAD_BYTES = 256
 BATCH_EVENTS = 500
-LIVE_CLIENTS = 20
-LIVE_PER_S = 100.0
-LIVE_S = 10.0
+LIVE_CLIENTS, DELIVERIES_PER_S = 1_000, 10_000
+LIVE_S = 6
+# Longer than any consumer has been seen to work off meanwhile.
+BACKLOG_EVENTS = 40_000 * LIVE_S
 DEADLINE_S = 300.0
 
 
@@ -76,7 +80,7 @@ class FreeBatch(Free):
 
 @click.command()
 @click.option("--events", default=100_000, show_default=True, help="Length of each backlog.")
-@click.option("--rounds", default=3, show_default=True, help="Interleaved rounds; medians are shown.")
+@click.option("--rounds", default=5, show_default=True, help="Interleaved rounds; medians are shown.")
 def main(events: int, rounds: int) -> None:
     """Measure, print one JSON object and a table."""
     server_core, load_core = machine.cores()
@@ -92,11 +96,8 @@ def main(events: int, rounds: int) -> None:
                 )
                 redis.call("FLUSHALL")
         results["events_per_s"] = {name: {"median": statistics.median(found), "all": found} for name, found in rates.items()}
-        pin(0, load_core)
-        gateway_settings = {"HEADGATE_REDIS_URL": redis.url, "HEADGATE_LOG_MAX_EVENTS": "2000000"}
-        with GatewayProcess(Path(folder, "gateway"), gateway_settings, ("--dev",)) as gateway:
-            pin(gateway.pid, server_core)
-            results["live"] = [measure_live(redis, gateway) for _ in range(rounds)]
+    pin(0, load_core)
+    results["live"] = [row for _ in range(rounds) for row in (measure_live(_compute), measure_live(_work_off))]
     print(json.dumps(results, indent=2))
     print(table(results))
 
@@ -118,39 +119,44 @@ def measure_rate(url: str, name: str, consumer: type[Consumer], workers: int, ev
     return round(events / took_s)
 
 
-def measure_live(redis: RedisProcess, gateway: GatewayProcess) -> dict[str, Any]:
-    """Measure live latency without, then with a consumer in a process of its own that works off a backlog."""
-    history = History()
-    load = Load("bench", gateways=1, clients=LIVE_CLIENTS, per_s=LIVE_PER_S, payload_bytes=PAYLOAD_BYTES, offline_s=0)
-    swarm = Swarm([gateway.url], LIVE_CLIENTS, lambda index: ["load.#"], name="live").open()
-    working = multiprocessing.get_context("spawn").Process(target=_work_off, args=(redis.url,), daemon=True)
-    try:
-        with Publishing(redis.url, load, history=history) as publishing:
-            began_s = time.monotonic()
-            publishing.wait_for(int(LIVE_PER_S * LIVE_S), LIVE_S + 30)
-            alone_s = time.monotonic()
-            working.start()
-            # As soon as it is at work: before that its process loads Python.
-            position = _wait_until_moving(redis)
-            busy_s = time.monotonic()
-            publishing.wait_for(int(LIVE_PER_S * LIVE_S), LIVE_S + 30)
-            ended_s = time.monotonic()
-            handled = _position(redis) - position
-            publishing.stop()
-        wait_until_had(swarm, history, *max(history.events), DEADLINE_S)
-        seen = [entry for record in swarm.records for entry in record.seen()]
-        alone = p99_ms(entry.took_s for entry in seen if began_s <= entry.at_s <= alone_s)
-        beside = p99_ms(entry.took_s for entry in seen if busy_s <= entry.at_s <= ended_s)
-        return {
-            "p99_ms_alone": alone,
-            "p99_ms_beside_a_backlog": beside,
-            "ratio": round(beside / alone, 2),
-            "consumer_events_per_s_meanwhile": round(handled / (ended_s - busy_s)),
-        }
-    finally:
-        if working.is_alive():
-            working.kill()
-        swarm.close()
+def measure_live(neighbour: Callable[[str, Event, Event], None]) -> dict[str, Any]:
+    """Measure live latency before, while and after a process of its own is at work beside the gateway."""
+    here = dataclasses.replace(VARIANTS["headgate"], connect=headgate_connect(subscriptions=[{"pattern": TOPIC}]))
+    spawning = multiprocessing.get_context("spawn")
+    ready, go = spawning.Event(), spawning.Event()
+    os.environ["HEADGATE_LOG_MAX_EVENTS"] = str(2 * BACKLOG_EVENTS)
+    with stage(here, size_bytes=PAYLOAD_BYTES, room=LIVE_CLIENTS) as on, open_client(on.bus.url) as client:
+        on.generator.connects(LIVE_CLIENTS)
+        process = spawning.Process(target=neighbour, args=(on.bus.url, ready, go), daemon=True)
+        process.start()
+        try:
+            assert ready.wait(DEADLINE_S)
+            _latency(on)  # warm
+            calm = _latency(on)
+            go.set()
+            before = _position(client)
+            beside = _latency(on)
+            handled = _position(client) - before
+        finally:
+            process.kill()
+            process.join()
+        calm_again = _latency(on)
+    assert handled < BACKLOG_EVENTS
+    return {
+        "beside": neighbour.__name__.lstrip("_"),
+        "p50_ms": [round(run["p50"] / 1000, 2) for run in (calm, beside, calm_again)],
+        "p99_ms": [round(run["p99"] / 1000, 2) for run in (calm, beside, calm_again)],
+        "p99_ratio": round(2 * beside["p99"] / (calm["p99"] + calm_again["p99"]), 2),
+        "consumer_events_per_s": round(handled / LIVE_S),
+    }
+
+
+def _latency(on: Stage) -> dict[str, Any]:
+    """Deliver on schedule; return percentiles in microseconds from an event's planned time."""
+    answer = on.generator.ask("open", DELIVERIES_PER_S / LIVE_CLIENTS, LIVE_S * 1000, takes_s=LIVE_S)
+    assert not answer["missing"]
+    found: dict[str, Any] = answer["microseconds"]
+    return found
 
 
 def publish_backlog(url: str, events: int) -> None:
@@ -175,38 +181,52 @@ def table(results: dict[str, Any]) -> str:
     """Return the medians as Markdown."""
     lines = ["| free consumer | events per second |", "|---|---|"]
     lines += [f"| {name} | {found['median']:,.0f} |" for name, found in results["events_per_s"].items()]
-    lines += ["", "| live p99 alone, ms | beside a backlog, ms | ratio | consumer, events/s |", "|---|---|---|---|"]
-    for row in results["live"]:
-        alone, beside, ratio, rate = row.values()
-        lines.append(f"| {alone} | {beside} | {ratio} | {rate:,} |")
+    lines += [
+        "",
+        "| beside | p99 before, beside, after: ms | ratio, each round | median | consumer, events/s |",
+        "|---|---|---|---|---|",
+    ]
+    for name in dict.fromkeys(row["beside"] for row in results["live"]):
+        rows = [row for row in results["live"] if row["beside"] == name]
+        ratios = [row["p99_ratio"] for row in rows]
+        each, median = ", ".join(map(str, ratios)), statistics.median(ratios)
+        p99s = [round(statistics.median(found), 1) for found in zip(*(row["p99_ms"] for row in rows), strict=True)]
+        rate = statistics.median(row["consumer_events_per_s"] for row in rows)
+        lines.append(f"| {name} | {', '.join(map(str, p99s))} | {each} | {median} | {rate:,.0f} |")
     return "\n".join(lines)
 
 
 _BACKLOG_GROUP = "bench-live"
 
 
-def _work_off(url: str) -> None:
-    """Publish a backlog that is longer than the measurement and work it off, until killed: as nice as beside a gateway."""
-    os.nice(NICENESS)
-    os.sched_setaffinity(0, range(os.cpu_count() or 1))  # no core of its own, and none that it may not use: as the system decides
+def _work_off(url: str, ready: Event, go: Event) -> None:
+    """Work off a backlog, until killed."""
+    _beside_a_gateway()
     runner = start(url, _BACKLOG_GROUP, Free, 1, run=False)
-    publish_backlog(url, int(20_000 * LIVE_S))
+    publish_backlog(url, BACKLOG_EVENTS)
+    ready.set()
+    go.wait()
     runner.start()
     threading.Event().wait()
 
 
-def _position(redis: RedisProcess) -> int:
-    return int(redis.call("HGET", f"hg:{{{DEFAULT_NAMESPACE}}}:group:{_BACKLOG_GROUP}", "position") or 0)
+def _compute(_url: str, ready: Event, go: Event) -> None:
+    """Compute, until killed."""
+    _beside_a_gateway()
+    ready.set()
+    go.wait()
+    while True:
+        pass
 
 
-def _wait_until_moving(redis: RedisProcess) -> int:
-    deadline_s = time.monotonic() + DEADLINE_S
-    while time.monotonic() < deadline_s:
-        before = _position(redis)
-        time.sleep(0.1)
-        if 0 < before < (now := _position(redis)):
-            return now
-    raise AssertionError("the consumer did not begin")
+def _beside_a_gateway() -> None:
+    """Be as nice as `--with-consumers` makes a consumer, and run where the system decides."""
+    os.nice(NICENESS)
+    os.sched_setaffinity(0, range(os.cpu_count() or 1))
+
+
+def _position(client: Client) -> int:
+    return int(call(client, "HGET", group_key(DEFAULT_NAMESPACE, _BACKLOG_GROUP), "position") or 0)
 
 
 if __name__ == "__main__":

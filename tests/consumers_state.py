@@ -1,4 +1,4 @@
-"""A consumer's state in memory, with a clock that the test moves: what pure tests of sinks use instead of Redis.
+"""A consumer's state: in memory, with a clock that the test moves, for pure tests; and what Redis has in hand of a real one.
 
 `on_call` is called with the name of every method before it does anything: a test makes it raise to play a crash or an outage.
 """
@@ -9,6 +9,15 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
 from headgate.consumers.base import Progress
+from headgate.layout import DEFAULT_NAMESPACE, group_in_log, group_key, log_key
+from headgate.redis_link import Client, call
+
+
+def in_hand(client: Client, group: str) -> int:
+    """Return how many entries of the log a consumer has been handed and has not answered."""
+    epoch = call(client, "HGET", group_key(DEFAULT_NAMESPACE, group), "epoch").decode()
+    pending: int = call(client, "XPENDING", log_key(DEFAULT_NAMESPACE), group_in_log(group, epoch))["pending"]
+    return pending
 
 
 class MemoryState:

@@ -58,6 +58,11 @@ def group_key(namespace: str, group: str) -> str:
     return f"hg:{{{namespace}}}:group:{group}"
 
 
+def group_in_log(group: str, epoch: str) -> str:
+    """Return what Redis' own group on the log is called that a consumer reads with (groups.lua builds the same name)."""
+    return f"{group}@{epoch}"
+
+
 def seen_key(namespace: str, user: str) -> str:
     """Return the key of the sorted set of event ids that this user's browsers have shown (score: when that was told)."""
     return f"hg:{{{namespace}}}:seen:{user}"

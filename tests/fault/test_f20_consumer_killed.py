@@ -17,6 +17,7 @@ import pytest
 from headgate.consumers.dead_letters import DeadLetters
 from headgate.publisher import Publisher
 from headgate.redis_link import Client, call, open_client
+from tests.consumers_state import in_hand
 from tests.redis_server import wait_until
 
 from .consumer_process import NAME, NAMESPACE, keys_of
@@ -115,7 +116,7 @@ class Fleet:
         position = int(call(self.client, "HGET", GROUP, "position") or 0)
         if position < self.published or call(self.client, "ZCARD", f"{GROUP}:held"):
             return False
-        return not call(self.client, "XPENDING", LOG, NAME)["pending"]
+        return not in_hand(self.client, NAME)
 
 
 @pytest.fixture

@@ -2,7 +2,8 @@
 -- Consumer groups on a namespace's log, as a Redis function library: what is handed out, held, set aside, and what was missed.
 --
 -- In: FCALL from consumers/store.py and state.py. Works on Redis 7.0 or newer and on Valkey; every key is in the slot of the
--- log's key. Redis' own group on the stream remembers what is new and what is in hand; beside it, for the group <g>:
+-- log's key. Redis' own group on the stream remembers what is new and what is in hand. It is named <g>@<epoch>, so that an
+-- XACK that comes late, from before the log was lost, cannot be about a new event that has the old one's id. Beside it, for <g>:
 --
 --   hg:{N}:group:<g>            hash: epoch and position of the group in the log; totals missed, log_lost, dead, dead_dropped;
 --                               held_bytes, the sum over the hash of bodies
@@ -70,8 +71,8 @@ local function names(keys, group)
   local prefix = 'hg:{' .. namespace .. '}:'
   local own = prefix .. 'group:' .. group
   return {
-    log = keys[1], head = prefix .. 'head', group = group, state = own, held = own .. ':held', body = own .. ':body',
-    out = own .. ':out', together = own .. ':together', dead = own .. ':dead', own = own .. ':state:',
+    log = keys[1], head = prefix .. 'head', consumer = group, group = group .. '@', state = own, held = own .. ':held',
+    body = own .. ':body', out = own .. ':out', together = own .. ':together', dead = own .. ':dead', own = own .. ':state:',
   }
 end
 
@@ -122,7 +123,12 @@ local function offset_of(id)
   return tonumber(string.match(id, '^%d+'))
 end
 
--- Make the group anew at a position: what an earlier one of this name had in hand was another log's.
+-- From here on it is about the group's entries of this epoch.
+local function enter(name, epoch)
+  name.group = name.consumer .. '@' .. epoch
+end
+
+-- Make the group of the epoch that was entered anew at a position.
 local function create(name, position)
   redis.pcall('XGROUP', 'DESTROY', name.log, name.group)
   redis.call('XGROUP', 'CREATE', name.log, name.group, whole(position) .. '-0', 'MKSTREAM')
@@ -154,7 +160,10 @@ local function open(keys, args)
   else
     redis.call('HINCRBY', name.state, 'log_lost', 1)
   end
-  if head.epoch ~= '' then create(name, position) end
+  if head.epoch ~= '' then
+    enter(name, head.epoch)
+    create(name, position)
+  end
   move(name, head.epoch, position)
   return { head.epoch, position }
 end
@@ -288,7 +297,10 @@ local function take(keys, args)
   if refused then return refused end
   local head, position, now = read_head(name), number(state[2]) or 0, now_ms()
   local missed, lost = 0, 0
+  enter(name, state[1])
   if head.epoch ~= state[1] and head.epoch ~= '' then
+    redis.pcall('XGROUP', 'DESTROY', name.log, name.group)
+    enter(name, head.epoch)
     create(name, 0)
     move(name, head.epoch, 0)
     position = 0
@@ -355,17 +367,6 @@ local ANSWERS = {
   end },
 }
 
--- Acknowledge, and nothing else: <group> <epoch> <id>… → how many were in hand. Called for every event, so it builds no names
--- but the one it needs; a wrong one is not there, and nothing is acknowledged.
-local function ack(keys, args)
-  local log = keys[1]
-  if #keys ~= 1 or string.sub(log, -4) ~= ':log' or #args < 3 then
-    return invalid('expected one key, a consumer, an epoch and ids')
-  end
-  if redis.call('HGET', string.sub(log, 1, -4) .. 'group:' .. args[1], 'epoch') ~= args[2] then return 0 end
-  return redis.call('XACK', log, args[1], unpack(args, 3))
-end
-
 -- Settle: <group> (<word> <argument>…)… → [pieces held (count_held), dead letters pushed out].
 local function settle(keys, args)
   local name, wrong = names(keys, args[1])
@@ -378,7 +379,8 @@ local function settle(keys, args)
   end
   local refused = may_settle(name)
   if refused then return refused end
-  name.epoch = redis.call('HGET', name.state, 'epoch')
+  name.epoch = redis.call('HGET', name.state, 'epoch') or ''
+  enter(name, name.epoch)
   local dropped = 0
   at = 2
   while at <= #args do
@@ -422,6 +424,7 @@ local function progress(keys, args)
     local entry = redis.call('XRANGE', name.log, id, '+', 'COUNT', 1)[1]
     handled = math.min(handled, entry and entry[1] == id and number(entry[2][6]) or 0)
   end
+  enter(name, head.epoch)
   local pending = redis.pcall('XPENDING', name.log, name.group)
   if pending.err then return { now, 0 } end
   if pending[1] > 0 then open_at(pending[2]) end
@@ -494,7 +497,7 @@ local function groups_of(name)
   local found, all = {}, redis.pcall('XINFO', 'GROUPS', name.log)
   for _, flat in ipairs(all.err and {} or all) do
     local group = fields(flat)
-    if string.match(group.name, '^[^@]*') == name.group then found[#found + 1] = group end
+    if string.match(group.name, '^[^@]*') == name.consumer then found[#found + 1] = group end
   end
   return found
 end
@@ -550,7 +553,6 @@ end
 
 redis.register_function('headgate_group_open', open)
 redis.register_function('headgate_group_take', take)
-redis.register_function('headgate_group_ack', ack)
 redis.register_function('headgate_group_settle', settle)
 redis.register_function('headgate_group_renew', renew)
 redis.register_function{ function_name = 'headgate_group_progress', callback = progress, flags = { 'no-writes' } }

@@ -21,6 +21,11 @@ class RunnerOptions:
         "new", one_of("new", "oldest"), "Where a consumer that is new begins: with new events, or with the log's oldest."
     )
     workers: int = option(1, integer(1, 64), "Threads per process; a killed process may double one piece of work for each.")
+    max_per_s: int = option(
+        10000,
+        integer(0, 1000000),
+        "Events that a process reads per second at most, so that a backlog leaves Redis to live delivery; 0: as many as it can.",
+    )
     retry_first_s: float = option(1.0, number(0.01, 3600, "seconds"), "Longest wait before the first new try; each doubles it.")
     retry_last_s: float = option(300.0, number(0.01, 86400, "seconds"), "Longest wait between two tries.")
     retry_for_s: float = option(

@@ -9,16 +9,17 @@ taken; every step may be repeated: at worst something is handed out twice, never
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
-from headgate.errors import BusRefused, BusUnavailable, HeadgateError, InvalidEvent
+from headgate.errors import BusUnavailable, HeadgateError, InvalidEvent
 from headgate.event_log import read_entry
-from headgate.function_library import Library, is_missing
-from headgate.layout import log_key
+from headgate.function_library import Library
+from headgate.layout import group_in_log, log_key
 from headgate.redis_link import Client, Command, SubscriberLink
 
 from .base import Progress
@@ -28,6 +29,8 @@ GROUP_LIBRARY = Library("headgate.consumers", "groups.lua", "headgate_consumers_
 
 # How long Redis may take to answer, as with redis_link.open_client; longer than any wait.
 ANSWER_WITHIN_S = 5.0
+# How many acknowledgements, and for how long, may be on their way to Redis before its answers are waited for.
+MAX_UNCONFIRMED, UNCONFIRMED_S = 100, 0.05
 
 Answer = tuple[str | bytes | int, ...]
 
@@ -86,6 +89,8 @@ class Store:
         self._client = client
         self._acks, self._waits = _Line(url), _Line(url)
         self._interrupted = False
+        self._unconfirmed: list[Command] = []
+        self._unconfirmed_since_s = 0.0
         self._log, self._group = log_key(namespace), group
         self._max_payload_bytes = max_payload_bytes
 
@@ -119,20 +124,26 @@ class Store:
         due_in_s = None if next_due_ms < 0 else max(0.0, (next_due_ms - now_ms) / 1000)
         return Page(epoch, work, unwanted, head, position, held, due_in_s, missed, lost)
 
-    def acknowledge(self, epoch: str, offsets: Sequence[int]) -> None:
-        """Be done with entries of the log. The cheapest answer, as it is the one given for every event.
+    def acknowledge(self, epoch: str, offsets: Sequence[int]) -> bool:
+        """Be done with entries of the log; return whether `confirm` is due. Raises nothing, and waits for nothing.
 
-        Over a connection of its own, without the work of redis-py around each command: 2 to 4 times as many per second.
+        The cheapest answer, as it is the one given for every event: one XACK, written at once over a connection of its own, so
+        that it arrives though this process ends with the next instruction.
         """
+        if not self._unconfirmed:
+            self._unconfirmed_since_s = time.monotonic()
         ids = [f"{offset}-0" for offset in offsets]
-        command: Command = ("FCALL", "headgate_group_ack", 1, self._log, self._group, epoch, *ids)
-        try:
-            self._acks.ask(command)
-        except BusRefused as error:
-            if not is_missing(error):
-                raise
-            GROUP_LIBRARY.ensure_loaded(self._client)
-            self._acks.ask(command)
+        command: Command = ("XACK", self._log, group_in_log(self._group, epoch), *ids)
+        self._unconfirmed.append(command)
+        sent = self._acks.send(command)
+        owed_s = time.monotonic() - self._unconfirmed_since_s
+        return not sent or len(self._unconfirmed) >= MAX_UNCONFIRMED or owed_s > UNCONFIRMED_S
+
+    def confirm(self) -> None:
+        """Wait until Redis has answered every acknowledgement; after an error, send them again."""
+        if self._unconfirmed:
+            self._acks.finish(self._unconfirmed)
+            self._unconfirmed = []
 
     def settle(self, answers: Iterable[Answer]) -> tuple[int, int]:
         """Give answers (`done`, `hold`, `dead`, `back`, `again`), all in one step.
@@ -184,22 +195,47 @@ class Store:
 
 
 class _Line:
-    """A connection for one command at a time. It is made when it is needed, and given up with the first trouble."""
+    """A connection for one thread's commands, whose answers are only looked at for errors.
+
+    It is made when it is needed, and given up with the first trouble.
+    """
 
     def __init__(self, url: str) -> None:
         self._url = url
         self._link: SubscriberLink | None = None
+        self._unanswered = 0
 
     def ask(self, command: Command) -> None:
-        """Send a command and wait for its answer, which must not be an error."""
+        """Send a command and wait for its answer."""
+        self.finish((command,))
+
+    def send(self, command: Command) -> bool:
+        """Send a command if there is a connection; return whether it went. `finish` is to be called in either case."""
+        if self._link is None:
+            return False
         try:
-            link = self._link
-            if link is None:
+            self._link.send(command)
+        except BusUnavailable:
+            self.close()
+            return False
+        self._unanswered += 1
+        return True
+
+    def finish(self, commands: Sequence[Command]) -> None:
+        """Wait until all of these are answered. The first of them were sent, unless the connection was given up since."""
+        try:
+            if self._link is None:
                 link = self._link = SubscriberLink(self._url)
                 link.connect()
                 link.settimeout(ANSWER_WITHIN_S)
-            link.send(command)
-            link.read()
+                self._unanswered = 0
+            link = self._link
+            unsent = commands[self._unanswered :]
+            if unsent:
+                link.send(*unsent)
+                self._unanswered += len(unsent)
+            while self._unanswered > 0:
+                self._unanswered -= len(link.read())
         except HeadgateError:  # a reply that comes late must not be taken for the next one's
             self.close()
             raise

@@ -72,6 +72,7 @@ def work(url: str, admin: Client, admin_url: str) -> None:
         store.renew([taken.name for taken in held], LEASE_MS)
         store.settle([done(third), *map(done, held)])
         store.acknowledge(page.epoch, [first.piece.offset])
+        store.confirm()
         store.wait(0, 1)
 
         assert state.progress().handled_ms

@@ -16,11 +16,14 @@ from headgate.consumers import Consumer, Delivery, Hold, Reject, Retry
 from headgate.consumers.dead_letters import DeadLetter, DeadLetters
 from headgate.consumers.runner import Runner
 from headgate.consumers.spec import ConsumerSpec, RunnerOptions
+from headgate.consumers.worker import PAGE_PIECES
 from headgate.errors import BusUnavailable
 from headgate.event_log import EventLog
+from headgate.layout import group_in_log
 from headgate.publisher import Publisher
 from headgate.redis_link import Client, call
 from headgate.settings import Settings
+from tests.consumers_state import in_hand
 from tests.fault.redis_process import RedisProcess
 from tests.redis_server import wait_until
 
@@ -147,8 +150,7 @@ def at_rest(client: Client, offset: int, group: str = GROUP) -> bool:
     position = call(client, "HGET", group, "position")
     if not position or int(position) < offset:
         return False
-    in_hand = call(client, "XPENDING", LOG, group.rpartition(":")[2])["pending"]
-    return not in_hand and not call(client, "ZCARD", f"{group}:held")
+    return not in_hand(client, group.rpartition(":")[2]) and not call(client, "ZCARD", f"{group}:held")
 
 
 def wait_at_rest(client: Client, offset: int) -> None:
@@ -260,7 +262,22 @@ def test_a_batch_consumer_gets_pages(
     wait_at_rest(redis_client, 250)
 
     assert [delivery.value() for page in recorder.pages for delivery in page] == list(range(250))
-    assert [len(page) for page in recorder.pages] == [100, 100, 50]
+    assert [len(page) for page in recorder.pages] == [PAGE_PIECES] * (250 // PAGE_PIECES)
+
+
+def test_a_backlog_is_read_no_faster_than_allowed(
+    run: Callable[..., Runner], recorder: type[Recorder], publisher: Publisher, redis_client: Client
+) -> None:
+    """Fifty a second: the second page comes half a second after the first, but for the slack."""
+    recorder.script = staticmethod(lambda delivery: recorder.calls.append(str(time.monotonic())))
+    Runner(_spec(recorder), _url(redis_client), Settings()).open()
+    publisher.publish_many([("a", number) for number in range(2 * PAGE_PIECES)])
+    run(max_per_s=2 * PAGE_PIECES)
+
+    wait_at_rest(redis_client, 2 * PAGE_PIECES)
+
+    at_s = [float(call) for call in recorder.calls[1:]]
+    assert at_s[PAGE_PIECES] - at_s[0] > 0.4
 
 
 def test_one_bad_event_of_a_page_does_not_take_the_others_along(
@@ -460,7 +477,8 @@ def test_what_was_handed_out_five_times_without_an_answer_is_set_aside(
     """It ended the process each time: this one does not even see it. What was in hand with it is handled."""
     Runner(_spec(recorder), _url(redis_client), Settings()).open()
     publisher.publish_many([("a", "deadly"), ("a", "harmless")])
-    call(redis_client, "EVAL", FIVE_TIMES, 1, LOG, "mail")
+    epoch = call(redis_client, "HGET", GROUP, "epoch").decode()
+    call(redis_client, "EVAL", FIVE_TIMES, 1, LOG, group_in_log("mail", epoch))
     call(redis_client, "HSET", GROUP, "position", 2)
 
     run()
@@ -599,7 +617,7 @@ def test_a_redis_that_restarts_loses_nothing(recorder: type[Recorder], run: Call
         recorder.script = staticmethod(
             lambda delivery: Hold(time.time() + 0.3) if delivery.value() % 10 == 0 and not delivery.held else None
         )
-        runner = run(url=redis.url)
+        runner = run(url=redis.url, lease_s=3.0)  # a page whose answer went with the old process comes again after it
         redis.call("CONFIG", "SET", "appendfsync", "always")
         with Publisher(redis.url) as publisher:
             publisher.publish_many([("a", number) for number in range(400)])
@@ -612,7 +630,7 @@ def test_a_redis_that_restarts_loses_nothing(recorder: type[Recorder], run: Call
         def done() -> set[int]:
             return {delivery.value() for delivery in list(recorder.seen) if delivery.value() % 10 or delivery.held}
 
-        wait_until(lambda: done() == set(range(500)), "every event to be done", 20)
+        wait_until(lambda: done() == set(range(500)), "every event to be done")
         wait_until(lambda: runner.status() == type(runner.status())(1, None), "the trouble to be over")
         assert runner.stop()
 

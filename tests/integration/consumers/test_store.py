@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -11,6 +12,7 @@ import pytest
 from headgate.consumers.piece import Piece
 from headgate.consumers.store import (
     GROUP_LIBRARY,
+    MAX_UNCONFIRMED,
     Page,
     Store,
     Taken,
@@ -20,10 +22,12 @@ from headgate.consumers.store import (
     hold,
     hold_for,
 )
-from headgate.errors import BusRefused, InvalidRequest, UnknownNamespace
+from headgate.errors import BusRefused, BusUnavailable, InvalidRequest, UnknownNamespace
 from headgate.event_log import EventLog
+from headgate.layout import group_in_log
 from headgate.publisher import Publisher
 from headgate.redis_link import Client, call, open_client
+from tests.consumers_state import in_hand
 from tests.redis_server import wait_until
 
 LOG, HEAD = "hg:{notifications}:log", "hg:{notifications}:head"
@@ -67,12 +71,12 @@ for _, pending in ipairs(redis.call('XPENDING', KEYS[1], ARGV[1], '-', '+', 1000
   redis.call('XCLAIM', KEYS[1], ARGV[1], 'headgate', 0, pending[1], 'IDLE', ARGV[2], 'RETRYCOUNT', pending[4], 'JUSTID')
 end
 """
-PENDING = "return #redis.call('XPENDING', KEYS[1], ARGV[1], '-', '+', 1000)"
 
 
 def age(client: Client, idle_ms: int = 10 * LEASE_MS) -> None:
     """Make everything that is in hand look as if nobody had given a sign of life for longer than any lease."""
-    call(client, "EVAL", AGE, 1, LOG, "mail", idle_ms)
+    epoch = call(client, "HGET", GROUP, "epoch").decode()
+    call(client, "EVAL", AGE, 1, LOG, group_in_log("mail", epoch), idle_ms)
     for piece in call(client, "HKEYS", f"{GROUP}:out"):
         call(client, "ZADD", f"{GROUP}:held", 1, piece)
 
@@ -169,9 +173,10 @@ def test_what_matches_no_pattern_is_only_to_be_acknowledged(store: Store, publis
 
     page = take(store)
     store.acknowledge(page.epoch, page.unwanted)
+    store.confirm()
 
     assert (page.unwanted, offsets(page)) == ([1, 3, 4], [2])
-    assert call(redis_client, "XPENDING", LOG, "mail")["pending"] == 1
+    assert in_hand(redis_client, "mail") == 1
 
 
 def test_an_entry_that_is_no_event_is_handed_out_with_its_error(store: Store, publisher: Publisher, redis_client: Client) -> None:
@@ -275,12 +280,14 @@ def test_an_answer_for_the_old_log_does_not_touch_the_new_one(store: Store, publ
     new = take(store)
 
     store.acknowledge(old.epoch, [1, 2])
+    store.confirm()
     store.settle([done(old.work[0]), back(old.work[1])])
-    assert call(redis_client, "XPENDING", LOG, "mail")["pending"] == 2
+    assert in_hand(redis_client, "mail") == 2
     assert take(store).work == []
     store.acknowledge(new.epoch, [1, 2])
+    store.confirm()
 
-    assert call(redis_client, "XPENDING", LOG, "mail")["pending"] == 0
+    assert in_hand(redis_client, "mail") == 0
 
 
 def test_after_everything_was_lost_it_begins_with_all_there_is(store: Store, publisher: Publisher, redis_client: Client) -> None:
@@ -373,7 +380,7 @@ def test_a_held_piece_comes_back_when_it_is_due(store: Store, publisher: Publish
     (back_again,) = wait_until(lambda: take(store).work, "the piece to be due")
 
     assert (back_again.piece, back_again.out, back_again.in_log) == (piece, 1, False)
-    assert call(redis_client, "XPENDING", LOG, "mail")["pending"] == 0
+    assert in_hand(redis_client, "mail") == 0
 
 
 def test_a_piece_in_hand_is_handed_out_again_after_its_lease(store: Store, publisher: Publisher, redis_client: Client) -> None:
@@ -599,7 +606,6 @@ def test_now_is_never_before_the_newest_event(store: Store, publisher: Publisher
         ("headgate_group_settle", "mail", "forget", "1-0"),
         ("headgate_group_settle", "mail", "hold", "1-0"),
         ("headgate_group_renew", "mail"),
-        ("headgate_group_ack", "mail", "0123456789abcdef"),
         ("headgate_state_rate", "mail", "x", 0, 1, "u"),
         ("headgate_state_lease", "mail", "x", "me"),
         ("headgate_state_window", "mail", "x", "long"),
@@ -621,8 +627,8 @@ def test_other_keys_are_refused(redis_client: Client, key: str) -> None:
         GROUP_LIBRARY.call(redis_client, "FCALL", "headgate_group_open", 1, key, "mail", "new")
 
 
-READS = "+fcall +fcall_ro +time +hmget +hget +hexists +hkeys "
-READS += "+hstrlen +zscore +zcard +zrange +zrangebyscore +zrangebylex +xrange +xpending"
+READS = "+fcall +fcall_ro +time +hmget +hget +hexists +hstrlen +hkeys "
+READS += "+zscore +zcard +zrange +zrangebyscore +zrangebylex +xrange +xpending"
 WRITES = "+xgroup +xreadgroup +xclaim +xack +xadd +xtrim +xdel +hset +hdel +hincrby +zadd +zrem"
 
 
@@ -644,7 +650,7 @@ def test_a_right_that_is_missing_refuses_before_the_first_write(
     def state() -> Any:
         return (
             call(redis_client, "HGETALL", GROUP), call(redis_client, "ZRANGE", f"{GROUP}:held", 0, -1),
-            call(redis_client, "EVAL", PENDING, 1, LOG, "mail"), call(redis_client, "XLEN", f"{GROUP}:dead"),
+            in_hand(redis_client, "mail"), call(redis_client, "XLEN", f"{GROUP}:dead"),
         )  # fmt: skip
 
     refusals: list[BusRefused] = []
@@ -664,6 +670,63 @@ def test_a_right_that_is_missing_refuses_before_the_first_write(
     assert all("permission" in error.message for error in refusals)
 
 
+def test_acknowledgements_go_at_once_and_are_confirmed_together(store: Store, publisher: Publisher, redis_client: Client) -> None:
+    """They arrive though nobody waits for their answers, and after a hundred of them somebody should."""
+    store.open("new")
+    publisher.publish_many([("a", number) for number in range(MAX_UNCONFIRMED + 1)])
+    page = take(store, MAX_UNCONFIRMED + 1)
+    assert store.acknowledge(page.epoch, [1])  # at first there is no connection
+    store.confirm()
+
+    due = [store.acknowledge(page.epoch, [offset]) for offset in range(2, MAX_UNCONFIRMED + 2)]
+
+    assert due[-1]
+    wait_until(lambda: in_hand(redis_client, "mail") == 0, "all acknowledgements to arrive")
+    store.confirm()
+    assert not store.acknowledge(page.epoch, [1])
+
+
+def test_acknowledgements_that_went_with_their_connection_are_sent_again(
+    store: Store, publisher: Publisher, redis_client: Client
+) -> None:
+    """Trouble shows when they are confirmed, and nothing is forgotten over it."""
+    store.open("new")
+    publisher.publish_many([("a", number) for number in range(3)])
+    page = take(store)
+    store.acknowledge(page.epoch, [1])
+    store.confirm()
+    call(redis_client, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+    store.acknowledge(page.epoch, [2])
+    store.acknowledge(page.epoch, [3])
+
+    with suppress(BusUnavailable):  # the second may have found the connection closed: then there is a new one already
+        store.confirm()
+    store.confirm()
+
+    assert in_hand(redis_client, "mail") == 0
+
+
+def test_an_acknowledgement_that_is_refused_is_told(
+    store: Store, publisher: Publisher, redis_client: Client, redis_server: Any
+) -> None:
+    """And given again with the next confirmation."""
+    store.open("new")
+    publisher.publish("a", 1)
+    page = take(store)
+    call(redis_client, "ACL", "SETUSER", "limited", "on", ">pass", "~hg:*", "-@all")
+    limited_url = f"unix://limited:pass@{redis_server.url.removeprefix('unix://')}"
+    limited = Store(open_client(limited_url), limited_url, "notifications", "mail", 65536)
+
+    limited.acknowledge(page.epoch, [1])
+    with pytest.raises(BusRefused, match="permission"):
+        limited.confirm()
+    call(redis_client, "ACL", "SETUSER", "limited", "+xack")
+    limited.confirm()
+
+    assert in_hand(redis_client, "mail") == 0
+    limited.close()
+
+
 def test_the_library_is_loaded_on_first_use(redis_client: Client, store: Store, publisher: Publisher) -> None:
     """And once more when Redis has lost it, whatever comes first then."""
     assert GROUP_LIBRARY.loaded_version(redis_client) is None
@@ -672,7 +735,7 @@ def test_the_library_is_loaded_on_first_use(redis_client: Client, store: Store, 
     call(redis_client, "FUNCTION", "FLUSH")
     page = take(store)
     call(redis_client, "FUNCTION", "FLUSH")
-    store.acknowledge(page.epoch, [1])
+    store.settle([done(page.work[0])])
 
-    assert call(redis_client, "XPENDING", LOG, "mail")["pending"] == 0
+    assert in_hand(redis_client, "mail") == 0
     assert GROUP_LIBRARY.loaded_version(redis_client) == GROUP_LIBRARY.version

@@ -57,6 +57,7 @@ class Namespace:
         self._between: list[Callable[[], None]] = []
         self._floored: set[Client] = set()
         self._cursor_told_s = monotonic()
+        self._losses_counted: dict[Client, tuple[int, int]] = {}  # of whom: discarded, conflated
         CLIENTS.labels(name).set_function(lambda: len(self.clients))
         SUBSCRIPTIONS.labels(name).set_function(lambda: self._trie.subscriptions)
 
@@ -79,8 +80,8 @@ class Namespace:
             self._floored.discard(client)
             self._arriving.discard(client)
             client.leave()
-            DISCARDED.labels(self.name).inc(client.discarded)
-            CONFLATED.labels(self.name).inc(client.conflated)
+            self._count_losses(client)
+            self._losses_counted.pop(client, None)
         return client
 
     def subscribe(self, client: Client, request: object) -> str:
@@ -331,7 +332,8 @@ class Namespace:
             client.connection.offer_control(frame)
 
     def fenced(self) -> None:
-        """Now and then, tell idle clients where they stand. Nothing is under way, so the position is theirs.
+        """Now and then, tell idle clients where they stand, and count what full queues left out. Nothing is under way, so the
+        position is theirs.
 
         Not those that are still arriving: they may have missed what lies below it, and have not been told so by a welcome.
         """
@@ -346,6 +348,7 @@ class Namespace:
             # Someone with events waiting learns the position from them; a cursor must not overtake them.
             if client.live and client not in self._arriving and client.connection.idle:
                 client.connection.offer_control(frame)
+            self._count_losses(client)
 
     # -- private --------------------------------------------------------------------------------------------------
 
@@ -440,6 +443,15 @@ class Namespace:
                 yield client
             if not index % _NOTICE_STRIDE:
                 sleep()
+
+    def _count_losses(self, client: Client) -> None:
+        """Add to the metrics what this client has lost since the last time: one that stays slow shows while it is there."""
+        losses = (client.discarded, client.conflated)
+        if any(losses):
+            discarded, conflated = self._losses_counted.get(client, (0, 0))
+            DISCARDED.labels(self.name).inc(losses[0] - discarded)
+            CONFLATED.labels(self.name).inc(losses[1] - conflated)
+            self._losses_counted[client] = losses
 
     def _cursor_frame(self, head: Head) -> Frame:
         return message_frame(notice_packet(self.name, CURSOR, {"epoch": head.epoch, "offset": head.offset}))

@@ -11,13 +11,14 @@ from typing import cast
 
 import gevent
 import pytest
+from prometheus_client import REGISTRY
 
 from headgate.client import Client
 from headgate.errors import BusUnavailable, Unauthorized
 from headgate.event_log import EventLog, Head
 from headgate.identity import Identity
 from headgate.namespace import Namespace
-from headgate.protocol import GapReason
+from headgate.protocol import GapReason, Overflow
 from headgate.requests import Resume
 from headgate.settings import Settings
 from tests.redis_server import wait_until
@@ -131,6 +132,42 @@ def test_a_missing_range_is_told_to_live_clients(namespace: Namespace, wired: Wi
     namespace.missing(11, 15, GapReason.TRIMMED)
     assert names(wired) == ["gap"]
     assert (wired.notices("gap")[0]["from"], wired.notices("gap")[0]["to"]) == (11, 15)
+
+
+def losses() -> tuple[float, float]:
+    """What the metrics say was left out and replaced so far."""
+    names = ("headgate_discarded_total", "headgate_conflated_total")
+    discarded, conflated = (REGISTRY.get_sample_value(name, {"namespace": NAMESPACE}) or 0.0 for name in names)
+    return discarded, conflated
+
+
+@pytest.mark.parametrize("policy", [Overflow.DROP, Overflow.LATEST])
+def test_what_a_client_loses_is_counted_while_it_is_there_and_once(namespace: Namespace, policy: Overflow) -> None:
+    """One that stays slow for hours shows within a round, and its leave adds what came since then only."""
+    slow = WiredClient({}, queue_frames=4)
+    client = joined(namespace, slow)
+    namespace.subscribe(client, {"pattern": "#", "overflow": policy})
+    before = losses()
+
+    def counted() -> tuple[float, float]:
+        now = losses()
+        return now[0] - before[0], now[1] - before[1]
+
+    offset = 11
+    for leave in (False, False, True):
+        lost = client.discarded + client.conflated
+        while client.discarded + client.conflated < lost + 3:
+            namespace.bus.offset = offset
+            namespace.route([event(offset, size=4000)])
+            offset += 1
+        if leave:
+            namespace.leave(client.session)
+        else:
+            namespace._cursor_told_s = -math.inf
+            namespace.fenced()
+        assert counted() == (client.discarded, client.conflated)
+    assert not namespace._losses_counted
+    slow.close()
 
 
 def test_a_missing_range_is_told_to_one_that_has_just_turned_live_from_its_position_on(

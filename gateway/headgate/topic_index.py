@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 # Words are never empty, so this key cannot be one: it holds the whole topic that ends at a node.
@@ -40,8 +41,8 @@ class TopicIndex:
         """Remove everything."""
         self._root.clear()
 
-    def matching(self, pattern: str) -> list[str]:
-        """Return the topics that a valid pattern matches, each once."""
+    def matching(self, pattern: str, max_steps: int = sys.maxsize) -> list[str] | None:
+        """Return the topics that a valid pattern matches, each once; None if finding them takes more than `max_steps` steps."""
         tokens = pattern.split(".")
         found: list[str] = []
         # Several `#` can lead to a node in several ways; each (node, tokens used up) is looked at once.
@@ -52,6 +53,8 @@ class TopicIndex:
             if (id(node), used) in seen:
                 continue
             seen.add((id(node), used))
+            if len(seen) + len(stack) > max_steps:
+                return None
             if used == len(tokens):
                 if _END in node:
                     found.append(node[_END])

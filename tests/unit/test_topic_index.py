@@ -22,6 +22,7 @@ def test_finds_exactly_what_a_pattern_matches(present: set[str], removed: set[st
     for topic in removed:
         index.discard(topic)
     found = index.matching(pattern)
+    assert found is not None
     assert len(found) == len(set(found)), "a topic was found twice"
     assert set(found) == {topic for topic in present - removed if matches(pattern, topic)}
 
@@ -43,3 +44,13 @@ def test_cleared_it_is_empty() -> None:
     index.add("a.b")
     index.clear()
     assert index.matching("#") == []
+
+
+@given(present=st.sets(topics), pattern=patterns, max_steps=st.integers(1, 50))
+def test_finds_all_or_says_that_it_gave_up(present: set[str], pattern: str, max_steps: int) -> None:
+    """Never a part: what is not found would stay remembered."""
+    index = TopicIndex()
+    for topic in present:
+        index.add(topic)
+    found = index.matching(pattern, max_steps)
+    assert found is None or set(found) == {topic for topic in present if matches(pattern, topic)}

@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from headgate.protocol import Overflow
 from headgate.topic import MAX_TOPIC_WORDS, matches
-from headgate.trie import Audience, SubscriptionTrie
+from headgate.trie import MAX_FORGET_STEPS, Audience, SubscriptionTrie
 
 # Few words, so that patterns meet, overlap and share branches; `b` is never subscribed to by name alone.
 words = st.sampled_from(["a", "b", "constructor"])
@@ -75,7 +75,7 @@ class TrieBesideAList(RuleBasedStateMachine):
     def remembers_no_more_than_it_may(self) -> None:
         assert len(self.trie._topics) <= 3
         assert len(self.trie._audiences) <= 3
-        assert set(self.trie._index.matching("#")) == set(self.trie._topics), "the index is not what is cached"
+        assert set(self.trie._index.matching("#") or []) == set(self.trie._topics), "the index is not what is cached"
         for audience in self.trie._audiences.values():
             assert all(entry.text in self.model for entry in audience._patterns), "an audience outlived one of its patterns"
 
@@ -241,6 +241,23 @@ def test_a_client_that_brings_its_own_wildcard_costs_nothing_per_remembered_topi
 
     assert calls_during(lambda: trie.add("users.42.#", 1)) < 50
     assert calls_during(lambda: trie.remove("users.42.#", 1)) < 50
+
+
+@pytest.mark.parametrize("pattern", ["#.*.#.*.#.*.#.*", "#.#.#.#.#.#.#.q", "*.*.*.*.*.*.*.*", "#"])
+def test_a_pattern_that_could_be_anywhere_costs_little_when_much_is_remembered(pattern: str) -> None:
+    """Coming and going, it makes the trie forget without a search that stops everybody; no answer changes."""
+    trie: SubscriptionTrie[int] = SubscriptionTrie()
+    topics = [".".join(["orders", str(number), *"abcdef"]) for number in range(4000)]
+    trie.add("orders.#", 1)
+    for topic in topics:
+        trie.match(topic)
+
+    # Each step is a handful of calls; a search to its end would be 240,000 steps.
+    assert calls_during(lambda: trie.add(pattern, 2)) <= 10 * MAX_FORGET_STEPS
+    expected = [1, 2] if matches(pattern, topics[0]) else [1]
+    assert all(sorted(trie.match(topic).clients) == expected for topic in topics)
+    assert calls_during(lambda: trie.remove(pattern, 2)) <= 10 * MAX_FORGET_STEPS
+    assert all(trie.match(topic).clients == (1,) for topic in topics)
 
 
 def test_what_is_remembered_is_bounded_in_clients_too() -> None:

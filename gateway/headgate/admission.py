@@ -1,7 +1,7 @@
 """Admission: who is connected, how many per user and per address, and whom a revocation concerns. No I/O.
 
-In: clients as they join and leave, from the gateway. Out: `LimitReached` before one too many joins; the clients of a user or
-of a token. It counts this gateway's clients; one browser in two namespaces is two.
+In: clients as they join and leave, from the gateway; sessions that have not joined. Out: `LimitReached` before one too many
+joins, or opens; the clients of a user or of a token. It counts this gateway's; one browser in two namespaces is two clients.
 
 Addresses may be spread and users may not know each other, so a limit is not a defence against everyone; it keeps one broken
 page, or one visitor, from using up what belongs to all.
@@ -92,6 +92,43 @@ class Admission(Generic[C]):
         _discard(self._of_user, identity.user, client)
         if identity.token_id is not None:
             _discard(self._of_token, identity.token_id, client)
+
+
+class Outsiders:
+    """The sessions that are in no namespace, per address: opened and not joined yet, or out again.
+
+    Args:
+        per_address: how many an address may have; 0 for any number, and nothing is counted.
+    """
+
+    def __init__(self, per_address: int) -> None:
+        self._per_address = per_address
+        self._at: dict[str, int] = {}
+        self._address_of: dict[str, str] = {}
+
+    def open(self, session: str, address: str | None) -> None:
+        """Count a new session, unless it is one too many of its address (None: not counted).
+
+        Raises:
+            LimitReached: `unjoined_per_address`.
+        """
+        if address is not None and self._at.get(address, 0) >= self._per_address > 0:
+            raise LimitReached("unjoined_per_address", self._per_address)
+        self.put_out(session, address)
+
+    def put_out(self, session: str, address: str | None) -> None:
+        """Count a session that was in. Idempotent."""
+        if self._per_address and address is not None and session not in self._address_of:
+            self._address_of[session] = address
+            self._at[address] = self._at.get(address, 0) + 1
+
+    def forget(self, session: str) -> None:
+        """It has joined, or is over. Idempotent."""
+        address = self._address_of.pop(session, None)
+        if address is not None:
+            self._at[address] -= 1
+            if not self._at[address]:
+                del self._at[address]
 
 
 def address_of(environ: Mapping[str, Any], proxies: int) -> str | None:

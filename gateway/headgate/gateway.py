@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 import structlog
 from socketio.exceptions import ConnectionRefusedError as Refusal
 
-from .admission import Admission, address_of
+from .admission import Admission, Outsiders, address_of
 from .client import Client
 from .errors import (
     BusUnavailable,
@@ -36,7 +36,7 @@ from .event import check_event_id
 from .expiry import Expiry
 from .identity import ANONYMOUS, Authenticator, Handshake, Identity
 from .loop import sleep
-from .metrics import PUT_OUT, REFUSED
+from .metrics import PUT_OUT, REFUSED, SESSIONS_REFUSED
 from .namespace import Namespace
 from .protocol import PUBLISH, REFRESH, REPLAY, SEEN, STATUS, SUBSCRIBE, UNSUBSCRIBE, WELCOME, notice_packet, ok, refused
 from .publisher import Publisher
@@ -79,13 +79,21 @@ _DRAIN_LOOK_S = 0.05
 
 
 class _SocketServer(Server):
-    """python-socketio with one hook: what follows the CONNECT packet."""
+    """python-socketio with hooks: what comes before a session, follows the CONNECT packet, and comes after."""
 
     accept_binary = False
+    on_opening: Callable[[str, Mapping[str, Any]], str | None]
     on_joined: Callable[[str, str, str], None]
+    on_over: Callable[[str], None]
+
+    def opening(self, eio_sid: str, environ: Mapping[str, Any]) -> str | None:
+        return self.on_opening(eio_sid, environ)
 
     def joined(self, eio_sid: str, namespace: str, sid: str) -> None:
         self.on_joined(eio_sid, namespace, sid)
+
+    def over(self, eio_sid: str) -> None:
+        self.on_over(eio_sid)
 
 
 class Gateway:
@@ -98,6 +106,8 @@ class Gateway:
         self.draining = False
         self.authenticator: Authenticator = authenticator or token_authenticator(Tokens.configured(settings), settings)
         self._admission: Admission[Client] = Admission(settings.max_clients_per_user, settings.max_clients_per_address)
+        # Development is one machine: there an address says nothing about who it is.
+        self._outsiders = Outsiders(0 if settings.dev else settings.max_clients_per_address)
         self._expiry: Expiry[Client] = Expiry(self._expired)
         self._revocation_watch = RevocationWatch(settings.redis_url, self._revoked)
         self.publisher = Publisher(settings.redis_url, max_payload_bytes=settings.max_payload_bytes, timeout_s=PUBLISH_TIMEOUT_S)
@@ -114,7 +124,9 @@ class Gateway:
             http_compression=False,
             logger=False,
         )
+        self._server.on_opening = self._opening
         self._server.on_joined = self._joined
+        self._server.on_over = self._outsiders.forget
         for name in self.namespaces:
             self._route(name)
 
@@ -211,6 +223,15 @@ class Gateway:
         server.on(SEEN, acknowledged(self._seen), namespace=path)
         server.on("*", lambda name, session, *_: refused(_unknown_request(name).to_wire()), namespace=path)
 
+    def _opening(self, eio_sid: str, environ: Mapping[str, Any]) -> str | None:
+        """Count a session until it joins. Who never does costs as much as a client, which has a limit per address."""
+        try:
+            self._outsiders.open(eio_sid, address_of(environ, self.settings.proxies))
+        except LimitReached as error:
+            SESSIONS_REFUSED.inc()
+            return error.message
+        return None
+
     def _connect(self, namespace: Namespace, session: str, environ: dict[str, Any], auth: Any) -> None:
         """Authenticate; what is refused is told as connect_error with `{code, message, retry}` in `data`."""
         try:
@@ -226,7 +247,6 @@ class Gateway:
             if len(wanted) > self.settings.max_subscriptions:
                 raise LimitReached("subscriptions", self.settings.max_subscriptions)
             identity = self.identify(Handshake(namespace.name, auth or {}, environ))
-            # Development is one machine: there an address says nothing about who it is.
             counted = not (self.settings.dev and identity.user == ANONYMOUS)
             address = address_of(environ, self.settings.proxies) if counted else None
             self._admission.check(identity.user, address)
@@ -242,6 +262,7 @@ class Gateway:
 
     def _joined(self, eio_sid: str, path: str, session: str) -> None:
         """The CONNECT packet is out: put the handshake's subscriptions in force, then say welcome."""
+        self._outsiders.forget(eio_sid)
         connection = self._server.eio.sockets.get(eio_sid)
         if connection is None:
             return
@@ -393,6 +414,9 @@ class Gateway:
 
     def _end_outsider_later(self, connection: Any, told: str) -> None:
         """Let a connection out of every namespace stay for as long as before its first CONNECT, to come back."""
+        if not connection.closed and not connection.owners:
+            environ = self._server.environ.get(connection.sid, {})
+            self._outsiders.put_out(connection.sid, address_of(environ, self.settings.proxies))
         self._server.eio.deadlines.after(self.settings.handshake_deadline_s, _end_outsider, connection, told)
 
     def identify(self, handshake: Handshake) -> Identity:

@@ -28,6 +28,9 @@ REFUSED = Counter("headgate_refused_total", "Requests of clients that were refus
 PUT_OUT = Counter("headgate_put_out_total", "Clients whose identity ended while they were connected.", ["namespace", "reason"])
 DISCARDED = Counter("headgate_discarded_total", "Events that a full client queue left out, told to the client.", ["namespace"])
 CONFLATED = Counter("headgate_conflated_total", "Events that a newer one of their topic replaced.", ["namespace"])
+SESSIONS_REFUSED = Counter(
+    "headgate_sessions_refused_total", "Engine.IO sessions refused: too many of their address had joined nothing."
+)
 SESSIONS_ENDED = Counter("headgate_sessions_ended_total", "Engine.IO sessions that ended.", ["reason"])
 ACCEPT_FAILURES = Counter("headgate_accept_failures_total", "Times that no connection could be accepted for want of descriptors.")
 LOOP_STALLS = Counter("headgate_loop_stalls_total", "Times that the event loop stood still for more than half a second.")

@@ -116,8 +116,8 @@ class Settings:
     max_clients_per_address: int = option(
         1000,
         integer(0, 1_000_000, "clients (0 for no limit)"),
-        "Clients from one network address, on one gateway. Behind a proxy, set HEADGATE_PROXIES too. Not for anonymous "
-        "clients of development.",
+        "Clients from one network address, on one gateway, and beside them sessions that are in no namespace. Behind a proxy, "
+        "set HEADGATE_PROXIES too. Not for anonymous clients of development.",
     )
     proxies: int = option(
         0,

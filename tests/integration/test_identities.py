@@ -9,6 +9,7 @@ import random
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing
@@ -17,6 +18,7 @@ from typing import Any
 
 import jwt
 import pytest
+from websockets.exceptions import InvalidStatus
 
 from headgate.embedded import EmbeddedRedis, start_private_redis
 from headgate.errors import InvalidRequest, InvalidTopic, LimitReached
@@ -540,6 +542,65 @@ def test_an_address_has_so_many_clients_and_no_more(gateway: GatewayProcess, joi
     assert (error["code"], error["name"], error["limit"]) == ("limit_reached", "clients_per_address", 5)
     assert refusal(join(gateway, None, "203.0.113.7"))["name"] == "clients_per_address"
     assert join(gateway, token("user-9"), "203.0.113.8").welcome
+
+
+def opened(gateway: GatewayProcess, address: str) -> tuple[int, Any]:
+    """Open a long-polling session from an address, and join nothing: status and body."""
+    request = urllib.request.Request(
+        f"{gateway.url}/socket.io/?EIO=4&transport=polling", headers={"X-Forwarded-For": f"198.51.100.1, {address}"}
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return answer.status, answer.read()
+    except urllib.error.HTTPError as error:
+        return error.code, json.loads(error.read())
+
+
+def clients_of(gateway: GatewayProcess) -> int:
+    """How many clients it has."""
+    with urllib.request.urlopen(f"{gateway.url}/healthz", timeout=10) as answer:
+        return int(json.loads(answer.read())["namespaces"]["notifications"]["clients"])
+
+
+@pytest.fixture
+def patient(start_gateway: StartGateway, settings: Mapping[str, str]) -> GatewayProcess:
+    """A gateway of its own, where nobody is ended for having joined nothing."""
+    return start_gateway({**settings, "HEADGATE_HANDSHAKE_DEADLINE_S": "600"})
+
+
+def test_an_address_has_so_many_sessions_that_have_not_joined_and_no_more(patient: GatewayProcess, join: Join) -> None:
+    """Refused before they open, also over WebSocket; other addresses are not, and who has joined is not counted."""
+    for number in range(5):
+        assert join(patient, token(f"user-{number}"), "203.0.113.9").welcome
+    assert [opened(patient, "203.0.113.9")[0] for _ in range(5)] == [200] * 5
+    status, body = opened(patient, "203.0.113.9")
+    assert status == 429
+    assert "unjoined_per_address (at most 5)" in body["message"]
+    with pytest.raises(InvalidStatus, match="429"):
+        join(patient, token("ian"), "203.0.113.9")
+    assert join(patient, token("ian"), "203.0.113.10").welcome
+    with urllib.request.urlopen(f"{patient.url}/metrics", timeout=10) as answer:
+        assert b"headgate_sessions_refused_total 2.0" in answer.read()
+
+
+def test_sessions_that_have_not_joined_make_room_when_their_time_is_up(gateway: GatewayProcess) -> None:
+    """The handshake deadline ends them."""
+    wait_until(lambda: opened(gateway, "203.0.113.12")[0] == 429, "the last one that there is room for")
+    wait_until(lambda: opened(gateway, "203.0.113.12")[0] == 200, "room for one more")
+
+
+def test_who_left_or_was_put_out_has_not_joined(patient: GatewayProcess, join: Join, lift: Callable[..., None]) -> None:
+    """To join and leave is no way around the limit; who comes back on the same connection is in again."""
+    clients = [join(patient, token(f"guest-{number}"), "203.0.113.9") for number in range(5)]
+    clients[0].send_packet("41/notifications,")
+    clients[0].send_packet(f"40/notifications,{json.dumps({'token': token('guest-0')})}")
+    clients[0].wait_for(lambda: len(clients[0].named("welcome")) == 2, "the second welcome")
+    clients[1].send_packet("41/notifications,")
+    for number in (2, 3):
+        lift(user=f"guest-{number}")
+        put_out(clients[number])
+    wait_until(lambda: clients_of(patient) == 2, "the leave to be noticed")
+    assert [opened(patient, "203.0.113.9")[0] for _ in range(3)] == [200, 200, 429]
 
 
 def test_every_limit_is_told(gateway: GatewayProcess, join: Join) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.admission import Admission, address_of
+from headgate.admission import Admission, Outsiders, address_of
 from headgate.errors import LimitReached
 from headgate.identity import ANONYMOUS, Identity
 
@@ -104,6 +104,47 @@ def test_it_counts_as_a_list_would(steps: list[tuple[str, str, int]]) -> None:
     for client, _ in inside:
         admission.leave(client)
     assert not any([admission._of_user, admission._of_token, admission._at, admission._address_of])
+
+
+@given(st.lists(st.tuples(st.sampled_from(["open", "put_out", "forget"]), st.integers(0, 9), st.sampled_from(["x", "y", None]))))
+def test_who_is_outside_is_counted_once_each(steps: list[tuple[str, int, str | None]]) -> None:
+    """Against the naive count: only new sessions are refused, and nothing is kept of those who joined or ended."""
+    outsiders = Outsiders(2)
+    outside: dict[str, str | None] = {}
+    for kind, number, address in steps:
+        session = f"{kind}-{number}"
+        at = sum(1 for where in outside.values() if where == address)
+        if kind == "open":
+            outside.pop(session, None)
+            outsiders.forget(session)
+            at = sum(1 for where in outside.values() if where == address)
+            if address is not None and at >= 2:
+                with pytest.raises(LimitReached) as caught:
+                    outsiders.open(session, address)
+                assert caught.value.parts == {"name": "unjoined_per_address", "limit": 2}
+                continue
+            outsiders.open(session, address)
+            outside[session] = address
+        elif kind == "put_out":
+            outsiders.put_out(session, address)
+            if address is not None:
+                outside.setdefault(session, address)
+        else:
+            for each in (f"open-{number}", f"put_out-{number}"):
+                outside.pop(each, None)
+                outsiders.forget(each)
+    for session in outside:
+        outsiders.forget(session)
+    assert not any([outsiders._at, outsiders._address_of])
+
+
+def test_without_a_limit_any_number_may_be_outside() -> None:
+    """And nobody is counted."""
+    outsiders = Outsiders(0)
+    for number in range(9):
+        outsiders.open(f"session-{number}", "192.0.2.1")
+        outsiders.put_out(f"session-{number}", "192.0.2.1")
+    assert not any([outsiders._at, outsiders._address_of])
 
 
 @pytest.mark.parametrize(

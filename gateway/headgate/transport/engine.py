@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 from urllib.parse import parse_qs
@@ -66,6 +66,13 @@ class _Refused(Exception):
         super().__init__(message)
         self.status = status
         self.body = {"code": code, "message": f"{message}: {detail}" if detail else message}
+
+
+@dataclass(frozen=True, slots=True)
+class OneTooMany:
+    """What a `connect` handler returns to have a session refused with 429."""
+
+    why: str
 
 
 class EngineServer(engineio.Server):  # type: ignore[misc]
@@ -163,6 +170,8 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
         refusal = self._trigger_event("connect", sid, environ, run_async=False)
         if refusal is not None and refusal is not True:
             del self.sockets[sid]
+            if isinstance(refusal, OneTooMany):
+                raise _Refused(BAD_REQUEST, "429 Too Many Requests", refusal.why)
             raise _Refused(FORBIDDEN, "401 Unauthorized")
         upgrades = [] if websocket or not self.allow_upgrades or "websocket" not in self.transports else ["websocket"]
         opening = Frame(b"0" + _to_json(self._opening(sid, upgrades)))
@@ -340,6 +349,12 @@ class Server(socketio.Server):  # type: ignore[misc]
     def _engineio_server_class(self) -> type[EngineServer]:
         return EngineServer
 
+    def opening(self, eio_sid: str, environ: dict[str, Any]) -> str | None:
+        """Called before a session opens; a text says why it is one too many. For subclasses."""
+
+    def over(self, eio_sid: str) -> None:
+        """Called when a session that was opened is over. For subclasses."""
+
     def joined(self, eio_sid: str, namespace: str, sid: str) -> None:
         """Called when a client has joined a namespace and its CONNECT packet is on its way. For subclasses."""
 
@@ -362,6 +377,13 @@ class Server(socketio.Server):  # type: ignore[misc]
         connection = self.eio.sockets.get(eio_sid)
         if connection is not None:
             connection.send(eio_pkt)
+
+    def _handle_eio_connect(self, eio_sid: str, environ: dict[str, Any]) -> OneTooMany | None:
+        why = self.opening(eio_sid, environ)
+        if why is not None:
+            return OneTooMany(why)
+        super()._handle_eio_connect(eio_sid, environ)
+        return None
 
     def _handle_connect(self, eio_sid: str, namespace: str | None, data: Any) -> None:
         namespace = namespace or "/"
@@ -495,6 +517,7 @@ class Server(socketio.Server):  # type: ignore[misc]
     def _handle_eio_disconnect(self, eio_sid: str, reason: str) -> None:
         self._binary_packet.pop(eio_sid, None)
         super()._handle_eio_disconnect(eio_sid, reason)
+        self.over(eio_sid)
 
 
 def _placeholders_valid(data: Any, attachments: int) -> bool:

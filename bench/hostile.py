@@ -1,21 +1,38 @@
-"""Clients that mean harm, one at a time, each on its own raw socket: what they send is in the name.
+"""Clients that mean harm: what they send is in the name.
 
 The attack runs in this process while the load generator keeps its schedule, so the others' latency shows the worst stall of
-the server. Every attack is bounded in bytes and time: a server that stops reading ends it.
+the server. Every attack is bounded in bytes and time: a server that stops reading ends it. `rude` ones send until they are
+cut, on a raw socket, and read only to learn how it ended; `patient` ones stay within the limits that they were told.
 """
 
 from __future__ import annotations
 
+import json
+import random
+import re
+import select
 import socket
 import struct
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from itertools import count
 
 ATTACK_DEADLINE_S = 20.0
+# How long an attack goes on that nobody ends; the load is watched for longer.
+ATTACK_S = 8.0
 _MASK = b"\0\0\0\0"  # masked with zeros: the server has the same work, we have none
 _CHUNK_BYTES = 1 << 16
+_HANDSHAKE_S = 10.0
 MIB = 1 << 20
+GIB = 1 << 30
+_NAMESPACE = "/notifications"
+_HEAD = "GET /socket.io/?EIO=4&transport={} HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+# Headgate's limits, as `welcome` tells them: all that one client may have, and a little less than it may send.
+_SUBSCRIPTIONS, _WILDCARDS, _MESSAGES_PER_S = 128, 32, 45.0
+
+Outcome = dict[str, float | str]
 
 
 def _head(opcode: int, length: int, *, final: bool = True) -> bytes:
@@ -29,6 +46,18 @@ def _head(opcode: int, length: int, *, final: bool = True) -> bytes:
 
 def _text(text: bytes) -> bytes:
     return _head(1, len(text)) + text
+
+
+def _request(name: str, **body: object) -> bytes:
+    """Return a frame that asks for something and wants its acknowledgement."""
+    return _text(f"42{_NAMESPACE},7{json.dumps([name, body], separators=(',', ':'))}".encode())
+
+
+def _connect(patterns: list[str]) -> str:
+    return f"40{_NAMESPACE},{json.dumps({'subscriptions': [{'pattern': pattern} for pattern in patterns]})}"
+
+
+# What rude clients send -------------------------------------------------------------------------------------------------
 
 
 def _one_frame(size_bytes: int) -> Iterator[bytes]:
@@ -51,50 +80,228 @@ def _tiny_events(count: int) -> Iterator[bytes]:
         yield piece * 1000
 
 
-ATTACKS: dict[str, Callable[[], Iterator[bytes]]] = {
-    "frame-20MB": lambda: _one_frame(20 * MIB),
-    "frame-150MB": lambda: _one_frame(150 * MIB),
-    "fragments-100k": lambda: _fragments(100_000),
-    "events-200k": lambda: _tiny_events(200_000),
-}
+def _pongs(count: int) -> Iterator[bytes]:
+    piece = _head(10, 0)
+    for _ in range(count // 1000):
+        yield piece * 1000
 
 
-def attack(name: str, port: int, connect: str) -> dict[str, float | str]:
-    """Join as an ordinary client, then attack; return what was sent and how the server ended it.
+def _subscriptions(rounds: int) -> Iterator[bytes]:
+    """Wildcards that nobody had before, each subscribed to and given up."""
+    for number in range(rounds // 100):
+        patterns = [f"{number}.#.{each}.*" for each in range(100)]
+        yield b"".join(_request("subscribe", pattern=p) + _request("unsubscribe", pattern=p) for p in patterns)
 
-    Returns:
-        `sent_mib`, `attack_s`, and `answer`: the close code, `reset`, or `still open` after the deadline.
+
+def _joins(rounds: int) -> Iterator[bytes]:
+    """Out of the namespace and in again, each time with all the subscriptions that one client may have, none known before."""
+    leave = _text(f"41{_NAMESPACE},".encode())
+    for number in range(rounds):
+        patterns = [f"{number}.{each}.#" for each in range(_WILDCARDS)]
+        patterns += [f"{number}.{each}" for each in range(_SUBSCRIPTIONS - _WILDCARDS)]
+        yield leave + _text(_connect(patterns).encode())
+
+
+# What patient clients send ----------------------------------------------------------------------------------------------
+
+
+def _worst_patterns(seed: int, words: str = "abcdefgh") -> list[str]:
+    """As many wildcards as one client may have, of the kind that a topic can match in the most ways."""
+    pick = random.Random(seed)
+    return [".".join(pick.choice(["#", "#", "*", pick.choice(words)]) for _ in words) for _ in range(_WILDCARDS)]
+
+
+def _new_topics(client: int) -> Iterator[bytes]:
+    """Publish to topics that were never seen, on which as many of the worst patterns as possible have to be tried."""
+    for number in count():
+        yield _request("publish", topic=f"a.b.c.d.e.f.g.{client}-{number}", data=None)
+
+
+def _hashes(client: int) -> Iterator[bytes]:
+    """Subscribe to one pattern of wildcards after the other, and give each up: no two have a glob in common."""
+    for number in count():
+        pattern = f"#.*.#.*.#.*.#.{client}-{number}"
+        yield _request("subscribe", pattern=pattern)
+        yield _request("unsubscribe", pattern=pattern)
+
+
+# The attacks ------------------------------------------------------------------------------------------------------------
+
+
+def _rude(pieces: Callable[[], Iterator[bytes]], *, again: bool = False) -> Callable[[int, str], Outcome]:
+    """Join as an ordinary client, then send without a look at the answers.
+
+    `again`: send one piece only, leave without waiting to be cut, and do that anew as long as the attack goes on.
     """
-    start, sent = time.monotonic(), 0
-    with socket.create_connection(("127.0.0.1", port), 5) as wire:
+
+    def run(port: int, connect: str) -> Outcome:
+        start, sent, connections, answer = time.monotonic(), 0, 0, ""
+        while not connections or (again and time.monotonic() < start + ATTACK_S):
+            if again:
+                with socket.create_connection(("127.0.0.1", port), _HANDSHAKE_S) as wire:
+                    _join(wire, connect)
+                    wire.sendall(piece := next(pieces()))
+                taken, answer = len(piece), "let in each time"
+            else:
+                taken, answer = _pour(port, connect, pieces(), start + ATTACK_DEADLINE_S)
+            sent, connections = sent + taken, connections + 1
+        return {"sent_mib": round(sent / MIB, 2), "connections": connections, "answer": answer}
+
+    return run
+
+
+def _pour(port: int, connect: str, pieces: Iterator[bytes], until: float) -> tuple[int, str]:
+    with socket.create_connection(("127.0.0.1", port), _HANDSHAKE_S) as wire:
         _join(wire, connect)
-        answer = "still open"
+        sent, answer = 0, "still open"
         try:
-            for piece in ATTACKS[name]():
-                wire.settimeout(max(0.01, start + ATTACK_DEADLINE_S - time.monotonic()))
+            for piece in pieces:
+                wire.settimeout(max(0.01, until - time.monotonic()))
                 wire.sendall(piece)
                 sent += len(piece)
         except TimeoutError:
             answer = "stopped reading"
         except OSError:
             answer = "reset"
-        code = _close_code(wire, start + ATTACK_DEADLINE_S)
-        return {"sent_mib": round(sent / MIB, 2), "attack_s": round(time.monotonic() - start, 2), "answer": code or answer}
+        return sent, _close_code(wire, until) or answer
+
+
+def _patient(
+    clients: int, messages: Callable[[int], Iterator[bytes]], per_s: float, patterns: Callable[[int], list[str]] | None = None
+) -> Callable[[int, str], Outcome]:
+    """Clients that read what comes and send `per_s` messages per second each, as long as they are let."""
+
+    def run(port: int, connect: str) -> Outcome:
+        with ExitStack() as open_wires:
+            wires: dict[socket.socket, Iterator[bytes]] = {}
+            for number in range(clients):
+                wire = open_wires.enter_context(socket.create_connection(("127.0.0.1", port), _HANDSHAKE_S))
+                _join(wire, connect if patterns is None else _connect(patterns(number)))
+                wires[wire] = messages(number)
+            start, rounds, sent = time.monotonic(), 0, 0
+            while time.monotonic() < start + ATTACK_S and wires:
+                due = start + rounds / per_s
+                for wire in select.select(list(wires), [], [], max(0.0, due - time.monotonic()))[0]:
+                    if not _read(wire):
+                        del wires[wire]
+                if time.monotonic() >= due:
+                    rounds += 1
+                    for wire, of_wire in wires.items():
+                        piece = next(of_wire)
+                        with suppress(OSError):  # it was cut: the next look finds that
+                            wire.sendall(piece)
+                            sent += len(piece)
+            answer = f"{len(wires)} of {clients} still there"
+            return {"sent_mib": round(sent / MIB, 2), "connections": clients, "messages": rounds * clients, "answer": answer}
+
+    return run
+
+
+def _read(wire: socket.socket) -> bool:
+    """Read what there is; False at the end."""
+    try:
+        return bool(wire.recv(_CHUNK_BYTES))
+    except OSError:
+        return False
+
+
+def _post(size_bytes: int) -> Callable[[int, str], Outcome]:
+    """Open a session by long-polling, then send a message of a declared size in one POST."""
+
+    def run(port: int, _connect: str) -> Outcome:
+        with socket.create_connection(("127.0.0.1", port), _HANDSHAKE_S) as wire:
+            wire.sendall(_HEAD.format("polling").encode() + b"\r\n")
+            opening = _until(wire, b'"maxPayload"')
+        found = re.search(rb'"sid":"([^"]+)"', opening)
+        assert found, opening
+        sid = found[1].decode()
+        head = _HEAD.format("polling&sid=" + sid).replace("GET", "POST", 1) + f"Content-Length: {size_bytes}\r\n\r\n"
+        sent, answer, until = 0, "still open", time.monotonic() + ATTACK_S
+        with socket.create_connection(("127.0.0.1", port), _HANDSHAKE_S) as wire:
+            try:
+                wire.sendall(head.encode())
+                while sent < size_bytes and time.monotonic() < until and not select.select([wire], [], [], 0)[0]:
+                    wire.settimeout(max(0.01, until - time.monotonic()))
+                    wire.sendall(b"4" * _CHUNK_BYTES)
+                    sent += _CHUNK_BYTES
+            except OSError as error:
+                answer = "stopped reading" if isinstance(error, TimeoutError) else "reset"
+            with suppress(OSError):
+                wire.settimeout(2.0)
+                status = re.match(rb"HTTP/1.1 (\d+)", wire.recv(_CHUNK_BYTES))
+                answer = f"status {status[1].decode()}" if status else answer
+        return {"sent_mib": round(sent / MIB, 2), "connections": 1, "answer": answer}
+
+    return run
+
+
+@dataclass(frozen=True)
+class Attack:
+    """One attack: `run(port, connect)` makes it and returns `sent_mib`, `connections` and how it ended, as `answer`.
+
+    Attributes:
+        what: who does what, for the title.
+        anywhere: whether it means something to any Socket.IO server, and not to Headgate alone.
+        keeps: MiB that the attackers may have, as any clients of their number and subscriptions, on top of what a fault may cost.
+    """
+
+    run: Callable[[int, str], Outcome]
+    what: str = "One client attacks"
+    anywhere: bool = True
+    keeps: float = 0.0
+
+
+ATTACKS = {
+    "frame-20MB": Attack(_rude(lambda: _one_frame(20 * MIB))),
+    "frame-150MB": Attack(_rude(lambda: _one_frame(150 * MIB))),
+    "fragments-100k": Attack(_rude(lambda: _fragments(100_000))),
+    "events-200k": Attack(_rude(lambda: _tiny_events(200_000))),
+    "events-again": Attack(_rude(lambda: _tiny_events(200_000), again=True), "Client after client attacks"),
+    "pongs-200k": Attack(_rude(lambda: _pongs(200_000))),
+    "post-1GB": Attack(_post(GIB)),
+    "subscriptions-100k": Attack(_rude(lambda: _subscriptions(100_000)), anywhere=False),
+    "subscriptions-patient": Attack(
+        _patient(4, _hashes, _MESSAGES_PER_S), "Four clients attack within the limits", anywhere=False
+    ),
+    "joins-5k": Attack(_rude(lambda: _joins(5_000)), anywhere=False),
+    "joins-again": Attack(_rude(lambda: iter([b"".join(_joins(49))]), again=True), "Client after client attacks", anywhere=False),
+    "wildcards-100": Attack(
+        _patient(100, _new_topics, 1.0, _worst_patterns), "A hundred clients attack within the limits", anywhere=False, keeps=15.0
+    ),
+}
+
+
+def attack(name: str, port: int, connect: str) -> Outcome:
+    """Make an attack; return what was sent and how the server ended it.
+
+    Args:
+        connect: the CONNECT of an ordinary client.
+
+    Returns:
+        `sent_mib`, `attack_s`, `connections`, and `answer`: the close code or status, `reset`, or who was still there at the end.
+    """
+    start = time.monotonic()
+    return ATTACKS[name].run(port, connect) | {"attack_s": round(time.monotonic() - start, 2)}
 
 
 def _join(wire: socket.socket, connect: str) -> None:
     key = "dGhlIHNhbXBsZSBub25jZQ=="
     wire.sendall(
-        f"GET /socket.io/?EIO=4&transport=websocket HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
-        f"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n\r\n".encode()
+        _HEAD.format("websocket").encode() + b"Connection: Upgrade\r\nUpgrade: websocket\r\n"
+        b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: " + key.encode() + b"\r\n\r\n"
     )
+    _until(wire, b'"pingInterval"')
+    wire.sendall(_text(connect.encode()))
+    wire.recv(4096)
+
+
+def _until(wire: socket.socket, mark: bytes) -> bytes:
     got = b""
-    while b'"pingInterval"' not in got:
+    while mark not in got:
         got += (more := wire.recv(4096))
         if not more:
             raise ConnectionError(f"refused before the attack: {got[:200]!r}")
-    wire.sendall(_text(connect.encode()))
-    wire.recv(4096)
+    return got
 
 
 def _close_code(wire: socket.socket, until: float) -> str:

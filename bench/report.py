@@ -71,7 +71,7 @@ def _section(scenario: Scenario, rows: Mapping[str, Sequence[Row]]) -> list[str]
     own = median(rows.get("headgate", ()), scenario.ratio)
     for name, found in rows.items():
         compared = "" if name.startswith("headgate") else ratio(scenario, own, median(found, scenario.ratio))
-        cells = [VARIANTS[name].title, *(_number(median(found, column)) for column in scenario.columns)]
+        cells = [VARIANTS[name].title, *(_cell(found, column) for column in scenario.columns)]
         cells += [compared, str(len(found)), "; ".join(faults(found))]
         lines.append(f"| {' | '.join(cells)} |")
     lines += ["", *(f"- {line}" for line in verdicts(scenario, rows.get("headgate", ())))]
@@ -85,6 +85,12 @@ def write(folder: Path, name: str, machine: Mapping[str, Any], scenarios: Sequen
     (folder / f"{name}.json").write_text(json.dumps({"machine": machine, "rows": rows}, indent=1) + "\n")
     page.write_text(markdown(machine, scenarios, rows))
     return page
+
+
+def _cell(rows: Sequence[Row], column: str) -> str:
+    """Return the median as text; of a column of texts, each that occurs."""
+    texts = {value for row in rows if isinstance(value := row.get(column), str)}
+    return "; ".join(sorted(texts)) if texts else _number(median(rows, column))
 
 
 def _number(value: float | None) -> str:

@@ -1,9 +1,9 @@
 """What consumers cost and give: events per second for a free sink, and what a backlog being worked off costs live delivery.
 
-`python -m bench.consumers [--events 100000] [--rounds 5]`. For the first part the consumer is pinned to one core, Redis to the
-other. For the second the gateway has one core, Redis and the load generator the other, and the consumer, as nice as beside a
-gateway, takes what they leave of both: on two cores it leaves none. So a process that only computes is put in its place as well:
-what that costs live delivery, a busy machine costs; the rest is the consumer's, which shares Redis.
+`python -m bench.consumers [--events 100000] [--rounds 5] [--pace 10000 --pace 3000]`. For the first part the consumer is pinned
+to one core, Redis to the other. For the second the gateway has one core, Redis and the load generator the other, and the consumer,
+as nice as beside a gateway, takes what they leave of both. A process that only computes is put in its place as well: what that
+costs live delivery, a busy machine costs; the rest is the consumer's, which shares Redis.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
@@ -44,8 +44,8 @@ PAYLOAD_BYTES = 256
 BATCH_EVENTS = 500
 LIVE_CLIENTS, DELIVERIES_PER_S = 1_000, 10_000
 LIVE_S = 6
-# Longer than any consumer has been seen to work off meanwhile.
-BACKLOG_EVENTS = 40_000 * LIVE_S
+# Longer than is worked off meanwhile.
+BACKLOG_EVENTS = 15_000 * LIVE_S
 DEADLINE_S = 300.0
 
 
@@ -81,7 +81,8 @@ class FreeBatch(Free):
 @click.command()
 @click.option("--events", default=100_000, show_default=True, help="Length of each backlog.")
 @click.option("--rounds", default=5, show_default=True, help="Interleaved rounds; medians are shown.")
-def main(events: int, rounds: int) -> None:
+@click.option("--pace", default=(10_000, 3_000), show_default=True, multiple=True, help="Events per second beside live delivery.")
+def main(events: int, rounds: int, pace: tuple[int, ...]) -> None:
     """Measure, print one JSON object and a table."""
     server_core, load_core = machine.cores()
     results: dict[str, Any] = {"machine": machine.describe(), "events": events, "payload_bytes": PAYLOAD_BYTES}
@@ -97,7 +98,7 @@ def main(events: int, rounds: int) -> None:
                 redis.call("FLUSHALL")
         results["events_per_s"] = {name: {"median": statistics.median(found), "all": found} for name, found in rates.items()}
     pin(0, load_core)
-    results["live"] = [row for _ in range(rounds) for row in (measure_live(_compute), measure_live(_work_off))]
+    results["live"] = [row for _ in range(rounds) for row in (measure_live(None), *map(measure_live, pace))]
     print(json.dumps(results, indent=2))
     print(table(results))
 
@@ -109,7 +110,7 @@ def measure_rate(url: str, name: str, consumer: type[Consumer], workers: int, ev
     client.close()
     Free.count, Free.wanted = 0, events
     Free.reached.clear()
-    runner = start(url, name, consumer, workers, run=False)
+    runner = open_runner(url, name, consumer, RunnerOptions(workers=workers, max_per_s=0))
     publish_backlog(url, events)
     began_s = time.perf_counter()
     runner.start()
@@ -119,15 +120,18 @@ def measure_rate(url: str, name: str, consumer: type[Consumer], workers: int, ev
     return round(events / took_s)
 
 
-def measure_live(neighbour: Callable[[str, Event, Event], None]) -> dict[str, Any]:
-    """Measure live latency before, while and after a process of its own is at work beside the gateway."""
+def measure_live(pace: int | None) -> dict[str, Any]:
+    """Measure live latency before, while and after a process of its own is at work beside the gateway.
+
+    It works off a backlog at `pace` events per second; None: it only computes.
+    """
     here = dataclasses.replace(VARIANTS["headgate"], connect=headgate_connect(subscriptions=[{"pattern": TOPIC}]))
     spawning = multiprocessing.get_context("spawn")
     ready, go = spawning.Event(), spawning.Event()
     os.environ["HEADGATE_LOG_MAX_EVENTS"] = str(2 * BACKLOG_EVENTS)
     with stage(here, size_bytes=PAYLOAD_BYTES, room=LIVE_CLIENTS) as on, open_client(on.bus.url) as client:
         on.generator.connects(LIVE_CLIENTS)
-        process = spawning.Process(target=neighbour, args=(on.bus.url, ready, go), daemon=True)
+        process = spawning.Process(target=_be_beside, args=(on.bus.url, pace, ready, go), daemon=True)
         process.start()
         try:
             assert ready.wait(DEADLINE_S)
@@ -143,7 +147,7 @@ def measure_live(neighbour: Callable[[str, Event, Event], None]) -> dict[str, An
         calm_again = _latency(on)
     assert handled < BACKLOG_EVENTS
     return {
-        "beside": neighbour.__name__.lstrip("_"),
+        "beside": f"a consumer, {pace:,}/s" if pace else "a process that computes",
         "p50_ms": [round(run["p50"] / 1000, 2) for run in (calm, beside, calm_again)],
         "p99_ms": [round(run["p99"] / 1000, 2) for run in (calm, beside, calm_again)],
         "p99_ratio": round(2 * beside["p99"] / (calm["p99"] + calm_again["p99"]), 2),
@@ -167,13 +171,10 @@ def publish_backlog(url: str, events: int) -> None:
             publisher.publish_many([("backlog.bench", data)] * BATCH_EVENTS)
 
 
-def start(url: str, name: str, consumer: type[Consumer], workers: int, *, run: bool = True) -> Runner:
-    """Open a consumer's group where the log ends now, and have it run, or not yet."""
-    options = RunnerOptions(workers=workers)
+def open_runner(url: str, name: str, consumer: type[Consumer], options: RunnerOptions) -> Runner:
+    """Open a consumer's group where the log ends now."""
     runner = Runner(ConsumerSpec(name, consumer, consumer.Options(), ("#",), DEFAULT_NAMESPACE, options), url, Settings())
     runner.open()
-    if run:
-        runner.start()
     return runner
 
 
@@ -199,30 +200,20 @@ def table(results: dict[str, Any]) -> str:
 _BACKLOG_GROUP = "bench-live"
 
 
-def _work_off(url: str, ready: Event, go: Event) -> None:
-    """Work off a backlog, until killed."""
-    _beside_a_gateway()
-    runner = start(url, _BACKLOG_GROUP, Free, 1, run=False)
-    publish_backlog(url, BACKLOG_EVENTS)
-    ready.set()
-    go.wait()
-    runner.start()
-    threading.Event().wait()
-
-
-def _compute(_url: str, ready: Event, go: Event) -> None:
-    """Compute, until killed."""
-    _beside_a_gateway()
-    ready.set()
-    go.wait()
-    while True:
-        pass
-
-
-def _beside_a_gateway() -> None:
-    """Be as nice as `--with-consumers` makes a consumer, and run where the system decides."""
+def _be_beside(url: str, pace: int | None, ready: Event, go: Event) -> None:
+    """Work off a backlog, or compute, until killed: as nice as `--with-consumers` makes it, and where the system decides."""
     os.nice(NICENESS)
     os.sched_setaffinity(0, range(os.cpu_count() or 1))
+    if pace is not None:
+        runner = open_runner(url, _BACKLOG_GROUP, Free, RunnerOptions(max_per_s=pace))
+        publish_backlog(url, BACKLOG_EVENTS)
+    ready.set()
+    go.wait()
+    if pace is not None:
+        runner.start()
+        threading.Event().wait()
+    while True:
+        pass
 
 
 def _position(client: Client) -> int:

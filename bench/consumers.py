@@ -1,9 +1,9 @@
 """What consumers cost and give: events per second for a free sink, and what a backlog being worked off costs live delivery.
 
 `python -m bench.consumers [--events 100000] [--rounds 5] [--pace 10000 --pace 3000]`. For the first part the consumer is pinned
-to one core, Redis to the other. For the second the gateway has one core, Redis and the load generator the other, and the consumer,
-as nice as beside a gateway, takes what they leave of both. A process that only computes is put in its place as well: what that
-costs live delivery, a busy machine costs; the rest is the consumer's, which shares Redis.
+to one core, Redis to the other. For the second the gateway has one core, Redis and the load generator the other, and the
+consumer, as nice as beside a gateway, takes what they leave of both. A process that only computes is put in its place as well:
+what that costs live delivery, a busy machine costs; the rest is the consumer's, which shares Redis.
 """
 
 from __future__ import annotations

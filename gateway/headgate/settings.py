@@ -157,6 +157,12 @@ class Settings:
         200.0, number(0.1, 100000, "events per second"), "Events that one user may publish over HTTP per second, on each gateway."
     )
     publish_burst: int = option(400, integer(1, 100000, "events"), "Events that one user may publish over HTTP at once.")
+    read_per_s: float = option(
+        50.0,
+        number(0.1, 100000, "pages per second"),
+        "Pages of the log that one user (or, without a token, one address) may read over HTTP per second, on each gateway.",
+    )
+    read_burst: int = option(200, integer(1, 100000, "pages"), "Pages of the log that one user may read over HTTP at once.")
     max_subscriptions: int = option(128, integer(1, 65536, "patterns"), "Subscriptions of one client.")
     max_wildcards: int = option(32, integer(0, 65536, "patterns"), "Subscriptions of one client that hold a wildcard.")
     log_max_events: int = option(10000, integer(1, 10_000_000, "events"), "Log retention by count, per namespace.")

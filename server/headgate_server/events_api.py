@@ -1,25 +1,31 @@
 """`GET /api/events?pattern=&from=&to=&namespace=`: the log over HTTP, paged, for services that were away.
 
 Out: `{namespace, epoch, events: [{topic, data, id, time, offset}], next}`; ask again with `from=next` until it is null. The
-caller's grants must contain the pattern.
+caller's grants must contain the pattern. 429 for who goes too fast.
 """
 
 from __future__ import annotations
 
+import time
+
 from flask import Blueprint, Response, request
 
-from headgate.errors import Forbidden, InvalidRequest
+from headgate.admission import address_of
+from headgate.errors import Forbidden, InvalidRequest, LimitReached
+from headgate.identity import ANONYMOUS, Identity
 from headgate.requests import MAX_OFFSET
 from headgate.settings import Settings
 from headgate.topic import check_pattern
 
 from .callers import caller
 from .gate import Gate
+from .rates import Rates
 
 
 def events_routes(gate: Gate, settings: Settings) -> Blueprint:
     """Return the route."""
     routes = Blueprint("events_api", __name__)
+    rates = Rates(settings.read_per_s, settings.read_burst)
 
     @routes.get("/api/events")
     def events() -> Response:
@@ -34,6 +40,8 @@ def events_routes(gate: Gate, settings: Settings) -> Blueprint:
         first, last = _offset("from") or 1, _offset("to")
         if last is not None and last < first:
             raise InvalidRequest("to: expected at least what `from` is")
+        if not rates.spend(_reader(identity, settings.proxies), time.monotonic()):
+            raise LimitReached("read_per_s", settings.read_per_s)
         epoch, found, next_ = gate.events(pattern, first, last, namespace)
         # The payloads are JSON already: they go out as they came in.
         parts = [
@@ -56,6 +64,13 @@ def events_routes(gate: Gate, settings: Settings) -> Blueprint:
         return Response(body, mimetype="application/json")
 
     return routes
+
+
+def _reader(identity: Identity, proxies: int) -> str:
+    """Return whose rate a request counts for: a user's, or an address's, as all the anonymous have one name."""
+    if identity.user != ANONYMOUS:
+        return identity.user
+    return f"\0{address_of(request.environ, proxies)}"  # no user's name
 
 
 def _offset(name: str) -> int | None:

@@ -117,6 +117,37 @@ def test_publishing_with_a_token_that_grants_it(gateway: GatewayProcess) -> None
     assert ask(gateway, "/api/publish", None, {"topic": "orders.7.shipped", "data": 1})[0] == 401
 
 
+def test_who_reads_too_fast_is_told_to_wait_and_others_are_not(start_gateway: StartGateway) -> None:
+    """429 with Retry-After, per user, and per address for those without a token; what is forbidden costs nothing."""
+    gateway = start_gateway(
+        {
+            "HEADGATE_TOKEN_SECRET": SECRET,
+            "HEADGATE_ANONYMOUS_SUBSCRIBE": "news.#",
+            "HEADGATE_PROXIES": "1",
+            "HEADGATE_READ_PER_S": "0.1",
+            "HEADGATE_READ_BURST": "3",
+        }
+    )
+    ana, bob = (token("--user", user, "--subscribe", "orders.#") for user in ("ana", "bob"))
+    assert [events(gateway, ana, pattern="#")[0] for _ in range(5)] == [403] * 5
+    answers = [events(gateway, ana, pattern="orders.#") for _ in range(5)]
+    assert [status for status, _ in answers] == [200, 200, 200, 429, 429]
+    error = answers[-1][1]["error"]
+    assert (error["code"], error["name"], error["limit"]) == ("limit_reached", "read_per_s", 0.1)
+    assert events(gateway, bob, pattern="orders.#")[0] == 200
+
+    def anonymous(address: str) -> tuple[int, str | None]:
+        asked = urllib.request.Request(f"{gateway.url}/api/events?pattern=news.%23", headers={"X-Forwarded-For": address})
+        try:
+            with urllib.request.urlopen(asked, timeout=10) as answer:
+                return answer.status, None
+        except urllib.error.HTTPError as error:
+            return error.code, error.headers["Retry-After"]
+
+    assert [anonymous("203.0.113.7") for _ in range(4)] == [(200, None)] * 3 + [(429, "1")]
+    assert anonymous("203.0.113.8") == (200, None)
+
+
 def test_who_publishes_too_fast_is_told_to_wait_and_others_are_not(start_gateway: StartGateway) -> None:
     """429 with Retry-After, and nothing published; what was answered with 201 is in the log."""
     gateway = start_gateway({"HEADGATE_TOKEN_SECRET": SECRET, "HEADGATE_PUBLISH_PER_S": "0.1", "HEADGATE_PUBLISH_BURST": "3"})

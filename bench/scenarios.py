@@ -242,7 +242,7 @@ def hostile(attack: str, clients: int = 100) -> Callable[[Variant, bool], Row]:
             with ThreadPoolExecutor(1, initializer=lambda: os.sched_setaffinity(0, {load_core})) as second:
                 seconds = ATTACK_DEADLINE_S / 2
                 on.generator.tell("open", 100, seconds * 1000)
-                sent = second.submit(attack_server, attack, on.port, variant.connect)
+                sent = second.submit(attack_server, attack, on.port, connects[0] if connects else variant.connect)
                 peak = _peak_bytes(on, seconds)
                 answer = on.generator.answer(seconds)
                 row = _checked(answer) | _latency(answer) | sent.result(ATTACK_DEADLINE_S * 2)

@@ -18,7 +18,7 @@
 --
 -- Raise VERSION with every change: an older library is replaced by a newer one, never the other way round.
 
-local VERSION = 2
+local VERSION = 3
 
 local HARD_MAX_PAYLOAD_BYTES = 1024 * 1024
 local MAX_TOPIC_BYTES, MAX_TOPIC_WORDS = 255, 8
@@ -145,7 +145,8 @@ local function now_ms()
   return tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 end
 
--- The newest offset that the stream ever held: an XADD must go above it. 0 without a stream.
+-- The newest offset that the stream ever held: an XADD must go above it. 0 without a stream; `may_open` comes first, or a right
+-- that is missing would be taken for that.
 local function newest_in_stream(name)
   local found = redis.pcall('XINFO', 'STREAM', name.log)
   for index = 1, #found, 2 do
@@ -201,6 +202,9 @@ local function may(command, name, ...)
 end
 
 local function may_open(name)
+  if not redis.acl_check_cmd('XINFO', 'STREAM', name.log) then
+    return redis.error_reply('NOPERM this user may not run XINFO STREAM on ' .. name.log)
+  end
   return may('UNLINK', name.log) or may('HSET', name.head, 'offset', '1')
 end
 

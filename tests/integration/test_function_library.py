@@ -449,7 +449,7 @@ FULL = f"~hg:* &hg:* -@all {ALLOWED}"
 @pytest.mark.parametrize(
     "rules",
     [f"~hg:* -@all {ALLOWED}", f"&hg:* ~{KEY} -@all {ALLOWED}", f"&hg:* ~{KEY} %R~{HEAD} -@all {ALLOWED}"]
-    + [FULL.replace(f" +{word}", "") for word in ("xadd", "hset", "set", "xtrim", "unlink", "publish")],
+    + [FULL.replace(f" +{word}", "") for word in ("xadd", "hset", "set", "xtrim", "xinfo", "unlink", "publish")],
 )
 def test_a_right_that_is_missing_refuses_before_the_first_write(client: Client, redis_server: Any, rules: str) -> None:
     """Half a step would lose an event, or hand out an offset twice."""

@@ -143,8 +143,7 @@ def test_a_consumer_needs_each_of_its_rights(limit: Limit, redis_client: Client,
         work(limit([each for each in CONSUMERS if each != missing]), redis_client, redis_url)
 
 
-# XINFO STREAM is asked for where head and stream disagree only, after a loss.
-@pytest.mark.parametrize("missing", [each for each in PUBLISHING if each != "+xinfo|stream"])
+@pytest.mark.parametrize("missing", PUBLISHING)
 def test_publishing_needs_each_of_its_rights(limit: Limit, missing: str) -> None:
     """Beside a consumer's own."""
     with pytest.raises(BusRefused, match="permission"):

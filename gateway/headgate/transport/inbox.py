@@ -8,13 +8,16 @@ socket), `resume` when it may go on; `drained` when nothing waits any more: the 
 from __future__ import annotations
 
 from collections import deque
+from time import monotonic
 from typing import Protocol
 
-from headgate.loop import spawn
+from headgate.loop import sleep, spawn
 
 # What may wait for the application before we stop reading, and when we go on.
 FULL_MESSAGES, LOW_MESSAGES = 64, 16
 FULL_BYTES, LOW_BYTES = 1024 * 1024, 256 * 1024
+# How long the messages of one session are worked on before everybody else has a turn: 64 costly joins are 100 ms.
+SLICE_S = 0.005
 
 
 class InboxOwner(Protocol):
@@ -62,6 +65,7 @@ class Inbox:
         self._bytes = 0
 
     def _work(self) -> None:
+        since_s = monotonic()
         try:
             while self._messages:
                 message = self._messages.popleft()
@@ -70,5 +74,8 @@ class Inbox:
                     self.paused = False
                     self._owner.resume()
                 self._owner.deliver(message)
+                if self._messages and monotonic() - since_s > SLICE_S:
+                    sleep()
+                    since_s = monotonic()
         finally:
             self._owner.drained()

@@ -150,7 +150,7 @@ class Namespace:
         """Let a client that has just joined go on where it was; its subscriptions are in force already.
 
         Returns:
-            None: there was nothing to resume. True: everything since is still in the log. False: the log was lost, or no
+            None: there was nothing to resume. True: everything since was in the log a second ago. False: the log was lost, or no
             longer reaches back that far; a gap says which, and the client goes on from what there is.
 
         Raises:

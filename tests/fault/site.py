@@ -114,6 +114,16 @@ class Site:
         for gateway in self.gateways:
             wait_for(lambda gateway=gateway: self.ready(gateway), "a gateway to be ready", deadline_s)
 
+    def wait_until_known(self, offset: int) -> None:
+        """Wait until every gateway knows that the log goes as far: of what nobody there wants, it hears once a second."""
+
+        def known(gateway: GatewayProcess) -> bool:
+            at: int = self.health(gateway)[1]["namespaces"][NAMESPACE]["offset"]
+            return at >= offset
+
+        for gateway in self.gateways:
+            wait_for(lambda gateway=gateway: known(gateway), f"a gateway to know of {offset}")
+
     def swarm(self, *, whole: bool = False, **options: Any) -> Swarm:
         """Return the load's clients, not connected yet; if `whole`, the first of each gateway wants everything."""
 

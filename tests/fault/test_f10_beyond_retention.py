@@ -21,6 +21,7 @@ def test_a_browser_back_too_late_is_told_once_what_is_gone(
         publishing.wait_for(20)
         # The default retention is 10,000 events. Nobody here wants these: they only push the others out.
         publish_burst(site.redis.url, publishing.history, 10_050, 0, topic="filler.t{}")
+        site.wait_until_known(site.head()[1])
         swarm.reopen()
         publishing.wait_for(20)
         history = publishing.stop()

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from headgate.consumers.dead_letters import DeadLetters
+from headgate.consumers.worker import PAGE_PIECES
 from headgate.publisher import Publisher
 from headgate.redis_link import Client, call, open_client
 from tests.consumers_state import in_hand
@@ -184,8 +185,8 @@ def test_a_killed_batch_consumer_loses_nothing(start_fleet: Callable[..., Fleet]
 
     check_nothing_lost(fleet, done)
     doubled = sum(times - 1 for times in done.values())
-    figures("F20", f"batch consumer killed × {kills}: events done twice", doubled, "", f"≤ {kills * 100}")
-    assert doubled <= kills * 100
+    figures("F20", f"batch consumer killed × {kills}: events done twice", doubled, "", f"≤ {kills * PAGE_PIECES}")
+    assert doubled <= kills * PAGE_PIECES
 
 
 def test_a_consumer_that_is_asked_to_stop_loses_and_doubles_nothing(

@@ -68,7 +68,8 @@ class Watchdog:
                 resumed_s = looked_s
                 continue
             beat_s = self._beat_s
-            if looked_s - max(beat_s, resumed_s) > STALL_S and beat_s != told_s:
+            # (Closed while this thread slept or waited for the interpreter: what it sees now is not its loop's any more.)
+            if self._timer is timer and looked_s - max(beat_s, resumed_s) > STALL_S and beat_s != told_s:
                 told_s = beat_s
                 frame = sys._current_frames().get(self._loop_thread)
                 # On the processor: hardly any of the time is code that waits, a part of it a machine with too much to do.

@@ -26,17 +26,28 @@ DEADLINE_S = 30.0
 class BusProcess:
     """One listener on the namespace `notifications`, which wants `patterns`, and what it gives up for `linger_s` longer.
 
+    Args:
+        late_fences: so many late ones in a row are a dead connection. By default none is too late: with fences every tenth of
+            a second a busy machine would replace the connection, with all that was on its way, in the middle of any test.
+
     Attributes:
         told: everything that it told, in order: `["route", [[topic, offset, data], …]]`, `["missing", first, last, reason]`,
             `["log_lost", epoch, offset]`, `["bus", up]`, `["fenced"]`.
     """
 
-    def __init__(self, redis_url: str, patterns: Sequence[str] = ("#",), linger_s: float = 5.0, **settings: Any) -> None:
+    def __init__(
+        self,
+        redis_url: str,
+        patterns: Sequence[str] = ("#",),
+        linger_s: float = 5.0,
+        late_fences: int = 1_000_000,
+        **settings: Any,
+    ) -> None:
         self.told: list[list[Any]] = []
         self._answers: list[Any] = []
         self._grown = threading.Condition()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.bus_process", redis_url, json.dumps(settings), str(linger_s), *patterns],
+            [sys.executable, "-m", "tests.bus_process", redis_url, json.dumps(settings), str(linger_s), str(late_fences), *patterns],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -147,7 +158,7 @@ class BusProcess:
                 self._grown.notify_all()
 
 
-def main(redis_url: str, settings: str, linger_s: str, *patterns: str) -> None:
+def main(redis_url: str, settings: str, linger_s: str, late_fences: str, *patterns: str) -> None:
     """Be the listener, until standard input ends."""
     from gevent import monkey
 
@@ -181,6 +192,7 @@ def main(redis_url: str, settings: str, linger_s: str, *patterns: str) -> None:
 
     logs.configure("info")
     interest.LINGER_S = float(linger_s)
+    bus_module.LATE_FENCES = int(late_fences)
     bus = bus_module.Bus("notifications", redis_url, Settings(**json.loads(settings)), Teller())
     for pattern in patterns:
         bus.want(pattern)

@@ -1,6 +1,7 @@
 """The fixtures of every test: a real Redis, a real gateway process, a real browser. Each is one file of its own."""
 
 import os
+import signal
 from itertools import groupby
 
 import pytest
@@ -19,6 +20,11 @@ pytest_plugins = [
 for _name in [name for name in os.environ if name.startswith("HEADGATE_")]:
     if _name not in ("HEADGATE_CHROMIUM", "HEADGATE_REDIS_SERVER"):
         del os.environ[_name]
+
+# A shell starts what runs in the background with SIGINT ignored, which every process started from here would inherit: one that a
+# test interrupts would never end.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A slow or busy machine is no fault of the code under test: hangs are caught by the timeout of each test instead.
 settings.register_profile("headgate", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)

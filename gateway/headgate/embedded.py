@@ -23,6 +23,7 @@ import platform
 import re
 import shutil
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -181,7 +182,7 @@ def start_private_redis(data_dir: str | Path, *, server: str | None = None) -> E
 
 
 def find_private_redis(data_dir: str | Path) -> str | None:
-    """Return the URL of the private server that runs in `data_dir`, or None if none answers there."""
+    """Return the URL of the private server that runs in `data_dir`, or None if none does."""
     path = _read_record(Path(data_dir).absolute() / LOCK_NAME).get("socket")
     if not isinstance(path, str) or not path:
         return None
@@ -324,17 +325,30 @@ def _wait_until_ready(process: subprocess.Popen[bytes], socket_path: str, folder
 
 
 def _server_pid(socket_path: str) -> int | None:
-    """Return the process id of the server that answers behind a socket; 0 if it does not tell; None if nothing answers."""
+    """Return the process id of the server behind a socket; 0 if it does not tell, or not in time; None if there is none."""
     client = open_client(_url(socket_path), timeout_s=1.0, max_connections=1)
     try:
         reply = call(client, "INFO", "server")
         return int(reply.get("process_id", 0)) if isinstance(reply, dict) else 0
     except BusUnavailable:
-        return None
+        return 0 if _is_listened_to(socket_path) else None  # busy, or stopped for a moment: it is there all the same
     except HeadgateError:
         return 0  # it wants a password, say: somebody's server
     finally:
         client.close()
+
+
+def _is_listened_to(socket_path: str) -> bool:
+    """Return whether a process listens on a Unix socket: the kernel says so, however busy that process is."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.settimeout(1.0)
+        try:
+            probe.connect(socket_path)
+        except (BlockingIOError, TimeoutError):
+            return True  # its backlog is full
+        except OSError:
+            return False
+    return True
 
 
 def _has_loaded(socket_path: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import socket
@@ -12,6 +13,7 @@ import textwrap
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,7 +22,7 @@ from headgate import BusRefused, BusUnavailable, embedded
 from headgate.embedded import EmbeddedRedis, find_private_redis, find_server, start_private_redis
 from headgate.redis_link import Client, call, check_server, open_client
 from tests.processes import has_ended, stat_of
-from tests.redis_server import wait_until
+from tests.redis_server import DEADLINE_S, wait_until
 
 
 @pytest.fixture
@@ -40,6 +42,13 @@ def client(server: EmbeddedRedis) -> Iterator[Client]:
 
 def setting(client: Client, name: str) -> Any:
     return call(client, "CONFIG", "GET", name)[1].decode()
+
+
+def answers(client: Client) -> bool:
+    try:
+        return bool(call(client, "PING"))
+    except BusUnavailable:
+        return False
 
 
 # Running -------------------------------------------------------------------------------------------------------------------
@@ -156,7 +165,7 @@ def test_it_ends_with_its_parent_however_that_ends(tmp_path: Path, patched: bool
     client.close()
 
     parent.send_signal(number)
-    parent.wait(10)
+    parent.wait(DEADLINE_S)
 
     wait_until(lambda: has_ended(pid), "the server has ended with its parent")
     with start_private_redis(tmp_path) as server:
@@ -170,7 +179,7 @@ def test_the_watching_shell_alone_is_enough(tmp_path: Path) -> None:
     parent, pid = start_parent(tmp_path, in_thread=True)
 
     parent.kill()
-    parent.wait(10)
+    parent.wait(DEADLINE_S)
 
     wait_until(lambda: has_ended(pid), "the server has ended with its parent")
 
@@ -191,7 +200,7 @@ def test_the_parent_death_signal_alone_is_enough(tmp_path: Path) -> None:
     assert not has_ended(pid)
 
     parent.kill()
-    parent.wait(10)
+    parent.wait(DEADLINE_S)
 
     wait_until(lambda: has_ended(pid), "the server has ended with its parent")
 
@@ -206,7 +215,7 @@ def test_the_shell_ends_nothing_when_the_server_died_by_itself(tmp_path: Path) -
     assert not has_ended(shell)
 
     parent.kill()
-    parent.wait(10)
+    parent.wait(DEADLINE_S)
 
     wait_until(lambda: has_ended(shell), "the shell has ended", deadline_s=5)
 
@@ -224,7 +233,7 @@ def test_it_outlives_the_thread_that_started_it(tmp_path: Path) -> None:
     client.close()
     assert not has_ended(pid)
     parent.kill()
-    parent.wait(10)
+    parent.wait(DEADLINE_S)
     wait_until(lambda: has_ended(pid), "the server has ended with its parent")
 
 
@@ -232,7 +241,7 @@ def test_an_ordinary_exit_ends_it(tmp_path: Path) -> None:
     """Without close: at exit."""
     parent, pid = start_parent(tmp_path, then="pass")
 
-    assert parent.wait(20) == 0
+    assert parent.wait(DEADLINE_S) == 0
 
     assert has_ended(pid)
     assert not (tmp_path / "redis.sock").exists()
@@ -252,24 +261,39 @@ def test_a_second_start_is_refused_with_the_pid(server: EmbeddedRedis, tmp_path:
     assert find_private_redis(tmp_path / "data") == server.url
 
 
-def test_somebody_elses_live_server_on_the_socket_is_not_touched(tmp_path: Path) -> None:
-    """A server that we did not start answers behind our socket's path: it stays as it is."""
+def test_a_server_that_does_not_answer_for_a_while_is_still_found(server: EmbeddedRedis, tmp_path: Path) -> None:
+    """Busy, or without a processor: its socket is listened to."""
+    os.kill(server.pid, signal.SIGSTOP)
+    try:
+        assert find_private_redis(tmp_path / "data") == server.url
+    finally:
+        os.kill(server.pid, signal.SIGCONT)
+
+
+@pytest.mark.parametrize("stopped", [False, True], ids=["answering", "stopped"])
+def test_somebody_elses_live_server_on_the_socket_is_not_touched(tmp_path: Path, stopped: bool) -> None:
+    """A server that we did not start listens behind our socket's path: it stays as it is, also if it is too busy to answer."""
     foreign = subprocess.Popen(
         [find_server().path, "--port", "0", "--unixsocket", str(tmp_path / "redis.sock"), "--save", "", "--dir", str(tmp_path)],
         stdout=subprocess.DEVNULL,
     )
     client = open_client(f"unix://{tmp_path}/redis.sock")
     try:
-        wait_until(lambda: (tmp_path / "redis.sock").exists(), "the foreign server listens")
+        wait_until(lambda: answers(client), "the foreign server answers")
 
-        with pytest.raises(BusRefused, match=f"already running with pid {foreign.pid}"):
+        says = f"already running with pid {foreign.pid}"
+        if stopped:
+            foreign.send_signal(signal.SIGSTOP)
+            says = "already running; stop it"
+        with pytest.raises(BusRefused, match=says):
             start_private_redis(tmp_path)
 
+        foreign.send_signal(signal.SIGCONT)
         assert call(client, "PING") is True
     finally:
         client.close()
-        foreign.terminate()
-        foreign.wait(10)
+        foreign.kill()
+        foreign.wait(DEADLINE_S)
 
 
 def test_a_stale_socket_file_is_replaced(tmp_path: Path) -> None:
@@ -287,7 +311,7 @@ def test_a_long_path_moves_the_socket_and_others_find_it(tmp_path: Path) -> None
     parent, pid = start_parent(folder)
     url = find_private_redis(folder)
     parent.kill()
-    parent.wait(10)
+    parent.wait(DEADLINE_S)
     wait_until(lambda: has_ended(pid), "the server has ended with its parent")
 
     with start_private_redis(folder) as server:
@@ -386,15 +410,17 @@ def test_a_server_that_dies_at_its_start_is_quoted(tmp_path: Path) -> None:
 
 def test_a_server_that_never_answers_is_given_up_and_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The deadline counts, and nothing stays behind."""
-    monkeypatch.setattr(embedded, "START_DEADLINE_S", 0.3)
-    started = time.monotonic()
-    silent = program(tmp_path / "silent", NEW, f"echo $$ > {tmp_path}/pid; exec sleep 600")
+    pid = tmp_path / "pid"
+    silent = program(tmp_path / "silent", NEW, f"echo $$ > {pid}; exec sleep 600")
+    # A clock that goes, a minute per look, once the program runs: not before, however long that takes.
+    minutes = itertools.count()
+    clock = SimpleNamespace(monotonic=lambda: 60 * next(minutes) if pid.exists() and pid.read_text() else 0, sleep=time.sleep)
+    monkeypatch.setattr(embedded, "time", clock)
 
-    with pytest.raises(BusUnavailable, match=r"not ready after 0\.3 s: it said nothing"):
+    with pytest.raises(BusUnavailable, match=r"not ready after 30 s: it said nothing"):
         start_private_redis(tmp_path / "data", server=silent)
 
-    assert time.monotonic() - started < 60
-    assert has_ended(int((tmp_path / "pid").read_text()))
+    assert has_ended(int(pid.read_text()))
 
 
 def test_a_folder_that_cannot_be_used_is_named(tmp_path: Path) -> None:

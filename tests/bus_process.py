@@ -46,8 +46,9 @@ class BusProcess:
         self.told: list[list[Any]] = []
         self._answers: list[Any] = []
         self._grown = threading.Condition()
+        told = (redis_url, json.dumps(settings), str(linger_s), str(late_fences))
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.bus_process", redis_url, json.dumps(settings), str(linger_s), str(late_fences), *patterns],
+            [sys.executable, "-m", "tests.bus_process", *told, *patterns],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -9,7 +9,7 @@
  *   burst SIZE TIMES EVERY_MS        SIZE events at once, again every EVERY_MS
  *   idle MS                          answer pings
  *   stall COUNT                      the first COUNT clients stop reading
- *   unstall MS                       they go on; counts what they then get within MS
+ *   unstall MS [COUNT]               they go on; counts what they then get within MS, or until that is COUNT events
  *   disconnect                       close every client
  *   quit
  */
@@ -194,13 +194,13 @@ static void obey(char *line)
         run_burst(&swarm, &run, (uint32_t)a, (uint32_t)b, (uint64_t)c);
         durations = &swarm.latency;
     } else if (!strcmp(command, "idle") && words == 2) {
-        run_idle(&swarm, &run, (uint64_t)a);
+        run_idle(&swarm, &run, (uint64_t)a, 0);
     } else if (!strcmp(command, "stall") && words == 2) {
         stall((unsigned)a);
-    } else if (!strcmp(command, "unstall") && words == 2) {
+    } else if (!strcmp(command, "unstall") && words >= 2) {
         /* One command, so that nothing of what they catch up on is read before the counting starts. */
         stall(0);
-        run_idle(&swarm, &run, (uint64_t)a);
+        run_idle(&swarm, &run, (uint64_t)a, (uint64_t)b);
     } else if (!strcmp(command, "disconnect")) {
         disconnect();
     } else if (!strcmp(command, "quit")) {

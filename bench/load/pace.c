@@ -161,11 +161,11 @@ void run_burst(struct swarm *swarm, struct run *run, uint32_t size, uint32_t tim
     keep_schedule(swarm, run, size, times, (double)(every_ms * NS_PER_MS));
 }
 
-void run_idle(struct swarm *swarm, struct run *run, uint64_t ms)
+void run_idle(struct swarm *swarm, struct run *run, uint64_t ms, uint64_t enough)
 {
     struct mark start = mark_now(swarm);
-    uint64_t end = start.at_ns + ms * NS_PER_MS;
-    while (now_ns() < end && !swarm->quitting)
+    uint64_t end = start.at_ns + ms * NS_PER_MS, had = start.tally.deliveries + start.tally.caught_up;
+    while (now_ns() < end && !swarm->quitting && !(enough && swarm->tally.deliveries + swarm->tally.caught_up - had >= enough))
         swarm_turn(swarm, end, false);
     measure_since(swarm, run, start);
 }

@@ -32,7 +32,7 @@ void run_open(struct swarm *swarm, struct run *run, double rate, uint64_t measur
 /* Publish `size` events at once, `times` times, one burst every `every_ms`; latency counts from the planned time. */
 void run_burst(struct swarm *swarm, struct run *run, uint32_t size, uint32_t times, uint64_t every_ms);
 
-/* Answer pings, read what comes. */
-void run_idle(struct swarm *swarm, struct run *run, uint64_t ms);
+/* Answer pings, read what comes, for so long or until `enough` events have come; 0: there is never enough. */
+void run_idle(struct swarm *swarm, struct run *run, uint64_t ms, uint64_t enough);
 
 #endif

@@ -17,8 +17,11 @@ from bench.bus import Bus
 from bench.child import Failed
 from bench.stage import Stage, stage
 from bench.variants import VARIANTS
+from tests.redis_server import wait_until
 
 CLIENTS = 20
+DEADLINE_S = 30.0
+DEADLINE_MS = 30_000
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -34,6 +37,21 @@ def on() -> Iterator[Stage]:
         yield found
 
 
+def wait_until_published(on: Stage, count: int) -> None:
+    """Wait until Redis has had so many events: what the generator has planned up to then was due by then."""
+    with on.bus.client() as client:
+        wait_until(lambda: client.info("commandstats").get("cmdstat_publish", {}).get("calls") == count, f"{count} events")
+
+
+def answers_within(on: Stage, seconds: float) -> bool:
+    """Whether the generator answers the command that it was given."""
+    try:
+        on.generator.answer(takes_s=seconds - generator.ANSWER_MARGIN_S)
+    except Failed:
+        return False
+    return True
+
+
 def test_open_schedule_counts_every_delivery_once(on: Stage) -> None:
     """What was published, times the clients, is what was delivered; each is in the histogram."""
     answer = on.generator.ask("open", 200, 500, takes_s=1)
@@ -47,23 +65,25 @@ def test_latency_counts_from_the_planned_time_while_the_server_stands_still(on: 
     """Events due while the server is stopped wait as long as it was: no coordinated omission."""
     os.kill(on.server.pid, signal.SIGSTOP)
     on.generator.tell("open", 100, 1000)
-    with pytest.raises(Failed):
-        on.generator.answer(takes_s=1.2 - generator.ANSWER_MARGIN_S)
+    wait_until_published(on, 100)
+    assert not answers_within(on, 0)
     os.kill(on.server.pid, signal.SIGCONT)
     answer = on.generator.answer(takes_s=1)
     shares = dict(answer["microseconds"]["distribution"])
     assert answer["deliveries"] == 100 * CLIENTS
-    assert answer["microseconds"]["max"] >= 1_000_000
-    # They were due over one second, evenly, so half of them waited at least until half of it was over.
-    assert shares[50] >= 500_000
+    # They were due over one second, evenly, and all of them before the server went on: the first waited 990 ms at least, and
+    # half of them 490 ms. The histogram may be out by one per cent.
+    assert answer["microseconds"]["max"] >= 980_000
+    assert shares[50] >= 480_000
 
 
 def test_window_keeps_no_more_events_under_way_than_asked(on: Stage) -> None:
     """With the server stopped, exactly one window is published; after it goes on, all of it arrives."""
     os.kill(on.server.pid, signal.SIGSTOP)
     on.generator.tell("window", 8, 0, 300)
-    with pytest.raises(Failed):
-        on.generator.answer(takes_s=0.5 - generator.ANSWER_MARGIN_S)
+    wait_until_published(on, 8)
+    assert not answers_within(on, 0.31)  # the time to publish in is over when the server goes on
+    wait_until_published(on, 8)
     os.kill(on.server.pid, signal.SIGCONT)
     answer = on.generator.answer(takes_s=1)
     assert answer["published"] == 8
@@ -76,12 +96,13 @@ def test_a_stopped_client_is_not_waited_for_and_catches_up(on: Stage) -> None:
     answer = on.generator.ask("open", 100, 200, takes_s=1)
     assert answer["outcome"] == "ok"
     assert answer["deliveries"] == 20 * (CLIENTS - 1)
-    assert on.generator.ask("unstall", 500, takes_s=1)["caught_up"] == 20
+    assert on.generator.ask("unstall", DEADLINE_MS, 20)["caught_up"] == 20
 
 
 def test_a_server_that_dies_is_reported_not_waited_for(on: Stage) -> None:
     """Every client's end is counted, and the run ends."""
     on.server.process.kill()
+    on.server.process.wait()
     answer = on.generator.ask("open", 50, 200, takes_s=1)
     assert answer["closed"] == CLIENTS
     assert answer["clients"] == 0
@@ -106,7 +127,7 @@ def test_a_client_that_speaks_first_joins_answers_pings_and_counts_pushes_by_the
         connection.send('{"id":1,"connect":{}}\n{"id":2,"subscribe":{}}')
         connection.send("{}")
         heard.append(str(connection.recv()))
-        stopped.wait(10)
+        stopped.wait(DEADLINE_S)
         pushes = [f'{{"push":{{"pub":{{"data":"~{number:010}:{0:020}~"}}}}}}' for number in (1, 2)]
         connection.send("\n".join(pushes))
         pushed.set()
@@ -114,7 +135,8 @@ def test_a_client_that_speaks_first_joins_answers_pings_and_counts_pushes_by_the
 
     bus = Bus(tmp_path, 0)
     with bus, serve_websockets(serve, "127.0.0.1", 0, compression=None) as server:
-        threading.Thread(target=server.serve_forever).start()
+        serving = threading.Thread(target=server.serve_forever)
+        serving.start()
         load = generator.Generator(
             tmp_path,
             0,
@@ -133,7 +155,8 @@ def test_a_client_that_speaks_first_joins_answers_pings_and_counts_pushes_by_the
                 load.ask("idle", 10)
             load.ask("stall", 1)
             stopped.set()
-            assert pushed.wait(10)
-            answer = load.ask("unstall", 300, takes_s=1)
+            assert pushed.wait(DEADLINE_S)
+            answer = load.ask("unstall", DEADLINE_MS, 2)
             assert answer["deliveries"] + answer["caught_up"] == 2
+    serving.join(DEADLINE_S)
     assert heard == ['{"id":1}\n{"id":2}', "{}"]

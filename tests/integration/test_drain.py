@@ -13,7 +13,9 @@ from websockets.exceptions import InvalidStatus
 from tests.gateway_process import StartGateway
 from tests.raw_client import RawClient
 
-FOR_EVER = {"HEADGATE_DRAIN_S": "600"}
+DEADLINE_S = 30
+FOR_EVER = {"HEADGATE_DRAIN_S": "600", "HEADGATE_HANDSHAKE_DEADLINE_S": "600"}
+MOVING = {"moving": {"reason": "restart", "within_s": 600.0}}
 
 
 def test_it_tells_its_clients_lets_nobody_new_in_and_is_not_ready(start_gateway: StartGateway) -> None:
@@ -22,15 +24,14 @@ def test_it_tells_its_clients_lets_nobody_new_in_and_is_not_ready(start_gateway:
     with RawClient(gateway.url) as client:
         client.wait_for(lambda: client.named("welcome"), "welcome")
         gateway.ask_to_stop()
-        client.wait_for(lambda: client.named("status"), "to be told")
-        assert client.named("status")[0][0] == {"moving": {"reason": "restart", "within_s": 600.0}}
+        client.wait_for(lambda: [MOVING] in client.named("status"), "to be told")
         with pytest.raises(urllib.error.HTTPError, match="503"):
-            urllib.request.urlopen(f"{gateway.url}/healthz", timeout=5)
+            urllib.request.urlopen(f"{gateway.url}/healthz", timeout=DEADLINE_S)
         assert client.subscribe("a.b")["ok"]
         with pytest.raises(InvalidStatus, match="503"), RawClient(gateway.url):
             pass
         with pytest.raises(urllib.error.HTTPError, match="503"):
-            urllib.request.urlopen(f"{gateway.url}/socket.io/?EIO=4&transport=polling", timeout=5)
+            urllib.request.urlopen(f"{gateway.url}/socket.io/?EIO=4&transport=polling", timeout=DEADLINE_S)
         assert gateway.stop() == 0
 
 
@@ -38,14 +39,14 @@ def test_who_had_a_connection_but_had_not_joined_is_refused_in_words(start_gatew
     """That connection is served to its end, so it can be told why."""
     gateway = start_gateway(FOR_EVER, "--dev")
     address = f"{gateway.url}/socket.io/?EIO=4&transport=polling"
-    opening = urllib.request.urlopen(address, timeout=5).read().decode()
+    opening = urllib.request.urlopen(address, timeout=DEADLINE_S).read().decode()
     session = f"{address}&sid={json.loads(opening[1:])['sid']}"
     with RawClient(gateway.url) as client:
         client.wait_for(lambda: client.named("welcome"), "welcome")
         gateway.ask_to_stop()
-        client.wait_for(lambda: client.named("status"), "to be told")
-        urllib.request.urlopen(session, b"40/notifications,", timeout=5)
-        refusal = urllib.request.urlopen(session, timeout=5).read().decode()
+        client.wait_for(lambda: [MOVING] in client.named("status"), "to be told")
+        urllib.request.urlopen(session, b"40/notifications,", timeout=DEADLINE_S)
+        refusal = urllib.request.urlopen(session, timeout=DEADLINE_S).read().decode()
     assert refusal.startswith("44/notifications,")
     assert '"bus_unavailable"' in refusal
 
@@ -56,7 +57,7 @@ def test_it_ends_when_its_clients_have_left(start_gateway: StartGateway) -> None
     with RawClient(gateway.url) as client:
         client.wait_for(lambda: client.named("welcome"), "welcome")
         gateway.ask_to_stop()
-        client.wait_for(lambda: client.named("status"), "to be told")
+        client.wait_for(lambda: [MOVING] in client.named("status"), "to be told")
     gateway.wait_until_ended()
 
 

@@ -19,13 +19,13 @@ import pytest
 from headgate.function_library import SOURCE, VERSION
 from headgate.layout import channel, user_channel
 from headgate.publisher import Publisher
-from headgate.redis_link import Client, call
+from headgate.redis_link import Client, call, open_client
 from headgate.topic import matches
 from tests.bus_process import BusProcess
 from tests.fault.checker import History, Subscribed, assert_kept
 from tests.fault.many_clients import Swarm
 from tests.fault.redis_process import RedisProcess
-from tests.gateway_process import GatewayProcess
+from tests.gateway_process import GatewayProcess, StartGateway
 from tests.redis_server import wait_until
 
 StartBus = Callable[..., BusProcess]
@@ -43,7 +43,9 @@ def start_bus(redis_url: str) -> Iterator[StartBus]:
     with ExitStack() as started:
 
         def start(*patterns: str, url: str = redis_url, **options: Any) -> BusProcess:
-            bus = BusProcess(url, patterns, **{"linger_s": 0.0, "fence_interval_s": 0.1, **options})
+            # A log that is never trimmed: how far a stopped listener falls behind a storm is not what is tested here.
+            settings = {"linger_s": 0.0, "fence_interval_s": 0.1, "log_max_events": 10_000_000, **options}
+            bus = BusProcess(url, patterns, **settings)
             started.callback(bus.close)
             bus.wait_until_up()
             return bus
@@ -113,6 +115,7 @@ def test_nothing_published_behind_an_acknowledgement_is_missed_or_comes_twice(
                 bus.wait_for_fences(2)  # the time in which something is given up
             if step % 50 == 25:
                 call(redis_client, "CLIENT", "KILL", "TYPE", "pubsub")
+        wait_until(lambda: len(storm.history.events) > 500, "500 events")
     bus.wait_for_fences(3)
     log = storm.history.log(bus.state()["epoch"])
     spans += [(pattern, since, log[-1].offset) for pattern, since in wanted.items()]
@@ -129,7 +132,6 @@ def test_nothing_published_behind_an_acknowledgement_is_missed_or_comes_twice(
     assert routed == sorted(had)
     assert bus.news("missing", "log_lost") == []
     assert len(spans) > 50
-    assert len(log) > 500
 
 
 def test_subscriptions_follow_what_is_wanted_and_go_back_to_nothing(start_bus: StartBus, redis_client: Client) -> None:
@@ -279,13 +281,16 @@ def test_an_older_library_that_comes_back_is_noticed_and_what_it_may_have_cost_i
     start_bus: StartBus, redis_client: Client, publisher: Publisher
 ) -> None:
     """Somebody's older process loads its own: events of users come nowhere, and later ones move the position past them."""
-    bus = start_bus("users.7.#", "orders.1", fence_interval_s=1)
+    # No fence but those that a new pattern brings: one that came earlier would find the older library before it did any harm.
+    bus = start_bus("users.7.#", "orders.1", fence_interval_s=60)
     publisher.publish("orders.1", "before")
     bus.wait_for(lambda: bus.offsets == [1], "an event")
-    bus.wait_for_fences(1)
+    bus.want("bills.1")
     older_library(redis_client)
     publisher.publish("mail", "published where nobody listens", user="7")
     publisher.publish("orders.1", "moves the position")
+    bus.wait_for(lambda: bus.offsets == [1, 3], "the position to be behind both")
+    bus.want("bills.2")
 
     bus.wait_for(lambda: bus.news("missing"), "word of the doubt")
     bus.wait_for(lambda: bus.news("bus") == [["bus", False], ["bus", True]], "the new connection")
@@ -309,7 +314,8 @@ def test_a_redis_that_allows_only_the_whole_feed_gives_that(
 
     bus.wait_for(lambda: bus.offsets == [1, 2], "both events")
 
-    assert call(redis_client, "PUBSUB", "NUMPAT") == 1
+    # The connection on which narrow ones were refused ends when Redis comes to see that.
+    wait_until(lambda: call(redis_client, "PUBSUB", "NUMPAT") == 1, "one glob")
 
 
 # Two gateways ------------------------------------------------------------------------------------------------------------
@@ -353,6 +359,21 @@ def come_to_rest(two: TwoGateways, swarm: Swarm, history: History) -> None:
     assert_kept(history, swarm.records, (receipt.epoch, receipt.offset))
 
 
+def test_many_users_cost_redis_no_glob_and_leave_nothing_behind(two_gateways: TwoGateways) -> None:
+    """A channel each, and none when they have gone."""
+    redis = two_gateways.redis
+
+    def channels() -> int:
+        return len(redis.call("PUBSUB", "CHANNELS", "hg:{notifications}/users.*"))
+
+    swarm = Swarm(two_gateways.urls, 200, lambda index: [f"users.u{index}.#"])
+    with closing(swarm):
+        swarm.open(at_once=200)
+        # Not at once: clients of other tests leave globs behind for some seconds, and a gateway may just be connecting anew.
+        wait_until(lambda: (channels(), redis.call("PUBSUB", "NUMPAT")) == (200, 0), "a channel for each, and no glob")
+    wait_until(lambda: channels() == 0, "their channels to be given up")
+
+
 def test_clients_of_two_gateways_miss_nothing_behind_their_acknowledgements(two_gateways: TwoGateways) -> None:
     """They subscribe, unsubscribe, leave and come back at the other gateway, in a storm of publishes."""
     seed = 8
@@ -382,8 +403,8 @@ def test_clients_of_two_gateways_miss_nothing_behind_their_acknowledgements(two_
                         ),  # type: ignore[misc]
                         "a subscription to be acknowledged",
                     )
+            wait_until(lambda: len(storm.history.events) > 100, "100 events")
         come_to_rest(two_gateways, swarm, storm.history)
-    assert len(storm.history.events) > 100
 
 
 def test_a_client_resumes_at_a_gateway_that_listened_to_nothing_of_it(two_gateways: TwoGateways) -> None:
@@ -413,29 +434,17 @@ def test_a_client_resumes_at_a_gateway_that_listened_to_nothing_of_it(two_gatewa
         assert [seen.offset for seen in client.record.seen()] == [event.offset for event in history.log(client.epoch or "")]
 
 
-def test_many_users_cost_redis_no_glob_and_leave_nothing_behind(two_gateways: TwoGateways) -> None:
-    """A channel each, and none when they have gone."""
-    redis = two_gateways.redis
-
-    def channels() -> int:
-        return len(redis.call("PUBSUB", "CHANNELS", "hg:{notifications}/users.*"))
-
-    before = redis.call("PUBSUB", "NUMPAT")
-    swarm = Swarm(two_gateways.urls, 200, lambda index: [f"users.u{index}.#"])
-    with closing(swarm):
-        swarm.open(at_once=200)
-        assert channels() >= 200
-        assert redis.call("PUBSUB", "NUMPAT") == before
-    wait_until(lambda: channels() == 0, "their channels to be given up", 20)
-
-
-def test_the_subscriptions_of_a_handshake_are_one_command(two_gateways: TwoGateways) -> None:
+def test_the_subscriptions_of_a_handshake_are_one_command(start_gateway: StartGateway) -> None:
     """And not a wait for each."""
-    redis = two_gateways.redis
-    redis.call("CONFIG", "RESETSTAT")
-    with closing(Swarm(two_gateways.urls[:1], 1, lambda index: [f"handshake.{number}" for number in range(30)])) as swarm:
+    # One that nobody else uses, and that takes no late fence for a dead connection: both would subscribe to something else.
+    gateway = start_gateway({"HEADGATE_FENCE_INTERVAL_S": "60"}, "--dev")
+    with (
+        closing(open_client(f"unix://{gateway.folder}/data/redis.sock")) as redis,
+        closing(Swarm([gateway.url], 1, lambda index: [f"handshake.{number}" for number in range(30)])) as swarm,
+    ):
+        call(redis, "CONFIG", "RESETSTAT")
         swarm.open()
-        assert redis.call("INFO", "commandstats")["cmdstat_subscribe"]["calls"] == 1
+        assert call(redis, "INFO", "commandstats")["cmdstat_subscribe"]["calls"] == 1
 
 
 def test_a_subscription_waits_while_redis_is_stopped_and_misses_nothing(two_gateways: TwoGateways, tmp_path: Path) -> None:

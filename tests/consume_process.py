@@ -60,10 +60,9 @@ class ConsumeProcess(GatewayProcess):
             raise
         return self
 
-    def end(self, deadline_s: float = START_DEADLINE_S) -> int:
+    def end(self) -> int:
         """Wait until it has ended by itself, and return its exit status."""
-        assert self._process is not None
-        return self._process.wait(deadline_s)
+        return self.wait_until_ended()
 
 
 class SinkFolder:

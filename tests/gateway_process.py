@@ -80,7 +80,10 @@ class GatewayProcess:
         return self
 
     def stop(self, deadline_s: float = STOP_DEADLINE_S) -> int:
-        """End it as an operator would (SIGTERM), then by force after `deadline_s`; return its exit status. Idempotent."""
+        """End it as an operator would (SIGTERM), then by force after `deadline_s`; return its exit status. Idempotent.
+
+        What it wrote to its end is then in `output`.
+        """
         process = self._process
         if process is None:
             return 0
@@ -90,7 +93,7 @@ class GatewayProcess:
                 process.wait(deadline_s)
             except subprocess.TimeoutExpired:
                 self.kill()
-        return process.wait()
+        return self.wait_until_ended()
 
     def ask_to_stop(self) -> None:
         """Send SIGTERM, and wait for nothing."""
@@ -98,16 +101,19 @@ class GatewayProcess:
         self._process.send_signal(signal.SIGTERM)
 
     def wait_until_ended(self, deadline_s: float = STOP_DEADLINE_S) -> int:
-        """Return its exit status when it has ended by itself.
+        """Return its exit status when it has ended by itself, and what it wrote to its end is in `output`.
 
         Raises:
             GatewayFailed: not within `deadline_s` seconds.
         """
         assert self._process is not None, "not started"
         try:
-            return self._process.wait(deadline_s)
+            status = self._process.wait(deadline_s)
         except subprocess.TimeoutExpired:
             raise self._failure(f"did not end within {deadline_s:g} s") from None
+        with self._grown:  # a child of its own that lives on may keep the other end open: that is no failure
+            self._grown.wait_for(lambda: self._ended, deadline_s)
+        return status
 
     def keep_port(self) -> None:
         """From the next start on, listen where it listens now."""
@@ -157,19 +163,22 @@ class GatewayProcess:
 
     def _launch(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        # A group of its own, so that a Ctrl-C in the terminal of the test run reaches pytest, which then stops it.
-        self._process = subprocess.Popen(
-            self.command,
-            cwd=self.folder,
-            env=self._environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            bufsize=1,
-            start_new_session=True,
-        )
+        with self._grown:  # of a life before this one nothing counts, and nothing that still comes of it is taken
+            self._lines.clear()
+            self._ended = False
+            # A group of its own, so that a Ctrl-C in the terminal of the test run reaches pytest, which then stops it.
+            self._process = subprocess.Popen(
+                self.command,
+                cwd=self.folder,
+                env=self._environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                bufsize=1,
+                start_new_session=True,
+            )
         threading.Thread(target=self._collect, args=(self._process,), name="gateway output", daemon=True).start()
 
     def _environment(self) -> dict[str, str]:
@@ -181,11 +190,13 @@ class GatewayProcess:
         with process.stdout:
             for line in process.stdout:
                 with self._grown:
-                    self._lines.append(line.rstrip("\n"))
-                    self._grown.notify_all()
+                    if process is self._process:
+                        self._lines.append(line.rstrip("\n"))
+                        self._grown.notify_all()
         with self._grown:
-            self._ended = True
-            self._grown.notify_all()
+            if process is self._process:
+                self._ended = True
+                self._grown.notify_all()
 
     def _wait_until_healthy(self, give_up: float) -> None:
         answer = "nothing"

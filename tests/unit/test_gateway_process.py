@@ -21,11 +21,13 @@ class Answer(http.server.BaseHTTPRequestHandler):
         self.end_headers()
 server = http.server.HTTPServer(("127.0.0.1", 0), Answer)
 print("settings:", *sorted(k + "=" + v for k, v in os.environ.items() if k.startswith("HEADGATE_")))
+print(f"pid {os.getpid()}")
 print(f"headgate: ready at http://127.0.0.1:{server.server_port}/ with a private Redis")
 server.serve_forever()
 """
 NEVER_READY = "import time; print('headgate: starting'); time.sleep(600)"
 STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)" + SERVES
+LAST_WORDS = "import signal; signal.signal(signal.SIGTERM, lambda *_: sys.exit(print('headgate: stopping')))" + SERVES
 ENDS = "print('headgate: Redis 6.0.16 is too old'); raise SystemExit(1)"
 
 
@@ -87,3 +89,20 @@ def test_one_that_ignores_the_signal_is_ended_by_force(tmp_path: Path) -> None:
     assert gateway.stop(deadline_s=0.1) == -signal.SIGKILL
     assert not is_running(gateway.pid)
     assert gateway.stop() == -signal.SIGKILL, "stopping twice is once"
+
+
+def test_what_it_wrote_to_its_end_is_there_when_it_has_stopped(tmp_path: Path) -> None:
+    """However late the thread that reads it gets its turn: here only when somebody waits for it."""
+    gateway = process(tmp_path, LAST_WORDS).start()
+    with gateway._grown:
+        assert gateway.stop() == 0
+        assert gateway.output.endswith("headgate: stopping")
+
+
+def test_started_again_it_is_the_new_one_that_counts(tmp_path: Path) -> None:
+    """Not what the old one said of itself, nor its end."""
+    gateway = process(tmp_path, SERVES).start()
+    with gateway._grown:  # so that the old one's end is noticed late
+        gateway.kill()
+        with gateway.start():
+            assert gateway.wait_for_line(r"pid (\d+)")[1] == str(gateway.pid)

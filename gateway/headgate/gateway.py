@@ -235,8 +235,7 @@ class Gateway:
     def _connect(self, namespace: Namespace, session: str, environ: dict[str, Any], auth: Any) -> None:
         """Authenticate; what is refused is told as connect_error with `{code, message, retry}` in `data`."""
         try:
-            if self.draining:
-                raise BusUnavailable("this gateway is about to stop: try again, at another")
+            self._check_staying()
             if namespace.bus.epoch is None:
                 raise namespace.bus.last_error or BusUnavailable("the gateway has not reached Redis yet")
             if auth is not None and not isinstance(auth, Mapping):
@@ -247,6 +246,7 @@ class Gateway:
             if len(wanted) > self.settings.max_subscriptions:
                 raise LimitReached("subscriptions", self.settings.max_subscriptions)
             identity = self.identify(Handshake(namespace.name, auth or {}, environ))
+            self._check_staying()  # who joins after the others were told would never be
             counted = not (self.settings.dev and identity.user == ANONYMOUS)
             address = address_of(environ, self.settings.proxies) if counted else None
             self._admission.check(identity.user, address)
@@ -259,6 +259,10 @@ class Gateway:
         self._expiry.set(client, identity.expires_at)
         connection.owners = (*connection.owners, client)
         connection.session[namespace.name] = (client, wanted, point)  # until `_joined`, behind the CONNECT packet
+
+    def _check_staying(self) -> None:
+        if self.draining:
+            raise BusUnavailable("this gateway is about to stop: try again, at another")
 
     def _joined(self, eio_sid: str, path: str, session: str) -> None:
         """The CONNECT packet is out: put the handshake's subscriptions in force, then say welcome."""

@@ -1,4 +1,6 @@
-"""An application with an authenticator, served by test_gateway.py as `headgate serve tests.integration.guarded_app:app`."""
+"""An application with an authenticator, served by tests as `headgate serve tests.integration.guarded_app:app`."""
+
+from time import sleep
 
 from flask import Flask
 
@@ -17,9 +19,14 @@ GRANTS = {
 
 @gate.authenticate
 def who(handshake: Handshake) -> Identity | None:
-    """The token is the user's name; two words provoke the two ways to fail."""
+    """The token is the user's name; two words provoke the two ways to fail, a third waits until the gateway drains."""
     if handshake.token == "expired":
         raise Unauthorized("the token has expired")
     if handshake.token == "broken":
         raise RuntimeError("password=hunter2")
+    if handshake.token == "slow":
+        print("asked about slow", flush=True)
+        while not gate.gateway.draining:
+            sleep(0.01)
+        return GRANTS["guest"]
     return GRANTS.get(handshake.token or "")

@@ -6,6 +6,7 @@ import json
 import urllib.error
 import urllib.request
 from functools import partial
+from pathlib import Path
 
 import pytest
 from websockets.exceptions import InvalidStatus
@@ -13,6 +14,7 @@ from websockets.exceptions import InvalidStatus
 from tests.gateway_process import StartGateway
 from tests.raw_client import RawClient
 
+ROOT = str(Path(__file__).parents[2])
 DEADLINE_S = 30
 FOR_EVER = {"HEADGATE_DRAIN_S": "600", "HEADGATE_HANDSHAKE_DEADLINE_S": "600"}
 MOVING = {"moving": {"reason": "restart", "within_s": 600.0}}
@@ -49,6 +51,18 @@ def test_who_had_a_connection_but_had_not_joined_is_refused_in_words(start_gatew
         refusal = urllib.request.urlopen(session, timeout=DEADLINE_S).read().decode()
     assert refusal.startswith("44/notifications,")
     assert '"bus_unavailable"' in refusal
+
+
+def test_who_was_still_being_looked_at_is_refused_too(start_gateway: StartGateway) -> None:
+    """An authenticator may take its time: who it lets in after the others were told would not be."""
+    gateway = start_gateway({**FOR_EVER, "PYTHONPATH": ROOT}, "tests.integration.guarded_app:app")
+    with RawClient(gateway.url, {"token": "clerk"}) as client, RawClient(gateway.url, {"token": "slow"}) as late:
+        client.wait_for(lambda: client.named("welcome"), "welcome")
+        gateway.wait_for_line("asked about slow")
+        gateway.ask_to_stop()
+        refusal = late.wait_for(lambda: late.refusal or late.named("welcome"), "an answer")
+    assert not late.named("welcome")
+    assert refusal["data"]["code"] == "bus_unavailable"
 
 
 def test_it_ends_when_its_clients_have_left(start_gateway: StartGateway) -> None:

@@ -26,7 +26,7 @@ const MAX_TALLIES = 4;
 
 export class Lab {
   pulse = new Pulse();
-  /** @type {Map<string, { tally: Tally, missedBefore: number, forgotten: boolean }>} newest last */
+  /** @type {Map<string, { tally: Tally, missedBefore: number, requesting: boolean, forgotten: boolean }>} newest last */
   #bursts = new Map();
   #oldestMs = Infinity;
   #framed = false;
@@ -134,15 +134,16 @@ export class Lab {
   /** @param {number} events @param {number} over_s @returns {Promise<void>} when the server has answered */
   async #publish(events, over_s) {
     const id = `${Date.now().toString(36)}-${Math.random().toString(36).slice(2)}`;
-    this.#begin(id, events, 1);
+    const burst = this.#begin(id, events, 1);
+    burst.requesting = true;
     this.#judge();
     try {
       await this.site.shop.burst({ id, events, over_s });
-      await this.#ask();
     } catch (error) {
       this.site.complain("The burst was cut short", /** @type {Error} */ (error).message);
-      await this.#ask();
     }
+    burst.requesting = false;
+    await this.#ask();
   }
 
   /** Really stall: nothing runs on this page's main thread until it is over, and events are published all the while. */
@@ -174,7 +175,7 @@ export class Lab {
 
   /** @param {string} id @param {number} of @param {number} first */
   #begin(id, of, first) {
-    const burst = { tally: new Tally(id, of, first), missedBefore: this.site.gate.state.missed, forgotten: false };
+    const burst = { tally: new Tally(id, of, first), missedBefore: this.site.gate.state.missed, requesting: false, forgotten: false };
     this.#bursts.set(id, burst);
     if (this.#bursts.size > MAX_TALLIES) this.#bursts.delete(/** @type {string} */ (this.#bursts.keys().next().value));
     return burst;
@@ -185,11 +186,13 @@ export class Lab {
     const burst = [...this.#bursts.values()].at(-1);
     if (!burst || burst.forgotten || burst.tally.report?.done || this.#asking) return;
     this.#asking = true;
+    // The question may be there before the request that makes the burst.
+    const { requesting } = burst;
     try {
       burst.tally.report = await this.site.shop.burstRecord(burst.tally.id);
     } catch (error) {
       // Refused, so that there never was one, or too long ago. Out of reach: asked again.
-      burst.forgotten = /** @type {any} */ (error).status === 404;
+      burst.forgotten = !requesting && /** @type {any} */ (error).status === 404;
     }
     this.#asking = false;
     this.#judge();

@@ -1,7 +1,10 @@
 /** The demo's reading of events: orders from topics and data that anybody may have published, and their words. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { setImmediate as turn } from "node:timers/promises";
+import Backbone from "backbone";
 import { changeOf, money, neighbour } from "../demo/src/order.js";
+import { Orders } from "../demo/src/orders.js";
 import { wordsFor } from "../demo/src/words.js";
 
 const reader = { user: "ana", names: { ana: "Ana", ben: "Ben" } };
@@ -61,4 +64,24 @@ test("anything else is shown as its topic and its text, bounded", () => {
   assert.equal(wordsFor("users.ana.hello", "plain", reader).detail, "plain");
   assert.equal(wordsFor("users.ana.hello", [1, { a: 2 }], reader).detail, '[1,{"a":2}]');
   assert.equal(wordsFor("users.ana.hello", "x".repeat(70_000), reader).detail.length, 161);
+});
+
+test("an order that was made while the board opened stays, in whatever order its two questions are answered", async () => {
+  const book = [{ id: "1" }];
+  /** @type {(() => void)[]} */
+  const waiting = [];
+  const ask = () => {
+    const now = [...book];
+    return new Promise((resolve) => waiting.push(() => resolve(now)));
+  };
+  const gate = { ...Backbone.Events, subscribed: () => Promise.resolve() };
+  const orders = new Orders(/** @type {any} */ ({ orders: ask }), gate);
+  orders.goLive();
+  book.push({ id: "2" });
+  await turn();
+  while (waiting.length) {
+    waiting.pop()?.();
+    await turn();
+  }
+  assert.deepEqual(orders.pluck("id"), ["1", "2"]);
 });

@@ -36,9 +36,10 @@ export class Orders extends LiveCollection {
     this.live = true;
     this.follow(this.gate, { topic: "orders", pattern: PATTERN, mapping: ({ topic, data }) => this.#read(topic, data) });
     // Once now, so that the board shows without a gateway; once more when no event can be missed any longer.
-    this.fetch();
+    // One after the other: the first answer, if it came last, would undo what the second has brought.
+    const first = this.fetch();
     this.gate.subscribed(PATTERN).then(
-      () => this.fetch(),
+      () => first.then(() => this.fetch()),
       () => {}, // told as delivery:error
     );
   }

@@ -72,6 +72,8 @@ class Supervisor:
         while not self._stopping.wait(LOOK_S) and parent in (None, os.getppid()):
             for watched in self._watched:
                 watched.look()
+        for watched in self._watched:
+            watched.runner.ask_to_stop()
         self._say("stopping the consumers")
         drained = self._drain()
         if page:
@@ -84,9 +86,7 @@ class Supervisor:
         return {"ready": all(state["ready"] for state in consumers.values()), "consumers": consumers}
 
     def _drain(self) -> bool:
-        """Stop all consumers at once; each has DRAIN_S."""
-        for watched in self._watched:
-            watched.runner.ask_to_stop()
+        """Wait for all consumers at once; each has DRAIN_S."""
         with ThreadPoolExecutor(len(self._watched)) as pool:
             drained = list(pool.map(lambda watched: watched.runner.stop(DRAIN_S), self._watched))
         for watched, is_drained in zip(self._watched, drained, strict=True):

@@ -7,12 +7,13 @@ import threading
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from headgate.consumers import health_page
-from headgate.consumers.health_page import MAX_CONNECTIONS, HealthPage
+from headgate.consumers.health_page import MAX_CONNECTIONS, REQUEST_DEADLINE_S, HealthPage
 from tests.redis_server import wait_until
 
 WELL = {"ready": True, "consumers": {}}
@@ -26,14 +27,22 @@ def start_page() -> Iterator[StartPage]:
         yield lambda state: started.enter_context(closing(HealthPage(("127.0.0.1", 0), lambda: state)))
 
 
+@pytest.fixture
+def now_s(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The page's clock: it stands still, however slow the machine is, but for what the test adds to it."""
+    now_s = [1000.0]
+    monkeypatch.setattr(health_page, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
+    return now_s
+
+
 def connect(page: HealthPage, sent: bytes) -> socket.socket:
-    client = socket.create_connection(("127.0.0.1", page.port), timeout=10)
+    client = socket.create_connection(("127.0.0.1", page.port), timeout=30)
     client.sendall(sent)
     return client
 
 
 def status(page: HealthPage) -> int:
-    with urllib.request.urlopen(f"http://127.0.0.1:{page.port}/healthz", timeout=10) as response:
+    with urllib.request.urlopen(f"http://127.0.0.1:{page.port}/healthz", timeout=30) as response:
         return int(response.status)
 
 
@@ -42,10 +51,10 @@ def serving() -> int:
     return sum("process_request_thread" in thread.name for thread in threading.enumerate())
 
 
+@pytest.mark.usefixtures("now_s")
 @pytest.mark.parametrize("clients", [1, MAX_CONNECTIONS - 1, MAX_CONNECTIONS, 3 * MAX_CONNECTIONS])
-def test_a_probe_is_answered_whoever_dawdles(start_page: StartPage, monkeypatch: pytest.MonkeyPatch, clients: int) -> None:
+def test_a_probe_is_answered_whoever_dawdles(start_page: StartPage, clients: int) -> None:
     """Also when there are more of them than may be connected."""
-    monkeypatch.setattr(health_page, "REQUEST_DEADLINE_S", 3600.0)
     page = start_page(WELL)
     with ExitStack() as dawdling:
         for _ in range(clients):
@@ -55,13 +64,13 @@ def test_a_probe_is_answered_whoever_dawdles(start_page: StartPage, monkeypatch:
         wait_until(lambda: serving() <= MAX_CONNECTIONS, "those that were cut are gone")
 
 
-def test_a_request_that_comes_a_byte_at_a_time_is_cut(start_page: StartPage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_that_comes_a_byte_at_a_time_is_cut(start_page: StartPage, now_s: list[float]) -> None:
     """A deadline for the whole of it, not for each byte."""
-    monkeypatch.setattr(health_page, "REQUEST_DEADLINE_S", 0.3)
     with connect(start_page(WELL), b"GET /healthz HTTP/1.0\r\nx: ") as client:
         client.settimeout(0.05)
 
         def is_cut() -> bool:
+            now_s[0] += REQUEST_DEADLINE_S / 10
             try:
                 client.sendall(b"x")
                 return client.recv(1) == b""
@@ -73,15 +82,22 @@ def test_a_request_that_comes_a_byte_at_a_time_is_cut(start_page: StartPage, mon
         wait_until(is_cut, "the connection is cut")
 
 
-def test_a_client_that_does_not_read_its_answer_is_cut(start_page: StartPage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_does_not_read_its_answer_is_cut(now_s: list[float]) -> None:
     """And its thread ends."""
-    monkeypatch.setattr(health_page, "REQUEST_DEADLINE_S", 0.3)
-    before = serving()
-    with connect(start_page({**WELL, "much": "x" * 50_000_000}), b"GET /healthz HTTP/1.0\r\n\r\n") as client:
-        client.recv(1)
-        assert serving() == before + 1
+    threads: list[threading.Thread] = []
 
-        wait_until(lambda: serving() == before, "its thread has ended")
+    def states() -> Mapping[str, Any]:
+        threads.append(threading.current_thread())
+        return {**WELL, "much": "x" * 50_000_000}
+
+    with closing(HealthPage(("127.0.0.1", 0), states)) as page, connect(page, b"GET /healthz HTTP/1.0\r\n\r\n") as client:
+        client.recv(1)
+        [thread] = threads
+        assert thread.is_alive()
+
+        now_s[0] += REQUEST_DEADLINE_S
+
+        wait_until(lambda: not thread.is_alive(), "its thread has ended")
 
 
 def test_a_page_that_is_closed_lets_go_of_its_clients(start_page: StartPage) -> None:

@@ -12,7 +12,7 @@ from headgate.consumers.email import Email
 from headgate.consumers.runner import Runner
 from headgate.consumers.spec import ConsumerSpec, RunnerOptions
 from headgate.publisher import Publisher
-from headgate.redis_link import Client
+from headgate.redis_link import Client, call
 from headgate.seen import mark_seen
 from headgate.settings import Settings
 from tests.mailer import email_options
@@ -20,6 +20,7 @@ from tests.redis_server import wait_until
 from tests.smtp_server import Received, SmtpServer
 
 NAMESPACE = "notifications"
+GROUP = "hg:{notifications}:group:on-call"
 Run = Callable[..., Runner]
 
 
@@ -51,6 +52,23 @@ def run(redis_url: str, smtp: SmtpServer) -> Iterator[Run]:
 def ids(mail: Received) -> list[str]:
     """Return the ids of the events that a mail tells of."""
     return mail.message.get_all("X-Headgate-Event", [])
+
+
+def wait_held(client: Client, count: int) -> None:
+    wait_until(lambda: call(client, "ZCARD", f"{GROUP}:held") == count, f"{count} to be held")
+
+
+def end_waits(client: Client) -> None:
+    """Let the time come that was waited for: the recipient's windows and rates have ended, and what is held is due."""
+    for kind in ("window", "rate"):
+        for key in call(client, "KEYS", f"{GROUP}:state:{kind}:*"):
+            call(client, "DEL", key)
+    call(
+        client,
+        "ZADD",
+        f"{GROUP}:held",
+        *(word for piece in call(client, "ZRANGE", f"{GROUP}:held", 0, -1) for word in (1, piece)),
+    )
 
 
 def test_each_recipient_gets_each_event_once(run: Run, publisher: Publisher, smtp: SmtpServer) -> None:
@@ -91,20 +109,24 @@ def test_a_mail_that_comes_twice_is_recognisable(run: Run, publisher: Publisher,
     assert first.message["Message-ID"] == second.message["Message-ID"]
 
 
-def test_a_flood_becomes_one_mail_and_one_digest(run: Run, publisher: Publisher, smtp: SmtpServer) -> None:
+def test_a_flood_becomes_one_mail_and_one_digest(run: Run, publisher: Publisher, smtp: SmtpServer, redis_client: Client) -> None:
     """The first at once, the rest together when the window ends."""
-    run(digest_s=4, digest_events=3)
+    run(digest_s=3600, digest_events=3)
     publisher.publish_many([("orders.1.failed", {"title": f"Order {number}"}, f"e{number}") for number in range(13)])
+    wait_held(redis_client, 12)
+    end_waits(redis_client)
     first, digest = smtp.wait_for_mails(2)
     assert (ids(first), ids(digest)) == (["e0"], ["e1", "e2", "e3"])
     assert "and 9 more" in digest.text
     assert digest.message["Subject"] == "Order 1 and 11 more"
 
 
-def test_a_rate_spills_into_a_digest(run: Run, publisher: Publisher, smtp: SmtpServer) -> None:
+def test_a_rate_spills_into_a_digest(run: Run, publisher: Publisher, smtp: SmtpServer, redis_client: Client) -> None:
     """So many at once, the rest together when there is room."""
-    run(rate=2, rate_period_s=4)
+    run(rate=2, rate_period_s=3600)
     publisher.publish_many([("orders.1.failed", {}, f"e{number}") for number in range(6)])
+    wait_held(redis_client, 4)
+    end_waits(redis_client)
     assert [ids(mail) for mail in smtp.wait_for_mails(3)] == [["e0"], ["e1"], ["e2", "e3", "e4", "e5"]]
 
 

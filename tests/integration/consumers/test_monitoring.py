@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import tomllib
 from collections.abc import Callable, Iterator
@@ -21,7 +22,7 @@ from headgate.options import read_options
 from headgate.publisher import Publisher
 from headgate.redis_link import Client, call, open_client
 from headgate.settings import Settings
-from tests.redis_server import wait_until
+from tests.redis_server import DEADLINE_S, wait_until
 
 NAMESPACE = "notifications"
 LIMIT = 65536
@@ -178,16 +179,22 @@ def test_an_event_becomes_an_alert_that_another_consumer_is_handed(
     EventLog(NAMESPACE, open_client(redis_url), LIMIT).configure(1000, 3600)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listener:
         listener.bind(("127.0.0.1", 0))
-        listener.settimeout(10)
+        listener.settimeout(DEADLINE_S)
         port = listener.getsockname()[1]
         toml = f'statsd = "127.0.0.1:{port}"\n[[counters]]\nname = "failed"\npattern = "orders.*.failed"\n'
         rate = RATE.replace("60", "1").replace('user = "ann"', "")
         run("watch", Monitoring, read(toml + rate), "orders.#")
         run("pager", Pager, None, "alerts.#")
-        published = 0
+        published = counted = 0
+
+        def count() -> None:
+            nonlocal counted
+            counted += int(listener.recv(65536).decode().removeprefix("headgate.failed:").removesuffix("|c"))
 
         def paged() -> list[tuple[str, Any]]:
             nonlocal published
+            while select.select([listener], [], [], 0)[0]:  # what nobody reads is lost when the buffer is full
+                count()
             for number in range(6):
                 publisher.publish(f"orders.{number}.failed", {})
             publisher.publish("orders.1.paid", {})
@@ -195,9 +202,8 @@ def test_an_event_becomes_an_alert_that_another_consumer_is_handed(
             return Pager.seen
 
         wait_until(paged, "the alert")
-        counted = 0
         while counted < published:
-            counted += int(listener.recv(65536).decode().removeprefix("headgate.failed:").removesuffix("|c"))
+            count()
         assert counted == published
     wait_until(lambda: len(Pager.seen) >= 2, "its end")
-    assert Pager.seen == [("alerts.failing", "firing"), ("alerts.failing", "resolved")]
+    assert Pager.seen[:2] == [("alerts.failing", "firing"), ("alerts.failing", "resolved")]

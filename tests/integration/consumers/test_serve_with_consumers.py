@@ -64,7 +64,7 @@ def test_killed_consumers_are_started_again_and_the_gateway_goes_on(gateway: Gat
         sink_folder.wait_for("orders.1")
 
         assert len(sink_folder.pids()) == 2
-        with urllib.request.urlopen(f"{gateway.url}/metrics", timeout=10) as page:
+        with urllib.request.urlopen(f"{gateway.url}/metrics", timeout=30) as page:
             assert b"\nheadgate_consumers_process_ended_total 1.0\n" in page.read()
         assert gateway.stop() == 0
 
@@ -75,7 +75,7 @@ def test_consumers_end_when_the_gateway_is_killed(gateway: GatewayProcess, sink_
         pid = consumer_pid(sink_folder)
         gateway.kill()
 
-        wait_until(lambda: has_ended(pid), "the consumers have ended with the gateway", deadline_s=20)
+        wait_until(lambda: has_ended(pid), "the consumers have ended with the gateway")
 
 
 def test_a_fault_of_the_file_stops_the_start(gateway: GatewayProcess, sink_folder: SinkFolder) -> None:

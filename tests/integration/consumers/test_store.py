@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from headgate.consumers import store as stores
 from headgate.consumers.piece import Piece
 from headgate.consumers.store import (
     GROUP_LIBRARY,
@@ -370,13 +371,14 @@ def test_a_held_piece_comes_back_when_it_is_due(store: Store, publisher: Publish
     """Not before, and from Redis alone: the log need not have the event any more."""
     store.open("new")
     taken, piece = taken_one(store, publisher)
-    store.settle([done(taken), hold_for(piece, 1000)])
+    store.settle([done(taken), hold_for(piece, LEASE_MS)])
     call(redis_client, "XTRIM", LOG, "MAXLEN", 0)
 
     page = take(store)
     assert (page.work, page.held) == ([], 1)
     assert page.due_in_s is not None
-    assert 0 < page.due_in_s <= 1
+    assert 0 < page.due_in_s <= LEASE_MS / 1000
+    store.settle([hold_for(piece, 200)])
     (back_again,) = wait_until(lambda: take(store).work, "the piece to be due")
 
     assert (back_again.piece, back_again.out, back_again.in_log) == (piece, 1, False)
@@ -670,8 +672,11 @@ def test_a_right_that_is_missing_refuses_before_the_first_write(
     assert all("permission" in error.message for error in refusals)
 
 
-def test_acknowledgements_go_at_once_and_are_confirmed_together(store: Store, publisher: Publisher, redis_client: Client) -> None:
+def test_acknowledgements_go_at_once_and_are_confirmed_together(
+    store: Store, publisher: Publisher, redis_client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """They arrive though nobody waits for their answers, and after a hundred of them somebody should."""
+    monkeypatch.setattr(stores, "UNCONFIRMED_S", 3600.0)
     store.open("new")
     publisher.publish_many([("a", number) for number in range(MAX_UNCONFIRMED + 1)])
     page = take(store, MAX_UNCONFIRMED + 1)
@@ -680,10 +685,12 @@ def test_acknowledgements_go_at_once_and_are_confirmed_together(store: Store, pu
 
     due = [store.acknowledge(page.epoch, [offset]) for offset in range(2, MAX_UNCONFIRMED + 2)]
 
-    assert due[-1]
+    assert due == [False] * (MAX_UNCONFIRMED - 1) + [True]
     wait_until(lambda: in_hand(redis_client, "mail") == 0, "all acknowledgements to arrive")
     store.confirm()
     assert not store.acknowledge(page.epoch, [1])
+    monkeypatch.setattr(stores, "UNCONFIRMED_S", -1.0)
+    assert store.acknowledge(page.epoch, [1])  # it has been on its way for too long
 
 
 def test_acknowledgements_that_went_with_their_connection_are_sent_again(

@@ -35,6 +35,7 @@ class Receiver:
         self.connections = 0
         self.answer: Answer = status(200)
         self.closing = threading.Event()
+        counting = threading.Lock()
         self._tls = tls
         receiver = self
 
@@ -42,7 +43,8 @@ class Receiver:
             protocol_version = "HTTP/1.1"
 
             def setup(self) -> None:
-                receiver.connections += 1
+                with counting:
+                    receiver.connections += 1
                 if receiver._tls is not None:
                     self.request = receiver._tls.wrap_socket(self.request, server_side=True)
                 super().setup()

@@ -37,7 +37,7 @@ def delivery(data: bytes, key: str = "") -> Delivery:
 
 
 def json_url(receiver: Receiver, path: str = "/") -> str:
-    return receiver.url(path).replace("http://", "json://")
+    return receiver.url(path).replace("http://", "json://") + "?cto=30&rto=30"
 
 
 def send(sink: Apprise, data: bytes) -> None:
@@ -109,7 +109,7 @@ def test_a_service_keeps_its_name_whatever_stands_beside_it(receiver: Receiver) 
 def test_a_service_that_hangs_is_given_up_and_tried_again(receiver: Receiver) -> None:
     """By the service's own limits or by ours, whichever is first."""
     receiver.answer = hang()
-    sink = make(json_url(receiver) + "?rto=0.2", timeout_s=5)
+    sink = make(json_url(receiver).replace("rto=30", "rto=0.2"), timeout_s=5)
     with pytest.raises(Retry, match="json:// did not take it"):
         send(sink, b"1")
 
@@ -124,7 +124,7 @@ def test_a_redirect_is_followed_only_where_a_url_says_so(receiver: Receiver, cod
         assert inside.connections == 0
 
         if code != 302:  # which would be followed with a GET
-            send(make(json_url(receiver) + "?redirect=yes"), b"1")
+            send(make(json_url(receiver) + "&redirect=yes"), b"1")
             assert len(inside.requests) == 1
 
 

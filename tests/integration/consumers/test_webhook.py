@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -127,14 +128,14 @@ def test_a_second_attempt_has_the_same_id_and_a_time_of_its_own(
 ) -> None:
     """So a receiver can tell a double from news, and an old request from a fresh one."""
     hook = make(receiver.url())
-    hook.handle(DELIVERY)
-    now = time.time
-    monkeypatch.setattr(time, "time", lambda: now() + 100)
-    hook.handle(DELIVERY)
+    now_s = time.time()
+    for seconds in (0, 100):
+        monkeypatch.setattr(time, "time", lambda seconds=seconds: now_s + seconds)
+        hook.handle(DELIVERY)
 
     first, second = receiver.requests
     assert first.headers["webhook-id"] == second.headers["webhook-id"] == "hook:shop:0123456789abcdef-17"
-    assert int(second.headers["webhook-timestamp"]) - int(first.headers["webhook-timestamp"]) in (100, 101)
+    assert int(second.headers["webhook-timestamp"]) - int(first.headers["webhook-timestamp"]) == 100
     assert Verifier(SECRET).verify(second.body, second.headers)
 
 
@@ -276,10 +277,16 @@ def test_one_deadline_covers_an_answer_however_slowly_it_comes(
     """A receiver that sends a byte now and then holds a worker no longer than one that says nothing."""
     with Receiver(authority.server_context("127.0.0.1") if tls else None) as receiver:
         receiver.answer = answer
-        retry = failed(make(receiver.url(), timeout_s=0.3, ca_file=authority.ca_file))
+        hook = make(receiver.url(), timeout_s=0.3, ca_file=authority.ca_file)
+        retries: list[Retry] = []
 
-        assert len(receiver.requests) == 1
-    assert retry.reason.endswith("did not answer within 0.3 s")
+        def asked() -> bool:
+            retries.append(failed(hook))
+            return bool(receiver.requests)
+
+        wait_until(asked, "an attempt that gets as far as the answer before its deadline")
+
+    assert {retry.reason for retry in retries} == {f"{hook.options.url.origin} did not answer within 0.3 s"}
 
 
 def test_a_deadline_covers_the_handshake(make: Make) -> None:
@@ -345,7 +352,6 @@ def test_what_is_no_answer_is_tried_again(receiver: Receiver, make: Make, answer
         pytest.param(trickle(b"HTTP/1.1 200 OK\r\nContent-Length: 10000\r\n\r\n"), id="a body that does not end"),
     ],
 )
-@pytest.mark.timeout(20)
 def test_a_status_counts_whatever_the_body_is(
     receiver: Receiver, make: Make, monkeypatch: pytest.MonkeyPatch, answer: Answer
 ) -> None:
@@ -362,10 +368,11 @@ def test_a_status_counts_whatever_the_body_is(
 
 def test_nobody_there_is_tried_again(make: Make) -> None:
     """And sent when it is back."""
-    with socket.create_server(("127.0.0.1", 0)) as closed:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))  # so that nobody else listens there, nor does this socket
         port = closed.getsockname()[1]
 
-    assert failed(make(f"http://127.0.0.1:{port}/")).reason == f"http://127.0.0.1:{port} refused the connection"
+        assert failed(make(f"http://127.0.0.1:{port}/")).reason == f"http://127.0.0.1:{port} refused the connection"
 
 
 # TLS
@@ -505,10 +512,11 @@ def test_an_address_that_swallows_everything_leaves_time_for_the_next(
         raise TimeoutError
 
     monkeypatch.setattr(socket.socket, "connect", swallow)
+    monkeypatch.setattr(http_post, "time", SimpleNamespace(monotonic=lambda: 1000.0))
     resolving(monkeypatch, ["8.8.8.8", "127.0.0.1"])
     make(receiver.url(host="hooks.example"), timeout_s=10).handle(DELIVERY)
 
-    assert waited_s == [pytest.approx(5, abs=0.5)]
+    assert waited_s == [5]
 
 
 def test_a_name_that_does_not_exist_is_tried_again(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -92,12 +93,19 @@ def test_one_failing_service_doubles_nothing_at_the_others(
     """Of Apprise: each URL is tried by itself."""
     with Receiver() as failing:
         failing.answer = status(500)
-        run_consumer("chat", Apprise, {"urls": [f"json://127.0.0.1:{port}/" for port in (failing.port, receiver.port)]})
+        run_consumer(
+            "chat", Apprise, {"urls": [f"json://127.0.0.1:{port}/?cto=30&rto=30" for port in (failing.port, receiver.port)]}
+        )
         publisher.publish("orders.1.failed", {"title": "Order 1"})
         wait_until(lambda: len(failing.requests) >= 2, "a second attempt where it failed")
-        failing.answer = status(200)
-        tried = len(failing.requests)
-        wait_until(lambda: len(failing.requests) > tried, "one that is taken")
+        taken = threading.Event()
+
+        def take(request: Any, closing: Any) -> None:
+            taken.set()
+            status(200)(request, closing)
+
+        failing.answer = take
+        wait_until(taken.is_set, "one that is taken")
         publisher.publish("orders.2.failed", {"title": "Order 2"})
         wait_until(lambda: len(receiver.requests) >= 2, "the next event")
 

@@ -95,7 +95,7 @@ def listener() -> Iterator[socket.socket]:
     """A StatsD server's socket."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listening:
         listening.bind(("127.0.0.1", 0))
-        listening.settimeout(10)
+        listening.settimeout(30)
         yield listening
 
 

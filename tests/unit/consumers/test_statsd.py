@@ -5,6 +5,7 @@ from __future__ import annotations
 import select
 import socket
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -26,7 +27,7 @@ def listener() -> Iterator[socket.socket]:
     """A StatsD server's socket."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listening:
         listening.bind(("127.0.0.1", 0))
-        listening.settimeout(10)
+        listening.settimeout(30)
         yield listening
 
 
@@ -86,10 +87,10 @@ def test_a_server_that_is_gone_is_counted_and_found_again(listener: socket.socke
     assert sending._socket is not None
     answered = select.poll()
     answered.register(sending._socket, select.POLLERR)
-    assert answered.poll(10_000)
+    assert answered.poll(30_000)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as again:
         again.bind(place)
-        again.settimeout(10)
+        again.settimeout(30)
         sending.send({"b": 2}, {})
         assert again.recv(65536) == b"b:2|c"
     sending.close()
@@ -101,6 +102,11 @@ def test_a_name_that_is_not_found_is_told_and_looked_up_again(
 ) -> None:
     """A minute later, in a thread of its own; what was to be sent meanwhile is lost and counted."""
     place = ("no-such-host.invalid", listener.getsockname()[1])
+
+    def unknown(*place: Any, **how: Any) -> Any:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
     sending = Statsd(place, faults.append)
     sending.start()
     sending.send({"a": 1}, {})
@@ -119,6 +125,7 @@ def test_a_name_that_is_not_found_is_told_and_looked_up_again(
             return b""
 
     assert wait_until(arrived, "a datagram after the name was found") == b"a:2|c"
+    sending._looking_up.join()
     sending.close()
 
 

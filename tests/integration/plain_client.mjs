@@ -1,6 +1,7 @@
 /**
  * Stock socket.io-client against a gateway, as anyone without Headgate's own client would use it. Prints one line of JSON for
- * each thing that happens; test_node_client.py reads them and publishes meanwhile. Ends when COUNT events and every answer are there.
+ * each thing that happens; test_node_client.py reads them and publishes meanwhile. Ends when COUNT events, every answer and, of
+ * several transports, the last are there.
  *
  * Usage: node plain_client.mjs URL TRANSPORTS COUNT, such as `http://127.0.0.1:8000 polling,websocket 300`.
  */
@@ -15,12 +16,15 @@ const socket = io(`${url}/notifications`, {
   reconnection: false,
   auth: { subscriptions: [{ pattern: "orders.*" }, { pattern: "a..b" }] },
 });
-let missing = Number(count) + 1;
+const upgrades = transports.includes(",");
+let missing = Number(count) + (upgrades ? 2 : 1);
 function arrived() {
   if (--missing) return;
   tell("transport", socket.io.engine.transport.name);
   socket.disconnect();
 }
+
+if (upgrades) socket.io.engine.once("upgrade", arrived);
 
 /** @type {Promise<void>} */
 const published = new Promise((resolve) => {

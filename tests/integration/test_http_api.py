@@ -18,6 +18,7 @@ from headgate import Publisher
 from tests.gateway_process import GatewayProcess, StartGateway
 
 SECRET = "a secret of the tests that is long enough to be one"
+DEADLINE_S = 30.0
 
 
 @functools.cache
@@ -25,7 +26,7 @@ def token(*arguments: str) -> str:
     """Mint a token as a developer does: the command line."""
     command = [str(Path(sys.executable).with_name("headgate")), "token", *arguments]
     environment = {"HEADGATE_TOKEN_SECRET": SECRET, "PATH": "/usr/bin:/bin"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=30, check=True)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=DEADLINE_S, check=True)
     return done.stdout.strip()
 
 
@@ -36,7 +37,7 @@ def ask(gateway: GatewayProcess, path: str, bearer: str | None = None, body: Any
     if bearer is not None:
         request.add_header("Authorization", f"Bearer {bearer}")
     try:
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=DEADLINE_S) as answer:
             return answer.status, json.load(answer)
     except urllib.error.HTTPError as error:
         return error.code, json.load(error)
@@ -139,7 +140,7 @@ def test_who_reads_too_fast_is_told_to_wait_and_others_are_not(start_gateway: St
     def anonymous(address: str) -> tuple[int, str | None]:
         asked = urllib.request.Request(f"{gateway.url}/api/events?pattern=news.%23", headers={"X-Forwarded-For": address})
         try:
-            with urllib.request.urlopen(asked, timeout=10) as answer:
+            with urllib.request.urlopen(asked, timeout=DEADLINE_S) as answer:
                 return answer.status, None
         except urllib.error.HTTPError as error:
             return error.code, error.headers["Retry-After"]

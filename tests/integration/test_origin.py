@@ -13,6 +13,7 @@ from tests.raw_client import RawClient
 
 OWN = "its own"
 ALLOWED = "https://app.example.com"
+DEADLINE_S = 30.0
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +83,7 @@ def websocket(gateway: GatewayProcess, headers: dict[str, str]) -> int:
 
 def polling(gateway: GatewayProcess, method: str, headers: dict[str, str], sid: str = "") -> tuple[int, str, dict[str, str]]:
     """Status, body and headers of one request of a polling page."""
-    connection = http.client.HTTPConnection(urlsplit(gateway.url).netloc, timeout=10)
+    connection = http.client.HTTPConnection(urlsplit(gateway.url).netloc, timeout=DEADLINE_S)
     query = "EIO=4&transport=polling" + (f"&sid={sid}" if sid else "")
     connection.request(method, f"/socket.io/?{query}", "40/notifications," if method == "POST" else None, headers)
     answer = connection.getresponse()

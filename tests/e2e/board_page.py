@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from typing import Any
 
 from playwright.sync_api import ConsoleMessage, Frame, Locator, Page, WebSocket, expect
 
 # Socket.IO packets of the namespace: EVENT (2) and ACK (3), with or without an acknowledgement id.
-_PACKET = re.compile(r"42/notifications,\d*(\[.*)", re.DOTALL)
+_PACKET = re.compile(r"4([23])/notifications,(\d*)(\[.*)", re.DOTALL)
+_EVENT = "2"
 # A request for a card by keyboard never takes more Tabs than the page has stops.
 MAX_TABS = 400
+DEADLINE_S = 30.0
+POLL_MS = 20
 
 
 class BoardPage:
@@ -25,21 +29,27 @@ class BoardPage:
         self.faults: list[str] = []
         self.sent: list[list[Any]] = []
         self.received: list[list[Any]] = []
+        self._left: list[str] = []
         if frame is None:
             page.on("pageerror", lambda error: self.faults.append(str(error)))
             page.on("console", self._listen_to_console)
             page.on("websocket", self._listen_to_socket)
 
     def open(self, more: str = "") -> None:
-        """Go there, with `more` behind the address, and return when everything that is switched on is subscribed."""
+        """Go there, with `more` behind the address; return when everything that is switched on is subscribed and orders show."""
         self.page.goto(f"{self.url}/?user={self.user}{more}")
         self.wait_until_live()
+        expect(self.view.locator(".card")).not_to_have_count(0)
 
     def wait_until_live(self) -> None:
         """Return when the gateway has acknowledged the connection and every chosen pattern."""
         expect(self.view.locator("#connection")).to_have_text("Live")
         for name in self.chosen():
             expect(self.chip(self.pattern(name))).to_have_count(1)
+
+    def look_at_toasts(self) -> None:
+        """Let toasts wait for who reads them, as the pointer on them does, until it leaves them or the page is left."""
+        self.view.locator("#toasts").dispatch_event("pointerenter")
 
     # --- The board
 
@@ -97,12 +107,12 @@ class BoardPage:
             self.switch(name).set_checked(on)
         else:
             self.way(name, "toast" if on else "off").check()
-        expect(self.chip(self.pattern(name))).to_have_count(1 if on else 0)
+        self._wait_for_answer(name, on)
 
     def prefer(self, name: str, way: str) -> None:
         """Choose how to be told of a type, and return when the gateway has acknowledged it."""
         self.way(name, way).check()
-        expect(self.chip(self.pattern(name))).to_have_count(0 if way == "off" else 1)
+        self._wait_for_answer(name, way != "off")
 
     def toast(self, title: str) -> Locator:
         return self.view.locator(".toast", has=self.view.get_by_text(title, exact=True))
@@ -145,9 +155,33 @@ class BoardPage:
         """The patterns of the requests of a name (`subscribe`, `unsubscribe`) that have gone out."""
         return [message[1]["pattern"] for message in self.sent if message[0] == name]
 
+    def _wait_for_answer(self, name: str, on: bool) -> None:
+        """Return when the gateway has acknowledged a choice. What is switched off leaves the panel at once, before that."""
+        pattern = self.pattern(name)
+        expect(self.chip(pattern)).to_have_count(1 if on else 0)
+        give_up = time.monotonic() + DEADLINE_S
+        while not on and self._left.count(pattern) < max(1, self.asked("unsubscribe").count(pattern)):
+            assert time.monotonic() < give_up, f"{pattern} is not unsubscribed in time"
+            self.page.wait_for_timeout(POLL_MS)
+
     def _listen_to_socket(self, socket: WebSocket) -> None:
-        socket.on("framesent", lambda frame: _note(frame, self.sent))
-        socket.on("framereceived", lambda frame: _note(frame, self.received))
+        leaving: dict[str, str] = {}
+
+        def sent(frame: str | bytes) -> None:
+            if (packet := _packet(frame)) and packet[1] == _EVENT:
+                message = json.loads(packet[3])
+                self.sent.append(message)
+                if message[0] == "unsubscribe":
+                    leaving[packet[2]] = message[1]["pattern"]
+
+        def received(frame: str | bytes) -> None:
+            if (packet := _packet(frame)) and packet[1] == _EVENT:
+                self.received.append(json.loads(packet[3]))
+            elif packet and packet[2] in leaving:
+                self._left.append(leaving.pop(packet[2]))
+
+        socket.on("framesent", sent)
+        socket.on("framereceived", received)
 
     def _listen_to_console(self, message: ConsoleMessage) -> None:
         # A refused request (409) and a lost network are logged as errors too, and are part of some tests.
@@ -155,6 +189,5 @@ class BoardPage:
             self.faults.append(message.text)
 
 
-def _note(frame: str | bytes, messages: list[list[Any]]) -> None:
-    if isinstance(frame, str) and (packet := _PACKET.fullmatch(frame)):
-        messages.append(json.loads(packet[1]))
+def _packet(frame: str | bytes) -> re.Match[str] | None:
+    return _PACKET.fullmatch(frame) if isinstance(frame, str) else None

@@ -44,7 +44,8 @@ def shop(gateway: GatewayProcess) -> Shop:
 def open_board(browser: Browser, gateway: GatewayProcess) -> Iterator[OpenBoard]:
     """Open boards, each in a browser context of its own (another person's browser); they close with the test.
 
-    A test fails at its end when a page raised an error or met its Content-Security-Policy.
+    A test fails at its end when a page raised an error or met its Content-Security-Policy. Toasts wait to be read: how long they
+    do is test_demo_toasts.py's.
     """
     contexts: list[BrowserContext] = []
     boards: list[BoardPage] = []
@@ -57,6 +58,7 @@ def open_board(browser: Browser, gateway: GatewayProcess) -> Iterator[OpenBoard]
         board = BoardPage(page, gateway.url, user)
         boards.append(board)
         board.open()
+        board.look_at_toasts()
         return board
 
     yield open_one

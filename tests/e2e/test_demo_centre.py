@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import closing
 
 from playwright.sync_api import expect
@@ -121,6 +122,7 @@ def test_preferences_are_one_persons_own(open_board: OpenBoard) -> None:
     expect(ana.way("failed", "off")).to_be_checked()
     expect(ana.chip("orders.*.failed")).to_have_count(0)
     ana.page.get_by_role("link", name="Ben", exact=True).click()
+    expect(ana.page).to_have_url(re.compile("user=ben"))
     ana.wait_until_live()
     expect(ana.way("shipped", "toast")).to_be_checked()
     expect(ana.way("failed", "toast")).to_be_checked()

@@ -249,7 +249,7 @@ def test_without_redis_a_change_is_refused_and_everyone_is_told(browser: Browser
     ana.write("42", "carrier", "nobody will know")
     expect(ana.toast("Order 42 was not saved")).to_contain_text("the bus is unavailable")
     with pytest.raises(urllib.error.HTTPError) as refused:
-        urllib.request.urlopen(f"{gateway.url}/healthz", timeout=10)
+        urllib.request.urlopen(f"{gateway.url}/healthz", timeout=30)
     assert refused.value.code == 503
     assert "bus" in json.loads(refused.value.read())["missing"]
     assert Shop(gateway.url, "ben").order("42")["carrier"] == "DHL"

@@ -11,6 +11,7 @@ import pytest
 from headgate.expiry import TICK_S, Expiry
 
 DEADLINE_S = 30.0
+NOW_S = 1_800_000_000.0
 
 
 @pytest.fixture
@@ -21,7 +22,8 @@ def due() -> list[str]:
 
 @pytest.fixture
 def expiry(due: list[str]) -> Iterator[Expiry[str]]:
-    made: Expiry[str] = Expiry(due.extend)
+    """By a wall clock that stands still: what is waited for is on the monotonic one."""
+    made: Expiry[str] = Expiry(due.extend, lambda: NOW_S)
     yield made
     made.close()
 
@@ -36,8 +38,8 @@ def wait(condition: Callable[[], object]) -> None:
 def test_a_client_is_due_when_its_time_has_come_and_not_before(expiry: Expiry[str], due: list[str]) -> None:
     """By its own timer, once."""
     begin = time.monotonic()
-    expiry.set("soon", time.time() + TICK_S)
-    expiry.set("late", time.time() + 3600)
+    expiry.set("soon", NOW_S + TICK_S)
+    expiry.set("late", NOW_S + 3600)
     expiry.set("never", None)
     wait(lambda: due)
     assert due == ["soon"]
@@ -46,17 +48,17 @@ def test_a_client_is_due_when_its_time_has_come_and_not_before(expiry: Expiry[st
 
 def test_a_time_that_has_passed_is_due_at_the_next_tick(expiry: Expiry[str], due: list[str]) -> None:
     """A token that expires while its client joins."""
-    expiry.set("gone", time.time() - 100)
+    expiry.set("gone", NOW_S - 100)
     wait(lambda: due)
     assert due == ["gone"]
 
 
 def test_a_renewed_client_is_due_at_its_new_time_only(expiry: Expiry[str], due: list[str]) -> None:
     """Later, or never."""
-    expiry.set("a", time.time() - 1)
-    expiry.set("b", time.time() - 1)
-    expiry.set("c", time.time() - 1)
-    expiry.set("a", time.time() + 3600)
+    expiry.set("a", NOW_S - 1)
+    expiry.set("b", NOW_S - 1)
+    expiry.set("c", NOW_S - 1)
+    expiry.set("a", NOW_S + 3600)
     expiry.set("b", None)
     wait(lambda: due)
     assert due == ["c"]
@@ -64,8 +66,8 @@ def test_a_renewed_client_is_due_at_its_new_time_only(expiry: Expiry[str], due: 
 
 def test_nothing_is_kept_of_who_left_or_was_due(expiry: Expiry[str], due: list[str]) -> None:
     """A day's token does not hold a minute's browser in memory."""
-    expiry.set("left", time.time() + 86400)
-    expiry.set("due", time.time() - 1)
+    expiry.set("left", NOW_S + 86400)
+    expiry.set("due", NOW_S - 1)
     expiry.forget("left")
     expiry.forget("left")
     wait(lambda: due)
@@ -102,11 +104,11 @@ def test_who_is_renewed_while_others_are_put_out_stays() -> None:
         for client in clients:
             out.append(client)
             for other in {"a", "b"} - {client}:
-                made.set(other, time.time() + 3600)
+                made.set(other, NOW_S + 3600)
 
-    made: Expiry[str] = Expiry(put_out)
-    made.set("a", time.time() - 1)
-    made.set("b", time.time() - 1)
+    made: Expiry[str] = Expiry(put_out, lambda: NOW_S)
+    made.set("a", NOW_S - 1)
+    made.set("b", NOW_S - 1)
     wait(lambda: out)
     made.close()
     assert len(out) == 1

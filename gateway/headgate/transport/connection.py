@@ -86,6 +86,7 @@ class Connection:
         "_alive_until_s",
         "_bucket",
         "_corked",
+        "_excused",
         "_held",
         "_inbox",
         "_pings",
@@ -131,6 +132,7 @@ class Connection:
         self._polling: LongPoll | None = None
         self._probe: Wire | None = None
         self._pong_due = False
+        self._excused = False
         self._pings = 0
         self._corked = 0
         self._held = 0
@@ -512,6 +514,7 @@ class Connection:
         if self.closed:
             return
         self._expect_life()
+        self._excused = True
         if self.wire is not None:
             self.wire.resume_reading()
         if self._polling is not None:
@@ -531,6 +534,7 @@ class Connection:
         self._pong_due = True
         self._pings += 1
         self.offer_control(_PING)
+        self._excused = self._deaf
         self._server.deadlines.after(self._server.limits.ping_timeout_s, self._check_pong, self._pings)
 
     def _ponged(self) -> None:
@@ -559,9 +563,10 @@ class Connection:
         if self.closed or not self._pong_due or ping != self._pings:
             return
         timeout_s = self._server.limits.ping_timeout_s
-        # A slow reader is alive while it accepts bytes.
+        # A slow reader is alive while it accepts bytes; and who could not answer until a moment ago has not been silent since.
         accepts = self.wire is None or not self.wire.writing or monotonic() - self.wire.progress_s < timeout_s
-        if self._deaf and accepts:
+        if (self._excused or self._deaf) and accepts:
+            self._excused = self._deaf
             self._server.deadlines.after(timeout_s, self._check_pong, ping)
         else:
             self.end(PING_TIMEOUT)

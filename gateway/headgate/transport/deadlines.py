@@ -2,6 +2,9 @@
 
 A wheel of slots: adding is an append, a tick costs what is due in it, cancelling is forgetting (whoever is called looks
 whether the matter still stands). Ten thousand idle clients are ten thousand small tuples and one timer.
+
+After a stall of the process (starved, stopped, moved to another machine) the loop serves its timers before its sockets. Pongs and
+room to write that came in meanwhile must not be taken for silence, so a late tick lets one turn of the loop go by.
 """
 
 from __future__ import annotations
@@ -18,14 +21,18 @@ log = structlog.get_logger("headgate.deadlines")
 
 monotonic = time.monotonic
 
+# A tick that comes later than this was held up by us, not by those whose deadlines it would call.
+STALL_TICKS = 2
+
 
 class Deadlines:
-    """Calls back, in the hub, no earlier than asked and at most two ticks late."""
+    """Calls back, in the hub, no earlier than asked and at most two ticks late; after a stall, with the second tick behind it."""
 
     def __init__(self, tick_s: float) -> None:
         self._tick_s = tick_s
         self._slots: dict[int, list[tuple[Callable[..., Any], tuple[Any, ...]]]] = {}
-        self._reached = int(monotonic() / tick_s)
+        self._reached = self._last_tick = int(monotonic() / tick_s)
+        self._excused = False
         self._timer: Watcher | None = None
 
     def after(self, delay_s: float, callback: Callable[..., Any], *args: Any) -> None:
@@ -33,6 +40,7 @@ class Deadlines:
         slot = max(int((monotonic() + delay_s) / self._tick_s), self._reached) + 1
         self._slots.setdefault(slot, []).append((callback, args))
         if self._timer is None:
+            self._last_tick = int(monotonic() / self._tick_s)
             self._timer = repeat(self._tick_s, self._advance)
 
     def close(self) -> None:
@@ -45,6 +53,12 @@ class Deadlines:
 
     def _advance(self) -> None:
         now = int(monotonic() / self._tick_s)
+        late = now - self._last_tick > STALL_TICKS
+        self._last_tick = now
+        # Not twice in a row: a loop that is always late must still end what is dead.
+        self._excused = late and not self._excused
+        if self._excused:
+            return
         # After a stall longer than the slots in use, walk the slots instead of every tick that went by.
         if now - self._reached > len(self._slots):
             due = sorted(slot for slot in self._slots if slot <= now)

@@ -25,8 +25,9 @@ from .inbound import NORMAL, Inbound, Opcode, ProtocolViolation
 READ_BYTES = 65536
 # At most this much is joined into one write: about what a socket buffer takes (benchmark: more gains nothing).
 JOIN_BYTES = 65536
-# After a close frame: how long, and how much, we go on reading so that the kernel does not reset the connection (and with
-# it our close frame) while the browser is still sending.
+# After a close frame has been written: how long, and how much, we go on reading so that the kernel does not reset the
+# connection (and with it our close frame) while the browser is still sending. Until then the write deadline is for all of the
+# goodbye: a slow reader gets it whole, and nobody holds a closed connection for longer.
 LINGER_S, LINGER_BYTES = 1.0, 1024 * 1024
 
 
@@ -191,8 +192,9 @@ class Wire:
         else:
             self._unsent = memoryview(goodbye)
         owner, self._owner = self._owner, None
-        self._deadlines.after(LINGER_S, self.lose, "closed")
         self.flush()
+        if not self.closed and self._unsent is not None:
+            self._deadlines.after(self._write_deadline_s, self._expire_goodbye)
         if owner is not None:
             owner.wire_lost(why)
 
@@ -289,6 +291,10 @@ class Wire:
             self._timing = True
             self._deadlines.after(left_s, self._check_progress)
 
+    def _expire_goodbye(self) -> None:
+        if self._unsent is not None:
+            self.lose("write deadline", hard=True)
+
     def _stop_writing(self) -> None:
         if self.writing and self._writer is not None:
             self._writer.stop()
@@ -302,6 +308,8 @@ class Wire:
             self._sock.shutdown(socket.SHUT_WR)
         except OSError as error:
             self.lose(_told(error))
+        else:
+            self._deadlines.after(LINGER_S, self.lose, "closed")
 
 
 def _told(error: OSError) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from headgate.transport.deadlines import Deadlines
-from headgate.transport.wire import Wire
+from headgate.transport.wire import LINGER_S, Wire
 
 
 def _nothing() -> None:
@@ -114,6 +114,34 @@ def test_the_rest_of_a_frame_comes_before_the_goodbye(pair: tuple[Wire, Scripted
 
     assert theirs.recv(100) == b"the rest goodbye\x88\x02\x03\xe8"
     assert owner.lost == ["transport error"]
+
+
+def test_a_slow_reader_gets_a_goodbye_whole(pair: tuple[Wire, Scripted, socket.socket], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The linger begins behind the close frame: until that is written, the write deadline counts."""
+    wire, _, theirs = pair
+    asked: list[tuple[float, str]] = []
+    monkeypatch.setattr(wire._deadlines, "after", lambda delay_s, callback, *args: asked.append((delay_s, callback.__name__)))
+    sent = fill(wire)
+    wire.close(1000, last=b"goodbye")
+    assert asked == [(10.0, "_check_progress"), (10.0, "_expire_goodbye")]
+    received = bytearray()
+    while len(received) < sent:
+        received += theirs.recv(sent - len(received))
+    wire.flush()
+
+    assert asked[2:] == [(LINGER_S, "lose")]
+    assert theirs.recv(100) == b"goodbye\x88\x02\x03\xe8"
+
+
+def test_nobody_holds_a_goodbye_longer_than_the_write_deadline(pair: tuple[Wire, Scripted, socket.socket]) -> None:
+    """However it trickles: the session is over and counted no more, so its bytes must go."""
+    wire, _, theirs = pair
+    fill(wire)
+    wire.close(1000, last=b"goodbye")
+    theirs.recv(100)
+    wire._expire_goodbye()
+
+    assert wire.closed
 
 
 def test_an_owner_that_ends_the_connection_while_it_hands_over_a_chunk_gets_its_goodbye_out(

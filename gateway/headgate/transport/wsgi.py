@@ -33,6 +33,9 @@ from .request_headers import RequestHeaders
 
 # What is left of a request's body when it has been answered is read up to here, so that the connection can be used again.
 MAX_DISCARD_BYTES = 65536
+# Of a larger one so much is read all the same, on a connection that is not used again: closed with bytes unread it would be
+# reset, and a client that is still sending would find the reset instead of our answer (RFC 9112 section 9.6).
+MAX_LINGER_BYTES = 1024 * 1024
 # No descriptor, or no memory, for one more connection. Who knocks waits in the kernel's queue, and is asked in after a while;
 # without that the listener, which stays readable, would have us try for ever.
 _EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
@@ -104,16 +107,26 @@ class _Rest:
     def _discard(self) -> None:
         body = self._body
         left_bytes = (body.content_length or 0) - body.position
-        if left_bytes > MAX_DISCARD_BYTES:
-            self._handler.close_connection = True
-            return
         if not left_bytes and not body.chunked_input:
             return
         try:
             with gevent.Timeout(self._handler.server.request_deadline_s, TimeoutError("request body")):
-                body._discard()
+                if left_bytes > MAX_DISCARD_BYTES:
+                    self._part()
+                else:
+                    body._discard()
         except OSError:
             self._handler.close_connection = True
+
+    def _part(self) -> None:
+        """Say that our answer was all, and read a while."""
+        self._handler.close_connection = True
+        sock = self._handler.socket
+        if sock is not None:
+            sock.shutdown(socket.SHUT_WR)
+            left_bytes = MAX_LINGER_BYTES
+            while left_bytes > 0 and (data := sock.recv(MAX_DISCARD_BYTES)):
+                left_bytes -= len(data)
 
 
 class Server(pywsgi.WSGIServer):  # type: ignore[misc]

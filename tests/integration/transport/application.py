@@ -21,7 +21,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import gevent
 import structlog
@@ -45,13 +45,15 @@ class Application:
         self.eio = EngineServer(transport_limits=TransportLimits(**{**limits, "handshake_deadline_s": 3600}))
         self.eio.on("connect", lambda sid, environ: None)
         self.eio.on("message", self.echo)
-        self.eio.on("disconnect", lambda sid, reason: self.ends.append(reason))
+        self.eio.on("disconnect", self.end)
         self.ends: list[str] = []
+        self.reasons: dict[str, str] = {}
         self.seen: list[Any] = []
         self.gate = Event()
         self.running = self.most_running = 0
         for namespace in ("/", "/custom", "/other"):
             self.serve(namespace)
+        self.http = HTTPServer(("127.0.0.1", 0), WSGIApp(self.sio, self))
 
     def serve(self, namespace: str) -> None:
         """Register the official suite's handlers, and a few of our own."""
@@ -78,7 +80,12 @@ class Application:
         sio.on("record", lambda sid, *data: self.seen.append(data[0] if data else None), namespace=namespace)
         sio.on("leave", lambda sid, *_: self.say_and_leave(sid, namespace), namespace=namespace)
         sio.on("slow", slow, namespace=namespace)
-        sio.on("disconnect", lambda sid, reason: self.ends.append(reason), namespace=namespace)
+        sio.on("disconnect", self.end, namespace=namespace)
+
+    def end(self, sid: str, reason: str) -> None:
+        """Remember how a session ended."""
+        self.ends.append(reason)
+        self.reasons[sid] = reason
 
     def say_and_leave(self, sid: str, namespace: str) -> None:
         """Emit and disconnect in one breath: both must arrive."""
@@ -106,23 +113,27 @@ class Application:
     # -- debug commands -------------------------------------------------------------------------------------------
 
     def debug_state(self) -> JSON:
-        """What the process holds right now."""
+        """What the process holds right now; sessions, and those with a poll, a POST or a probe under way, by their ids."""
         gc.collect()
         objects = gc.get_objects()
+        sessions = [*self.sio.eio.sockets.values(), *self.eio.sockets.values()]
+        polls = [thing for thing in objects if isinstance(thing, LongPoll)]
         return {
             "fds": len(os.listdir("/proc/self/fd")),
             "greenlets": sum(isinstance(thing, gevent.Greenlet) and not thing.dead for thing in objects),
-            "polls": sum(isinstance(thing, LongPoll) and thing._wake is not None for thing in objects),
-            "posts": sum(isinstance(thing, LongPoll) and thing._posting for thing in objects),
+            "polls": [cast(Connection, poll._session).sid for poll in polls if poll._wake is not None],
+            "posts": [cast(Connection, poll._session).sid for poll in polls if poll._posting],
+            "probes": [connection.sid for connection in sessions if connection._probe is not None],
             "watchers": gevent.get_hub().loop.activecnt,
             "wires": sum(isinstance(thing, Wire) for thing in objects),
             "connections": sum(isinstance(thing, Connection) for thing in objects),
-            "sessions": len(self.sio.eio.sockets) + len(self.eio.sockets),
+            "sessions": [connection.sid for connection in sessions],
             "control_frames": sum(len(connection.queue._control or ()) for connection in self.sio.eio.sockets.values()),
             "inbox": max((len(connection._inbox._messages) for connection in self._waited_for()), default=0),
             "environs": len(self.sio.environ),
             "half_binary": len(self.sio._binary_packet),
             "ends": self.ends,
+            "reasons": self.reasons,
             "seen": self.seen,
             "most_running": self.most_running,
         }
@@ -194,6 +205,20 @@ class Application:
             self.eio.send(eio_sid, "last words")
             connection.close()
 
+    def debug_ping(self) -> None:
+        """Ping everyone now, whatever the interval."""
+        for connection in [*self.sio.eio.sockets.values(), *self.eio.sockets.values()]:
+            connection._send_ping()
+
+    def debug_ping_and_stop(self) -> None:
+        """Ping everyone, and have the whole process stopped (SIGSTOP) in the same breath."""
+        self.debug_ping()
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+    def debug_hasten(self, request_deadline_s: float) -> None:
+        """From the next request on, requests must come more quickly."""
+        self.http.request_deadline_s = request_deadline_s
+
     def debug_packets(self, packets: list[JSON]) -> list[str | None]:
         """Give each packet to a session of its own that has joined `/`; return why each ended, None for those that live."""
         return [self._outcome(packet["text"] if "text" in packet else base64.b64decode(packet["binary"])) for packet in packets]
@@ -206,7 +231,7 @@ class Application:
         connection.connected = True
         for each in ("40", packet):
             connection.packet_received(each)
-            with gevent.Timeout(5, TimeoutError(f"not done with {each!r}")):
+            with gevent.Timeout(30, TimeoutError(f"not done with {each!r}")):
                 while connection._inbox is not None:
                     gevent.sleep(0)
         reason = connection.reason
@@ -223,10 +248,7 @@ def main(configuration: JSON) -> None:
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     faulthandler.register(signal.SIGUSR1)  # `kill -USR1` shows where it is, on its standard error
     application = Application(configuration.get("limits", {}), configuration.get("options", {}))
-    listener = ("127.0.0.1", 0)
-    server = HTTPServer(
-        listener, WSGIApp(application.sio, application), request_deadline_s=configuration.get("request_deadline_s", 10.0)
-    )
+    server = application.http
     server.start()
     print(server.server_port, flush=True)
     gevent.get_hub().threadpool.apply(sys.stdin.read)

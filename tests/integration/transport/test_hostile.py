@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
+import random
 from collections.abc import Iterator
 
 import pytest
@@ -153,7 +153,7 @@ class TestRate:
 
     def test_the_reason_is_told(self, attacker: WebSocket) -> None:
         """A client that floods within one segment reads why it was cut."""
-        attacker.send(*['42["record",0]'] * 300)
+        attacker.send(*['42["record",0]'] * 3000)
 
         closed = attacker.end()
 
@@ -200,7 +200,7 @@ class TestRate:
 
     def test_empty_messages_are_not_free(self, attacker: WebSocket) -> None:
         """The smallest packet that means nothing."""
-        attacker.send(*["6"] * 300)
+        attacker.send(*["6"] * 3000)
 
         assert attacker.end().code == 1008
 
@@ -235,7 +235,7 @@ class TestRate:
         posted = session.begin_post(*[f'42["slow",{number}]' for number in range(100)])
         with posted:
             server.until(lambda state: state["inbox"] >= 64, "the inbox full")
-            assert server.state()["posts"] == 1
+            assert server.state()["posts"] == [session.sid]
             server.debug("release")
             seen = server.until(lambda state: len(state["seen"]) == 100, "all hundred")["seen"]
 
@@ -254,7 +254,7 @@ class TestRate:
                 assert socket.receive() == "3probe"
                 socket.send("5")
                 server.until(lambda _: server.debug("sessions")[0]["websocket"], "the move")
-                assert server.state()["posts"] == 1
+                assert server.state()["posts"] == [session.sid]
                 server.debug("disconnect", engine=True)
                 server.until(lambda state: not state["posts"], "the post answered")
         server.debug("release")
@@ -325,8 +325,8 @@ class TestFrames:
 
     @pytest.mark.parametrize("attempt", range(5))
     def test_noise_closes_the_connection(self, attacker: WebSocket, attempt: int) -> None:
-        """A random stream instead of frames."""
-        pour(attacker, os.urandom(65536) + b"\x00" * 200_000)
+        """A random stream instead of frames; the same each time, or one day it begins with a valid close frame."""
+        pour(attacker, random.Random(attempt).randbytes(65536) + b"\x00" * 200_000)
 
         assert refused(attacker).code in (1002, 1007, 1008, 1009, None)
 

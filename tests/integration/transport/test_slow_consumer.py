@@ -34,25 +34,25 @@ class TestStopped:
             ping_timeout_s=20,
             handshake_deadline_s=3,
         )
+        names = ("fds", "watchers", "greenlets", "wires", "connections", "sessions", "environs")
         witness = WebSocket(server.port)
         with closing(witness):
             witness.join()
             before = server.state()
             clients = [stopped(server) for _ in range(5)]
             with closing(*clients):
-                server.debug("emit", count=10, size=50_000)
-                received = [witness.text() for _ in range(10)]
-                server.until(lambda state: len(state["ends"]) == 5, "the write deadline")
-                after = server.until(lambda state: state["connections"] == before["connections"], "the connections freed", 30)
+                # More than the stopped ones' kernel holds, less than the witness's: that one need not be quick.
+                server.debug("emit", count=20, size=2000)
+                received = [witness.text() for _ in range(20)]
+                ends = server.until(lambda state: len(state["ends"]) == 5, "the write deadline")["ends"]
+                server.until(lambda state: all(state[name] == before[name] for name in names), f"as before: {before}")
 
-        assert [json.loads(packet[2:])[1] for packet in received] == list(range(10))
-        assert after["ends"] == ["write deadline"] * 5
-        kept = {name: after[name] for name in ("fds", "watchers", "greenlets", "wires", "sessions", "environs")}
-        assert kept == {name: before[name] for name in kept}
+        assert [json.loads(packet[2:])[1] for packet in received] == list(range(20))
+        assert ends == ["write deadline"] * 5
 
     def test_its_queue_is_bounded_in_frames(self, start_server: StartServer) -> None:
         """A plain application has no log to catch up from: the client is cut, with a reason."""
-        server = start_server(queue_frames=50, send_buffer_bytes=SMALL_BUFFER_BYTES)
+        server = start_server(queue_frames=50, send_buffer_bytes=SMALL_BUFFER_BYTES, write_deadline_s=60)
         with closing(stopped(server)):
             before = server.debug("sessions")
             server.debug("emit", count=40, size=2000)
@@ -66,7 +66,7 @@ class TestStopped:
 
     def test_its_queue_is_bounded_in_bytes(self, start_server: StartServer) -> None:
         """At most the limit waits, however large the frames: memory stays, and the process owes nothing afterwards."""
-        server = start_server(queue_bytes=500_000, queue_frames=10_000, send_buffer_bytes=SMALL_BUFFER_BYTES)
+        server = start_server(queue_bytes=500_000, queue_frames=10_000, send_buffer_bytes=SMALL_BUFFER_BYTES, write_deadline_s=60)
         with closing(stopped(server)):
             server.debug("emit", count=8, size=60_000)
             (session,) = server.debug("sessions")
@@ -94,7 +94,7 @@ class TestStopped:
 
     def test_memory_stays_bounded_while_one_client_never_reads(self, start_server: StartServer) -> None:
         """60 KB a hundred times: at most its 1 MiB and the kernel's share; the others get everything."""
-        server = start_server()
+        server = start_server(write_deadline_s=60)
         witness = WebSocket(server.port)
         with closing(witness):
             witness.join()
@@ -115,11 +115,14 @@ class TestStopped:
 
     def test_data_does_not_crowd_out_control(self, start_server: StartServer) -> None:
         """With a full data lane a ping still finds room, and goes out ahead of what waits."""
-        server = start_server(queue_frames=40, send_buffer_bytes=SMALL_BUFFER_BYTES, ping_interval_s=2, ping_timeout_s=20)
+        server = start_server(
+            queue_frames=40, send_buffer_bytes=SMALL_BUFFER_BYTES, ping_interval_s=3600, ping_timeout_s=60, write_deadline_s=60
+        )
         client = stopped(server)
         with closing(client):
             server.debug("emit", count=40, size=20_000)
-            server.until(lambda state: state["control_frames"], "the ping waiting in the control lane")
+            server.debug("ping")
+            assert server.state()["control_frames"] == 1
             received = [client.receive() for _ in range(41)]
 
         ping = received.index("2")
@@ -129,9 +132,10 @@ class TestStopped:
 
     def test_a_client_that_stops_answering_pings_is_ended_though_its_buffers_are_full(self, start_server: StartServer) -> None:
         """Accepting nothing for the ping timeout is silence, whatever the write deadline."""
-        server = start_server(ping_interval_s=1, ping_timeout_s=1, write_deadline_s=60, send_buffer_bytes=SMALL_BUFFER_BYTES)
+        server = start_server(ping_interval_s=3600, ping_timeout_s=1, write_deadline_s=60, send_buffer_bytes=SMALL_BUFFER_BYTES)
         with closing(stopped(server)):
             server.debug("emit", count=10, size=50_000)
+            server.debug("ping")
             state = server.until(lambda state: state["ends"], "the end")
 
         assert state["ends"] == ["ping timeout"]
@@ -140,7 +144,7 @@ class TestStopped:
 class TestSlow:
     """A client that reads, but slowly."""
 
-    @pytest.mark.timeout(90)
+    @pytest.mark.timeout(300)
     def test_framing_stays_valid_over_a_hundred_thousand_messages(self, start_server: StartServer) -> None:
         """Every message, in order, through a reader of small, uneven sips: no frame is cut, doubled or swapped."""
         server = start_server(send_buffer_bytes=SMALL_BUFFER_BYTES, queue_frames=256)
@@ -160,7 +164,7 @@ class TestSlow:
 
     def test_a_slow_reader_that_pings_is_answered(self, start_server: StartServer) -> None:
         """Between two frames; of many pings in a row the latest counts (RFC 6455 section 5.5.3)."""
-        server = start_server(send_buffer_bytes=SMALL_BUFFER_BYTES)
+        server = start_server(send_buffer_bytes=SMALL_BUFFER_BYTES, write_deadline_s=60)
         client = stopped(server)
         with closing(client):
             server.debug("emit", count=10, size=50_000)
@@ -220,7 +224,7 @@ class TestHealthy:
 
     def test_one_stopped_client_does_not_delay_the_others(self, start_server: StartServer) -> None:
         """Every other client gets every event while one reads nothing (its queue is cut or full meanwhile)."""
-        server = start_server(write_deadline_s=5, send_buffer_bytes=SMALL_BUFFER_BYTES)
+        server = start_server(write_deadline_s=60, send_buffer_bytes=SMALL_BUFFER_BYTES)
         others = [WebSocket(server.port) for _ in range(5)]
         with closing(stopped(server), *others):
             for other in others:

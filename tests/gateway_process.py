@@ -115,10 +115,6 @@ class GatewayProcess:
             self._grown.wait_for(lambda: self._ended, deadline_s)
         return status
 
-    def keep_port(self) -> None:
-        """From the next start on, listen where it listens now."""
-        self._settings["HEADGATE_PORT"] = self.url.rpartition(":")[2]
-
     def kill(self) -> None:
         """End it as a crash would (SIGKILL), and wait until it is gone."""
         if self._process is not None:

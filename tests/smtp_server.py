@@ -210,13 +210,15 @@ def main(asked_json: str) -> None:
 
     from aiosmtpd.smtp import SMTP, AuthResult, LoginPassword
 
+    from tests.held_port import HeldPort
+
     logging.getLogger("mail").setLevel(logging.CRITICAL)
     asked = json.loads(asked_json)
     loop = asyncio.new_event_loop()
     behaviour: dict[str, tuple[str, int]] = {}
     connections: set[Any] = set()
     listening: list[asyncio.Server] = []
-    port = [0]
+    held = HeldPort()  # while it refuses connections, too
 
     def tell(*entry: Any) -> None:
         sys.stdout.write(json.dumps(entry) + "\n")
@@ -323,12 +325,11 @@ def main(asked_json: str) -> None:
             connections.clear()
         elif what == "listen" and not listening:
             tls = context if asked["security"] == "tls" else None
-            listening.append(await loop.create_server(protocol, "127.0.0.1", port[0], ssl=tls))
-            port[0] = listening[-1].sockets[0].getsockname()[1]
+            listening.append(await loop.create_server(protocol, "127.0.0.1", held.port, ssl=tls))
 
     async def start() -> None:
         await obey("listen")
-        tell("port", port[0])
+        tell("port", held.port)
 
     def take_orders() -> None:
         for line in sys.stdin:

@@ -10,7 +10,6 @@ import os
 import resource
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Any
 from headgate.embedded import find_server
 from headgate.errors import HeadgateError
 from headgate.redis_link import call, open_client
+from tests.held_port import HeldPort
 
 DEADLINE_S = 30.0
 POLL_S = 0.005
@@ -32,7 +32,8 @@ class RedisProcess:
         self._folder = folder
         self._binary = find_server(os.environ.get("HEADGATE_REDIS_SERVER") or None).path
         self._process: subprocess.Popen[bytes] | None = None
-        self.port = free_port()
+        self._held = HeldPort()
+        self.port = self._held.port
         self.url = f"redis://127.0.0.1:{self.port}"
 
     def start(self, *, empty: bool = False) -> RedisProcess:
@@ -75,7 +76,7 @@ class RedisProcess:
 
     def call(self, *command: str | bytes | int) -> Any:
         """Run one command over a connection of its own."""
-        client = open_client(self.url, timeout_s=5.0, max_connections=1)
+        client = open_client(self.url, timeout_s=DEADLINE_S, max_connections=1)
         try:
             return call(client, *command)
         finally:
@@ -110,11 +111,4 @@ class RedisProcess:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.kill()
-
-
-def free_port() -> int:
-    """Return a loopback port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+        self._held.close()

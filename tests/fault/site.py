@@ -24,6 +24,7 @@ from headgate.publisher import Publisher
 from headgate.redis_link import open_client
 from headgate.topic import matches
 from tests.gateway_process import GatewayProcess
+from tests.held_port import HeldPort
 
 from .chaos_proxy import ChaosProxy
 from .checker import History, assert_kept
@@ -66,16 +67,18 @@ class Site:
         self.load = load
         self.redis = RedisProcess(folder / "redis")
         self.proxies = [ChaosProxy(("127.0.0.1", self.redis.port)) for _ in range(load.gateways)]
+        self._ports = [HeldPort() for _ in self.proxies]
         self.gateways = [
             GatewayProcess(
                 folder / f"gateway-{number}",
                 {
                     "HEADGATE_REDIS_URL": f"redis://127.0.0.1:{proxy.port}",
+                    "HEADGATE_PORT": str(held.port),
                     **{f"HEADGATE_{name.upper()}": str(value) for name, value in settings.items()},
                 },
                 ("--dev",),
             )
-            for number, proxy in enumerate(self.proxies)
+            for number, (proxy, held) in enumerate(zip(self.proxies, self._ports, strict=True))
         ]
         self._ended = contextlib.ExitStack()
 
@@ -84,6 +87,8 @@ class Site:
             started.enter_context(self.redis)
             for proxy in self.proxies:
                 started.enter_context(proxy)
+            for held in self._ports:
+                started.callback(held.close)
             for gateway in self.gateways:
                 started.enter_context(gateway)
             self._ended = started.pop_all()
@@ -104,7 +109,7 @@ class Site:
     def health(self, gateway: GatewayProcess) -> tuple[int, Any]:
         """Return status and body of a gateway's readiness."""
         try:
-            with urllib.request.urlopen(f"{gateway.url}/healthz", timeout=5) as response:
+            with urllib.request.urlopen(f"{gateway.url}/healthz", timeout=DEADLINE_S) as response:
                 return response.status, json.load(response)
         except urllib.error.HTTPError as error:
             return error.code, json.load(error)
@@ -148,7 +153,7 @@ class Site:
         Raises:
             AssertionError: with the violations.
         """
-        with Publisher(self.redis.url) as publisher:
+        with Publisher(self.redis.url, timeout_s=DEADLINE_S) as publisher:
             for number in range(TOPICS):
                 topic = f"load.t{number}.changed"
                 event_id = f"last-{number}-{uuid.uuid4().hex}"
@@ -174,7 +179,7 @@ class Site:
 
 def publish_burst(url: str, history: History, count: int, payload_bytes: int, topic: str = "load.t{}.changed") -> None:
     """Publish many events at once, in batches of one round trip."""
-    with Publisher(url) as publisher:
+    with Publisher(url, timeout_s=DEADLINE_S) as publisher:
         for start in range(0, count, 100):
             batch = []
             for number in range(start, min(start + 100, count)):
@@ -190,14 +195,14 @@ class Publishing:
 
     Attributes:
         refused: when publishes failed (monotonic); each is a doubt, or one of `denied`.
-        denied: ids of events that Redis refused, so that nobody may ever see them.
+        denied: ids of events that Redis refused, so that nobody may ever see them, and when that was.
         receipts: when the others were acknowledged.
     """
 
     def __init__(self, url: str, load: Load, *, history: History | None = None, timeout_s: float = 0.5) -> None:
         self.history = history or History()
         self.refused: list[float] = []
-        self.denied: list[str] = []
+        self.denied: dict[str, float] = {}
         self.receipts: list[float] = []
         self._url, self._load, self._timeout_s = url, load, timeout_s
         self._stopped = threading.Event()
@@ -246,7 +251,7 @@ class Publishing:
             self.history.doubtful(event_id)
         except BusRefused:
             self.refused.append(time.monotonic())
-            self.denied.append(event_id)
+            self.denied[event_id] = time.monotonic()
         else:
             self.receipts.append(time.monotonic())
             self.history.published(receipt.epoch, receipt.offset, topic, event_id)
@@ -284,7 +289,7 @@ def wait_for(condition: Any, what: str, deadline_s: float = DEADLINE_S) -> float
 
 @contextlib.contextmanager
 def _log(url: str) -> Iterator[EventLog]:
-    client = open_client(url, timeout_s=5.0, max_connections=1)
+    client = open_client(url, timeout_s=DEADLINE_S, max_connections=1)
     try:
         yield EventLog(NAMESPACE, client, 1024 * 1024)
     finally:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 import time
 from collections.abc import Iterator
 
 import pytest
+
+from tests.held_port import HeldPort
 
 from .chaos_proxy import ChaosProxy
 from .site import wait_for
@@ -38,6 +41,7 @@ def echo() -> Iterator[tuple[str, int]]:
 
     threading.Thread(target=accept, daemon=True).start()
     yield listener.getsockname()
+    listener.shutdown(socket.SHUT_RDWR)  # wakes the thread in accept
     listener.close()
 
 
@@ -147,7 +151,5 @@ def test_a_throttle_bounds_the_rate(proxy: ChaosProxy) -> None:
 
 def test_a_target_that_is_gone_resets(proxy: ChaosProxy) -> None:
     """The connection to the proxy is made, and ended."""
-    with socket.create_server(("127.0.0.1", 0)) as gone:
-        where = gone.getsockname()
-    with ChaosProxy(where) as own:
+    with contextlib.closing(HeldPort()) as gone, ChaosProxy(("127.0.0.1", gone.port)) as own:
         assert is_reset(own)

@@ -1,0 +1,27 @@
+"""A loopback port for a server of ours that is ended and started again: nobody else gets it meanwhile.
+
+The kernel gives every free port to whoever asks for any, as tests beside this one do, and even to a client that dials it while
+nobody listens: that connects to itself, and keeps the server out. A socket that is bound to it and never listens prevents both
+(on Linux; elsewhere it would keep our own server out as well). Who dials it is refused, as if it were free.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+
+
+class HeldPort:
+    """Attributes: `port`, which a server that sets SO_REUSEADDR, as all of ours do, can listen on until `close` and beyond."""
+
+    def __init__(self) -> None:
+        self._socket = socket.socket()
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._socket.bind(("127.0.0.1", 0))
+        self.port = int(self._socket.getsockname()[1])
+        if sys.platform != "linux":
+            self.close()
+
+    def close(self) -> None:
+        """Let it go. Idempotent."""
+        self._socket.close()

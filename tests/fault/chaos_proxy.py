@@ -49,22 +49,27 @@ class ChaosProxy:
 
     def black_hole(self) -> None:
         """Swallow everything; what is open now is dead for good."""
-        self._swallow = True
-        self._doom(both=True)
+        with self._changed:
+            self._swallow = True
+            self._doom(both=True)
 
     def half_open(self) -> None:
         """Swallow everything towards the one who connected; what is open now is half dead for good."""
-        self._half = True
-        self._doom(both=False)
+        with self._changed:
+            self._half = True
+            self._doom(both=False)
 
     def reset(self) -> None:
         """Reset every connection that is open."""
-        for link in self._open_links():
+        with self._changed:
+            links = list(self._links)
+        for link in links:
             link.reset()
 
     def refuse(self) -> None:
         """Reset every connection, and every new one at once."""
-        self._refuse = True
+        with self._changed:
+            self._refuse = True
         self.reset()
 
     def throttle(self, bytes_per_s: float | None) -> None:
@@ -79,6 +84,8 @@ class ChaosProxy:
 
     def close(self) -> None:
         """Stop. Idempotent."""
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread in accept, which would go on listening
         self._listener.close()
         self.heal()
         self.reset()
@@ -111,9 +118,14 @@ class ChaosProxy:
             far.settimeout(None)
             for end in (near, far):
                 end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            link = _Link(near, far, dead_out=self._swallow, dead_back=self._swallow or self._half)
-            with self._changed:
-                self._links.add(link)
+            with self._changed:  # what begins while it is made is for this one, too
+                refused = self._refuse
+                link = _Link(near, far, dead_out=self._swallow, dead_back=self._swallow or self._half)
+                if not refused:
+                    self._links.add(link)
+            if refused:
+                link.reset()
+                continue
             threading.Thread(target=self._pump, args=(link, far, near, True), daemon=True).start()
             threading.Thread(target=self._pump, args=(link, near, far, False), daemon=True).start()
 
@@ -141,13 +153,9 @@ class ChaosProxy:
             self._links.discard(link)
 
     def _doom(self, *, both: bool) -> None:
-        for link in self._open_links():
+        for link in self._links:
             link.dead_back = True
             link.dead_out = link.dead_out or both
-
-    def _open_links(self) -> list[_Link]:
-        with self._changed:
-            return list(self._links)
 
 
 class _Link:

@@ -60,7 +60,8 @@ class History:
 
     def log(self, epoch: str) -> list[Logged]:
         """Return everything that is known of one log, in order."""
-        return sorted((event for event in self.events.values() if event.epoch == epoch), key=lambda event: event.offset)
+        known = list(self.events.values())  # in one step: publishers may be at it
+        return sorted((event for event in known if event.epoch == epoch), key=lambda event: event.offset)
 
 
 # What happens to a client, in the order in which it happens. Times are on the monotonic clock of the client's process.

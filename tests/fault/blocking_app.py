@@ -1,28 +1,26 @@
-"""An application whose pages block the event loop, each in its way: what the watchdog is tried on."""
+"""An application whose pages block the event loop, each in its way, until they are let go: what the watchdog is tried on."""
 
-import time
+import os
 
-from flask import Flask
-from gevent import monkey
+from flask import Flask, request
 
 from headgate import Headgate
 
 app = Flask(__name__)
 gate = Headgate(app)
-SECONDS = 3.0
 
 
 @app.get("/waits")
 def waits() -> str:
-    """As a driver in C does that knows no gevent."""
-    monkey.get_original("time", "sleep")(SECONDS)
+    """As a driver in C does that knows no gevent: `until` is a pipe, and whoever opens one waits for the other end."""
+    os.close(os.open(request.args["until"], os.O_RDONLY))
     return "done"
 
 
 @app.get("/computes")
 def computes() -> str:
-    """As a loop over too much does."""
-    end_s = time.monotonic() + SECONDS
-    while time.monotonic() < end_s:
-        pass
+    """As a loop over too much does, until there is a file `until`."""
+    path = request.args["until"]
+    while not os.path.exists(path):
+        sum(range(100_000))
     return "done"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from .checker import Noted
 from .figures import Figures
@@ -20,8 +21,9 @@ def test_killed_connections_are_repaired_from_the_log(site: Site, start_swarm: C
     with site.publishing() as publishing:
         for _ in range(kills):
             publishing.wait_for(2)
+            wait_for(lambda: _listeners(site) >= len(site.gateways), "every gateway to listen")
             killed_s = time.monotonic()
-            assert site.redis.call("CLIENT", "KILL", "TYPE", "pubsub") >= len(site.gateways)
+            assert site.redis.call("CLIENT", "KILL", "TYPE", "pubsub") > 0
             swarm.wait(lambda killed_s=killed_s: told_by_all(swarm, "bus up", killed_s), "the listeners to be back")  # type: ignore[misc]
             ups = [e.at_s for r in swarm.records for e in r.entries if isinstance(e, Noted) and e.what == "bus up"]
             repairs_s.append(max(ups) - killed_s)
@@ -43,9 +45,8 @@ def test_an_output_buffer_that_overflowed_is_repaired_from_the_log(
     """A gateway does not take what Redis sends it, and Redis keeps only so much for a listener."""
     swarm = start_swarm()
     filler = topics_of(0)[-1].replace("*", "more.filler")  # in the glob of a client of the first gateway, not in its pattern
-    site.redis.call("CONFIG", "SET", "client-output-buffer-limit", "pubsub 2mb 1mb 5")
     listeners = _listeners(site)
-    with site.publishing() as publishing:
+    with small_output_buffers(site), site.publishing() as publishing:
         publishing.wait_for(5)
         site.proxies[0].pause()
         # Listened to and unwanted, so that they cost the clients nothing; the load's own events come between them. More than the
@@ -60,6 +61,17 @@ def test_an_output_buffer_that_overflowed_is_repaired_from_the_log(
         history = publishing.stop()
     site.come_to_rest(swarm, history)
     figures("F4", "output buffer overflowed, 8 MB: until every client had them", repaired_s, "s", "0 lost")
+
+
+@contextlib.contextmanager
+def small_output_buffers(site: Site) -> Iterator[None]:
+    """Redis keeps little for a listener; as much as before for those of the next test."""
+    name, limits = site.redis.call("CONFIG", "GET", "client-output-buffer-limit")
+    site.redis.call("CONFIG", "SET", name, "pubsub 2mb 1mb 5")
+    try:
+        yield
+    finally:
+        site.redis.call("CONFIG", "SET", name, limits)
 
 
 def _listeners(site: Site) -> int:

@@ -10,7 +10,7 @@ from headgate.log_pages import PAGE_OFFSETS
 from .checker import Seen
 from .figures import Figures
 from .many_clients import Swarm
-from .site import Site, publish_burst, wait_until_had
+from .site import DEADLINE_S, Site, publish_burst, wait_until_had
 
 
 def test_browsers_that_were_offline_get_everything_in_order(
@@ -23,7 +23,7 @@ def test_browsers_that_were_offline_get_everything_in_order(
     with site.publishing() as publishing:
         publishing.wait_for(20)
         gone.leave(hard=True)
-        publishing.wait_for(missed, site.load.offline_s + 20)
+        publishing.wait_for(missed, site.load.offline_s + DEADLINE_S)
         epoch, head = site.head()
         back_s = time.monotonic()
         gone.reopen()

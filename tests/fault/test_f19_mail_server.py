@@ -30,6 +30,8 @@ FAULTS: list[Callable[[SmtpServer], None]] = [
 ]
 OUTAGE_S = {"short": 3.0, "full": 600.0}
 BETWEEN_MAILS_S = {"short": 0.1, "full": 0.5}
+# A mail that was accepted is sent again if the machine stands still for so long before the answer is read.
+TIMEOUT_S = 4
 CONFIG = """
 [consumers.on-call]
 type = "email"
@@ -40,7 +42,7 @@ retry_last_s = {retry_last_s}
 host = "127.0.0.1"
 port = {port}
 security = "none"
-timeout_s = 1
+timeout_s = {timeout_s}
 mail_from = "alerts@example.org"
 to = ["ops@example.com"]
 """
@@ -56,7 +58,7 @@ def smtp(start_smtp: Callable[..., SmtpServer]) -> SmtpServer:
 def consuming(site: Site, smtp: SmtpServer, tmp_path: Path) -> Iterator[ConsumeProcess]:
     """Consumers as an operator runs them, with back-off that suits the length of the outage."""
     retry_last_s = OUTAGE_S[site.load.name] / 10
-    (tmp_path / "headgate.toml").write_text(CONFIG.format(port=smtp.port, retry_last_s=retry_last_s))
+    (tmp_path / "headgate.toml").write_text(CONFIG.format(port=smtp.port, timeout_s=TIMEOUT_S, retry_last_s=retry_last_s))
     process = ConsumeProcess(tmp_path, {"HEADGATE_REDIS_URL": site.redis.url})
     with process:
         yield process

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import threading
 import time
 import urllib.request
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.error import HTTPError
 
@@ -15,10 +17,10 @@ import pytest
 from tests.gateway_process import GatewayProcess, StartGateway
 
 from .figures import Figures
-from .site import wait_for
+from .site import DEADLINE_S, wait_for
 
 ROOT = str(Path(__file__).parents[2])
-BLOCKED = "loop blocked"
+BLOCKED, AGAIN = "loop blocked", "loop ran again"
 
 
 @pytest.fixture(scope="module")
@@ -27,9 +29,9 @@ def gateway(start_module_gateway: StartGateway) -> GatewayProcess:
     return start_module_gateway({"PYTHONPATH": ROOT}, "tests.fault.blocking_app:app", "--dev")
 
 
-def lines(gateway: GatewayProcess, what: str) -> list[str]:
-    """Return the lines of its log that say so."""
-    return [line for line in gateway.output.splitlines() if what in line]
+def lines(gateway: GatewayProcess, *what: str) -> list[str]:
+    """Return the lines of its log that say all that."""
+    return [line for line in gateway.output.splitlines() if all(part in line for part in what)]
 
 
 def answers(gateway: GatewayProcess) -> bool:
@@ -43,30 +45,52 @@ def answers(gateway: GatewayProcess) -> bool:
         raise
 
 
-@pytest.mark.parametrize("page", ["waits", "computes"])
-def test_the_code_that_blocks_the_loop_is_named_while_it_does(gateway: GatewayProcess, figures: Figures, page: str) -> None:
+@contextlib.contextmanager
+def pipe(path: Path) -> Iterator[None]:
+    """What a page waits for, until the end."""
+    os.mkfifo(path)
+    yield
+    os.close(os.open(path, os.O_RDWR))
+
+
+@contextlib.contextmanager
+def flag(path: Path) -> Iterator[None]:
+    """What a page computes for, until the end."""
+    yield
+    path.touch()
+
+
+@pytest.mark.parametrize(("page", "until"), [("waits", pipe), ("computes", flag)], ids=["waits", "computes"])
+def test_the_code_that_blocks_the_loop_is_named_while_it_does(
+    gateway: GatewayProcess,
+    figures: Figures,
+    tmp_path: Path,
+    page: str,
+    until: Callable[[Path], contextlib.AbstractContextManager[None]],
+) -> None:
     """By file, line and function, once, before the request is answered; readiness answers again afterwards."""
-    before = len(lines(gateway, BLOCKED))
-    asking = threading.Thread(target=lambda: urllib.request.urlopen(f"{gateway.url}/{page}", timeout=30).read())
-    began_s = time.monotonic()
-    asking.start()
-    wait_for(lambda: len(lines(gateway, BLOCKED)) > before, "the watchdog to say so")
-    named_s = time.monotonic() - began_s
-    assert asking.is_alive(), "it was told only afterwards"
+    again = len(lines(gateway, AGAIN))
+    url = f"{gateway.url}/{page}?until={tmp_path / 'end'}"
+    asking = threading.Thread(target=lambda: urllib.request.urlopen(url, timeout=2 * DEADLINE_S).read())
+    with until(tmp_path / "end"):
+        began_s = time.monotonic()
+        asking.start()
+        wait_for(lambda: lines(gateway, BLOCKED, f" {page} <"), "the watchdog to say so")
+        named_s = time.monotonic() - began_s
     asking.join()
+    wait_for(lambda: len(lines(gateway, AGAIN)) > again, "the loop to run again")
     wait_for(lambda: answers(gateway), "the gateway to answer")
-    (told,) = lines(gateway, BLOCKED)[before:]
+    (told,) = lines(gateway, BLOCKED, f" {page} <")
     assert "fault/blocking_app.py:" in told
-    assert f" {page} <" in told
     figures("F22", f"{page}: named after", named_s, "s", "≤ 1 s")
 
 
 def test_a_process_that_was_stopped_blames_nobody(gateway: GatewayProcess) -> None:
     """SIGSTOP for longer than a stall takes; when it runs again it says so, and names no code."""
-    before, again = len(lines(gateway, BLOCKED)), len(lines(gateway, "loop ran again"))
+    before, again = len(lines(gateway, BLOCKED)), len(lines(gateway, AGAIN))
     os.kill(gateway.pid, signal.SIGSTOP)
     time.sleep(1.0)  # the length of the fault
     os.kill(gateway.pid, signal.SIGCONT)
-    wait_for(lambda: len(lines(gateway, "loop ran again")) > again, "the loop to run again")
+    wait_for(lambda: len(lines(gateway, AGAIN)) > again, "the loop to run again")
     wait_for(lambda: answers(gateway), "the gateway to answer")
     assert len(lines(gateway, BLOCKED)) == before

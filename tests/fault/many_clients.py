@@ -56,7 +56,7 @@ class BrowserClient(asyncio.BufferedProtocol):
         self.resume_point: Any = None  # sent instead of its own position
         self._namespace = f"/{namespace},".encode()
         self._receive_buffer_bytes = receive_buffer_bytes
-        self._wanted = False
+        self._wanted = self._connecting = False
         self._transport: asyncio.Transport | None = None
         self._buffer = bytearray(READ_BYTES)
         self._pending = bytearray()
@@ -130,6 +130,15 @@ class BrowserClient(asyncio.BufferedProtocol):
     # -- asyncio ----------------------------------------------------------------------------------------------------
 
     async def _connect(self) -> None:
+        # A retry may come due while a test connects: two connections would mix what they bring.
+        if not self._connecting:
+            self._connecting = True
+            try:
+                await self._connect_once()
+            finally:
+                self._connecting = False
+
+    async def _connect_once(self) -> None:
         sock = socket.socket()
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -365,7 +365,7 @@ class TestPywsgi:
         server.start()
 
         def ask() -> bytes:
-            with socket.create_connection(("127.0.0.1", server.server_port), timeout=10) as client:
+            with socket.create_connection(("127.0.0.1", server.server_port), timeout=30) as client:
                 client.sendall(request)
                 client.shutdown(socket.SHUT_WR)
                 received = b""

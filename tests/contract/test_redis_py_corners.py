@@ -16,7 +16,7 @@ from headgate import redis_link
 
 
 def connection_to(url: str, **options: Any) -> Any:
-    return redis_link._connection_pool(url, 5.0, **options).make_connection()
+    return redis_link._connection_pool(url, 30.0, **options).make_connection()
 
 
 def test_a_connection_has_its_socket_in_sock(redis_url: str) -> None:
@@ -59,7 +59,7 @@ def test_connecting_sends_nothing_that_was_not_asked_for() -> None:
         connection = connection_to(f"redis://:secret@127.0.0.1:{listener.getsockname()[1]}/3?protocol=3&client_name=x")
         connection.client_name = None
         connection.connect()
-        thread.join(10)
+        thread.join(30)
         connection.disconnect()
 
     assert received == [b"AUTH", b"SELECT"]
@@ -86,7 +86,7 @@ def test_options_of_the_url_do_not_overrule_ours() -> None:
     url = "redis://127.0.0.1:1/0?protocol=3&decode_responses=yes&socket_timeout=600&retry_on_timeout=yes&health_check_interval=1"
     connection = connection_to(url)
 
-    assert (connection.protocol, connection.socket_timeout, connection.health_check_interval) == (2, 5.0, 0)
+    assert (connection.protocol, connection.socket_timeout, connection.health_check_interval) == (2, 30.0, 0)
     assert connection.encoder.decode_responses is False
     assert connection.retry_on_error == []
 

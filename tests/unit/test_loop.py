@@ -21,5 +21,5 @@ def test_a_call_after_a_while_comes_once_and_in_the_hub_though_nobody_holds_its_
     in_hub_after(0.001, note)
     gc.collect()
     assert callers == []
-    assert called.wait(10)
+    assert called.wait(30)
     assert callers == [gevent.get_hub()]

@@ -80,9 +80,9 @@ export class FakeGateway {
 
   /** Wait until `condition` holds, or fail. */
   async until(condition, what = "condition") {
-    const deadlineMs = Date.now() + 5000;
+    const deadlineMs = Date.now() + 30_000;
     while (!condition()) {
-      if (Date.now() > deadlineMs) throw new Error(`not reached in 5 s: ${what}`);
+      if (Date.now() > deadlineMs) throw new Error(`not reached in 30 s: ${what}`);
       await new Promise((resolve) => {
         this.#waiters.push(resolve);
         setTimeout(resolve, 5);

@@ -494,7 +494,7 @@ describe("connection", () => {
     let fails = true;
     const token = () => (fails ? Promise.reject(new Error("no network")) : "t");
     open({ token }).on("connection:refused", (error) => refused.push(error.code));
-    await gateway.until(() => refused.length === 2);
+    await gateway.until(() => refused.length >= 2);
     fails = false;
     await gateway.until(() => gateway.connects.length === 1);
     gateway.fail();
@@ -562,10 +562,10 @@ describe("connection", () => {
   it("refreshes a token that says when it expires", async () => {
     const now = Math.floor(Date.now() / 1000);
     const jwt = (exp) => `h.${btoa(JSON.stringify({ exp, iat: now }))}.s`;
-    const tokens = [jwt(now + 1), jwt(now + 3600)];
+    const [first, second] = [jwt(now + 1), jwt(now + 3600)];
+    const tokens = [first, second];
     open({ token: () => tokens.shift() });
     await gateway.welcome();
-    const second = tokens[0];
     assert.deepEqual(await gateway.answer("refresh"), { token: second });
   });
 

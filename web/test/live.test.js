@@ -46,9 +46,9 @@ function valuesOf(model, name) {
 }
 
 async function until(condition) {
-  const end = performance.now() + 5000;
+  const end = performance.now() + 30_000;
   while (!condition()) {
-    if (performance.now() > end) throw new Error("not reached in 5 s");
+    if (performance.now() > end) throw new Error("not reached in 30 s");
     await new Promise((resolve) => setTimeout(resolve, 1));
   }
 }

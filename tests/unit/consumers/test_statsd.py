@@ -26,6 +26,7 @@ def faults() -> list[Exception]:
 def listener() -> Iterator[socket.socket]:
     """A StatsD server's socket."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listening:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(("127.0.0.1", 0))
         listening.settimeout(30)
         yield listening
@@ -78,17 +79,21 @@ def test_datagrams_are_few_small_and_complete(gauges: dict[str, float]) -> None:
 
 
 def test_a_server_that_is_gone_is_counted_and_found_again(listener: socket.socket, faults: list[Exception]) -> None:
-    """Once it listens again the next datagram arrives, though the kernel still holds the answer to one before."""
+    """Once it listens again the next datagram arrives, though the kernel still holds the answer to one before.
+
+    Connected to somebody else, a socket takes nothing from us, and keeps the port for the one that will.
+    """
     place = listener.getsockname()
+    listener.connect(("127.0.0.1", 9))
     sending = Statsd(place, faults.append)
     sending.start()
-    listener.close()
     sending.send({"a": 1}, {})
     assert sending._socket is not None
     answered = select.poll()
     answered.register(sending._socket, select.POLLERR)
     assert answered.poll(30_000)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as again:
+        again.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         again.bind(place)
         again.settimeout(30)
         sending.send({"b": 2}, {})

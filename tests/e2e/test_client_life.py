@@ -18,10 +18,13 @@ from tests.e2e.conftest import DEADLINE_MS
 from tests.gateway_process import GatewayProcess, StartGateway
 
 ROOT = str(Path(__file__).parents[2])
+# A client refreshes after 0.8 of a token's life, and the gateway lets it be late by the leeway: time for a slow machine.
+LIFE_S = 3
+LEEWAY_S = 5
 SETTINGS = {
     "PYTHONPATH": ROOT,
     "HEADGATE_TOKEN_SECRET": "a secret of thirty-two bytes or more, for tests",
-    "HEADGATE_TOKEN_LEEWAY_S": "0",
+    "HEADGATE_TOKEN_LEEWAY_S": str(LEEWAY_S),
 }
 STALL_MS = 10_000
 POLL_MS = 20
@@ -244,9 +247,11 @@ def test_a_main_thread_that_stands_still_loses_nothing(open_page: OpenPage, publ
 
 def test_a_token_that_expires_is_replaced_in_the_same_session(open_page: OpenPage, publisher: Publisher) -> None:
     """Refreshed on the live connection, again and again: nobody notices."""
-    page = open_page("life=5")  # of which the last second is there for a slow machine
+    page = open_page(f"life={LIFE_S}")
     session = state(page)["session"]
-    wait_until(page, "page.tokens >= 3")
+    # So long that without a refresh the gateway would have put the page out by now.
+    expired = page.evaluate("performance.now()") + (LIFE_S + LEEWAY_S + 1) * 1000
+    wait_until(page, f"page.tokens >= 3 && performance.now() > {expired}")
     publish(publisher, range(1, 3))
     assert wait_for(page, 2) == [1, 2]
     assert state(page)["session"] == session
@@ -255,7 +260,7 @@ def test_a_token_that_expires_is_replaced_in_the_same_session(open_page: OpenPag
 
 def test_a_token_that_cannot_be_had_for_a_while_is_waited_for(open_page: OpenPage, publisher: Publisher) -> None:
     """The sign-in is away when the token expires: put out, told why, and back with everything when it answers again."""
-    page = open_page("life=2")
+    page = open_page("life=1")
     page.route("**/token*", lambda route: route.abort())
     wait_until(page, "page.told.includes('connection:unauthorized')")
     publish(publisher, range(1, 10))
@@ -271,12 +276,13 @@ def test_a_clock_that_jumps_costs_nothing(open_page: OpenPage, publisher: Publis
 
     Forward, engine.io-client takes the jump for a sleep and connects anew with its next message, once; that resumes.
     """
-    # Long enough that the second to which a token's times are rounded does not matter.
-    page = open_page("life=8")
+    page = open_page(f"life={LIFE_S}")
     session = state(page)["session"]
-    page.evaluate("jumpMs => { const now = Date.now; Date.now = () => now() + jumpMs }", jump_s * 1000)
+    jump = "jumpMs => { const now = Date.now; Date.now = () => now() + jumpMs; return page.tokens; }"
+    tokens = page.evaluate(jump, jump_s * 1000)
     publish(publisher, range(1, 4))
-    wait_until(page, "page.tokens >= 2")
+    # The next one is due as reckoned before the jump, the one after it as reckoned since.
+    wait_until(page, f"page.tokens >= {tokens + 2}")
     publish(publisher, range(4, 7))
     assert wait_for(page, 6) == [1, 2, 3, 4, 5, 6]
     assert page.evaluate("page.told").count("connection:up") <= 2

@@ -14,6 +14,7 @@ from headgate.layout import DEFAULT_NAMESPACE
 from headgate.options import read_options
 from headgate.publisher import Publisher
 from headgate.settings import Settings
+from tests.redis_server import DEADLINE_S
 
 RunConsumer = Callable[..., Runner]
 
@@ -42,4 +43,4 @@ def run_consumer(redis_url: str) -> Iterator[RunConsumer]:
 
     yield run
     for runner in runners:
-        assert runner.stop()
+        assert runner.stop(DEADLINE_S)

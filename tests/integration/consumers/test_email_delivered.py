@@ -16,7 +16,7 @@ from headgate.redis_link import Client, call
 from headgate.seen import mark_seen
 from headgate.settings import Settings
 from tests.mailer import email_options
-from tests.redis_server import wait_until
+from tests.redis_server import DEADLINE_S, wait_until
 from tests.smtp_server import Received, SmtpServer
 
 NAMESPACE = "notifications"
@@ -46,7 +46,7 @@ def run(redis_url: str, smtp: SmtpServer) -> Iterator[Run]:
 
     yield run
     for runner in runners:
-        assert runner.stop()
+        assert runner.stop(DEADLINE_S)
 
 
 def ids(mail: Received) -> list[str]:

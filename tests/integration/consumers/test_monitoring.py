@@ -165,7 +165,7 @@ def run(redis_url: str) -> Iterator[Callable[..., Runner]]:
 
     yield run
     for runner in runners:
-        assert runner.stop()
+        assert runner.stop(DEADLINE_S)
 
 
 def test_an_event_becomes_an_alert_that_another_consumer_is_handed(

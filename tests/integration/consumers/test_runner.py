@@ -120,7 +120,7 @@ def run(recorder: type[Recorder], redis_url: str) -> Iterator[Callable[..., Runn
 
     yield start
     for runner in started:
-        assert runner.stop()
+        assert runner.stop(DEADLINE_S)
 
 
 @pytest.fixture(autouse=True)
@@ -645,7 +645,7 @@ def test_a_redis_that_restarts_loses_nothing(recorder: type[Recorder], run: Call
 
         wait_until(lambda: done() == set(range(500)), "every event to be done")
         wait_until(lambda: runner.status() == type(runner.status())(1, None), "the trouble to be over")
-        assert runner.stop()
+        assert runner.stop(DEADLINE_S)
 
 
 def test_a_new_log_is_followed(
@@ -714,7 +714,7 @@ def test_stopping_finishes_what_is_in_hand_and_gives_the_rest_back(
     assert begun.wait(DEADLINE_S)
     first.ask_to_stop()
     release.set()
-    assert first.stop()
+    assert first.stop(DEADLINE_S)
     assert len(recorder.seen) < 50
 
     run()

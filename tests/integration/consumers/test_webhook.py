@@ -54,7 +54,7 @@ def make() -> Iterator[Make]:
     made: list[Webhook] = []
 
     def make(url: str, **table: Any) -> Webhook:
-        options = read({"url": url, "secret": SECRET, "allow_private": ["127.0.0.1"], "timeout_s": 10, **table})
+        options = read({"url": url, "secret": SECRET, "allow_private": ["127.0.0.1"], "timeout_s": 30, **table})
         made.append(Webhook(options, CONTEXT))
         return made[-1]
 

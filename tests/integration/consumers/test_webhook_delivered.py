@@ -30,7 +30,7 @@ def receiver() -> Iterator[Receiver]:
 
 
 def table(receiver: Receiver) -> dict[str, Any]:
-    return {"url": receiver.url(), "secret": SECRET, "allow_private": ["127.0.0.1"]}
+    return {"url": receiver.url(), "secret": SECRET, "allow_private": ["127.0.0.1"], "timeout_s": 30}
 
 
 def test_events_arrive_in_log_order_over_one_connection(

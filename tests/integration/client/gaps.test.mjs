@@ -39,9 +39,16 @@ function open(options = {}) {
 /** Have the client miss something: a publisher fills more than the gateway's queue while it does not read. @param {string} topic */
 async function miss(topic, /** @type {() => any} */ tcp) {
   const { gate: publisher } = open();
+  let dealtWith = false;
+  publisher.on("miss.end", () => {
+    dealtWith = true;
+  });
   await until(() => publisher.state.connection === "up", "the publisher to be up");
   tcp().pause();
   for (let n = 1; n <= EVENTS; n++) await publisher.publish(`${topic}.${n}`, [n, "x".repeat(SIZE_BYTES)]);
+  // Receipts come ahead of events: to read on while the gateway is still at it would be to overflow again, or not at all.
+  await publisher.publish("miss.end", null);
+  await until(() => dealtWith, "the gateway to have dealt with them all");
   tcp().resume();
   await publisher.publish(`${topic}.last`, [EVENTS + 1, ""]);
 }
@@ -59,7 +66,7 @@ it("repairs what a full queue left out, each event once", async () => {
   gate.on("delivery:resumed", ({ repaired }) => told.push({ repaired: repaired.count }));
   await until(() => gate.state.connection === "up", "to be up");
   await miss("drop", tcp);
-  await until(() => live.length + replayed.length > EVENTS, "everything", 30_000);
+  await until(() => live.length + replayed.length > EVENTS, "everything");
   await until(() => told.length >= 2, "to be told");
   assert.ok(replayed.length > 0);
   assert.deepEqual(told, [{ count: replayed.length, repairing: true, lost: false }, { repaired: replayed.length }]);
@@ -76,7 +83,7 @@ it("leaves the gap to the application where the subscription says so", async () 
   gate.on("delivery:gap", (gap) => gaps.push(gap));
   await until(() => gate.state.connection === "up", "to be up");
   await miss("tell", tcp);
-  await until(() => gaps.length === 1 && got + gaps[0].count === EVENTS + 1, "exact accounting", 30_000);
+  await until(() => gaps.length === 1 && got + gaps[0].count === EVENTS + 1, "exact accounting");
   assert.deepEqual([gaps[0].repairing, gaps[0].lost, gaps[0].reason], [false, false, "overflow"]);
   assert.equal(await gate.replay("tell.#", gaps[0]), gaps[0].count);
   assert.equal(got, EVENTS + 1);
@@ -91,7 +98,7 @@ it("catches up by itself, in order and without a gap, under the default policy",
   gate.on("catch.#", ([n]) => got.push(n)).on("delivery:backpressure", ({ state }) => states.push(state));
   await until(() => gate.state.connection === "up", "to be up");
   await miss("catch", tcp);
-  await until(() => got.length > EVENTS, "everything", 30_000);
+  await until(() => got.length > EVENTS, "everything");
   assert.deepEqual(got, Array.from({ length: EVENTS + 1 }, (_, n) => n + 1));
   assert.ok(states.includes("on"));
   assert.equal(gate.state.gaps, 0);

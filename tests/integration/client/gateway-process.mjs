@@ -10,7 +10,7 @@ import { promisify } from "node:util";
 export const COMMAND = process.env.HEADGATE_COMMAND ?? fileURLToPath(new URL("../../../.venv/bin/headgate", import.meta.url));
 const READY = /ready at (http:\/\/\S+?)\/?\s/;
 const START_DEADLINE_MS = 30_000;
-const STOP_DEADLINE_MS = 10_000;
+const STOP_DEADLINE_MS = 30_000;
 
 export class GatewayProcess {
   url = "";
@@ -91,7 +91,8 @@ export class GatewayProcess {
   /** Stop, and remove its data. */
   async remove() {
     await this.stop();
-    await rm(this.#folder, { recursive: true, force: true });
+    // A private Redis whose gateway was killed may be writing its last.
+    await rm(this.#folder, { recursive: true, force: true, maxRetries: 20 });
   }
 
   /** Where its private Redis is. */
@@ -113,7 +114,7 @@ export class GatewayProcess {
  * @param {() => unknown} condition
  * @param {string} what
  */
-export async function until(condition, what, deadlineMs = 15_000) {
+export async function until(condition, what, deadlineMs = 30_000) {
   const end = performance.now() + deadlineMs;
   while (!condition()) {
     if (performance.now() > end) throw new Error(`not within ${deadlineMs} ms: ${what}`);

@@ -22,7 +22,7 @@ from headgate.redis_link import call, open_client
 from tests.gateway_process import GatewayProcess
 from tests.raw_client import RawClient
 
-DEADLINE_S = 40
+DEADLINE_S = 60
 
 APP = """
 from flask import Flask

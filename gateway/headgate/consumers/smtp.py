@@ -223,13 +223,21 @@ class _Smtp(smtplib.SMTP):
     """smtplib's client, with the timeout on the whole of an answer: its own starts anew with every byte."""
 
     def getreply(self) -> tuple[int, bytes]:
-        cut = threading.Timer(self.timeout, _shut_down, (self.sock,))
+        late = threading.Event()
+        assert self.sock is not None
+        sock = self.sock
+
+        def end() -> None:
+            late.set()  # before whoever reads is woken, and asks
+            _shut_down(sock)
+
+        cut = threading.Timer(self.timeout, end)
         cut.daemon = True
         cut.start()
         try:
             return super().getreply()
         except smtplib.SMTPServerDisconnected as error:
-            if isinstance(error.__context__, TimeoutError) or cut.finished.is_set():
+            if isinstance(error.__context__, TimeoutError) or late.is_set():
                 raise TimeoutError from error
             raise
         finally:

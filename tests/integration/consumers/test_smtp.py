@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,11 +13,12 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from headgate.consumers import smtp as smtp_module
 from headgate.consumers.base import Reject, Retry
 from headgate.consumers.mail_message import Mail
 from headgate.consumers.smtp import MailServer, Server
 from tests.certificates import Authority
-from tests.redis_server import wait_until
+from tests.redis_server import DEADLINE_S, wait_until
 from tests.smtp_server import SmtpServer
 
 CONTENT = b"From: a@example.com\r\nTo: b@example.com\r\nSubject: one\r\n\r\n.hidden dot\r\nFrom here\r\n"
@@ -82,6 +85,24 @@ def test_what_passes_is_tried_again(stage: str, how: str, smtp: SmtpServer, mail
     server._server = dataclasses.replace(server._server, timeout_s=30.0)
     wait_until(lambda: sent(server), "the next attempt")
     assert [mail.content for mail in smtp.mails] == [CONTENT]
+
+
+def test_an_answer_that_does_not_end_in_time_is_told_as_that(
+    smtp: SmtpServer, mails: Callable[..., MailServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However late the thread that ends it goes on."""
+    told = threading.Event()
+    shut_down = smtp_module._shut_down
+
+    def dawdle(sock: socket.socket) -> None:
+        shut_down(sock)
+        told.wait(DEADLINE_S)
+
+    monkeypatch.setattr(smtp_module, "_shut_down", dawdle)
+    smtp.behave("message", "endless", times=1)
+    with pytest.raises(Retry, match=r"no answer in time$"):
+        mails(smtp.port, timeout_s=1.0).send(MAIL)
+    told.set()
 
 
 @pytest.mark.parametrize("stage", ["RCPT", "message"])

@@ -59,6 +59,9 @@ class DryRun:
         while True:
             idle = True
             for namespace, log in self._logs.items():
+                if not heads[namespace].epoch:  # there was no log yet
+                    heads[namespace] = log.head()
+                    continue
                 for entry in log.page(after[namespace], None, epoch=heads[namespace].epoch):
                     idle, after[namespace] = False, entry.offset
                     if entry.event is None:

@@ -10,12 +10,17 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from contextlib import closing
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
 from prometheus_client.parser import text_string_to_metric_families
 
 from headgate.cli import main
+from headgate.consumers import Consumer, dry_run
+from headgate.consumers.dry_run import DryRun
+from headgate.consumers.spec import ConsumerSpec
 from headgate.layout import log_key
 from headgate.publisher import Publisher
 from headgate.redis_link import Client, call
@@ -150,6 +155,22 @@ def test_a_dry_run_prints_what_would_be_done_and_touches_nothing(
     )
     assert (stderr, process.returncode) == ("", 130)
     assert (sink_folder.got(), groups(redis_client)) == ([], [])
+
+
+def test_a_dry_run_may_begin_before_there_is_a_log(redis_url: str, publisher: Publisher, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It shows what is published from then on."""
+    said: list[str] = []
+
+    def say(text: str) -> None:
+        said.append(text)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(dry_run, "time", SimpleNamespace(sleep=lambda _: publisher.publish("orders.1", 1)))
+    spec = ConsumerSpec("sink", Consumer, None, ("#",), "notifications")
+    with closing(DryRun([spec], redis_url, say)) as run, pytest.raises(KeyboardInterrupt):
+        run.run(None)
+
+    assert said == ["1 orders.1 -> sink\n    Consumer: orders.1"]
 
 
 # Running -------------------------------------------------------------------------------------------------------------------

@@ -57,19 +57,19 @@ class Watchdog:
             log.warning("loop ran again", after_s=round(stalled_s, 2))
 
     def _watch(self, timer: Watcher) -> None:
-        told_s, resumed_s, looked_s, used_s = 0.0, 0.0, time.monotonic(), time.process_time()
+        told_s, seen_s, stood_s, looked_s, used_s = 0.0, 0.0, 0.0, time.monotonic(), time.process_time()
         while self._timer is timer:
             native_sleep(BEAT_S)
             before_s, looked_s = looked_s, time.monotonic()
             was_used_s, used_s = used_s, time.process_time()
-            # The process itself was stopped, or its machine: nobody's code is to blame. (Had code held the interpreter, it would
-            # have used the processor.)
-            if looked_s - before_s > STALL_S and used_s - was_used_s < STALL_S / 2:
-                resumed_s = looked_s
-                continue
             beat_s = self._beat_s
+            if beat_s != seen_s:
+                seen_s, stood_s = beat_s, 0.0
+            # While this thread overslept, the process was stopped, or its machine: nobody's code is to blame. (Had code held the
+            # interpreter, it would have used the processor.)
+            stood_s += max(0.0, looked_s - before_s - BEAT_S - (used_s - was_used_s))
             # (Closed while this thread slept or waited for the interpreter: what it sees now is not its loop's any more.)
-            if self._timer is timer and looked_s - max(beat_s, resumed_s) > STALL_S and beat_s != told_s:
+            if self._timer is timer and looked_s - beat_s - stood_s > STALL_S and beat_s != told_s:
                 told_s = beat_s
                 frame = sys._current_frames().get(self._loop_thread)
                 # On the processor: hardly any of the time is code that waits, a part of it a machine with too much to do.

@@ -130,6 +130,27 @@ def test_after_a_stop_of_the_whole_process_the_loop_has_its_time_again(entries: 
     assert [entry["event"] for entry in entries] == ["loop ran again"]
 
 
+def test_stops_of_the_process_that_are_each_shorter_than_a_stall_blame_nobody(
+    entries: Entries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between two beats there may be several, and the time until the first of them."""
+    watch: list[Callable[[], None]] = []
+    monkeypatch.setattr(module, "in_native_thread", watch.append)
+    watchdog = Watchdog()
+    watchdog.start()
+    stops = [0.0, 0.6, 0.6]
+
+    def nap(_pause_s: float) -> None:
+        if not stops:
+            watchdog.close()
+        else:
+            time.sleep(module.BEAT_S + stops.pop(0) * module.STALL_S)
+
+    monkeypatch.setattr(module, "native_sleep", nap)
+    watch[0]()
+    assert entries == []
+
+
 def test_a_watchdog_that_was_closed_says_nothing(watchdog: Watchdog, entries: Entries) -> None:
     """Nor does its timer."""
     watchdog.close()
@@ -141,15 +162,16 @@ def test_a_watchdog_that_was_closed_says_nothing(watchdog: Watchdog, entries: En
 def test_a_watchdog_that_was_closed_while_its_thread_slept_says_nothing(
     entries: Entries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It wakes late, in the middle of somebody else's stall."""
+    """It wakes in the middle of somebody else's stall."""
     watch: list[Callable[[], None]] = []
+    monkeypatch.setattr(module, "BEAT_S", 0.6 * module.STALL_S)  # so that it is not late
     monkeypatch.setattr(module, "in_native_thread", watch.append)
     watchdog = Watchdog()
     watchdog.start()
     naps = [lambda: None, watchdog.close]
 
-    def nap(_pause_s: float) -> None:
-        time.sleep(0.6 * module.STALL_S)
+    def nap(pause_s: float) -> None:
+        time.sleep(pause_s)
         naps.pop(0)()
 
     monkeypatch.setattr(module, "native_sleep", nap)

@@ -161,9 +161,10 @@ def is_let_in(client: RawClient) -> bool:
     return client.refusal is None
 
 
-def join_for(join: Join, gateway: GatewayProcess, user: str = "ana", **options: Any) -> tuple[RawClient, float]:
+def join_for(
+    join: Join, gateway: GatewayProcess, user: str = "ana", lifetime_s: float = 2.0, **options: Any
+) -> tuple[RawClient, float]:
     """Join with a token that expires soon; return the client, and when. Later, where joining took most of a token's life."""
-    lifetime_s = 2.0
     while True:
         expires_at = time.time() + lifetime_s
         client = join(gateway, token(user, lifetime_s, subscribe=["a"]), **options)
@@ -361,10 +362,10 @@ def test_who_leaves_the_namespace_may_not_stay_uncounted(hasty: GatewayProcess, 
 
 def test_a_refresh_extends(gateway: GatewayProcess, join: Join) -> None:
     """The old expiry passes, and the client is served on."""
-    client, _ = join_for(join, gateway)
+    client, expires_at = join_for(join, gateway)
     answer = client.request("refresh", {"token": token(lifetime_s=600)})
     assert answer == {"ok": True, "user": "ana", "expires_in_s": pytest.approx(570, abs=30)}
-    witness, _ = join_for(join, gateway, "ben")
+    witness, _ = join_for(join, gateway, "ben", max(2.0, expires_at - time.time() + 1))
     assert put_out(witness) == "expired"
     assert running(client)
 

@@ -14,7 +14,10 @@ from .site import FULL, SHORT, Load, Site
 
 
 @pytest.fixture(
-    params=[SHORT, pytest.param(FULL, marks=[pytest.mark.nightly, pytest.mark.timeout(300)])],
+    params=[
+        pytest.param(SHORT, marks=[pytest.mark.timeout(300)]),
+        pytest.param(FULL, marks=[pytest.mark.nightly, pytest.mark.timeout(300)]),
+    ],
     ids=lambda load: load.name,
     scope="session",
 )

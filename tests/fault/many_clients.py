@@ -25,7 +25,7 @@ import msgspec
 
 from .checker import Gap, Moved, Noted, Record, Seen, Subscribed, Unsubscribed, Welcomed
 
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 POLL_S = 0.01
 READ_BYTES = 65536
 # A throttled client reads this much at a time, so that the kernel holds the rest.

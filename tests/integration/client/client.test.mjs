@@ -46,7 +46,7 @@ afterEach(() => {
   for (const gate of gates.splice(0)) gate.close();
 });
 
-after(() => gateway.remove());
+after(() => gateway?.remove());
 
 for (const transports of /** @type {("websocket" | "polling")[][]} */ ([["websocket"], ["polling"], ["polling", "websocket"]])) {
   describe(`over ${transports.join(", then ")}`, () => {
@@ -302,7 +302,7 @@ describe("against a real gateway", () => {
         if (got.length === 3) break;
       }
     })();
-    await isUp(gate);
+    await until(() => gate.state.subscriptions["iterate.*"] === "active", "the loop to be subscribed");
     for (const n of [1, 2, 3]) await gate.publish(`iterate.${n}`, n);
     await loop;
     assert.deepEqual(got, [1, 2, 3]);

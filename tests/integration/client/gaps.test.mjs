@@ -21,7 +21,7 @@ afterEach(() => {
   for (const gate of gates.splice(0)) gate.close();
 });
 
-after(() => gateway.remove());
+after(() => gateway?.remove());
 
 /** A gate whose socket a test can stop reading from, on the machine's own level. */
 function open(options = {}) {

@@ -9,7 +9,8 @@ import { promisify } from "node:util";
 
 export const COMMAND = process.env.HEADGATE_COMMAND ?? fileURLToPath(new URL("../../../.venv/bin/headgate", import.meta.url));
 const READY = /ready at (http:\/\/\S+?)\/?\s/;
-const START_DEADLINE_MS = 30_000;
+// A process that starts needs whole seconds of the processor, and others may want it too.
+const START_DEADLINE_MS = 120_000;
 const STOP_DEADLINE_MS = 30_000;
 
 export class GatewayProcess {

@@ -28,7 +28,7 @@ afterEach(() => {
   for (const gate of gates.splice(0)) gate.close();
 });
 
-after(() => gateway.remove());
+after(() => gateway?.remove());
 
 it("subscribes and publishes within its grants, and is told what lies outside", async () => {
   const gate = open({ token: token("ann", { subscribe: ["orders.#"], publish: ["orders.*"] }) });

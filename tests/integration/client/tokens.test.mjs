@@ -69,7 +69,7 @@ afterEach(() => {
   for (const one of opened.splice(0)) one.close();
 });
 
-after(() => gateway.remove());
+after(() => gateway?.remove());
 
 describe("a page with a token", () => {
   it("gets what its user is sent, and what it is granted", async () => {

@@ -39,7 +39,7 @@ from .layout import channel_prefix, user_channel
 from .loop import Greenlet, Signal, sleep, spawn
 from .metrics import BUS_RECONNECTS, BUS_SUBSCRIPTIONS, BUS_UP, EVENTS, LOG_LOST, QUARANTINED, REPAIRED
 from .protocol import GapReason
-from .redis_link import SubscriberLink, open_client
+from .redis_link import SubscriberLink, is_forbidden, open_client
 from .settings import Settings
 from .topic import check_topic
 
@@ -244,9 +244,9 @@ class Bus:
         try:
             return link.read()
         except BusRefused as error:
-            # Redis compares a glob with the rights of a user letter by letter: the whole feed may be all that it allows. (What
-            # it refuses when nothing was asked for is the PING, because its disk is full.)
-            if self._interest.unconfirmed and self._interest.take_whole():
+            # Redis compares a glob with the rights of a user letter by letter: the whole feed may be all that it allows. (It
+            # refuses a PING as well, when its disk is full, whether or not something has been asked for behind it.)
+            if is_forbidden(error) and self._interest.unconfirmed and self._interest.take_whole():
                 log.warning("narrow feed refused", namespace=self._namespace, error=error.message)
             raise
 

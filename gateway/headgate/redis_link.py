@@ -120,6 +120,11 @@ def drop_idle(client: Client) -> None:
     client.connection_pool.disconnect(inuse_connections=False)
 
 
+def is_forbidden(error: BusRefused) -> bool:
+    """Return whether Redis refused for want of a right, which the same user will not have in a moment either."""
+    return _MEANING["NOPERM"] in error.message
+
+
 def check_server(client: Client) -> tuple[str, str]:
     """Return (name, version) of the server, such as ("Redis", "7.0.15") or ("Valkey", "9.1.2").
 

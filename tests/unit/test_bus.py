@@ -1,12 +1,14 @@
-"""The listener's own rules, without Redis: what is said when handing events on fails."""
+"""The listener's own rules, without Redis: what is said when handing events on fails, and what a refusal means."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import pytest
 
 from headgate.bus import Bus
+from headgate.errors import BusRefused
 from headgate.event import Event
 from headgate.event_log import Head
 from headgate.protocol import GapReason
@@ -44,3 +46,28 @@ def test_events_that_could_not_be_handed_on_are_told_as_missing() -> None:
     with pytest.raises(RuntimeError, match="a fault of ours"):
         bus._route(events, list)
     assert feed.told == [(7, 9, GapReason.UPSTREAM)]
+
+
+class RefusingLink:
+    """A connection on which Redis answers with an error."""
+
+    def __init__(self, reason: str) -> None:
+        self._reason = reason
+
+    def read(self) -> list[Any]:
+        raise BusRefused(f"redis: {self._reason}")
+
+
+@pytest.mark.parametrize(
+    ("reason", "takes_whole"), [("it cannot write to its disk (MISCONF …)", False), ("no permission (NOPERM …)", True)]
+)
+def test_only_a_right_that_is_missing_makes_it_take_the_whole_feed(reason: str, takes_whole: bool) -> None:
+    """A PING that a full disk refuses may come back while a subscription is under way, which is not what was refused."""
+    bus = Bus("notifications", "redis://127.0.0.1:1/0", Settings(), FailingFeed())
+    bus.want("orders.*")
+    bus._interest.attach(by_user=False)
+    assert bus._interest.unconfirmed
+    link: Any = RefusingLink(reason)
+    with pytest.raises(BusRefused):
+        bus._read(link)
+    assert bus._interest.take_whole() is not takes_whole  # whether that is news

@@ -162,6 +162,8 @@ def test_a_second_burst_at_a_time_is_refused_and_told(open_board: OpenBoard, sho
     """With the limit's name in a toast; the one that runs goes on and is shown whole."""
     ana, ben = open_board("ana"), open_board("ben")
     shop.burst(40, over_s=8)
+    # The one of which the page hears last is the one that it judges.
+    expect(ana.verdict()).to_contain_text("Publishing 40 events")
     ana.burst(50)
     expect(ana.toast("The burst was cut short")).to_contain_text("bursts at a time")
     expect(ana.verdict()).to_contain_text("did not run")

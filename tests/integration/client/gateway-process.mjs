@@ -35,7 +35,10 @@ export class GatewayProcess {
     const started = spawn(COMMAND, ["serve"], { cwd: this.#folder, env, stdio: ["ignore", "pipe", "pipe"] });
     this.#process = started;
     const address = await new Promise((resolve, reject) => {
-      const give = (/** @type {string} */ why) => reject(new Error(`gateway: ${why}\n${this.#output}`));
+      const give = (/** @type {string} */ why) => {
+        started.kill("SIGKILL"); // or the tests, which have nothing to stop, would never end
+        reject(new Error(`gateway: ${why}\n${this.#output}`));
+      };
       const deadline = setTimeout(() => give("not ready in time"), START_DEADLINE_MS);
       const read = (/** @type {Buffer} */ text) => {
         this.#output = (this.#output + text).slice(-100_000);

@@ -77,7 +77,9 @@ def wait_until(page: Page, condition: str) -> None:
     """Ask until it is true. (Playwright's own wait evaluates text in the page, which its policy forbids.)"""
     give_up = time.monotonic() + DEADLINE_MS / 1000
     while not page.evaluate(condition):
-        assert time.monotonic() < give_up, f"not in time: {condition}; {page.evaluate('[page.told, page.seen.length]')}"
+        assert time.monotonic() < give_up, (
+            f"not in time: {condition}; {page.evaluate('[window.page?.told, window.page?.seen.length]')}"
+        )
         page.wait_for_timeout(POLL_MS)
 
 

@@ -55,7 +55,7 @@ def test_dismissing_by_keyboard_goes_from_one_to_the_next_and_back(ana: BoardPag
     first, second = (toast_of(ana, shop.create()) for _ in range(2))
     # The last stop before the toasts.
     events = ana.view.locator("#timeline")
-    ana.tab_to(events)
+    events.focus()
     ana.page.keyboard.press("Tab")
     expect(close(first)).to_be_focused()
     ana.page.keyboard.press("Enter")

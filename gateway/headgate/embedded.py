@@ -48,6 +48,7 @@ MAX_SOCKET_PATH_BYTES = 100
 START_DEADLINE_S = 30.0  # loading a log of the default retention takes a second or two
 STOP_DEADLINE_S = 10.0
 LOCK_DEADLINE_S = 2.0
+VERSION_DEADLINE_S = 30.0
 POLL_S = 0.02
 
 _CONFIGURATION = (
@@ -194,7 +195,7 @@ def find_server(path: str | None = None) -> ServerBinary:
 
     Raises:
         BusRefused: what was found is too old, or no Redis.
-        BusUnavailable: nothing was found; the message has the command that brings one.
+        BusUnavailable: nothing was found; the message has the command that brings one. Or a program did not say what it is.
     """
     if path is not None:
         binary = _look_at(path, "HEADGATE_REDIS_SERVER")
@@ -229,12 +230,18 @@ def _candidates() -> Iterator[ServerBinary]:
 
 
 def _look_at(path: str, origin: str) -> ServerBinary | None:
-    """Ask a program for its version; None if it is no Redis or Valkey server, or does not run here."""
+    """Ask a program for its version; None if it is no Redis or Valkey server, or does not run here.
+
+    Raises:
+        BusUnavailable: it does not say, which tells nothing: a machine may be too busy to run it.
+    """
     try:
-        said = subprocess.run([path, "--version"], capture_output=True, timeout=10, check=False).stdout.decode(errors="replace")
+        done = subprocess.run([path, "--version"], capture_output=True, timeout=VERSION_DEADLINE_S, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise BusUnavailable(f"{path} did not say its version within {VERSION_DEADLINE_S:g} s") from error
     except (OSError, subprocess.SubprocessError):
         return None
-    found = re.match(r"(Redis|Valkey) server v=([0-9.]+)", said)
+    found = re.match(r"(Redis|Valkey) server v=([0-9.]+)", done.stdout.decode(errors="replace"))
     return ServerBinary(path, found[1], found[2], origin) if found else None
 
 

@@ -392,6 +392,20 @@ def test_a_named_program_that_will_not_do_is_refused(
         start_private_redis(tmp_path / "data")
 
 
+def test_a_program_that_does_not_say_its_version_in_time_is_not_taken_for_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The machine is busy: to say that there is no Redis would send somebody to install one."""
+    monkeypatch.setattr(embedded, "VERSION_DEADLINE_S", 0.05)
+    mute = tmp_path / "redis-server"
+    mute.write_text("#!/bin/sh\nexec sleep 600\n")
+    mute.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+
+    with pytest.raises(BusUnavailable, match=r"redis-server did not say its version within 0\.05 s"):
+        find_server()
+
+
 def test_a_named_program_that_is_not_there_is_refused(tmp_path: Path) -> None:
     """A typing error is not silently something else."""
     with pytest.raises(BusRefused, match="not a Redis server that can be run here"):

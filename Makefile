@@ -121,8 +121,8 @@ bench: $(DEV) build ## Measure against the peers (bench/README.md), short versio
 faults: $(DEV) build ## The whole fault suite at full load, and its figures into docs/faults.md (ten minutes)
 	@$(BIN)/python -m pytest -m nightly tests/fault tests/e2e $(ARGS)
 
-fuzz: $(DEV) ## Fuzzed frames and packets, a hundred times as many as in the test command (an hour)
-	@HEADGATE_FUZZ=nightly $(BIN)/python -m pytest --timeout=7200 tests/integration/transport/test_fuzz.py $(ARGS)
+fuzz: $(DEV) ## Fuzzed frames and packets, a hundred times as many as in the test command (an hour), and new examples for the rest
+	@HEADGATE_FUZZ=nightly $(BIN)/python -m pytest --timeout=7200 tests/integration/transport/test_fuzz.py tests/unit $(ARGS)
 
 clean: ## Remove everything that was made, but for the private Redis data in .headgate
 	rm -rf $(VENV) node_modules web/node_modules web/dist build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache \

@@ -18,7 +18,7 @@ pytest_plugins = [
 
 # What a developer has set for a gateway of theirs is not for the tests: above all not the Redis to write to.
 for _name in [name for name in os.environ if name.startswith("HEADGATE_")]:
-    if _name not in ("HEADGATE_CHROMIUM", "HEADGATE_REDIS_SERVER"):
+    if _name not in ("HEADGATE_CHROMIUM", "HEADGATE_FUZZ", "HEADGATE_REDIS_SERVER"):
         del os.environ[_name]
 
 # A shell starts what runs in the background with SIGINT ignored, which every process started from here would inherit: one that a
@@ -26,8 +26,15 @@ for _name in [name for name in os.environ if name.startswith("HEADGATE_")]:
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# A slow or busy machine is no fault of the code under test: hangs are caught by the timeout of each test instead.
-settings.register_profile("headgate", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+# A slow or busy machine is no fault of the code under test: hangs are caught by the timeout of each test instead. New examples
+# are for `make fuzz`; the test command tries the same ones each time, so that it is a change that makes it red, and not luck.
+settings.register_profile(
+    "headgate",
+    deadline=None,
+    derandomize="HEADGATE_FUZZ" not in os.environ,
+    suppress_health_check=[HealthCheck.too_slow],
+    print_blob=True,
+)
 settings.load_profile("headgate")
 
 

@@ -49,6 +49,7 @@ def test_a_partition_is_noticed_and_healed_without_loss(
     with site.publishing() as publishing:
         publishing.wait_for(20)
         broken_s = time.monotonic()
+        site.wait_until_ready()  # who is down already cannot be told so
         fault(site)
         try:
             swarm.wait(lambda: all(first_noted(client.record, "bus down", broken_s) for client in affected), "clients to be told")

@@ -21,6 +21,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 DEADLINE_S = 30.0
+START_DEADLINE_S = 90.0
 
 
 class BusProcess:
@@ -90,7 +91,7 @@ class BusProcess:
 
     def wait_until_up(self) -> None:
         """Wait until the feed is proven; what was told so far is forgotten."""
-        self.wait_for(lambda: ["bus", True] in self.told, "the bus to be up")
+        self.wait_for(lambda: ["bus", True] in self.told, "the bus to be up", START_DEADLINE_S)
         self.forget()
 
     def forget(self) -> None:

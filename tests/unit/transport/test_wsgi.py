@@ -75,6 +75,7 @@ def test_nothing_is_kept_where_there_is_no_limit(server: Server, looks: list[int
 
 _LOOK_OFTEN = """
 from gevent import monkey; monkey.patch_all()
+import os
 from headgate.transport.wsgi import Server
 server = Server(("127.0.0.1", 0), lambda environ, start_response: [])
 server.init_socket()

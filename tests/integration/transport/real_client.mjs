@@ -6,7 +6,7 @@ const once = (socket, name) => new Promise((resolve) => socket.once(name, (...ar
 const watchdog = setTimeout(() => {
   console.error("the server did not answer in time");
   process.exit(1);
-}, 30_000);
+}, 60_000);
 
 const socket = io(url, { transports, auth: { token: "abc" }, reconnection: false });
 const [auth] = await once(socket, "auth");

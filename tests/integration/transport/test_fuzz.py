@@ -70,7 +70,7 @@ def server(start_shared_server: StartServer) -> ServerProcess:
     return start_shared_server(inbound_per_s=1e9, inbound_burst=10**9, max_message_bytes=LIMIT)
 
 
-@pytest.mark.timeout(36_000 if NIGHTLY else 300)
+@pytest.mark.timeout(36_000 if NIGHTLY else 900)
 @settings(max_examples=10_000 // PER_EXAMPLE * SCALE)
 @given(st.lists(FRAMES, min_size=PER_EXAMPLE, max_size=PER_EXAMPLE), st.lists(st.integers(0, 500), max_size=6))
 def test_frames_are_taken_or_refused(frames: list[bytes], cuts: list[int]) -> None:
@@ -96,7 +96,7 @@ def outcome(pieces: list[bytes]) -> tuple[list[int], ProtocolViolation | None]:
     return sizes, None
 
 
-@pytest.mark.timeout(36_000 if NIGHTLY else 600)
+@pytest.mark.timeout(36_000 if NIGHTLY else 1800)
 @settings(max_examples=10_000 // PER_EXAMPLE * SCALE)
 @given(sent=st.lists(packets(), min_size=PER_EXAMPLE, max_size=PER_EXAMPLE))
 def test_packets_are_taken_or_refused(server: ServerProcess, sent: list[str | bytes]) -> None:
@@ -109,7 +109,7 @@ def test_packets_are_taken_or_refused(server: ServerProcess, sent: list[str | by
     assert {outcome for outcome in outcomes if outcome is not None} <= {"parse error", "transport error", "client disconnect"}
 
 
-@pytest.mark.timeout(36_000 if NIGHTLY else 300)
+@pytest.mark.timeout(36_000 if NIGHTLY else 900)
 @settings(max_examples=200 * SCALE)
 @given(frames=st.lists(FRAMES, min_size=1, max_size=10))
 def test_a_real_connection_survives_or_is_closed(server: ServerProcess, frames: list[bytes]) -> None:

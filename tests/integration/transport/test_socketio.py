@@ -19,8 +19,8 @@ NODE = shutil.which("node") or "node"
 
 @pytest.fixture(scope="module")
 def server(start_shared_server: StartServer) -> ServerProcess:
-    """A server with the default limits."""
-    return start_shared_server()
+    """A server with the default limits, but for a write deadline that never comes into a test's way."""
+    return start_shared_server(write_deadline_s=60)
 
 
 @pytest.fixture
@@ -158,7 +158,7 @@ class TestDisconnect:
             server.until(ended(4), "the fourth end")
 
         left = ("connections", "sessions", "environs", "half_binary", "wires")
-        state = server.until(lambda state: not any(state[name] for name in left), "nothing left")
+        state = server.until(lambda state: not any(state[name] for name in left), "nothing left", 60)
         assert state["ends"] == ["client disconnect", "client disconnect", "transport close", "server disconnect"]
 
     def test_events_sent_before_a_disconnect_are_delivered(self, server: ServerProcess, client: WebSocket) -> None:
@@ -347,7 +347,7 @@ def test_the_real_client_does_everything(server: ServerProcess, transports: list
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=40,
+        timeout=90,
     )
 
     assert outcome.returncode == 0, outcome.stdout + outcome.stderr

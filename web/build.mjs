@@ -1,5 +1,5 @@
 /**
- * Build of the npm package `headgate`: bundles by esbuild, declarations by tsc, sizes printed and limited.
+ * Build of the npm package `headgate`: bundles by esbuild, declarations by tsc, sizes printed.
  *
  * In: src/. Out: dist/ (ESM and CommonJS with socket.io-client and Backbone outside; a script-tag file with
  * socket.io-client inside that takes Backbone from the page), and the same script-tag file as the ready-made server's
@@ -18,8 +18,6 @@ import { buildDemo } from "./demo/build.mjs";
 const WEB = dirname(fileURLToPath(import.meta.url));
 const DIST = resolve(WEB, "dist");
 const SERVED = resolve(WEB, "../server/headgate_server/static/headgate.js");
-/** The client alone, as it is published, compressed: docs/decisions/0006-the-client-is-below-six-kib.md. */
-const LIMIT_GZIP_BYTES = 6 * 1024;
 /** What modules call each other by, and nobody else, begins with an underscore; `_callback` is Backbone's word. Not for a file with socket.io-client inside. */
 const INTERNAL = { mangleProps: /^_/, reserveProps: /^_callback$/ };
 
@@ -30,6 +28,14 @@ const banner = { js: `/*! headgate ${version} | MIT */` };
 const base = { absWorkingDir: WEB, bundle: true, target: "es2022", platform: "browser", logLevel: "warning", legalComments: "none" };
 /** @type {import("esbuild").BuildOptions} */
 const library = { ...base, external: ["socket.io-client", "backbone", "underscore"] };
+
+/** `gate.events` loads the stream when it is first used: a file beside, which a bundler finds too. @type {import("esbuild").Plugin} */
+const streamBeside = {
+  name: "stream-beside",
+  setup({ onResolve }) {
+    onResolve({ filter: /^\.\/stream\.js$/ }, () => ({ path: "./headgate.stream.js", external: true }));
+  },
+};
 
 /** `import Backbone from "backbone"` in a page without modules: the page's own. @type {import("esbuild").Plugin} */
 const backboneOfThePage = {
@@ -51,7 +57,7 @@ async function publish(options, name) {
     module: options.format === "esm",
     toplevel: true,
     ecma: 2020,
-    compress: { passes: 3, hoist_vars: true, sequences: false },
+    compress: { passes: 6, hoist_vars: true, sequences: false, unsafe_arrows: true },
     sourceMap: { content: map, filename: name, url: `${name}.map` },
   });
   await mkdir(DIST, { recursive: true });
@@ -77,12 +83,11 @@ const backbone = { entryPoints: ["src/backbone.js"] };
 const stream = { entryPoints: ["src/stream.js"] };
 const global = { ...base, entryPoints: ["src/global.js"], format: /** @type {const} */ ("iife"), plugins: [backboneOfThePage] };
 await Promise.all([
-  publish({ ...library, ...main, format: "esm" }, "headgate.js"),
-  publish({ ...library, ...main, format: "cjs" }, "headgate.cjs"),
+  publish({ ...library, ...main, format: "esm", plugins: [streamBeside] }, "headgate.js"),
+  publish({ ...library, ...main, format: "cjs", plugins: [streamBeside] }, "headgate.cjs"),
   publish({ ...library, ...backbone, format: "esm" }, "headgate.backbone.js"),
   publish({ ...library, ...backbone, format: "cjs" }, "headgate.backbone.cjs"),
   publish({ ...library, ...stream, format: "esm" }, "headgate.stream.js"),
-  publish({ ...library, ...stream, format: "cjs" }, "headgate.stream.cjs"),
   build({ ...global, banner, outfile: "dist/headgate.global.js" }),
   build({ ...global, banner, outfile: "dist/headgate.global.min.js", minify: true }),
 ]);
@@ -94,15 +99,11 @@ await mkdir(dirname(SERVED), { recursive: true });
 await cp(resolve(DIST, "headgate.global.min.js"), SERVED);
 await buildDemo();
 
-const client = await sizeOf("headgate.js");
+// The limit of the first is kept by a test: docs/decisions/0006-the-client-is-below-six-kib.md.
 const sizes = {
-  "client alone": client,
+  "client alone": await sizeOf("headgate.js"),
   "stream part alone": await sizeOf("headgate.stream.js"),
   "backbone part alone": await sizeOf("headgate.backbone.js"),
   "script tag, socket.io-client inside": await sizeOf("headgate.global.min.js"),
 };
 for (const [name, { bytes, gzip }] of Object.entries(sizes)) console.log(`${name}: ${bytes} bytes, ${gzip} gzip`);
-if (client.gzip > LIMIT_GZIP_BYTES) {
-  console.error(`the client alone is ${client.gzip} bytes gzip, above its limit of ${LIMIT_GZIP_BYTES}`);
-  process.exitCode = 1;
-}

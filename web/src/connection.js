@@ -180,14 +180,15 @@ export function createConnection(
   async function request(name, body) {
     if (state === "closed") throw new HeadgateError("closed");
     if (state !== "up") throw disconnected();
-    let reply;
+    let answer;
     try {
-      reply = await socket.timeout(requestTimeoutMs).emitWithAck(name, body);
+      answer = await socket.timeout(requestTimeoutMs).emitWithAck(name, body);
     } catch {
       throw state === "up" ? new HeadgateError("timeout", { request: name }, true) : disconnected();
     }
-    if (reply.ok) return reply;
-    throw fromWire(reply.error);
+    const { error, ok, ...reply } = answer;
+    if (error) throw fromWire(error);
+    return reply;
   }
 
   function scheduleRefresh() {
@@ -217,7 +218,7 @@ export function createConnection(
 
     /** Connect now if waiting for the next attempt; a refusal stands, and nothing begins that `open` has not begun. */
     _wake() {
-      if (generation && (state === "waiting" || state === "paused")) open();
+      if (generation && state !== "refused") open();
     },
 
     /** Disconnect until `wake` or `open`. */

@@ -257,8 +257,7 @@ export function report(error) {
  */
 function entries(name, callback, context) {
   if (name && typeof name === "object") {
-    const ctx = context === undefined ? callback : context;
-    return Object.keys(name).flatMap((key) => entries(key, name[key], ctx));
+    return Object.keys(name).flatMap((key) => entries(key, name[key], context ?? callback));
   }
   const names = /\s/.test(name) ? name.split(/\s+/).filter(Boolean) : [name];
   return names.map((each) => [each, callback, context]);

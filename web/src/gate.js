@@ -4,7 +4,7 @@
  * In: handlers from the application. Out: handler calls, lifecycle events (their names have a colon, which no topic has).
  * What goes on with the gateway meanwhile is the session's (session.js).
  *
- * Lifecycle events: `connection:up` {session, user, resumed, epoch, offset} · `connection:down` {reason, delay_ms} ·
+ * Lifecycle events: `connection:up` {session, user, resumed, epoch, offset, limits, …} · `connection:down` {reason, delay_ms} ·
  * `connection:refused` HeadgateError (refused, no token, or `unreachable`), {delay_ms} · `connection:unauthorized` HeadgateError (the gateway puts us out: expired
  * or revoked) · `connection:moving` {reason, within_s} · `delivery:gap` {patterns, from, to, count, bytes, reason,
  * recoverable, repairing, lost} · `delivery:backpressure` {state, queued, queued_bytes, discarded, conflated, where} ·
@@ -67,13 +67,11 @@ export class Gate extends Dispatcher {
    */
   subscribe(pattern, options, handler) {
     if (typeof options === "function") return this.subscribe(pattern, {}, options);
-    if (typeof handler !== "function") throw TypeError("no handler");
+    if (!handler) throw TypeError("no handler");
     const { signal, ...wanted } = options;
     // Its own function, so that close() ends this subscription and no other of the same handler.
     /** @type {Callback & { _callback?: Callback }} */
-    const own = function (...args) {
-      return /** @type {Callback} */ (handler).apply(this, args);
-    };
+    const own = handler.bind(this);
     own._callback = handler;
     const close = () => {
       signal?.removeEventListener("abort", close);
@@ -94,6 +92,26 @@ export class Gate extends Dispatcher {
   }
 
   /**
+   * Events of a pattern as an async iterator: `for await (const event of gate.events("orders.#"))`. It is subscribed from the
+   * first turn of the loop until the loop is left, the signal aborts or the gate closes.
+   *
+   * Most of its code is a file of its own (`headgate.stream.js`), loaded when first needed: the loop throws the import's error if it cannot be.
+   * @param {string} pattern
+   * @param {SubscribeOptions & { limit?: number }} [options] `limit`: events that may wait for the loop, default 256
+   * @returns {AsyncGenerator<HeadgateEvent, void, void>}
+   */
+  async *events(pattern, options = {}) {
+    /** @type {HeadgateEvent[]} */
+    const line = [];
+    const subscription = this.subscribe(pattern, options, (_data, event) => line.push(event));
+    try {
+      yield* (await import("./stream.js")).events(this, pattern, line, options);
+    } finally {
+      subscription.close();
+    }
+  }
+
+  /**
    * Return a promise for the gateway's acknowledgement of a pattern that has handlers.
    * @param {string} pattern
    * @returns {Promise<void>} rejected with the refusal
@@ -111,8 +129,7 @@ export class Gate extends Dispatcher {
    */
   async publish(topic, data, { id } = {}) {
     const body = { topic: checkTopic(topic), data: checkPayload(data, this.state.limits.max_payload_bytes), id };
-    const { ok, ...receipt } = await this.#session._connection._request(PUBLISH, body);
-    return receipt;
+    return this.#session._connection._request(PUBLISH, body);
   }
 
   /**

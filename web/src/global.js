@@ -4,7 +4,6 @@
  * order of the script tags does not matter.
  */
 import * as headgate from "./index.js";
-import { events } from "./stream.js";
 
 /** @returns {typeof import("./backbone.js")} */
 function live() {
@@ -13,7 +12,7 @@ function live() {
 }
 
 /** @type {any} */ (globalThis).headgate = Object.defineProperties(
-  { ...headgate, events },
+  { ...headgate },
   {
     LiveModel: { get: () => live().LiveModel, enumerable: true },
     LiveCollection: { get: () => live().LiveCollection, enumerable: true },

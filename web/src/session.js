@@ -98,7 +98,7 @@ export function createSession(gate, address, options) {
     // Asked for again once the connection is up: a position and a past do not go together in one CONNECT.
     for (const [pattern, { since }] of cursor._pasts) subscriptions._rewind(pattern, since);
     // A new page that goes on where another stopped wants the past for all that it has.
-    return { ...options.auth, resume, subscriptions: subscriptions._connecting(resuming && told.session !== null) };
+    return { ...options.auth, resume, subscriptions: subscriptions._connecting(resuming && told.session) };
   }
 
   /**
@@ -163,7 +163,7 @@ export function createSession(gate, address, options) {
     budget = createBudget(limits);
     const refused = subscriptions._welcomed(welcome.subscriptions);
     connection._welcomed();
-    tell("connection:up", { session, user, resumed, epoch, offset });
+    tell("connection:up", welcome);
     refused.forEach(tellRefusal);
     if (resumed) tell("delivery:resumed", { epoch, offset });
   }
@@ -235,7 +235,7 @@ export function createSession(gate, address, options) {
     told.missed -= count;
     if (count) tell("delivery:resumed", { ...cursor._resume(), repaired: { patterns, from, to, count } });
     // The gateway counts exactly. Without an offset, trimmed meanwhile, conflated, refused: what has not come, will not.
-    const rest = Number(gap.count) - count;
+    const rest = /** @type {number} */ (gap.count) - count;
     if (rest > 0 && patterns.length === gap.patterns.length) tellGap({ ...gap, count: rest, recoverable: false }, false, true);
   }
 

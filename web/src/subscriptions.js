@@ -109,19 +109,17 @@ export function createSubscriptions() {
     /**
      * Return the requests to send in CONNECT. A connection that resumes carries only what was in force before: a pattern
      * that is new must not be given the past that came before its handler.
-     * @param {boolean} resuming
+     * @param {any} resuming true if it does
      */
     _connecting: (resuming) => wanted().filter(({ _asked }) => !resuming || _asked).map(ask),
 
     /**
      * Take the gateway's word on what was sent in CONNECT.
      * @param {SubscribeResult[]} results
-     * @returns {Refusal[]} what was refused
+     * @returns {(Refusal | undefined)[]} what was refused
      */
     _welcomed(results) {
-      const refused = results.flatMap(({ pattern, ok, error }) =>
-        settled(pattern, ok ? undefined : fromWire(error)) ?? [],
-      );
+      const refused = results.map(({ pattern, error }) => settled(pattern, error && fromWire(error)));
       // Sent and left out of the answer: not in force.
       for (const record of records.values()) if (record._standing === "asking") leave(record);
       return refused;

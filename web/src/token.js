@@ -16,13 +16,13 @@ const MAX_TIMER_MS = 2 ** 31 - 1;
  * looks expired already, though the gateway has just accepted it, is judged by its whole life alone.
  * @param {string | null | undefined} token
  * @param {number} nowMs wall clock
- * @returns {number | null} milliseconds
+ * @returns {number | null} milliseconds; NaN for an `exp` that is no number
  */
 export function refreshDelayMs(token, nowMs) {
   try {
     const body = String(token).split(".")[1].replaceAll("-", "+").replaceAll("_", "/");
     const { exp, iat } = JSON.parse(atob(body));
-    if (typeof exp !== "number") return null;
+    if (!exp) return null;
     const left = exp * 1000 - nowMs;
     const life = exp > iat ? (exp - iat) * 1000 : left;
     return Math.min(MAX_TIMER_MS, Math.max(1000, (left > 0 ? Math.min(left, life) : life) * REFRESH_AT));

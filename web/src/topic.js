@@ -45,6 +45,6 @@ export function matches(pattern, topic) {
 function check(kind, name, wildcards) {
   const word = `([\\w-]+${wildcards})`;
   if (typeof name === "string" && new RegExp(`^(?=.{1,255}$)${word}(\\.${word}){0,7}$`).test(name)) return name;
-  const reason = "expected 1 to 8 words of A-Za-z0-9_- (pattern: or * or #), dots between, 255 bytes";
+  const reason = "not 1 to 8 words of A-Za-z0-9_- (pattern: or * or #), dots between, 255 bytes";
   throw new HeadgateError(`invalid_${kind}`, { [kind]: String(name).slice(0, 80), reason });
 }

@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, it, mock } from "node:test";
 import { connect } from "../src/index.js";
-import { events } from "../src/stream.js";
 import { FakeGateway, settle } from "./fake-gateway.js";
 
 const OPTIONS = { reconnectDelayMinMs: 1, reconnectDelayMaxMs: 2 };
@@ -770,7 +769,7 @@ describe("publishing", () => {
 describe("iterating", () => {
   it("yields events and leaves with the loop", async () => {
     open();
-    const iterator = events(gate, "a.#");
+    const iterator = gate.events("a.#");
     const first = iterator.next();
     await gateway.welcome();
     gateway.event("a.b", 1, 101);
@@ -782,20 +781,36 @@ describe("iterating", () => {
   it("is bounded, and tells what it discarded", async () => {
     const gaps = [];
     open().on("delivery:gap", (gap) => gaps.push([gap.count, gap.from, gap.to, gap.where]));
-    const iterator = events(gate, "a", { limit: 2 });
+    const iterator = gate.events("a", { limit: 2 });
     const first = iterator.next();
     await gateway.welcome();
     for (let offset = 101; offset <= 105; offset++) gateway.event("a", null, offset);
     assert.equal((await first).value.offset, 104);
     assert.deepEqual(gaps, [[3, 101, 103, "iterator"]]);
-    assert.equal((await iterator.next()).value.offset, 105);
+    for (let offset = 106; offset <= 109; offset++) gateway.event("a", null, offset);
+    assert.equal((await iterator.next()).value.offset, 108);
+    assert.deepEqual(gaps[1], [3, 105, 107, "iterator"]);
+    assert.equal((await iterator.next()).value.offset, 109);
     await iterator.return();
+  });
+
+  it("has the pattern subscribed before its code is there, and gets what comes meanwhile", async () => {
+    open();
+    const iterator = gate.events("a.#");
+    const first = iterator.next();
+    // In this very turn: nothing can have been loaded.
+    assert.deepEqual(Object.keys(gate.state.subscriptions), ["a.#"]);
+    await gateway.welcome();
+    gateway.event("a.b", 1, 101);
+    assert.equal((await first).value.data, 1);
+    await iterator.return();
+    assert.deepEqual(Object.keys(gate.state.subscriptions), []);
   });
 
   it("ends when the gate is closed or the signal says so", async () => {
     open();
     const leaving = new AbortController();
-    const [one, two] = [events(gate, "a", { signal: leaving.signal }), events(gate, "b")];
+    const [one, two] = [gate.events("a", { signal: leaving.signal }), gate.events("b")];
     const ends = [one.next(), two.next()];
     leaving.abort();
     assert.equal((await ends[0]).done, true);

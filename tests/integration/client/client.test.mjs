@@ -7,7 +7,6 @@ import Backbone from "backbone";
 import { io } from "socket.io-client";
 import { LiveCollection } from "../../../web/src/backbone.js";
 import { connect } from "../../../web/src/index.js";
-import { events } from "../../../web/src/stream.js";
 import { GatewayProcess, until } from "./gateway-process.mjs";
 
 /** @type {GatewayProcess} */
@@ -297,7 +296,7 @@ describe("against a real gateway", () => {
     /** @type {any[]} */
     const got = [];
     const loop = (async () => {
-      for await (const event of events(gate, "iterate.*")) {
+      for await (const event of gate.events("iterate.*")) {
         got.push(event.data);
         if (got.length === 3) break;
       }

@@ -304,7 +304,8 @@ class _Walk:
         if log is None:
             log = self._logs[self._epoch] = self._history.log(self._epoch)
         owed = []
-        for event in log[bisect_right(log, after, key=lambda event: event.offset) :]:
+        for at in range(bisect_right(log, after, key=lambda event: event.offset), len(log)):
+            event = log[at]
             if event.offset >= before:
                 break
             if any(event.offset > since and matches(pattern, event.topic) for pattern, since in self._owed_from.items()):

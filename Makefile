@@ -118,7 +118,7 @@ screenshot: $(DEV) build chromium ## Make docs/screenshot.png with the tests' ow
 bench: $(DEV) build ## Measure against the peers (bench/README.md), short version
 	@$(BIN)/python -m bench --quick
 
-faults: $(DEV) build ## The whole fault suite at full load, and its figures into docs/faults.md (ten minutes)
+faults: $(DEV) build ## The whole fault suite at full load, and its figures into docs/faults.md (an hour)
 	@$(BIN)/python -m pytest -m nightly tests/fault tests/e2e $(ARGS)
 
 fuzz: $(DEV) ## Fuzzed frames and packets, a hundred times as many as in the test command (an hour), and new examples for the rest

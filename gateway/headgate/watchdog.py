@@ -3,6 +3,9 @@
 In: a beat from the loop, ten times a second. Out: when there has been none for STALL_S, one log line with the stack of the loop's
 thread, and when it runs again one with how long that took, and two counters. While the loop stands still, so does every client
 of this process: it is nearly always code of the application that waits or computes without letting others run.
+
+It is told late where Python gives this thread no turn: code that lets go of the interpreter and takes it back at once, again and
+again (a loop of short system calls, each behind some milliseconds of C), has kept it waiting for seconds.
 """
 
 from __future__ import annotations

@@ -108,6 +108,24 @@ def state(page: Page) -> dict[str, Any]:
     return found
 
 
+def test_a_loop_gets_every_event_and_leaves_nothing_behind(open_page: OpenPage, publisher: Publisher) -> None:
+    """`for await` in the script-tag build, under the site's policy: no code is made from text, none is loaded from elsewhere."""
+    page = open_page()
+    page.evaluate(
+        """() => {
+            page.looped = (async () => {
+                const got = [];
+                for await (const { data } of page.gate.events("loops.*")) if (got.push(data) === 3) return got;
+            })();
+            return page.gate.subscribed("loops.*");
+        }"""
+    )
+    for number in (1, 2, 3):
+        publisher.publish(f"loops.n{number}", number)
+    assert page.evaluate("page.looped") == [1, 2, 3]
+    assert "loops.*" not in state(page)["subscriptions"]
+
+
 def test_a_reload_goes_on_where_the_page_was(open_page: OpenPage, publisher: Publisher) -> None:
     """Events published while the page is away come once, in order, into the new one."""
     page = open_page()

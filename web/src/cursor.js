@@ -47,7 +47,7 @@ export function createCursor() {
 
   return {
     /** Return where it stands, and what a CONNECT asks to resume from. @returns {Position | undefined} */
-    _resume: () => (epoch === null ? undefined : { epoch, offset: /** @type {number} */ (offset) }),
+    _resume: () => (!epoch ? undefined : { epoch, offset: /** @type {number} */ (offset) }),
 
     /** Move forward to a position; a new epoch starts anew. @param {{ epoch?: string | null, offset: number }} position */
     _advance({ epoch: of = epoch, offset: at }) {

@@ -33,6 +33,7 @@
  * @typedef {{ pattern: string, ready: Promise<void>, close: () => void }} Subscription
  */
 import { Dispatcher, report } from "./dispatcher.js";
+import { LAST_EARLY } from "./early.js";
 import { checkPayload } from "./payload.js";
 import { PUBLISH, SEEN } from "./protocol.js";
 import { createSession } from "./session.js";
@@ -97,13 +98,13 @@ export class Gate extends Dispatcher {
    *
    * Most of its code is a file of its own (`headgate.stream.js`), loaded when first needed: the loop throws the import's error if it cannot be.
    * @param {string} pattern
-   * @param {SubscribeOptions & { limit?: number }} [options] `limit`: events that may wait for the loop, default 256
+   * @param {SubscribeOptions & { limit?: number }} [options] `limit`: events that may wait for the loop, default 256, at most 9,999
    * @returns {AsyncGenerator<HeadgateEvent, void, void>}
    */
   async *events(pattern, options = {}) {
     /** @type {HeadgateEvent[]} */
     const line = [];
-    const subscription = this.subscribe(pattern, options, (_data, event) => line.push(event));
+    const subscription = this.subscribe(pattern, options, (_data, event) => line[LAST_EARLY] || line.push(event));
     try {
       yield* (await import("./stream.js")).events(this, pattern, line, options);
     } finally {

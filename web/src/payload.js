@@ -12,7 +12,7 @@ export function checkPayload(data, limit = Infinity) {
   let text = "";
   try {
     text = JSON.stringify(data, (_key, value) => {
-      if (typeof value === "number" && !Number.isFinite(value)) throw TypeError(/** @type {any} */ (value));
+      if ([NaN, Infinity, -Infinity].includes(value)) throw TypeError(/** @type {any} */ (value));
       return value;
     });
     if (!text) throw TypeError(typeof data);

@@ -807,6 +807,28 @@ describe("iterating", () => {
     assert.deepEqual(Object.keys(gate.state.subscriptions), []);
   });
 
+  it("tells when more came than can wait for its code", async () => {
+    const gaps = [];
+    open().on("delivery:gap", (gap) => gaps.push([gap.count, gap.from, gap.to, gap.where]));
+    const iterator = gate.events("a");
+    const first = iterator.next();
+    // All in this turn, in which nothing can be loaded.
+    const { push } = Array.prototype;
+    let kept = 0;
+    Array.prototype.push = function (...what) {
+      if (what[0]?.early) kept++;
+      return push.apply(this, what);
+    };
+    for (let offset = 1; offset <= 10_001; offset++) gate.dispatch("a", null, () => ({ offset, early: true }));
+    Array.prototype.push = push;
+    assert.equal(kept, 10_000);
+    await gateway.until(() => gaps.length === 1);
+    assert.deepEqual(gaps, [[null, 1, null, "iterator"]]);
+    gate.dispatch("a", null, () => ({ offset: 10_002 }));
+    assert.equal((await first).value.offset, 10_002);
+    await iterator.return();
+  });
+
   it("ends when the gate is closed or the signal says so", async () => {
     open();
     const leaving = new AbortController();

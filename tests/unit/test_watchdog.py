@@ -83,9 +83,11 @@ def test_what_blocks_the_loop_is_named_once(watchdog: Watchdog, entries: Entries
     stalls = REGISTRY.get_sample_value("headgate_loop_stalls_total") or 0
     blocks_the_loop(entries, how)
     beats(2)
-    assert told(entries) == 1
-    assert all(0 <= entry["cpu_s"] <= entry["for_s"] + 0.1 for entry in entries if entry["event"] == "loop blocked")
-    assert any(entry["event"] == "loop ran again" and entry["after_s"] >= 3 * STALL_S for entry in entries)
+    [place] = [place for place, entry in enumerate(entries) if is_ours(entry)]
+    blocked, ran_again = entries[place], entries[place + 1]
+    assert 0 <= blocked["cpu_s"] <= blocked["for_s"] + 0.1
+    assert ran_again["event"] == "loop ran again"
+    assert ran_again["after_s"] > blocked["for_s"] + STALL_S  # by two of them, and both are rounded
     assert (REGISTRY.get_sample_value("headgate_loop_stalls_total") or 0) > stalls
 
 
@@ -99,7 +101,11 @@ def test_every_stall_is_told(watchdog: Watchdog, entries: Entries) -> None:
 
 def told(entries: Entries) -> int:
     """Return how often this file's stall was named (this machine may be slow enough for others)."""
-    return sum(f" {blocks_the_loop.__name__} < " in f" {entry.get('at')}" for entry in entries)
+    return sum(is_ours(entry) for entry in entries)
+
+
+def is_ours(entry: MutableMapping[str, Any]) -> bool:
+    return f" {blocks_the_loop.__name__} < " in f" {entry.get('at')}"
 
 
 def test_a_loop_that_runs_is_left_alone(entries: Entries) -> None:

@@ -91,8 +91,8 @@ def test_a_pong_that_waited_while_we_did_not_read_is_waited_for(session: tuple[C
         connection.text_received("4slow")
     assert connection._inbox is not None
     assert connection._inbox.paused
-    gevent.sleep(0)  # the inbox is worked off
-    assert connection._inbox is None
+    while connection._inbox is not None:  # in more turns than one where it takes longer than a slice
+        gevent.sleep(0)
     wheel.advance(20)
     assert connection.reason is None
     wheel.advance(20)

@@ -26,8 +26,9 @@ def faults() -> list[Exception]:
 def listener() -> Iterator[socket.socket]:
     """A StatsD server's socket."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listening:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(("127.0.0.1", 0))
+        # Not before: the kernel may give a port that is free to choose to two that are both willing to share it.
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.settimeout(30)
         yield listening
 

@@ -6,6 +6,7 @@ from itertools import groupby
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 pytest_plugins = [
     "tests.chromium",
@@ -36,6 +37,10 @@ settings.register_profile(
     print_blob=True,
 )
 settings.load_profile("headgate")
+# Hypothesis draws from the constants of every module of ours that is loaded by then, too: the same examples are the same only if
+# it knows of none. Which ones are depends on the tests that this process was given before.
+if "HEADGATE_FUZZ" not in os.environ:
+    pytest.MonkeyPatch().setattr(providers, "_get_local_constants", lambda: providers._local_constants)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

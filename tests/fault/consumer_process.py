@@ -15,9 +15,9 @@ import os
 import random
 import signal
 import sys
-import threading
 import time
 from collections.abc import Sequence
+from queue import SimpleQueue
 
 from headgate.consumers import Consumer, Delivery, Hold
 from headgate.consumers.runner import Runner
@@ -73,15 +73,15 @@ class Pages(Lines):
 
 def consume(ready: int) -> bool:
     """Consume until SIGTERM, then drain; return whether that was done in time."""
-    stop = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    asked: SimpleQueue[int] = SimpleQueue()  # not an Event, for whose lock the handler would wait inside the Event's own wait
+    signal.signal(signal.SIGTERM, lambda number, _: asked.put(number))
     consumer = Pages if sys.argv[4:] == ["batch"] else Lines
     options = RunnerOptions(start="oldest", lease_s=float(sys.argv[3]), max_held=100_000)
     runner = Runner(ConsumerSpec(NAME, consumer, Lines.Options(), ("#",), NAMESPACE, options), sys.argv[1], Settings())
     runner.open()
     runner.start()
     os.write(ready, b"r")
-    stop.wait()
+    asked.get()
     return runner.stop()
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from queue import Empty, SimpleQueue
 from typing import Any
 
 from headgate.metrics import CONSUMER_RESTARTS
@@ -43,7 +43,9 @@ class Supervisor:
     def __init__(self, configuration: Configuration, redis_url: str, say: Say, complain: Say) -> None:
         self._url, self._say = redis_url, say
         self._watched = [_Watched(spec, redis_url, configuration, complain) for spec in configuration.consumers]
-        self._stopping = threading.Event()
+        # Not an Event: a signal's handler runs in the middle of whatever the main thread does, and inside the Event's own wait it
+        # would wait for its lock for ever. A SimpleQueue may be interrupted by itself.
+        self._asked: SimpleQueue[int] = SimpleQueue()
 
     def run(self, listen: tuple[str, int] | None = None, parent: int | None = None) -> int:
         """Run until SIGTERM, SIGINT or the end of the parent, then drain. Call it in the main thread.
@@ -61,7 +63,7 @@ class Supervisor:
         """
         self._say(f"using {describe_server(self._url)}")
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: self._stopping.set())
+            signal.signal(number, lambda number, _: self._asked.put(number))
         page = HealthPage(listen, self.states) if listen else None
         if page and listen:
             self._say(f"health and metrics at http://{_host(listen[0])}:{page.port}/healthz and /metrics")
@@ -69,7 +71,7 @@ class Supervisor:
         for watched, line in zip(self._watched, begun, strict=True):
             watched.begin()
             self._say(line)
-        while not self._stopping.wait(LOOK_S) and parent in (None, os.getppid()):
+        while not self._is_asked_to_stop() and parent in (None, os.getppid()):
             for watched in self._watched:
                 watched.look()
         for watched in self._watched:
@@ -84,6 +86,14 @@ class Supervisor:
         """Return {ready, consumers: {name: {namespace, workers, trouble}}}: ready when all workers run, without trouble."""
         consumers = {watched.spec.name: watched.state() for watched in self._watched}
         return {"ready": all(state["ready"] for state in consumers.values()), "consumers": consumers}
+
+    def _is_asked_to_stop(self) -> bool:
+        """Whether a signal has come; waits for one for LOOK_S."""
+        try:
+            self._asked.get(timeout=LOOK_S)
+        except Empty:
+            return False
+        return True
 
     def _drain(self) -> bool:
         """Wait for all consumers at once; each has DRAIN_S."""

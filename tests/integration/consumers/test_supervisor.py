@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from headgate.consumers import Consumer, Delivery
+from headgate.consumers import supervisor as supervisors
 from headgate.consumers.config import Configuration
 from headgate.consumers.spec import ConsumerSpec
 from headgate.consumers.supervisor import Supervisor
@@ -52,6 +55,35 @@ def test_nothing_is_begun_any_more_when_the_end_is_told(redis_url: str, publishe
 
     assert supervisor.run(parent=os.getpid()) == 0  # which is not its own parent: the end
     assert seen == [1]
+
+
+@pytest.mark.parametrize("moment", range(8))
+def test_it_may_be_asked_to_stop_at_any_moment(redis_url: str, monkeypatch: pytest.MonkeyPatch, moment: int) -> None:
+    """Also inside the calls that its wait for that is made of: the signal's handler waits for nothing there."""
+    monkeypatch.setattr(supervisors, "LOOK_S", 0.01)
+    calls = 0
+
+    def ask(frame: Any, event: str, argument: Any) -> None:
+        nonlocal calls
+        if event in ("call", "c_call"):
+            calls += 1
+            if calls > moment:
+                sys.setprofile(None)
+                signal.raise_signal(signal.SIGTERM)
+
+    def say(line: str) -> None:
+        if line.startswith("consuming"):
+            sys.setprofile(ask)
+
+    class Idle(Consumer):
+        def handle(self, delivery: Delivery) -> None:
+            pass
+
+    spec = ConsumerSpec("idle", Idle, Idle.Options(), ("#",), DEFAULT_NAMESPACE)
+    try:
+        assert Supervisor(Configuration(Settings(), (spec,)), redis_url, say, pytest.fail).run() == 0
+    finally:
+        sys.setprofile(None)
 
 
 def working() -> bool:

@@ -32,7 +32,6 @@ class Deadlines:
         self._tick_s = tick_s
         self._slots: dict[int, list[tuple[Callable[..., Any], tuple[Any, ...]]]] = {}
         self._reached = self._last_tick = int(monotonic() / tick_s)
-        self._excused = False
         self._timer: Watcher | None = None
 
     def after(self, delay_s: float, callback: Callable[..., Any], *args: Any) -> None:
@@ -54,17 +53,15 @@ class Deadlines:
     def _advance(self) -> None:
         now = int(monotonic() / self._tick_s)
         late = now - self._last_tick > STALL_TICKS
-        self._last_tick = now
-        # Not twice in a row: a loop that is always late must still end what is dead.
-        self._excused = late and not self._excused
-        if self._excused:
-            return
+        # What fell due before the last tick has had its turn of the loop since: a loop that is always late still ends what is
+        # dead, and a stall right behind another is no more the browser's fault than the first.
+        reached, self._last_tick = self._last_tick if late else now, now
         # After a stall longer than the slots in use, walk the slots instead of every tick that went by.
-        if now - self._reached > len(self._slots):
-            due = sorted(slot for slot in self._slots if slot <= now)
+        if reached - self._reached > len(self._slots):
+            due = sorted(slot for slot in self._slots if slot <= reached)
         else:
-            due = [slot for slot in range(self._reached + 1, now + 1) if slot in self._slots]
-        self._reached = now
+            due = [slot for slot in range(self._reached + 1, reached + 1) if slot in self._slots]
+        self._reached = reached
         for slot in due:
             for callback, args in self._slots.pop(slot, ()):  # a callback may have closed us
                 try:

@@ -129,8 +129,21 @@ def test_what_came_in_during_a_stall_is_read_before_anybody_is_blamed(clocked: t
     assert called == [1]
 
 
+def test_a_stall_right_behind_another_blames_nobody_either(clocked: tuple[Clock, Deadlines]) -> None:
+    """What came in during the second one has not been read yet, though the tick before was late too."""
+    clock, timer = clocked
+    called: list[int] = []
+    timer.after(5, called.append, 5)
+    clock.late_tick(1)
+    clock.late_tick(20)
+    assert called == []
+    clock.fire()
+
+    assert called == [5]
+
+
 def test_a_loop_that_is_always_late_still_calls_back(clocked: tuple[Clock, Deadlines]) -> None:
-    """Every second tick, however long each turn takes."""
+    """One tick later, however long each turn takes."""
     clock, timer = clocked
     called: list[int] = []
     for delay_s in (1, 12, 23):

@@ -78,16 +78,17 @@ class Statsd:
 
     def _connected(self) -> socket.socket:
         """Return a socket connected to the newest address, so that the kernel tells when nobody listens there."""
-        if self._socket is None or self._connected_to != self._address:
+        newest = self._address  # read once: the look-up's thread may set another at any moment
+        if self._socket is None or self._connected_to != newest:
             self.close()
-            if self._address is None:
+            if newest is None:
                 raise OSError("its name was not found")
-            family, address = self._address
+            family, address = newest
             sock = socket.socket(family, socket.SOCK_DGRAM)
             sock.setblocking(False)
             self._socket = sock
             sock.connect(address)
-            self._connected_to = self._address
+            self._connected_to = newest
         return self._socket
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import select
 import socket
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -133,6 +134,34 @@ def test_a_name_that_is_not_found_is_told_and_looked_up_again(
     assert wait_until(arrived, "a datagram after the name was found") == b"a:2|c"
     sending._looking_up.join()
     sending.close()
+
+
+def test_a_name_that_moves_while_its_old_place_is_connected_to_is_followed(
+    listener: socket.socket, faults: list[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The look-up has a thread of its own, and may be through at any moment."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as older:
+        older.bind(("127.0.0.1", 0))
+        found = iter([older.getsockname(), listener.getsockname()])
+
+        class Interrupted(socket.socket):
+            def connect(self, address: Any) -> None:
+                super().connect(address)
+                if address == older.getsockname():
+                    sending._look_up()
+
+        def look_up(*place: Any, **how: Any) -> Any:
+            return [(socket.AF_INET, socket.SOCK_DGRAM, 17, "", next(found))]
+
+        network = SimpleNamespace(**{**vars(socket), "socket": Interrupted, "getaddrinfo": look_up})
+        monkeypatch.setattr(statsd, "socket", network)
+        sending = Statsd(("stats.example", 8125), faults.append)
+        sending.start()
+        sending.send({"a": 1}, {})
+        sending.send({"b": 2}, {})
+        assert listener.recv(65536) == b"b:2|c"
+        sending.close()
+    assert not faults
 
 
 def test_a_network_that_refuses_raises_nothing_and_is_tried_again(faults: list[Exception]) -> None:

@@ -104,7 +104,7 @@ class SmtpServer:
         return [mail for mail in self.received if mail.accepted]
 
     def count(self, what: str) -> int:
-        """How often it has seen `connection`, or `RSET`."""
+        """How often it has seen `connection`, or `RSET`, or has done what `behave` told it: `misbehaved`."""
         self._order("sync")
         with self._grown:
             return self._counts[what]
@@ -227,7 +227,10 @@ def main(asked_json: str) -> None:
     def planned(stage: str) -> str:
         how, times = behaviour.get(stage, ("", 0))
         behaviour[stage] = (how, times - 1)
-        return how if times > 0 else ""
+        if times <= 0:
+            return ""
+        tell("misbehaved")
+        return how
 
     async def answer(server: Any, how: str, usual: str) -> str:
         """Do what is planned; return the answer to give."""

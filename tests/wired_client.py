@@ -157,12 +157,11 @@ class WiredClient:
 
 
 def turn() -> None:
-    """Let the loop run once: watchers whose sockets are ready now, and greenlets that were started.
+    """Let the loop run until nothing is left to do now: watchers whose sockets are ready, greenlets that were started.
 
-    Not `sleep(0)`, which runs greenlets but need not look at sockets. A timer that is due and a socket that is ready are
-    served in the same turn of the loop, so what is waited for here is the turn and not the time.
+    Not a sleep, however short: a timer that is due may be served before a socket that was ready in the same turn of the loop.
     """
-    gevent.sleep(0.0001)
+    gevent.idle()
 
 
 def event(offset: int | None, topic: str = "a", size: int = 0) -> Event:

@@ -97,7 +97,7 @@ def test_a_lost_log_is_told_ahead_of_events_that_came_in_before(namespace: Names
     publish(namespace, 11, 12)
     assert namespace.resume(client, Resume(OTHER, 500)) is False
     wired.connection.uncork()
-    wired.drain()
+    wait_until(lambda: names(wired)[-2:] == ["event", "event"], "the events")
     assert names(wired) == ["gap", "event", "event"]
     assert wired.notices("gap")[0]["reason"] == "log_lost"
     assert client.offered == client.sent == 2

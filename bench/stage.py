@@ -12,7 +12,7 @@ from .bus import Bus
 from .child import Child
 from .generator import Generator
 from .machine import cores
-from .variants import Variant, free_port
+from .variants import Variant, held_port
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def stage(
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="headgate-bench-")))
         bus = Bus(folder, load_core)
         stack.enter_context(bus)
-        port = free_port()
+        port = stack.enter_context(held_port())
         server = stack.enter_context(variant.start(bus, port, server_core, folder))
         generator = Generator(
             folder,

@@ -7,13 +7,15 @@ import re
 import time
 from typing import Any
 
-from playwright.sync_api import ConsoleMessage, Frame, Locator, Page, WebSocket, expect
+from playwright.sync_api import ConsoleMessage, Frame, Locator, Page, Request, WebSocket, expect
 
 # Socket.IO packets of the namespace: EVENT (2) and ACK (3), with or without an acknowledgement id.
 _PACKET = re.compile(r"4([23])/notifications,(\d*)(\[.*)", re.DOTALL)
 _EVENT = "2"
 # A request for a card by keyboard never takes more Tabs than the page has stops.
 MAX_TABS = 400
+# A board fetches the orders as soon as it can, and once more when no event can be missed any longer.
+FETCHES = 2
 DEADLINE_S = 30.0
 POLL_MS = 20
 
@@ -30,16 +32,26 @@ class BoardPage:
         self.sent: list[list[Any]] = []
         self.received: list[list[Any]] = []
         self._left: list[str] = []
+        self._fetched = 0
         if frame is None:
             page.on("pageerror", lambda error: self.faults.append(str(error)))
             page.on("console", self._listen_to_console)
             page.on("websocket", self._listen_to_socket)
+            page.on("requestfinished", self._count_fetches)
 
     def open(self, more: str = "") -> None:
-        """Go there, with `more` behind the address; return when everything that is switched on is subscribed and orders show."""
+        """Go there, with `more` behind the address; return when everything that is switched on is subscribed and orders show.
+
+        What happens from then on is told by events alone: the last answer to a fetch has come.
+        """
+        self._fetched = 0
         self.page.goto(f"{self.url}/?user={self.user}{more}")
         self.wait_until_live()
         expect(self.view.locator(".card")).not_to_have_count(0)
+        give_up = time.monotonic() + DEADLINE_S
+        while self._fetched < FETCHES:
+            assert time.monotonic() < give_up, "the orders are not fetched in time"
+            self.page.wait_for_timeout(POLL_MS)
 
     def wait_until_live(self) -> None:
         """Return when the gateway has acknowledged the connection and every chosen pattern."""
@@ -182,6 +194,10 @@ class BoardPage:
 
         socket.on("framesent", sent)
         socket.on("framereceived", received)
+
+    def _count_fetches(self, request: Request) -> None:
+        if request.method == "GET" and request.url == f"{self.url}/demo/orders":
+            self._fetched += 1
 
     def _listen_to_console(self, message: ConsoleMessage) -> None:
         # A refused request (409) and a lost network are logged as errors too, and are part of some tests.

@@ -15,6 +15,7 @@ from tests.e2e.board_page import BoardPage
 from tests.e2e.conftest import DEADLINE_MS, VIEWPORT, OpenBoard
 from tests.e2e.shop import Shop, publish, publish_by_command
 from tests.gateway_process import GatewayProcess, StartGateway
+from tests.redis_server import DEADLINE_S
 
 
 def test_an_edit_in_one_browser_is_seen_in_the_other(open_board: OpenBoard, shop: Shop) -> None:
@@ -242,9 +243,10 @@ def test_without_redis_a_change_is_refused_and_everyone_is_told(browser: Browser
     context = browser.new_context(viewport=VIEWPORT)
     ana = BoardPage(context.new_page(), gateway.url, "ana")
     ana.open()
+    ana.look_at_toasts()
     redis_url = find_private_redis(gateway.folder / "data")
     assert redis_url is not None
-    open_client(redis_url, timeout_s=5.0).shutdown(nosave=True)
+    open_client(redis_url, timeout_s=DEADLINE_S).shutdown(nosave=True)
     expect(ana.view.locator("#banner")).to_contain_text("lost Redis")
     ana.write("42", "carrier", "nobody will know")
     expect(ana.toast("Order 42 was not saved")).to_contain_text("the bus is unavailable")

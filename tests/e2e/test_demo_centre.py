@@ -13,7 +13,7 @@ from headgate.redis_link import call, open_client
 from tests.e2e.conftest import OpenBoard
 from tests.e2e.shop import Shop, publish
 from tests.gateway_process import GatewayProcess
-from tests.redis_server import wait_until
+from tests.redis_server import DEADLINE_S, wait_until
 
 
 def test_what_was_told_is_kept_until_it_is_read(open_board: OpenBoard, shop: Shop) -> None:
@@ -38,7 +38,7 @@ def test_what_the_open_centre_shows_need_not_be_mailed(open_board: OpenBoard, sh
     ana = open_board("ana")
     shop.change(number, status="failed")
     expect(ana.bell()).to_have_accessible_name("Notifications, 1 unread")
-    with closing(open_client(find_private_redis(str(gateway.folder / "data")) or "")) as redis:
+    with closing(open_client(find_private_redis(gateway.folder / "data") or "", timeout_s=DEADLINE_S)) as redis:
         before = call(redis, "ZCARD", seen_key("notifications", "ana"))
         ana.bell().click()
         wait_until(lambda: call(redis, "ZCARD", seen_key("notifications", "ana")) == before + 1, "the first is told")

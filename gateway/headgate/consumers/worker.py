@@ -10,6 +10,7 @@ in hand, whose lease is renewed, so that neither another process nor the log's r
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -444,4 +445,4 @@ def _instead(taken: Taken, answer: Answer) -> list[Answer]:
 
 
 def _until_ms(answer: Hold) -> int:
-    return round(min(answer.until_s, time.time() + LONGEST_S) * 1000)
+    return math.ceil(min(answer.until_s, time.time() + LONGEST_S) * 1000)  # not before it

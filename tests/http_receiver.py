@@ -24,7 +24,7 @@ class Request:
 
 
 class Receiver:
-    """Listens on 127.0.0.1 until it is closed. `answer` may be changed at any time.
+    """Listens on 127.0.0.1 until it is closed. `answer` may be changed at any time: what is in `requests` has had its own.
 
     Args:
         tls: speak TLS with this context.
@@ -51,8 +51,9 @@ class Receiver:
 
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
+                answer = receiver.answer  # before a test sees the request, and changes it for the next one
                 receiver.requests.append(Request(self.path, {name.lower(): value for name, value in self.headers.items()}, body))
-                receiver.answer(self, receiver.closing)
+                answer(self, receiver.closing)
 
             def log_message(self, format: str, *arguments: Any) -> None:
                 pass

@@ -147,10 +147,13 @@ PARENT = """
 """
 
 
-def start_parent(folder: Path, *, patched: bool = False, in_thread: bool = False, then: str = "time.sleep(600)") -> Any:
+def start_parent(
+    folder: Path, *, patched: bool = False, in_thread: bool = False, then: str = "time.sleep(600)", **environment: str
+) -> Any:
     """Start a process that starts a private server; return it and the server's pid."""
     code = textwrap.dedent(PARENT).format(patched=patched, in_thread=in_thread, then=then)
-    parent = subprocess.Popen([sys.executable, "-c", code, str(folder)], stdout=subprocess.PIPE, text=True)
+    command = [sys.executable, "-c", code, str(folder)]
+    parent = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, **environment})
     assert parent.stdout is not None
     return parent, int(parent.stdout.readline())
 
@@ -207,8 +210,10 @@ def test_the_parent_death_signal_alone_is_enough(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks for the shell in /proc")
 def test_the_shell_ends_nothing_when_the_server_died_by_itself(tmp_path: Path) -> None:
-    """The server's number may be somebody else's by then: the shell just goes."""
-    parent, pid = start_parent(tmp_path, patched=True)
+    """The server's number may be somebody else's by then: the shell just goes, and does not wait for that one to end."""
+    waited = tmp_path / "waited"
+    program(tmp_path / "bin" / "sleep", "", f"touch {waited}")
+    parent, pid = start_parent(tmp_path, patched=True, PATH=f"{tmp_path}/bin:{os.environ['PATH']}")
     shell = watching_shell(pid)
     os.kill(pid, signal.SIGKILL)
     wait_until(lambda: has_ended(pid), "the server has ended")
@@ -217,7 +222,8 @@ def test_the_shell_ends_nothing_when_the_server_died_by_itself(tmp_path: Path) -
     parent.kill()
     parent.wait(DEADLINE_S)
 
-    wait_until(lambda: has_ended(shell), "the shell has ended", deadline_s=5)
+    wait_until(lambda: has_ended(shell), "the shell has ended")
+    assert not waited.exists()
 
 
 def test_it_outlives_the_thread_that_started_it(tmp_path: Path) -> None:

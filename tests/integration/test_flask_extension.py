@@ -20,6 +20,7 @@ from headgate.embedded import EmbeddedRedis
 from headgate.publisher import Publisher
 from headgate.redis_link import call, open_client
 from tests.gateway_process import GatewayProcess
+from tests.held_port import HeldPort
 from tests.raw_client import RawClient
 
 DEADLINE_S = 60
@@ -211,12 +212,14 @@ def test_the_environment_wins_over_app_config(serve: Callable[..., GatewayProces
 
 def test_a_stopped_server_ends_with_0_and_frees_its_port(serve: Callable[..., GatewayProcess]) -> None:
     """SIGTERM is an order, not an accident."""
-    gateway = serve("shop:app")
-    port = int(gateway.url.rpartition(":")[2])
+    with closing(HeldPort()) as held:  # or somebody else might have it before we look
+        gateway = serve("shop:app", HEADGATE_PORT=str(held.port))
+        with pytest.raises(OSError, match="in use"):
+            socket.create_server(("127.0.0.1", held.port))
 
-    assert gateway.stop() == 0
-    with socket.create_server(("127.0.0.1", port)):
-        pass
+        assert gateway.stop() == 0
+        with socket.create_server(("127.0.0.1", held.port)):
+            pass
 
 
 @pytest.mark.parametrize(
@@ -418,9 +421,9 @@ def test_a_misuse_of_the_extension_says_what_is_wrong(redis_url: str) -> None:
     assert [says in last for says, last in zip(MISUSES.values(), told, strict=True)] == [True] * len(MISUSES), told
 
 
-def test_without_any_redis_the_extension_says_how_to_get_one() -> None:
+def test_without_any_redis_the_extension_says_how_to_get_one(tmp_path: Path) -> None:
     """It brings none itself: that is what `headgate serve` does."""
-    last = python(PATCHED + "Headgate(Flask('x'))").err.splitlines()[-1]
+    last = python(PATCHED + "Headgate(Flask('x'))", HEADGATE_DATA_DIR=str(tmp_path)).err.splitlines()[-1]
 
     assert "HEADGATE_REDIS_URL" in last
     assert "headgate serve" in last

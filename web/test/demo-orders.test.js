@@ -85,3 +85,37 @@ test("an order that was made while the board opened stays, in whatever order its
   }
   assert.deepEqual(orders.pluck("id"), ["1", "2"]);
 });
+
+test("an answer to a board that was turned off meanwhile does not undo what it shows when it is on again", async () => {
+  const book = [{ id: "1" }];
+  /** @type {(() => void)[]} */
+  const waiting = [];
+  const ask = () => {
+    const now = [...book];
+    return new Promise((resolve) => waiting.push(() => resolve(now)));
+  };
+  const gate = { ...Backbone.Events, subscribed: () => Promise.resolve() };
+  const orders = new Orders(/** @type {any} */ ({ orders: ask }), gate);
+  orders.goLive();
+  await turn();
+  waiting.pop()?.();
+  await turn();
+  orders.goStill();
+  book.push({ id: "2" });
+  orders.goLive();
+  await turn();
+  while (waiting.length) {
+    waiting.pop()?.();
+    await turn();
+  }
+  assert.deepEqual(orders.pluck("id"), ["1", "2"]);
+});
+
+test("a question that was not answered is not the last", async () => {
+  const answers = [Promise.reject(new Error("away")), Promise.resolve([{ id: "1" }])];
+  const gate = { ...Backbone.Events, subscribed: () => Promise.resolve() };
+  const orders = new Orders(/** @type {any} */ ({ orders: () => answers.shift() }), gate);
+  orders.goLive();
+  await turn();
+  assert.deepEqual(orders.pluck("id"), ["1"]);
+});

@@ -23,6 +23,8 @@ export class Order extends LiveModel {
 export class Orders extends LiveCollection {
   pattern = PATTERN;
   live = false;
+  /** @type {Promise<unknown>} */
+  #answered = Promise.resolve();
 
   /** @param {Shop} shop @param {any} gate */
   constructor(shop, gate) {
@@ -36,10 +38,9 @@ export class Orders extends LiveCollection {
     this.live = true;
     this.follow(this.gate, { topic: "orders", pattern: PATTERN, mapping: ({ topic, data }) => this.#read(topic, data) });
     // Once now, so that the board shows without a gateway; once more when no event can be missed any longer.
-    // One after the other: the first answer, if it came last, would undo what the second has brought.
-    const first = this.fetch();
+    this.fetch();
     this.gate.subscribed(PATTERN).then(
-      () => first.then(() => this.fetch()),
+      () => this.fetch(),
       () => {}, // told as delivery:error
     );
   }
@@ -65,7 +66,8 @@ export class Orders extends LiveCollection {
   }
 
   /**
-   * Backbone's hook for `fetch`: its own wants jQuery.
+   * Backbone's hook for `fetch`: its own wants jQuery. One after the other: an answer that came late would undo what a
+   * newer one has brought.
    * @override
    * @param {string} _method always `read`
    * @param {any} _collection
@@ -73,7 +75,10 @@ export class Orders extends LiveCollection {
    * @returns {any}
    */
   sync(_method, _collection, { success, error }) {
-    return this.shop.orders().then(success, error);
+    const ask = () => this.shop.orders();
+    const answered = this.#answered.then(ask, ask).then(success, error);
+    this.#answered = answered;
+    return answered;
   }
 
   /** @param {string} topic @param {any} data */

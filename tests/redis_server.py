@@ -30,7 +30,7 @@ def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedR
 @pytest.fixture
 def redis_url(redis_server: EmbeddedRedis) -> str:
     """The URL of a Redis without keys, functions and users of other tests."""
-    client = open_client(redis_server.url)
+    client = open_client(redis_server.url, timeout_s=DEADLINE_S)
     call(client, "FLUSHALL")
     call(client, "FUNCTION", "FLUSH")
     for user in call(client, "ACL", "USERS"):
@@ -43,7 +43,7 @@ def redis_url(redis_server: EmbeddedRedis) -> str:
 @pytest.fixture
 def redis_client(redis_url: str) -> Iterator[Client]:
     """A client of that Redis, for looking at what the code under test has done."""
-    client = open_client(redis_url)
+    client = open_client(redis_url, timeout_s=DEADLINE_S)
     yield client
     client.close()
 
@@ -53,6 +53,14 @@ def start_redis(tmp_path: Path) -> Iterator[Callable[..., EmbeddedRedis]]:
     """Start further private servers, `start_redis(name)`, each in a folder of its own; they end with the test."""
     with contextlib.ExitStack() as started:
         yield lambda name="own": started.enter_context(start_private_redis(tmp_path / name))
+
+
+def write_at_once(client: Client) -> None:
+    """Have the server write and sync everything before it answers, so that it can be killed and has forgotten nothing.
+
+    With `appendfsync everysec` it keeps back, for up to two seconds, what comes while an earlier sync is under way.
+    """
+    call(client, "CONFIG", "SET", "appendfsync", "always")
 
 
 def wait_until(condition: Callable[[], Any], what: str, deadline_s: float = DEADLINE_S) -> Any:

@@ -24,7 +24,7 @@ from headgate.layout import channel, head_key, log_key
 from headgate.publisher import Publisher
 from headgate.redis_link import Client, SubscriberLink, call, call_many, open_client
 from tests.bus_process import BusProcess
-from tests.redis_server import wait_until
+from tests.redis_server import wait_until, write_at_once
 
 StartBus = Callable[..., BusProcess]
 NAMESPACE = "notifications"
@@ -539,7 +539,8 @@ def test_a_redis_killed_and_back_from_its_append_only_file_has_lost_nothing(
 ) -> None:
     """kill -9: the same epoch goes on, and nothing is told as missing."""
     server, folder = start_redis_in()
-    with closing(Publisher(server.url)) as publisher:
+    with closing(Publisher(server.url)) as publisher, closing(open_client(server.url)) as client:
+        write_at_once(client)
         bus = start_bus(server.url)
         offsets = publish(publisher, 50)
         bus.wait_for(lambda: len(bus.events) == 50, "fifty events")

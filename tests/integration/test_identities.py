@@ -55,7 +55,7 @@ def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedRedis]:
 
 @pytest.fixture
 def commands(redis: EmbeddedRedis) -> Iterator[Client]:
-    with closing(open_client(redis.url)) as client:
+    with closing(open_client(redis.url, timeout_s=SLACK_S)) as client:
         yield client
 
 

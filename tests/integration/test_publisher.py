@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import pytest
 
@@ -17,7 +18,7 @@ from headgate.embedded import EmbeddedRedis, start_private_redis
 from headgate.layout import head_key, log_key
 from headgate.publisher import PublishManyError, Receipt
 from headgate.redis_link import Client, call, open_client
-from tests.redis_server import DEADLINE_S, wait_until
+from tests.redis_server import DEADLINE_S, wait_until, write_at_once
 
 KEY = log_key("notifications")
 
@@ -125,6 +126,8 @@ def test_a_killed_connection_costs_nothing(publisher: Publisher, redis_client: C
 def test_publishing_goes_on_after_a_restart(start_redis: Callable[..., EmbeddedRedis]) -> None:
     """While Redis is away every publish raises; the log, its epoch and the idempotency keys survive."""
     server = start_redis("restarted")
+    with closing(open_client(server.url)) as client:
+        write_at_once(client)
     publisher = Publisher(server.url, timeout_s=DEADLINE_S)
     first = publisher.publish("a", 1, id="before")
     os.kill(server.pid, signal.SIGKILL)
@@ -167,8 +170,8 @@ def test_a_stopped_redis_raises_and_the_same_id_is_not_doubled(start_redis: Call
     client = open_client(server.url)
     assert receipt.offset == 2
     assert [entry[:2] for entry in log(client)][1:] == [(2, b"same")]
-    for closing in (publisher, patient, client):
-        closing.close()
+    for opened in (publisher, patient, client):
+        opened.close()
 
 
 def test_a_full_redis_refuses_and_nothing_is_claimed(publisher: Publisher, redis_client: Client) -> None:

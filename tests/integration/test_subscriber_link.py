@@ -273,7 +273,7 @@ def test_close_wakes_a_read_in_another_greenlet(redis_url: str) -> None:
 # Connecting --------------------------------------------------------------------------------------------------------------
 
 
-def checked(url: str, timeout_s: float = 5) -> None:
+def checked(url: str, timeout_s: float = DEADLINE_S) -> None:
     client = open_client(url, timeout_s=timeout_s)
     try:
         check_server(client)
@@ -281,7 +281,7 @@ def checked(url: str, timeout_s: float = 5) -> None:
         client.close()
 
 
-def connected(url: str, timeout_s: float = 5) -> None:
+def connected(url: str, timeout_s: float = DEADLINE_S) -> None:
     link = SubscriberLink(url, timeout_s)
     link.connect()
     link.close()
@@ -400,7 +400,7 @@ def test_each_refusal_of_redis_is_told_apart(
 ) -> None:
     """What helps by waiting is BusUnavailable, what needs somebody's hand is BusRefused; both say what it is."""
     url = answer(reply).replace(":hunter2@", "")
-    client = open_client(url, timeout_s=5)
+    client = open_client(url, timeout_s=DEADLINE_S)
 
     with pytest.raises((BusRefused, BusUnavailable), match=says) as caught:
         call(client, "FCALL", "headgate_publish", 1, "k", "a", "1")

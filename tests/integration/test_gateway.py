@@ -22,7 +22,7 @@ from headgate.redis_link import Client, call, open_client
 from headgate.settings import Settings
 from tests.gateway_process import GatewayProcess, StartGateway
 from tests.raw_client import RawClient
-from tests.redis_server import wait_until
+from tests.redis_server import DEADLINE_S, wait_until
 
 ROOT = str(Path(__file__).parents[2])
 NAMESPACE = "notifications"
@@ -38,7 +38,7 @@ def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedRedis]:
 
 @pytest.fixture(scope="module")
 def commands(redis: EmbeddedRedis) -> Iterator[Client]:
-    with closing(open_client(redis.url)) as client:
+    with closing(open_client(redis.url, timeout_s=DEADLINE_S)) as client:
         yield client
 
 
@@ -563,15 +563,17 @@ def test_a_stopped_redis_is_told_to_clients_and_to_readiness(
         client = join(gateway)
         client.subscribe("orders.*")
         os.kill(redis.pid, signal.SIGSTOP)
-        client.wait_for(lambda: client.named("status") == [[{"bus": "down"}]], "word that the bus is down")
+        # On a slow machine the bus may be given up, and come back, now and then by itself.
+        client.wait_for(lambda: client.named("status")[-1:] == [[{"bus": "down"}]], "word that the bus is down")
         assert health(gateway)[0] == 503
         newcomer = join(gateway)
         newcomer.wait_for(lambda: newcomer.named("status") == [[{"bus": "down"}]], "the same word to who comes meanwhile")
         answer = client.request("publish", {"topic": "orders.1", "data": "refused or late"})
         assert (answer["ok"], answer["error"]["code"], answer["error"]["retry"]) == (False, "bus_unavailable", True)
 
+        told = len(client.named("status"))
         os.kill(redis.pid, signal.SIGCONT)
-        client.wait_for(lambda: client.named("status") == [[{"bus": "down"}], [{"bus": "up"}]], "word that it is up again")
+        client.wait_for(lambda: [{"bus": "up"}] in client.named("status")[told:], "word that it is up again")
         assert client.request("publish", {"topic": "orders.1", "data": "after"})["ok"] is True
 
         client.wait_for(lambda: client.events and client.events[-1][1] == "after", "the event")

@@ -98,7 +98,7 @@ def lines(counts: Mapping[str, int], gauges: Mapping[str, float]) -> Iterator[by
         yield b"%b:%d|c" % (name.encode(), count)
     for name, value in gauges.items():
         zero = f"{name}:0|g\n" if value < 0 else ""
-        yield f"{zero}{name}:{value:.15g}|g".encode()
+        yield f"{zero}{name}:{value + 0.0:.15g}|g".encode()  # -0.0 + 0.0 is 0.0: without a sign
 
 
 def datagrams(of: Iterable[bytes]) -> Iterator[bytes]:

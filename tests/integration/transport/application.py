@@ -21,6 +21,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, cast
 
 import gevent
@@ -28,6 +29,7 @@ import structlog
 from gevent.event import Event
 
 from headgate.socketio import HTTPServer, Server, TransportLimits, WSGIApp
+from headgate.transport import last_words
 from headgate.transport.connection import Connection
 from headgate.transport.engine import EngineServer
 from headgate.transport.long_poll import LongPoll
@@ -215,6 +217,20 @@ class Application:
         self.debug_ping()
         os.kill(os.getpid(), signal.SIGSTOP)
 
+    def debug_expire(self) -> None:
+        """Have the ping timeout of every session that owes a pong pass now, whenever it would."""
+        for connection in list(self.eio.sockets.values()):
+            connection._check_pong(connection._pings)
+
+    def debug_forget(self) -> None:
+        """Take off the timer what it holds of what is over, as when its deadlines have passed."""
+        for due in self.sio.eio.deadlines._slots.values():
+            due[:] = [entry for entry in due if not getattr(getattr(entry[0], "__self__", None), "closed", False)]
+
+    def debug_limit(self, **limits: float) -> None:
+        """Have other limits for what begins from now on."""
+        self.sio.eio.limits = replace(self.sio.eio.limits, **limits)
+
     def debug_hasten(self, request_deadline_s: float) -> None:
         """From the next request on, requests must come more quickly."""
         self.http.request_deadline_s = request_deadline_s
@@ -246,6 +262,7 @@ class Application:
 def main(configuration: JSON) -> None:
     """Serve until standard input ends. Logs go to standard error, where the test looks for tracebacks."""
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    last_words.KEPT_S = 60.0  # a poll of a test may be on its way for longer than a living browser's
     faulthandler.register(signal.SIGUSR1)  # `kill -USR1` shows where it is, on its standard error
     application = Application(configuration.get("limits", {}), configuration.get("options", {}))
     server = application.http

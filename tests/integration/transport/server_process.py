@@ -21,6 +21,8 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 DEADLINE_S = 30.0
+# Unless a test is about these: no client is late to join, however slow the machine is, and no ping comes between two events.
+PATIENT = {"handshake_deadline_s": 60.0, "ping_interval_s": 3600.0}
 
 
 class ServerProcess:
@@ -114,7 +116,7 @@ class ServerProcess:
 
 
 class StartServer(Protocol):
-    """Call with TransportLimits' names; `options` go to socketio.Server."""
+    """Call with TransportLimits' names, those in PATIENT have its values otherwise; `options` go to socketio.Server."""
 
     def __call__(self, *, options: dict[str, Any] | None = None, **limits: float) -> ServerProcess: ...
 
@@ -123,7 +125,7 @@ def _starter() -> Iterator[StartServer]:
     started: list[ServerProcess] = []
 
     def start(*, options: dict[str, Any] | None = None, **limits: float) -> ServerProcess:
-        server = ServerProcess({"limits": limits, "options": options or {}})
+        server = ServerProcess({"limits": PATIENT | limits, "options": options or {}})
         started.append(server)
         return server
 

@@ -29,8 +29,8 @@ def brisk(start_shared_server: StartServer) -> ServerProcess:
 
 @pytest.fixture(scope="module")
 def strict(start_shared_server: StartServer) -> ServerProcess:
-    """A server that pings often, and soon gives up who does not answer; a poll must still come in time to be told."""
-    return start_shared_server(ping_interval_s=0.3, ping_timeout_s=3)
+    """A server that pings often, and soon gives up who does not answer."""
+    return start_shared_server(ping_interval_s=0.3, ping_timeout_s=0.5)
 
 
 @pytest.fixture(scope="module")
@@ -266,12 +266,15 @@ class TestHeartbeat:
             assert client.receive() == "1"
             assert client.end().code == 1000
 
-    def test_a_polling_client_that_does_not_answer_is_ended(self, strict: ServerProcess) -> None:
-        """The poll that waits is told CLOSE, the next one is refused."""
-        session = Polling(strict.port, PATH)
+    def test_a_polling_client_that_does_not_answer_is_ended(self, brisk: ServerProcess) -> None:
+        """The poll that waits is told CLOSE, the next one is refused. The timeout passes when that poll is there, not before."""
+        session = Polling(brisk.port, PATH)
 
         assert session.packets() == ["2"]
-        assert session.packets() == ["1"]
+        with session.begin_poll() as poll:
+            brisk.until(lambda state: session.sid in state["polls"], "the poll waiting")
+            brisk.debug("expire")
+            assert answer_on(poll).body == "1"
         assert session.get().status == 400
 
     def test_a_session_that_never_polls_is_ended(self, strict: ServerProcess) -> None:
@@ -535,15 +538,15 @@ class TestUpgrade:
             assert again.receive() == "4moved"
 
     def test_an_upgrade_that_is_not_finished_in_time_is_closed(self, start_server: StartServer) -> None:
-        """The probe has the handshake's deadline. Its session is a Socket.IO one, which has joined."""
-        server = start_server(handshake_deadline_s=3)
+        """The probe has the handshake's deadline, and comes before it begins. Its session has joined Socket.IO."""
+        server = start_server()
         session = Polling(server.port)
         session.join()
         assert session.packets() == ['42["auth",{}]']
-        client = WebSocket(server.port, sid=session.sid)
+        server.debug("limit", handshake_deadline_s=0.5)
+        client = WebSocket(server.port, sid=session.sid, pipelined=masked(TEXT, "2probe"))
 
         with closing(client):
-            client.send("2probe")
             assert client.receive() == "3probe"
             assert client.end().reason == "upgrade not finished in time"
         assert session.post('42["message",1]').status == 200

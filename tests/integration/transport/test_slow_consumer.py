@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -28,14 +27,7 @@ class TestStopped:
     @pytest.mark.timeout(240)
     def test_it_is_closed_at_the_write_deadline_and_everything_is_freed(self, start_server: StartServer) -> None:
         """File descriptor, watchers, greenlets, the session and its queue; the witness notices nothing."""
-        # What is over is still known to the timer until its last deadline: short ones, for a quick test.
-        server = start_server(
-            write_deadline_s=1,
-            send_buffer_bytes=SMALL_BUFFER_BYTES,
-            ping_interval_s=4,
-            ping_timeout_s=20,
-            handshake_deadline_s=4,
-        )
+        server = start_server(write_deadline_s=1, send_buffer_bytes=SMALL_BUFFER_BYTES)
         names = ("fds", "watchers", "greenlets", "wires", "connections", "sessions", "environs")
         witness = WebSocket(server.port)
         with closing(witness):
@@ -47,11 +39,10 @@ class TestStopped:
                 server.debug("emit", count=20, size=2000)
                 received = [witness.text() for _ in range(20)]
                 ends = server.until(lambda state: len(state["ends"]) == 5, "the write deadline")["ends"]
-                with ThreadPoolExecutor(1) as pool:
-                    next_event = pool.submit(witness.text)  # and pings are answered meanwhile
-                    server.until(lambda state: all(state[name] == before[name] for name in names), f"as before: {before}", 90)
-                    server.debug("emit", count=1, first=20)
-                    received.append(next_event.result())
+                server.debug("forget")
+                server.until(lambda state: all(state[name] == before[name] for name in names), f"as before: {before}")
+                server.debug("emit", count=1, first=20)
+                received.append(witness.text())
 
         assert [json.loads(packet[2:])[1] for packet in received] == list(range(21))
         assert ends == ["write deadline"] * 5
@@ -122,9 +113,7 @@ class TestStopped:
 
     def test_data_does_not_crowd_out_control(self, start_server: StartServer) -> None:
         """With a full data lane a ping still finds room, and goes out ahead of what waits."""
-        server = start_server(
-            queue_frames=40, send_buffer_bytes=SMALL_BUFFER_BYTES, ping_interval_s=3600, ping_timeout_s=60, write_deadline_s=60
-        )
+        server = start_server(queue_frames=40, send_buffer_bytes=SMALL_BUFFER_BYTES, ping_timeout_s=60, write_deadline_s=60)
         client = stopped(server)
         with closing(client):
             server.debug("emit", count=40, size=25_000)
@@ -154,7 +143,7 @@ class TestSlow:
     @pytest.mark.timeout(300)
     def test_framing_stays_valid_over_a_hundred_thousand_messages(self, start_server: StartServer) -> None:
         """Every message, in order, through a reader of small, uneven sips: no frame is cut, doubled or swapped."""
-        server = start_server(send_buffer_bytes=SMALL_BUFFER_BYTES, queue_frames=256)
+        server = start_server(send_buffer_bytes=SMALL_BUFFER_BYTES, queue_frames=256, write_deadline_s=60)
         client = stopped(server)
         with closing(client):
             server.debug("start_pace", count=100_000, sizes=[0, 1, 113, 700])
@@ -185,7 +174,7 @@ class TestSlow:
 
     def test_a_goodbye_comes_behind_what_waits(self, start_server: StartServer) -> None:
         """Ending a session of a slow reader cuts no frame."""
-        server = start_server(send_buffer_bytes=SMALL_BUFFER_BYTES)
+        server = start_server(send_buffer_bytes=SMALL_BUFFER_BYTES, write_deadline_s=60)
         client = stopped(server)
         with closing(client):
             server.debug("emit", count=5, size=50_000)
@@ -216,15 +205,15 @@ class TestHealthy:
 
     def test_a_reader_slower_than_the_write_deadline_lives_while_it_accepts_bytes(self, start_server: StartServer) -> None:
         """The deadline is for progress, not for the whole backlog."""
-        server = start_server(write_deadline_s=2, send_buffer_bytes=SMALL_BUFFER_BYTES, ping_interval_s=60)
+        server = start_server(write_deadline_s=5, send_buffer_bytes=SMALL_BUFFER_BYTES)
         client = stopped(server)
         with closing(client):
-            server.debug("emit", count=12, size=80_000)
+            server.debug("emit", count=8, size=80_000)
             received = 0
             start_s = time.monotonic()
-            # 960 KB in sips spread over several deadlines: the pace is the test, not a wait for something.
-            while received < 960_000:
-                data = client.sock.recv(16_000)
+            # Ten seconds at least, two deadlines: the pace is the test, not a wait for something.
+            while received < 640_000:
+                data = client.sock.recv(1280)
                 assert data, f"cut after {received} bytes and {time.monotonic() - start_s:.1f} s"
                 received += len(data)
                 time.sleep(0.02)

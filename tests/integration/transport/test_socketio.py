@@ -138,8 +138,7 @@ class TestDisconnect:
 
     def test_every_way_to_leave_is_told_to_the_application_once(self, start_server: StartServer) -> None:
         """With a reason, and nothing is kept: environs, sessions, half a binary packet."""
-        # What is over is still known to the timer until its last deadline: short ones, for a quick test.
-        server = start_server(ping_interval_s=3, handshake_deadline_s=3)
+        server = start_server()
         for ends, goodbye in enumerate(("41", "1"), 1):
             client = WebSocket(server.port)
             with closing(client):
@@ -157,8 +156,10 @@ class TestDisconnect:
             server.debug("disconnect", engine=True)
             server.until(ended(4), "the fourth end")
 
+        server.until(lambda state: not state["sessions"], "the end of all sessions")
+        server.debug("forget")
         left = ("connections", "sessions", "environs", "half_binary", "wires")
-        state = server.until(lambda state: not any(state[name] for name in left), "nothing left", 60)
+        state = server.until(lambda state: not any(state[name] for name in left), "nothing left")
         assert state["ends"] == ["client disconnect", "client disconnect", "transport close", "server disconnect"]
 
     def test_events_sent_before_a_disconnect_are_delivered(self, server: ServerProcess, client: WebSocket) -> None:

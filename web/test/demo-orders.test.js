@@ -110,12 +110,3 @@ test("an answer to a board that was turned off meanwhile does not undo what it s
   }
   assert.deepEqual(orders.pluck("id"), ["1", "2"]);
 });
-
-test("a question that was not answered is not the last", async () => {
-  const answers = [Promise.reject(new Error("away")), Promise.resolve([{ id: "1" }])];
-  const gate = { ...Backbone.Events, subscribed: () => Promise.resolve() };
-  const orders = new Orders(/** @type {any} */ ({ orders: () => answers.shift() }), gate);
-  orders.goLive();
-  await turn();
-  assert.deepEqual(orders.pluck("id"), ["1"]);
-});

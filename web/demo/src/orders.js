@@ -23,8 +23,8 @@ export class Order extends LiveModel {
 export class Orders extends LiveCollection {
   pattern = PATTERN;
   live = false;
-  /** @type {Promise<unknown>} */
-  #answered = Promise.resolve();
+  /** How often it has gone live: an answer from before the last time would undo what has come since. */
+  #times = 0;
 
   /** @param {Shop} shop @param {any} gate */
   constructor(shop, gate) {
@@ -38,9 +38,11 @@ export class Orders extends LiveCollection {
     this.live = true;
     this.follow(this.gate, { topic: "orders", pattern: PATTERN, mapping: ({ topic, data }) => this.#read(topic, data) });
     // Once now, so that the board shows without a gateway; once more when no event can be missed any longer.
-    this.fetch();
+    // One after the other: the first answer, if it came last, would undo what the second has brought.
+    const time = ++this.#times;
+    const first = this.fetch();
     this.gate.subscribed(PATTERN).then(
-      () => this.fetch(),
+      () => first.then(() => time === this.#times && this.fetch()),
       () => {}, // told as delivery:error
     );
   }
@@ -66,8 +68,7 @@ export class Orders extends LiveCollection {
   }
 
   /**
-   * Backbone's hook for `fetch`: its own wants jQuery. One after the other: an answer that came late would undo what a
-   * newer one has brought.
+   * Backbone's hook for `fetch`: its own wants jQuery.
    * @override
    * @param {string} _method always `read`
    * @param {any} _collection
@@ -75,10 +76,8 @@ export class Orders extends LiveCollection {
    * @returns {any}
    */
   sync(_method, _collection, { success, error }) {
-    const ask = () => this.shop.orders();
-    const answered = this.#answered.then(ask, ask).then(success, error);
-    this.#answered = answered;
-    return answered;
+    const time = this.#times;
+    return this.shop.orders().then((orders) => time === this.#times && success(orders), error);
   }
 
   /** @param {string} topic @param {any} data */

@@ -151,6 +151,8 @@ class BusProcess:
     def _collect(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
+            if not line.endswith("\n"):
+                break  # it was killed in the middle of one
             entry = json.loads(line)
             with self._grown:
                 if entry[0] == "answer":

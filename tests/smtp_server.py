@@ -169,6 +169,8 @@ class SmtpServer:
     def _collect(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
+            if not line.endswith("\n"):
+                break  # it was killed in the middle of one
             what, *rest = json.loads(line)
             with self._grown:
                 if what == "port":

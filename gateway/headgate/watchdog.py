@@ -60,7 +60,8 @@ class Watchdog:
             log.warning("loop ran again", after_s=round(stalled_s, 2))
 
     def _watch(self, timer: Watcher) -> None:
-        told_s, seen_s, stood_s, looked_s, used_s = 0.0, 0.0, 0.0, time.monotonic(), time.process_time()
+        # From the last beat on: the process may have been stopped before this thread began.
+        told_s, seen_s, stood_s, looked_s, used_s = 0.0, 0.0, 0.0, self._beat_s, self._used_s
         while self._timer is timer:
             native_sleep(BEAT_S)
             before_s, looked_s = looked_s, time.monotonic()

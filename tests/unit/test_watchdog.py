@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator, MutableMapping
@@ -68,10 +69,13 @@ def holds_the_interpreter() -> None:
 def blocks_the_loop(entries: Entries, how: Callable[[], None]) -> None:
     """Keep it from running until that was told, and for long enough to be told again.
 
-    Until: on a machine that stops for a while the watchdog has patience once more.
+    Until: on a machine that stops for a while the watchdog has patience once more. And what was named between the last beat and
+    here (this thread waited for a disk, say) is not named again before the next one.
     """
     before, end_s = told(entries), time.monotonic() + 30
     while told(entries) == before and time.monotonic() < end_s:
+        if entries and entries[-1]["event"] == "loop blocked":
+            beats(2)
         how()
     how()
     how()
@@ -84,9 +88,9 @@ def test_what_blocks_the_loop_is_named_once(watchdog: Watchdog, entries: Entries
     blocks_the_loop(entries, how)
     beats(2)
     [place] = [place for place, entry in enumerate(entries) if is_ours(entry)]
-    blocked, ran_again = entries[place], entries[place + 1]
-    assert 0 <= blocked["cpu_s"] <= blocked["for_s"] + 0.1
-    assert ran_again["event"] == "loop ran again"
+    blocked, ran_again = entries[place], next(entry for entry in entries[place:] if entry["event"] == "loop ran again")
+    # Not of `for_s`: who looks at both clocks may lose the processor to this thread between them.
+    assert 0 <= blocked["cpu_s"] <= ran_again["after_s"] + 0.1
     assert ran_again["after_s"] > blocked["for_s"] + STALL_S  # by two of them, and both are rounded
     assert (REGISTRY.get_sample_value("headgate_loop_stalls_total") or 0) > stalls
 
@@ -111,15 +115,14 @@ def is_ours(entry: MutableMapping[str, Any]) -> bool:
 def test_a_loop_that_runs_is_left_alone(entries: Entries) -> None:
     """For longer than a stall would be, with the patience of the product (unless this machine stood still for as long)."""
     watchdog = Watchdog()
+    began_s, turns = time.monotonic(), 0
     watchdog.start()
-    longest_s = 0.0
-    end_s = last_s = time.monotonic()
-    end_s += 1.5 * module.STALL_S
-    while last_s < end_s:
+    while time.monotonic() - began_s < 1.5 * module.STALL_S:
         beats(1)
-        longest_s, last_s = max(longest_s, time.monotonic() - last_s), time.monotonic()
+        turns += 1
     watchdog.close()
-    assert entries == [] or longest_s > module.STALL_S - module.BEAT_S
+    late_s = time.monotonic() - began_s - turns * BEAT_S
+    assert entries == [] or late_s > module.STALL_S / 2
 
 
 def test_after_a_stop_of_the_whole_process_the_loop_has_its_time_again(entries: Entries, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,7 +136,7 @@ def test_after_a_stop_of_the_whole_process_the_loop_has_its_time_again(entries: 
     time.sleep(1.3)
     beats(2)
     watchdog.close()
-    assert [entry["event"] for entry in entries] == ["loop ran again"]
+    assert {entry["event"] for entry in entries} == {"loop ran again"}
 
 
 def test_stops_of_the_process_that_are_each_shorter_than_a_stall_blame_nobody(
@@ -157,9 +160,33 @@ def test_stops_of_the_process_that_are_each_shorter_than_a_stall_blame_nobody(
     assert entries == []
 
 
-def test_a_watchdog_that_was_closed_says_nothing(watchdog: Watchdog, entries: Entries) -> None:
-    """Nor does its timer."""
+def test_a_stop_of_the_process_before_its_thread_began_blames_nobody(entries: Entries, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop's time began with `start`, and so does the watch."""
+    watch: list[Callable[[], None]] = []
+    monkeypatch.setattr(module, "in_native_thread", watch.append)
+    watchdog = Watchdog()
+    watchdog.start()
+    time.sleep(1.2 * module.STALL_S)
+    naps = [lambda: None, watchdog.close]
+
+    def nap(pause_s: float) -> None:
+        time.sleep(pause_s)
+        naps.pop(0)()
+
+    monkeypatch.setattr(module, "native_sleep", nap)
+    watch[0]()
+    assert entries == []
+
+
+def test_a_watchdog_that_was_closed_says_nothing(entries: Entries, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor does its timer. (Until then nothing was a stall, so there is nothing that its thread might still be about to say.)"""
+    monkeypatch.setattr(module, "BEAT_S", BEAT_S)
+    monkeypatch.setattr(module, "STALL_S", math.inf)
+    watchdog = Watchdog()
+    watchdog.start()
+    beats(2)
     watchdog.close()
+    monkeypatch.setattr(module, "STALL_S", STALL_S)
     time.sleep(3 * STALL_S)
     beats(2)
     assert entries == []

@@ -86,7 +86,8 @@ class SinkFolder:
         return [int(line) for line in self._lines("pid")]
 
     def wait_for(self, *topics: str) -> None:
-        wait_until(lambda: self.got() == list(topics), f"the sink has got {topics}, and nothing else")
+        """Wait until it has got these; a process that is still to be started takes its time."""
+        wait_until(lambda: self.got() == list(topics), f"the sink has got {topics}, and nothing else", START_DEADLINE_S)
 
     def _lines(self, name: str) -> list[str]:
         path = self.path / name

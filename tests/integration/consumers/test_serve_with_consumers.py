@@ -13,7 +13,7 @@ import pytest
 from headgate.embedded import find_private_redis
 from headgate.publisher import Publisher
 from tests.consume_process import SINK_TABLE, SinkFolder
-from tests.gateway_process import GatewayFailed, GatewayProcess
+from tests.gateway_process import START_DEADLINE_S, GatewayFailed, GatewayProcess
 from tests.processes import has_ended
 from tests.redis_server import wait_until
 
@@ -31,7 +31,7 @@ def publish(gateway: GatewayProcess, topic: str) -> None:
 
 def consumer_pid(sink_folder: SinkFolder, number: int = 1) -> int:
     """The process of the consumers, when the sink was started for the `number`th time."""
-    wait_until(lambda: len(sink_folder.pids()) == number, "the sink is started")
+    wait_until(lambda: len(sink_folder.pids()) == number, "the sink is started", START_DEADLINE_S)
     return sink_folder.pids()[-1]
 
 

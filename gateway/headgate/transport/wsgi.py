@@ -68,6 +68,8 @@ class _Handler(pywsgi.WSGIHandler):  # type: ignore[misc]
         except gevent.Timeout as timeout:
             if timeout is not self._deadline:
                 raise
+        except OSError:
+            pass  # the answer to a bad request found nobody
         finally:
             self._cancel()
 
@@ -83,8 +85,11 @@ class _Handler(pywsgi.WSGIHandler):  # type: ignore[misc]
         return environ
 
     def MessageClass(self, reader: Any, *_: Any) -> RequestHeaders:
-        """Parse the headers our way."""
-        return RequestHeaders(reader)
+        """Parse the headers our way. A client that is gone has sent bad ones: of any other error pywsgi prints a traceback."""
+        try:
+            return RequestHeaders(reader)
+        except OSError as error:
+            raise ValueError("the client is gone") from error
 
     def log_error(self, msg: str, *args: Any) -> None:
         """Say nothing per bad request: hostile clients must not fill the log."""

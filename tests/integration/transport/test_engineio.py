@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import struct
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -640,6 +641,19 @@ class TestHalfOpenRequests:
                     continue
                 except (BrokenPipeError, ConnectionResetError):
                     break
+
+    def test_a_client_that_is_gone_in_the_middle_of_its_headers_leaves_no_traceback(self, start_server: StartServer) -> None:
+        """Nothing of ours has failed: hostile clients must not fill the log."""
+        server = start_server()
+        before = server.state()["fds"]
+        with dial(server.port) as sock:
+            sock.sendall(b"GET / HTTP/1.1\r\nHost: test\r\nX-Slow: ")
+            server.until(lambda state: state["fds"] == before + 1, "the connection")
+            server.state()  # and what has come of it has been read
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # reset when it is closed
+        server.until(lambda state: state["fds"] == before, "its end")
+
+        assert "Traceback" not in server.errors
 
     def test_a_body_that_breaks_off_ends_the_session_quietly(self, server: ServerProcess) -> None:
         """No message from half a body, and no traceback (the fixture looks)."""

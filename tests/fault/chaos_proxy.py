@@ -76,6 +76,11 @@ class ChaosProxy:
         """Let at most so many bytes per second through towards the one who connected (None: no limit), per connection."""
         self._bytes_per_s = bytes_per_s
 
+    def dialled_from(self) -> set[int]:
+        """Return the ports from which it has connected to its target, of the connections that are open."""
+        with self._changed:
+            return {link.port for link in self._links}
+
     def heal(self) -> None:
         """Pass everything on again, for connections that are not dead."""
         self._swallow = self._half = self._refuse = False
@@ -163,6 +168,7 @@ class _Link:
 
     def __init__(self, near: socket.socket, far: socket.socket, *, dead_out: bool, dead_back: bool) -> None:
         self.near, self.far = near, far
+        self.port = int(far.getsockname()[1])
         self.dead_out, self.dead_back = dead_out, dead_back
 
     def close(self) -> None:

@@ -59,14 +59,16 @@ def test_only_the_settings_of_the_test_reach_it(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setenv("HEADGATE_REDIS_URL", "redis://production")
     monkeypatch.setenv("HEADGATE_REDIS_SERVER", "/usr/bin/redis-server")
     with process(tmp_path, SERVES, {"HEADGATE_DEMO": "on"}) as gateway:
-        told = gateway.wait_for_line(r"settings: (.*)")[1].split()
-    assert told == [
-        f"HEADGATE_DATA_DIR={tmp_path / 'data'}",
-        "HEADGATE_DEMO=on",
-        "HEADGATE_DRAIN_S=0",
-        "HEADGATE_PORT=0",
-        "HEADGATE_REDIS_SERVER=/usr/bin/redis-server",
-    ]
+        told = gateway.wait_for_line(r"settings: (.*)")[1]
+    assert told == " ".join(
+        [
+            f"HEADGATE_DATA_DIR={tmp_path / 'data'}",
+            "HEADGATE_DEMO=on",
+            "HEADGATE_DRAIN_S=0",
+            "HEADGATE_PORT=0",
+            "HEADGATE_REDIS_SERVER=/usr/bin/redis-server",
+        ]
+    )
 
 
 def test_one_that_ends_early_fails_with_what_it_wrote(tmp_path: Path) -> None:
@@ -104,5 +106,5 @@ def test_started_again_it_is_the_new_one_that_counts(tmp_path: Path) -> None:
     gateway = process(tmp_path, SERVES).start()
     with gateway._grown:  # so that the old one's end is noticed late
         gateway.kill()
-        with gateway.start():
+        with gateway:
             assert gateway.wait_for_line(r"pid (\d+)")[1] == str(gateway.pid)

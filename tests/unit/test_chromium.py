@@ -69,7 +69,7 @@ def test_routes_are_tried_in_turn_until_a_browser_answers(monkeypatch: pytest.Mo
     browser.parent.mkdir()
     fails = program(tmp_path / "fails", "echo no route to host; exit 1")
     useless = program(tmp_path / "useless", "exit 0")
-    brings = program(tmp_path / "brings", f'printf "#!/bin/sh\\necho Chromium 140\\n" > {browser}; /bin/chmod 755 {browser}')
+    brings = program(tmp_path / "brings", f'printf "#!/bin/sh\\necho Chromium 140\\n" > "{browser}"; /bin/chmod 755 "{browser}"')
     monkeypatch.setattr(chromium, "_routes", lambda: iter([[str(fails)], [str(useless)], [str(brings)]]))
     assert chromium.bring() == str(browser)
 

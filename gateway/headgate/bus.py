@@ -453,8 +453,11 @@ class Bus:
     def _run_fence(self) -> None:
         next_s = monotonic()
         while not self._closed:
-            # By the clock, not after each fence: the time that a late one took must not delay the verdict.
-            next_s = max(next_s + self._settings.fence_interval_s, monotonic())
+            # By the clock, not after each fence: the time that a late one took must not delay the verdict. Further behind than
+            # that it is we who were held up, and what came in meanwhile is still to be read: one late fence, and not two.
+            next_s += self._settings.fence_interval_s
+            if next_s < monotonic():
+                next_s = monotonic() + self._settings.fence_interval_s
             while (left_s := next_s - monotonic()) > 0 and self._stirred.wait(left_s):
                 self._stirred.clear()
                 self._follow()

@@ -71,3 +71,62 @@ def test_only_a_right_that_is_missing_makes_it_take_the_whole_feed(reason: str, 
     with pytest.raises(BusRefused):
         bus._read(link)
     assert bus._interest.take_whole() is not takes_whole  # whether that is news
+
+
+class Waits:
+    """Stands for the clock and for what wakes the fence greenlet: each wait lasts as long as the test says."""
+
+    def __init__(self, *waits: tuple[float, Callable[[], None]]) -> None:
+        self.now_s = 0.0
+        self._waits = list(waits)
+
+    def wait(self, timeout_s: float) -> bool:
+        lasts_s, meanwhile = self._waits.pop(0)
+        self.now_s += lasts_s
+        meanwhile()
+        return False
+
+    def set(self) -> None:
+        """What would end a wait early: none is under way."""
+
+
+class OpenLink:
+    """A connection that takes everything."""
+
+    closed = False
+
+    def send(self, *commands: tuple[bytes, ...]) -> None:
+        self.last = commands[-1]
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class QuietFeed(FailingFeed):
+    """A namespace that is told of fences only."""
+
+    def fenced(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_a_stall_of_our_own_is_one_late_fence_and_not_two(monkeypatch: pytest.MonkeyPatch, answered: bool) -> None:
+    """What came in meanwhile is read before the next one counts: a PONG takes it back, none makes it two."""
+    bus: Any = Bus("notifications", "redis://127.0.0.1:1/0", Settings(fence_interval_s=1.0), QuietFeed())
+    link = OpenLink()
+
+    def read() -> None:
+        if answered:
+            bus._ponged(link.last[1])
+
+    waits = Waits(
+        (1.0, lambda: None),
+        (5.0, lambda: None),  # a fence is under way, and nothing of ours runs
+        (1.0, read),
+        (1.0, lambda: setattr(bus, "_closed", True)),
+    )
+    monkeypatch.setattr("headgate.bus.monotonic", lambda: waits.now_s)
+    bus.epoch, bus.up, bus._link, bus._stirred = "0123456789abcdef", True, link, waits
+    monkeypatch.setattr(bus._fence_log, "head", lambda: Head(bus.epoch, 0, 1))
+    bus._run_fence()
+    assert link.closed is not answered

@@ -122,3 +122,28 @@ def test_who_has_caught_up_just_now_may_still_answer(session: tuple[Connection, 
     wheel.advance(20)
 
     assert connection.reason == "ping timeout"
+
+
+@pytest.mark.parametrize("hard", [True, False])
+@pytest.mark.parametrize("behind", [False, True])
+@pytest.mark.parametrize("pinged", [False, True])
+def test_the_timer_forgets_a_session_that_is_over(
+    session: tuple[Connection, Wheel, socket.socket], pinged: bool, behind: bool, hard: bool
+) -> None:
+    """Whatever it was waiting for: what is asked of the timer for it is not asked for again."""
+    connection, wheel, _ = session
+    wire = connection.wire
+    assert wire is not None
+    if behind:
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                wire.send(b"x" * 65536)
+        wire.keep(b"the rest")
+    wheel.advance(25 if pinged else 0)
+    assert connection._pong_due is pinged
+    connection.end("over", hard=hard)
+    gevent.sleep(0)
+    for _ in range(3):
+        wheel.advance(2e6)
+    assert wheel.asked == []
+    assert connection.wire is None

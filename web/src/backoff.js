@@ -1,5 +1,8 @@
 /** Reconnection delays: exponential back-off with full jitter, so that clients that were cut together come back apart. */
 
+/** The ceiling doubles from at least this, however low the minimum: a minimum of 0 must not make a busy loop. */
+const FIRST_CEILING_MS = 100;
+
 /**
  * Return how long to wait before an attempt: a random time between `minMs` and a ceiling that doubles up to `maxMs`.
  * @param {number} attempt 0 for the first
@@ -8,5 +11,17 @@
  * @returns {number} milliseconds
  */
 export function reconnectDelayMs(attempt, minMs, maxMs) {
-  return minMs + Math.random() * (Math.min(maxMs, minMs * 2 ** (attempt + 1)) - minMs);
+  const ceilingMs = Math.min(maxMs, Math.max(minMs, FIRST_CEILING_MS) * 2 ** (attempt + 1));
+  return minMs + Math.random() * (ceilingMs - minMs);
+}
+
+/**
+ * Return how long to wait when the gateway has named a time: at least that, spread over half as much again.
+ * @param {unknown} afterS seconds, as the gateway or a proxy said; anything but a positive number counts as none
+ * @param {number} delayMs what the back-off says
+ * @returns {number} milliseconds, at most an hour and a half
+ */
+export function delayAfterMs(afterS, delayMs) {
+  if (typeof afterS !== "number" || !(afterS > 0)) return delayMs;
+  return Math.max(delayMs, Math.min(afterS, 3600) * 1000 * (1 + Math.random() / 2));
 }

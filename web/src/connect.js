@@ -10,6 +10,9 @@
  */
 import { Gate } from "./gate.js";
 
+/** Least value of each option that is a number: below it the client would spin or never connect. */
+const LEAST = { reconnectDelayMinMs: 0, reconnectDelayMaxMs: 1, connectTimeoutMs: 1, requestTimeoutMs: 1, inboxLimit: 1 };
+
 /**
  * Connect to a gateway.
  *
@@ -17,12 +20,23 @@ import { Gate } from "./gate.js";
  * @param {string} [url] origin of the gateway, such as `https://example.com`, default the page's own
  * @param {ConnectOptions} [options]
  * @returns {Gate}
- * @throws {TypeError} not a URL
+ * @throws {TypeError} not a URL; an option that is not what it must be
  */
 export function connect(url, { namespace = "notifications", autoConnect = true, ...options } = {}) {
   // Without a base: `example.com` is a mistake, not a file of this page.
   const { origin } = new URL(url || globalThis.location?.href);
+  checkNumbers(options);
   const gate = new Gate(`${origin}/${namespace.replace("/", "")}`, options);
   if (autoConnect) queueMicrotask(() => gate.open());
   return gate;
+}
+
+/** @param {Record<string, any>} options */
+function checkNumbers(options) {
+  for (const [name, least] of Object.entries(LEAST)) {
+    const value = options[name];
+    if (value !== undefined && !(Number.isFinite(value) && value >= least)) {
+      throw TypeError(`headgate: ${name} must be a number of at least ${least}, not ${String(value)}`);
+    }
+  }
 }

@@ -1,15 +1,17 @@
 /**
  * The connection: one Socket.IO client of our own, kept up. The only file that meets socket.io-client's objects.
  *
- * In: `open`, `request`, `close` from the gate. Out: calls of the `owner` below. It makes each CONNECT's auth from the
- * owner's present state, waits for the gateway's `welcome` before it calls itself up, reconnects with full jitter
- * (socket.io-client's own reconnection is off: it has no full jitter and knows nothing of refusals, drains and frozen
- * pages), and refreshes the token. `close` leaves no timer and no listener behind.
+ * In: `open`, `request`, `close` from the gate; `drained` from the inbox. Out: calls of the `owner` below. It makes each
+ * CONNECT's auth from the owner's present state, waits for the gateway's `welcome` to be dispatched before it calls itself up,
+ * reconnects with full jitter (socket.io-client's own reconnection is off: it has no full jitter and knows nothing of refusals,
+ * drains and frozen pages), and refreshes the token. `close` leaves no timer and no listener behind.
+ *
+ * Which step is possible when is the table of connection-state.js. Whatever ends a connection goes through `leave`, which
+ * tells the application last: a handler of `connection:down` may open, renew or close at once.
  *
  * @import { Socket } from "socket.io-client"
+ * @import { Step } from "./connection-state.js"
  * @import { TokenSource } from "./token.js"
- *
- * @typedef {"connecting" | "up" | "waiting" | "refused" | "paused" | "closed"} ConnectionState
  *
  * @typedef {object} ConnectionOptions
  * @property {any} [io] another socket.io-client
@@ -19,22 +21,25 @@
  * @property {TokenSource} [token] a value, or a function (may be async) that is asked at each connect and before expiry
  * @property {number} [reconnectDelayMinMs] default 500
  * @property {number} [reconnectDelayMaxMs] default 20000
- * @property {number} [connectTimeoutMs] default 20000, from the attempt to the welcome
+ * @property {number} [connectTimeoutMs] default 20000, from the attempt to the arrival of the welcome
  * @property {number} [requestTimeoutMs] default 10000
  *
  * @typedef {object} ConnectionOwner
- * @property {() => object} _greeting the CONNECT's auth object, but for the token
- * @property {(generation: number, name: string, args: any[]) => void} _received each message, in order, welcome included
- * @property {(name: string, ...args: any[]) => void} _tell a lifecycle event
- * @property {() => void} _down what was up is not any more
- * @property {() => void} _changed
- * @property {() => Promise<void>} _refresh it is time for another token
+ * @property {() => boolean} busy whether messages that have arrived wait to be dispatched
+ * @property {() => object} greeting the CONNECT's auth object, but for the token
+ * @property {(name: string, args: any[]) => void} received each message from the welcome on, in order
+ * @property {(name: string, ...args: any[]) => void} tell a lifecycle event
+ * @property {() => void} down what was up is not any more
+ * @property {() => void} changed
+ * @property {() => Promise<void>} refresh it is time for another token
  */
 import { io as socketIo } from "socket.io-client";
-import { reconnectDelayMs } from "./backoff.js";
+import { delayAfterMs, reconnectDelayMs } from "./backoff.js";
+import { createConnectionState } from "./connection-state.js";
 import { disconnected, fromWire, HeadgateError } from "./errors.js";
-import { REFRESH } from "./protocol.js";
-import { refreshDelayMs } from "./token.js";
+import { REFRESH, WELCOME } from "./protocol.js";
+import { reasonOf } from "./reason.js";
+import { createTokens, refreshDelayMs } from "./token.js";
 
 /** Refusals in a row after which a client whose token may change stops asking. */
 const MAX_REFUSALS = 5;
@@ -55,20 +60,20 @@ export function createConnection(
   },
   owner,
 ) {
-  /** @type {ConnectionState} */
-  let state = "waiting";
+  const state = createConnectionState();
+  const tokens = createTokens(source);
   let attempt = 0;
   let refusals = 0;
-  /** Rises with every attempt: what belongs to an older one is stale. */
+  /** Rises with every attempt and whenever one is left: an answer to an older one is stale. */
   let generation = 0;
-  /** @type {string | null | undefined} */
-  let token;
-  /** @type {ReturnType<typeof setTimeout> | undefined} next attempt, or the deadline of the present one */
+  /** The token of the present connection. @type {string | null | undefined} */
+  let shown;
+  /** Why it is refused for good. @type {HeadgateError | null} */
+  let refusal = null;
+  /** @type {ReturnType<typeof setTimeout> | undefined} next attempt, the deadline of the present one, or the time to move */
   let timer;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   let refreshTimer;
-  const mayChange = typeof source === "function";
-  const currentToken = async () => (mayChange ? source() : source);
 
   /** @type {Socket} */
   const socket = io(address, {
@@ -81,14 +86,100 @@ export function createConnection(
     forceNew: true,
     reconnection: false,
   });
-  socket.onAny((name, ...args) => owner._received(generation, name, args));
-  socket.on("disconnect", lost);
+  socket.onAny(arrived);
+  socket.on("disconnect", (reason, details) => lost(reasonOfDisconnect(reason, details)));
   socket.on("connect_error", failed);
 
-  /** @param {ConnectionState} next */
-  function become(next) {
-    state = next;
-    owner._changed();
+  // The way up: connect, greet, arrived, welcomed.
+
+  /** Begin an attempt, or wait until the page has dispatched what it has. */
+  function connect() {
+    if (owner.busy()) {
+      if (state.can("defer")) state.take("defer");
+      return owner.changed();
+    }
+    state.take("attempt");
+    generation++;
+    refusal = null;
+    after(() => lost("timeout"), connectTimeoutMs);
+    owner.changed();
+    socket.connect();
+  }
+
+  /** @param {(auth: object) => void} send */
+  async function greet(send) {
+    const mine = generation;
+    try {
+      const token = await tokens.current();
+      if (mine !== generation) return;
+      shown = token;
+      send({ ...owner.greeting(), token });
+    } catch (error) {
+      if (mine === generation) refused(/** @type {HeadgateError} */ (error));
+    }
+  }
+
+  /** @param {string} name @param {...any} args */
+  function arrived(name, ...args) {
+    if (name === WELCOME && state.can("greeted")) {
+      state.take("greeted");
+      // The gateway is there. How long the page takes to come to the welcome is not its fault.
+      clearTimeout(timer);
+    }
+    // Before the welcome nothing has a meaning, and behind the end nothing has a place: it all comes again.
+    if (state.is("welcoming", "up", "moving")) owner.received(name, args);
+  }
+
+  // The way down: lost, failed, refused; all of them leave.
+
+  /** The connection, or an attempt at one, came to nothing. @param {string} reason @param {number} [retryAfterS] */
+  function lost(reason, retryAfterS) {
+    if (state.is("connecting")) refused(new HeadgateError("unreachable", { url: address, reason }, true), retryAfterS);
+    else if (state.can("lost")) leave("lost", reason, nextDelayMs());
+  }
+
+  /** @param {any} error */
+  function failed(error) {
+    if (!state.is("connecting")) return;
+    // Only a refusal by the namespace carries `data`; anything else is the network, or a gateway that is not ready.
+    if ("data" in error) return refused(fromWire({ message: error.message, ...error.data }));
+    const { reason, retryAfterS } = reasonOf(error);
+    lost(reason, retryAfterS);
+  }
+
+  /** @param {HeadgateError} error @param {number} [retryAfterS] */
+  function refused(error, retryAfterS = error.parts.retry_after_s) {
+    const another = error.retry || (tokens.refused() && ++refusals < MAX_REFUSALS);
+    const delayMs = another ? delayAfterMs(retryAfterS, nextDelayMs()) : null;
+    if (!another) refusal = error;
+    leave(another ? "lost" : "refuse", error.message, delayMs, () => owner.tell("connection:refused", error, { delay_ms: delayMs }));
+  }
+
+  /**
+   * Leave the present connection or attempt.
+   * @param {Step} step
+   * @param {string} reason
+   * @param {number | null} delayMs until the next attempt; null: none follows by itself
+   * @param {() => void} [tell] what else the application is to hear
+   */
+  function leave(step, reason, delayMs, tell) {
+    const wasUp = ["up", "moving"].includes(state.take(step));
+    generation++;
+    clearTimeout(timer);
+    clearTimeout(refreshTimer);
+    if (delayMs !== null) after(connect, delayMs);
+    socket.disconnect();
+    // Nothing may be sent twice, or to a connection that was not asked for it.
+    socket.sendBuffer = [];
+    if (wasUp) owner.down();
+    owner.changed();
+    // From here on nothing is touched any more: a handler may have begun another attempt.
+    if (wasUp) owner.tell("connection:down", { reason, delay_ms: delayMs });
+    tell?.();
+  }
+
+  function nextDelayMs() {
+    return reconnectDelayMs(attempt++, reconnectDelayMinMs, reconnectDelayMaxMs);
   }
 
   /** @param {() => void} act @param {number} delayMs */
@@ -97,79 +188,15 @@ export function createConnection(
     timer = setTimeout(act, delayMs);
   }
 
-  function connect() {
-    generation++;
-    become("connecting");
-    after(() => lost("timeout"), connectTimeoutMs);
-    socket.connect();
-  }
-
-  /** @param {(auth: object) => void} send */
-  async function greet(send) {
-    const mine = generation;
-    try {
-      const fresh = await currentToken();
-      if (mine !== generation) return;
-      token = fresh;
-      send({ ...owner._greeting(), token });
-    } catch (error) {
-      if (mine === generation) refused(new HeadgateError("token_unavailable", { reason: error }, true));
-    }
-  }
-
-  /** The connection, or an attempt at one, came to nothing. @param {string} reason */
-  function lost(reason) {
-    if (state === "up") leave(reason, nextDelayMs());
-    if (state === "connecting") refused(new HeadgateError("unreachable", { url: address, reason }, true));
-  }
-
-  /** @param {any} error */
-  function failed(error) {
-    // Only a refusal by the namespace carries `data`; anything else is the network, or a gateway that is not ready.
-    if (state === "connecting" && "data" in error) refused(fromWire({ message: error.message, ...error.data }));
-    else lost(error.message);
-  }
-
-  /** @param {HeadgateError} refusal */
-  function refused(refusal) {
-    const delayMs = refusal.retry || (mayChange && ++refusals < MAX_REFUSALS) ? nextDelayMs() : null;
-    leave(refusal.message, delayMs, delayMs === null ? "refused" : "waiting");
-    owner._tell("connection:refused", refusal, { delay_ms: delayMs });
-  }
-
-  /**
-   * Leave the present connection or attempt.
-   * @param {string} reason
-   * @param {number | null} delayMs until the next attempt
-   * @param {ConnectionState} [next]
-   */
-  function leave(reason, delayMs, next = "waiting") {
-    const wasUp = state === "up";
-    generation++;
-    clearTimeout(timer);
-    clearTimeout(refreshTimer);
-    state = next;
-    socket.disconnect();
-    // Nothing may be sent twice, or to a connection that was not asked for it.
-    socket.sendBuffer = [];
-    if (delayMs !== null) after(connect, delayMs);
-    if (wasUp) {
-      owner._down();
-      owner._tell("connection:down", { reason, delay_ms: delayMs });
-    }
-    owner._changed();
-  }
-
-  function nextDelayMs() {
-    return reconnectDelayMs(attempt++, reconnectDelayMinMs, reconnectDelayMaxMs);
-  }
-
   /** Connect now, unless that is under way or done. After a refusal, a pause or a wait it starts afresh. */
   function open() {
-    if (state === "closed" || state === "connecting" || state === "up") return;
+    if (!state.can("attempt") || state.is("draining")) return;
     attempt = refusals = 0;
+    clearTimeout(timer);
     connect();
   }
+
+  const isUp = () => state.is("up", "moving");
 
   /**
    * Send a request and return its acknowledgement.
@@ -178,13 +205,14 @@ export function createConnection(
    * @returns {Promise<any>} rejected with HeadgateError: the gateway's refusal, `timeout`, `disconnected`
    */
   async function request(name, body) {
-    if (state === "closed") throw new HeadgateError("closed");
-    if (state !== "up") throw disconnected();
+    if (state.is("closed")) throw new HeadgateError("closed");
+    if (!isUp()) throw disconnected();
+    const mine = generation;
     let answer;
     try {
       answer = await socket.timeout(requestTimeoutMs).emitWithAck(name, body);
     } catch {
-      throw state === "up" ? new HeadgateError("timeout", { request: name }, true) : disconnected();
+      throw mine === generation ? new HeadgateError("timeout", { request: name }, true) : disconnected();
     }
     const { error, ok, ...reply } = answer;
     if (error) throw fromWire(error);
@@ -192,75 +220,123 @@ export function createConnection(
   }
 
   function scheduleRefresh() {
-    if (mayChange) refreshIn(refreshDelayMs(token, Date.now()));
+    if (tokens.asks()) refreshIn(refreshDelayMs(shown, Date.now()));
   }
 
   /**
-   * When none succeeds, or the gateway will have none, the token expires, the gateway disconnects, and CONNECT brings a new one.
+   * Each failure is told. When none succeeds, or the gateway refuses the token, the present one expires, the gateway
+   * disconnects, and CONNECT brings a new one.
    * @param {number | null} delayMs @param {number} [failures]
    */
   function refreshIn(delayMs, failures = 0) {
     const mine = generation;
-    const again = (/** @type {any} */ { retry }) => {
-      if (mine === generation && retry !== false) refreshIn(reconnectDelayMs(failures, 1000, 60_000), failures + 1);
+    const failedToRefresh = (/** @type {HeadgateError} */ error) => {
+      if (mine !== generation) return;
+      if (error.retry) refreshIn(reconnectDelayMs(failures, 1000, 60_000), failures + 1);
+      owner.tell("delivery:error", { error });
     };
     clearTimeout(refreshTimer);
-    if (delayMs) refreshTimer = setTimeout(() => owner._refresh().catch(again), delayMs);
+    if (delayMs) refreshTimer = setTimeout(() => owner.refresh().catch(failedToRefresh), delayMs);
   }
 
   return {
-    _state: () => state,
+    /** Return the state that an application is told. */
+    state: () => state.told(),
 
-    /** Return the number of the present attempt, the one that `received` says. */
-    _generation: () => generation,
+    /** Return whether requests can be sent. */
+    isUp,
 
-    _open: open,
+    /** Return the refusal that stands, or null. */
+    refusal: () => refusal,
+
+    open,
+
+    /** Everything that had arrived was dispatched. */
+    drained() {
+      if (state.is("draining")) connect();
+    },
 
     /** Connect now if waiting for the next attempt; a refusal stands, and nothing begins that `open` has not begun. */
-    _wake() {
-      if (generation && state !== "refused") open();
+    wake() {
+      if (!state.is("refused", "idle")) open();
     },
 
     /** Disconnect until `wake` or `open`. */
-    _pause() {
-      if (generation && state !== "refused") leave("paused", null, "paused");
+    pause() {
+      if (state.can("pause")) leave("pause", "paused", null);
+    },
+
+    /** The page cannot keep up: leave, in whatever state, and resume once it has dispatched what it has. @param {string} reason */
+    overflowed(reason) {
+      if (state.can("lost")) leave("lost", reason, nextDelayMs());
     },
 
     /**
-     * Leave this connection and make another, which resumes.
+     * The gateway is about to stop: leave it later, and connect again at once.
      * @param {string} reason
-     * @param {number} [inMs] how long to stay on this one; else it is left at once, and the next made after a back-off
+     * @param {number} inMs how long to stay
      */
-    _renew(reason, inMs) {
-      if (state !== "up") return;
-      if (inMs === undefined) lost(reason);
-      else after(() => leave(reason, 0), inMs);
+    move(reason, inMs) {
+      if (!state.can("move")) return;
+      state.take("move");
+      after(() => leave("lost", reason, 0), inMs);
     },
 
-    /** The gateway has let us in: called by the owner when `welcome` has its turn. */
-    _welcomed() {
-      clearTimeout(timer);
-      attempt = refusals = 0;
-      scheduleRefresh();
-      become("up");
+    /** The welcome has been dispatched. Return whether the connection that it belongs to is still there: then it is up. */
+    welcomed() {
+      if (state.can("welcomed")) {
+        state.take("welcomed");
+        attempt = refusals = 0;
+        scheduleRefresh();
+        owner.changed();
+      }
+      return isUp();
     },
 
-    _request: request,
+    request,
 
-    _currentToken: currentToken,
+    /** Return the token that a refresh is to show. @returns {Promise<string | null | undefined>} rejected with `token_unavailable` */
+    nextToken: tokens.next,
 
-    /** Put another token in force on the live connection. @param {string | null | undefined} fresh */
-    async _refresh(fresh) {
+    /**
+     * Put another token in force: on the live connection, and for every CONNECT from now on. Without a connection the next
+     * one shows it; after a refusal that is now.
+     * @param {string | null | undefined} token
+     * @param {boolean} given by the application, so it goes before the source
+     */
+    async refresh(token, given) {
       clearTimeout(refreshTimer);
-      await request(REFRESH, { token: fresh });
-      token = fresh;
-      scheduleRefresh();
+      if (isUp()) await show(token, given);
+      else if (given) tokens.replace(token);
+      if (state.is("refused")) open();
     },
 
     /** Disconnect for good. */
-    _close() {
-      leave("closed", null, "closed");
+    close() {
+      if (state.can("close")) leave("close", "closed", null);
       socket.off().offAny();
     },
   };
+
+  /** @param {string | null | undefined} token @param {boolean} given */
+  async function show(token, given) {
+    const keep = () => (given ? tokens.replace(token) : tokens.restore());
+    try {
+      await request(REFRESH, { token });
+    } catch (error) {
+      // No answer: it may be in force, and nobody has refused it.
+      if (given && ["disconnected", "timeout"].includes(/** @type {HeadgateError} */ (error).code)) keep();
+      if (isUp()) scheduleRefresh();
+      throw error;
+    }
+    keep();
+    if (!isUp()) return;
+    shown = token;
+    scheduleRefresh();
+  }
+}
+
+/** With what the server said, where it can be read. @param {string} reason @param {any} [details] socket.io-client's */
+function reasonOfDisconnect(reason, details) {
+  return details?.context?.status ? `${reason}: ${reasonOf(details).reason}` : reason;
 }

@@ -10,7 +10,7 @@
  * of it comes, events that were under way already may reach the pattern's handlers; they are noted, not to come twice.
  *
  * @import { EventMeta, Position, Since } from "./protocol.js"
- * @typedef {{ since: Since, _last: number, _noted: Set<number> }} Past `since`: where it goes on after a reconnection
+ * @typedef {{ since: Since, last: number, noted: Set<number> }} Past `since`: where it goes on after a reconnection
  */
 
 /** Events noted while a past has not begun; if that many come first, it will not begin any more. */
@@ -28,42 +28,66 @@ export function createCursor() {
   /** @type {Map<string, Past>} by pattern */
   const pasts = new Map();
 
+  /** Where another log stands, of which the gap has not been told yet. @type {Position | null} */
+  let announced = null;
+
   /** @param {number} to */
   function move(to) {
     offset = seen = to;
   }
 
   /**
-   * The log was lost: another begins, of which anything may come. Until something does, resume from `at`.
+   * The log was lost: another begins, the announced one if there is, of which anything may come. Until something does,
+   * resume from there.
    * @param {string | null} [of] epoch
-   * @param {number | null} [at]
    */
-  function restart(of = epoch, at = offset) {
+  function restart(of = announced?.epoch ?? epoch) {
     epoch = of;
-    offset = at;
+    offset = announced?.offset ?? offset;
+    announced = null;
     seen = NONE;
     pasts.clear();
   }
 
+  /** @returns {Position | undefined} */
+  const resume = () => (!epoch ? undefined : { epoch, offset: /** @type {number} */ (offset) });
+
   return {
-    /** Return where it stands, and what a CONNECT asks to resume from. @returns {Position | undefined} */
-    _resume: () => (!epoch ? undefined : { epoch, offset: /** @type {number} */ (offset) }),
+    /** Return what a CONNECT asks to resume from. */
+    resume,
+
+    /** Return where the client stands, for the application. @returns {Position | undefined} */
+    shown: () => announced ?? resume(),
+
+    /**
+     * The gateway stands in another log, or the log has lost its end; a gap will say so. Until it has, the old position is
+     * what to resume from: a connection that breaks in between must not take the loss for known.
+     * @param {Position} position
+     */
+    announce({ epoch: of, offset: at }) {
+      announced = { epoch: of, offset: at };
+    },
+
+    /** An attempt begins: what the last connection announced and did not tell will be announced again. */
+    forget() {
+      announced = null;
+    },
 
     /** Move forward to a position; a new epoch starts anew. @param {{ epoch?: string | null, offset: number }} position */
-    _advance({ epoch: of = epoch, offset: at }) {
-      if (of !== epoch) restart(of);
+    advance({ epoch: of = epoch, offset: at }) {
+      if (announced || of !== epoch) restart(of);
       if (at >= seen) move(at);
     },
 
-    _restart: restart,
+    restart,
 
     /** Expect a part of the past for a pattern. @param {string} pattern @param {Since} since */
-    _expect(pattern, since) {
-      pasts.set(pattern, { since, _last: NONE, _noted: new Set() });
+    expect(pattern, since) {
+      pasts.set(pattern, { since, last: NONE, noted: new Set() });
     },
 
     /** What is still to come of the past, by pattern. */
-    _pasts: pasts,
+    pasts,
 
     /**
      * Count an event as seen, and return who may see it (null: nobody, it is a duplicate). What is returned is to be asked
@@ -71,21 +95,22 @@ export function createCursor() {
      * @param {EventMeta} meta
      * @returns {((pattern: string) => boolean) | null}
      */
-    _admit({ offset: at, replayed }) {
+    admit({ offset: at, replayed }) {
       if (at === undefined) return () => true;
+      if (announced) restart();
       const isNew = at > seen;
       if (isNew) {
         move(at);
-        for (const [pattern, { _last }] of pasts) if (_last >= 0) pasts.delete(pattern);
+        for (const [pattern, { last }] of pasts) if (last >= 0) pasts.delete(pattern);
       } else if (!replayed) return null;
       return (pattern) => {
         const past = pasts.get(pattern);
         if (isNew) {
-          if (past && past._noted.add(at).size > MAX_NOTED) pasts.delete(pattern);
+          if (past && past.noted.add(at).size > MAX_NOTED) pasts.delete(pattern);
           return true;
         }
-        if (!past || at <= past._last || past._noted.has(at)) return false;
-        past._last = at;
+        if (!past || at <= past.last || past.noted.has(at)) return false;
+        past.last = at;
         past.since = { offset: at };
         return true;
       };

@@ -15,10 +15,11 @@
  * @typedef {(this: any, data: any, event: HeadgateEvent) => any} EventCallback
  * @typedef {"all" | `${string}:${string}`} LifecycleName names that no topic has
  * @typedef {{ [name: string]: Callback }} EventMap
- * @typedef {{ key: string, callback: Callback, given: Callback, context: any, options: any }} Handler
+ * @typedef {{ key: string, words: string[] | null, callback: Callback, given: Callback, context: any, options: any }} Handler
+ *   `words`: of the pattern; null for a name with a colon, which never enters matching
  * @typedef {{ on: Function, off: Function }} Listenable any Backbone.Events object or dispatcher
  */
-import { matches } from "./topic.js";
+import { wordsMatch } from "./topic.js";
 
 /**
  * @template Name
@@ -150,14 +151,15 @@ export class Dispatcher {
    */
   dispatch(topic, data, describe, admits = () => true) {
     const handlers = this.#handlers;
+    const topicWords = topic.split(".");
     /** @type {Map<string, boolean>} */
     const verdicts = new Map();
     /** @type {Handler[]} */
     const chosen = [];
     for (const handler of handlers) {
-      const { key, given, context } = handler;
-      // Lifecycle names have a colon, which no topic has, so they never match.
-      if (!verdicts.has(key)) verdicts.set(key, matches(key, topic) && admits(key));
+      const { key, words, given, context } = handler;
+      if (!words) continue;
+      if (!verdicts.has(key)) verdicts.set(key, wordsMatch(words, topicWords) && admits(key));
       if (verdicts.get(key) && !chosen.some((had) => had.given === given && had.context === context)) chosen.push(handler);
     }
     for (const handler of chosen) this.#run([handler], handler.key, [data, describe(handler.key)], topic);
@@ -179,7 +181,8 @@ export class Dispatcher {
    * @param {any} [options]
    */
   _addHandler(key, callback, context, options = {}) {
-    const handler = { key, callback, given: callback._callback ?? callback, context, options };
+    const words = /:/.test(key) ? null : String(key).split(".");
+    const handler = { key, words, callback, given: callback._callback ?? callback, context, options };
     this._handlersChanged(key, [...this.#of(key), handler], options);
     this.#handlers = [...this.#handlers, handler];
   }

@@ -33,14 +33,16 @@
  * @typedef {{ pattern: string, ready: Promise<void>, close: () => void }} Subscription
  */
 import { Dispatcher, report } from "./dispatcher.js";
-import { LAST_EARLY } from "./early.js";
 import { checkPayload } from "./payload.js";
 import { PUBLISH, SEEN } from "./protocol.js";
 import { createSession } from "./session.js";
+import { EventStream } from "./stream.js";
 import { checkPattern, checkTopic } from "./topic.js";
 
 export class Gate extends Dispatcher {
   #session;
+  /** Ends what hangs on signals of the application's, so that a closed gate leaves no listener on them. */
+  #closing = new AbortController();
 
   /** @param {string} address origin and namespace @param {SessionOptions} options */
   constructor(address, options) {
@@ -50,12 +52,12 @@ export class Gate extends Dispatcher {
 
   /** What is going on, as a snapshot; `state:change` says when it is worth reading again (not for every event). @returns {State} */
   get state() {
-    return this.#session._state();
+    return this.#session.state();
   }
 
   /** Connect, if not connected: at the start, and again after a refusal. @returns {this} */
   open() {
-    this.#session._connection._open();
+    this.#session.connection.open();
     return this;
   }
 
@@ -70,19 +72,22 @@ export class Gate extends Dispatcher {
     if (typeof options === "function") return this.subscribe(pattern, {}, options);
     if (!handler) throw TypeError("no handler");
     const { signal, ...wanted } = options;
-    // Its own function, so that close() ends this subscription and no other of the same handler.
+    const gate = this;
+    let open = !signal?.aborted;
+    // Its own function, so that close() ends this subscription and no other of the same handler, and ends it at once: an
+    // earlier handler of the same event may have called it.
     /** @type {Callback & { _callback?: Callback }} */
-    const own = handler.bind(this);
+    const own = (data, event) => open && handler.call(gate, data, event);
     own._callback = handler;
     const close = () => {
+      open = false;
       signal?.removeEventListener("abort", close);
       this._removeHandler(pattern, own);
     };
-    if (!signal?.aborted) {
+    if (open) {
       this._addHandler(checkPattern(pattern), own, undefined, wanted);
-      signal?.addEventListener("abort", close, { once: true });
+      signal?.addEventListener("abort", close, { once: true, signal: this.#closing.signal });
     }
-    const gate = this;
     return {
       pattern,
       close,
@@ -94,22 +99,14 @@ export class Gate extends Dispatcher {
 
   /**
    * Events of a pattern as an async iterator: `for await (const event of gate.events("orders.#"))`. It is subscribed from the
-   * first turn of the loop until the loop is left, the signal aborts or the gate closes.
-   *
-   * Most of its code is a file of its own (`headgate.stream.js`), loaded when first needed: the loop throws the import's error if it cannot be.
+   * first turn of the loop until the loop is left, the signal aborts or the gate closes. A refusal is thrown into the loop.
    * @param {string} pattern
-   * @param {SubscribeOptions & { limit?: number }} [options] `limit`: events that may wait for the loop, default 256, at most 9,999
-   * @returns {AsyncGenerator<HeadgateEvent, void, void>}
+   * @param {SubscribeOptions & { limit?: number }} [options] `limit`: events that may wait for the loop, default 256
+   * @returns {AsyncIterableIterator<HeadgateEvent, void, void>}
+   * @throws {HeadgateError} `invalid_pattern`
    */
-  async *events(pattern, options = {}) {
-    /** @type {HeadgateEvent[]} */
-    const line = [];
-    const subscription = this.subscribe(pattern, options, (_data, event) => line[LAST_EARLY] || line.push(event));
-    try {
-      yield* (await import("./stream.js")).events(this, pattern, line, options);
-    } finally {
-      subscription.close();
-    }
+  events(pattern, options = {}) {
+    return new EventStream(this, checkPattern(pattern), options, this.#closing.signal, this.#session.ended);
   }
 
   /**
@@ -118,7 +115,7 @@ export class Gate extends Dispatcher {
    * @returns {Promise<void>} rejected with the refusal
    */
   subscribed(pattern) {
-    return this.#session._subscribed(pattern);
+    return this.#session.subscribed(pattern);
   }
 
   /**
@@ -130,7 +127,7 @@ export class Gate extends Dispatcher {
    */
   async publish(topic, data, { id } = {}) {
     const body = { topic: checkTopic(topic), data: checkPayload(data, this.state.limits.max_payload_bytes), id };
-    return this.#session._connection._request(PUBLISH, body);
+    return this.#session.connection.request(PUBLISH, body);
   }
 
   /**
@@ -139,7 +136,7 @@ export class Gate extends Dispatcher {
    * @returns {Promise<{ seen: number }>} rejected with HeadgateError; `retry` says whether to try again
    */
   seen(ids) {
-    return this.#session._connection._request(SEEN, { ids });
+    return this.#session.connection.request(SEEN, { ids });
   }
 
   /**
@@ -150,20 +147,23 @@ export class Gate extends Dispatcher {
    * @returns {Promise<number>} how many events there were; rejected with HeadgateError
    */
   async replay(pattern, range) {
-    return this.#session._replay(checkPattern(pattern), range);
+    return this.#session.replay(checkPattern(pattern), range);
   }
 
   /**
-   * Put another token in force on the live connection.
+   * Put another token in force: on the live connection, and for every connection from now on until the gateway refuses it or
+   * a `token` function brings the next. Without a connection the next one shows it; after a refusal that is now.
    * @param {string} [token] else the `token` option is asked
+   * @returns {Promise<void>} rejected with HeadgateError: the gateway's refusal, or `token_unavailable`
    */
   refresh(token) {
-    return this.#session._refresh(token);
+    return this.#session.refresh(token);
   }
 
   /** Disconnect for good; no timer, listener or handler is left. */
   close() {
-    this.#session._close();
+    this.#session.close();
+    this.#closing.abort();
     this.stopListening();
     this.trigger("state:change", this.state);
     this.off();
@@ -172,7 +172,7 @@ export class Gate extends Dispatcher {
   /** @override @protected @param {string} name @param {Handler[]} handlers @param {SubscribeOptions} [added] */
   _handlersChanged(name, handlers, added) {
     if (/:/.test(name)) return;
-    this.#session._handlersChanged(checkPattern(name), handlers.map(({ options }) => options), added);
+    this.#session.handlersChanged(checkPattern(name), handlers.map(({ options }) => options), added);
   }
 
   /** @override @param {unknown} error @param {string} name */

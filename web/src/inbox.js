@@ -3,62 +3,105 @@
  *
  * A page whose main thread was busy finds hundreds of messages at once. They are dispatched for at most SLICE_MS at a
  * time, then the page gets a turn. Notices wait in the same line as events, so that a gap is told before anything later.
- * When the line is full the inbox empties itself and hands everything to `overflowed`, once: the owner reconnects and
- * resumes from its cursor, which is behind all of it, so nothing is lost silently and memory stays bounded.
+ *
+ * Nothing that was put in is ever discarded, except by `close`. When the line is full, `full` is called: the owner leaves the connection,
+ * and nothing more comes until the line is empty again and the owner has resumed behind it. So memory stays bounded, and
+ * an overflow can lose neither an event nor a notice.
  */
 
 /** Time that dispatching may take before the page gets a turn: well below the 50 ms of a "long task". */
 const SLICE_MS = 12;
+/** Dispatched messages that may stay in front of the line before it is cut: a shift for each would move all that wait. */
+const MAX_SPENT = 1000;
 
 /**
  * @template T
  * @param {number} limit messages
  * @param {(message: T) => void} dispatch must not throw
- * @param {(discarded: T[]) => void} overflowed
+ * @param {{ full: () => void, empty: () => void }} owner `full`: it holds `limit` messages; `empty`: everything was dispatched
  */
-export function createInbox(limit, dispatch, overflowed) {
+export function createInbox(limit, dispatch, { full, empty }) {
   /** @type {T[]} */
-  let waiting = [];
+  let line = [];
+  /** Index of the first that waits. */
+  let first = 0;
   let running = false;
+  let closed = false;
   /** A turn has been posted; as long as one has, everything shares its slice. */
   let posted = false;
   let sliceEnds = 0;
-  // Not a timer: browsers delay those of hidden pages by up to a minute.
-  const { port1, port2 } = new MessageChannel();
-  port1.onmessage = () => {
+  const turn = createTurn(() => {
     posted = false;
-    if (waiting.length) run();
-  };
-  // In Node an idle inbox must not keep the process alive.
-  /** @type {any} */ (port1).unref?.();
+    if (first < line.length) run();
+  });
 
   function run() {
     if (!posted) {
       posted = true;
       sliceEnds = performance.now() + SLICE_MS;
-      port2.postMessage(0);
+      turn.post();
     }
     if (running) return;
     running = true;
-    while (waiting.length && performance.now() < sliceEnds) dispatch(/** @type {T} */ (waiting.shift()));
+    while (first < line.length && performance.now() < sliceEnds) {
+      dispatch(line[first++]);
+      if (first > MAX_SPENT) trim();
+    }
     running = false;
+    if (first < line.length) return;
+    trim();
+    if (!closed) empty();
+  }
+
+  /** Let go of what was dispatched. */
+  function trim() {
+    if (first < line.length) line = line.slice(first);
+    else line.length = 0;
+    first = 0;
   }
 
   return {
     /** Return how many messages wait. */
-    _depth: () => waiting.length,
+    depth: () => line.length - first,
 
     /** Dispatch a message now if nothing waits and the slice has time left, else in its turn. @param {T} message */
-    _put(message) {
-      waiting.push(message);
-      if (waiting.length > limit) overflowed(waiting.splice(0));
-      else run();
+    put(message) {
+      line.push(message);
+      if (line.length - first >= limit) full();
+      run();
     },
 
     /** Discard what waits, for good. */
-    _close() {
-      waiting = [];
-      port1.close();
+    close() {
+      closed = true;
+      line = [];
+      first = 0;
+      turn.close();
     },
+  };
+}
+
+/**
+ * Return what calls `act` when the page has had its turn: input, painting and timers go before it.
+ * @param {() => void} act
+ */
+function createTurn(act) {
+  // In Node a message port is served before timers and sockets get their turn, so a long line would block them.
+  if (typeof setImmediate === "function") {
+    /** @type {ReturnType<typeof setImmediate> | undefined} */
+    let next;
+    return {
+      post() {
+        next = setImmediate(act);
+      },
+      close: () => clearImmediate(next),
+    };
+  }
+  // Not a timer: browsers delay those of hidden pages by up to a minute.
+  const { port1, port2 } = new MessageChannel();
+  port1.onmessage = act;
+  return {
+    post: () => port2.postMessage(0),
+    close: () => port1.close(),
   };
 }

@@ -7,8 +7,8 @@
  * out, so the owner knows what is missing still.
  *
  * @import { Gap } from "./protocol.js"
- * @typedef {{ gap: Gap, patterns: string[], _nth: number, from: number | null, count: number, _failures: number }} Job
- *   `from`: where pattern number `_nth` goes on
+ * @typedef {{ gap: Gap, patterns: string[], nth: number, from: number | null, count: number, failures: number }} Job
+ *   `from`: where pattern number `nth` goes on
  */
 
 /** Positions of the log in one gap: beyond it the state is fetched sooner than its history. */
@@ -40,10 +40,10 @@ export function createRepair(fetch, waitMs, ended) {
     if (!delayMs) {
       try {
         job.from = await fetch(job);
-        if (!job.from && ++job._nth < job.patterns.length) job.from = job.gap.from;
+        if (!job.from && ++job.nth < job.patterns.length) job.from = job.gap.from;
       } catch (/** @type {any} */ { code, retry }) {
         delayMs = RETRY_MS;
-        if (code !== "disconnected" && (!retry || ++job._failures > MAX_FAILURES)) job.from = null;
+        if (code !== "disconnected" && (!retry || ++job.failures > MAX_FAILURES)) job.from = null;
       }
     }
     // Else it was cleared meanwhile.
@@ -54,16 +54,16 @@ export function createRepair(fetch, waitMs, ended) {
 
   return {
     /** Take a gap on; false: it is too large, or there are too many. @param {Gap} gap @param {string[]} patterns */
-    _add(gap, patterns) {
+    add(gap, patterns) {
       const { from, to } = gap;
       if (!from || !to || to - from >= MAX_POSITIONS || jobs.length >= MAX_JOBS) return false;
-      jobs.push({ gap, patterns, _nth: 0, from, count: 0, _failures: 0 });
+      jobs.push({ gap, patterns, nth: 0, from, count: 0, failures: 0 });
       if (!timer) after(0);
       return true;
     },
 
     /** Forget every gap. */
-    _clear() {
+    clear() {
       clearTimeout(timer);
       jobs = [];
       timer = undefined;

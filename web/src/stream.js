@@ -2,55 +2,129 @@
  * The stream: `gate.events`, events of a pattern as an async iterator, bounded.
  *
  * A loop body that is slower than the events come makes them wait here. Beyond `limit` the oldest are discarded, and
- * `delivery:gap` says how many and which, with `where: "iterator"`, before the loop sees anything later. If more came than can
- * wait before this file was there, they all go, and nobody knows how many they were: `count` and `to` are null.
+ * `delivery:gap` says how many and which, with `where: "iterator"`, before the loop sees anything later.
  *
- * @import { Gate, HeadgateEvent, SubscribeOptions } from "./gate.js"
+ * It is an iterator written out, not an async generator: a generator's `return()` waits for a `next()` that is under way, so
+ * a loop that nobody feeds could not be left.
+ *
+ * @import { HeadgateError } from "./errors.js"
+ * @import { Gate, HeadgateEvent, SubscribeOptions, Subscription } from "./gate.js"
+ * @typedef {SubscribeOptions & { limit?: number }} StreamOptions `limit`: events that may wait for the loop
+ * @typedef {{ resolve: (result: IteratorResult<HeadgateEvent, void>) => void, reject: (error: unknown) => void }} Waiter
  */
-import { LAST_EARLY } from "./early.js";
+const DEFAULT_LIMIT = 256;
 
-/**
- * @param {Gate} gate
- * @param {string} pattern
- * @param {HeadgateEvent[]} line what has come since the loop began; whatever comes is pushed
- * @param {SubscribeOptions & { limit?: number }} [options] `limit`: events that may wait, at most LAST_EARLY
- * @returns {AsyncGenerator<HeadgateEvent, void, void>}
- */
-export async function* events(gate, pattern, line, { limit = 256, signal } = {}) {
-  let wake = () => {};
-  const stirred = () => wake();
-  const nothing = { count: /** @type {number | null} */ (0), from: /** @type {number | null} */ (null), to: /** @type {number | null} */ (null) };
-  const lost = { ...nothing };
-  const most = Math.min(limit, LAST_EARLY);
-  const bound = () => {
-    for (const { offset } of line.splice(0, line.length - most)) {
-      lost.count = Number(lost.count) + 1;
-      lost.from ??= offset;
-      lost.to = offset ?? lost.to;
+/** @implements {AsyncIterableIterator<HeadgateEvent, void, void>} */
+export class EventStream {
+  /** @type {"new" | "open" | "ended"} */
+  #state = "new";
+  /** @type {HeadgateEvent[]} */
+  #line = [];
+  /** Calls of `next` that wait. @type {Waiter[]} */
+  #waiters = [];
+  /** @type {{ count: number, from: number | null, to: number | null }} discarded since it was last told */
+  #lost = { count: 0, from: null, to: null };
+  /** Why it ended, until one `next` has been told. @type {unknown} */
+  #error;
+  /** @type {Subscription | undefined} */
+  #subscription;
+
+  /**
+   * @param {Gate} gate
+   * @param {string} pattern
+   * @param {StreamOptions} options
+   * @param {AbortSignal} closed of the gate
+   * @param {(pattern: string) => Promise<HeadgateError>} refused resolves with why the pattern will not be active any more by itself
+   */
+  constructor(gate, pattern, { limit = DEFAULT_LIMIT, signal, ...options }, closed, refused) {
+    this.gate = gate;
+    this.pattern = pattern;
+    this.limit = limit;
+    this.options = options;
+    this.signals = signal ? [closed, signal] : [closed];
+    this.refused = refused;
+  }
+
+  [Symbol.asyncIterator]() {
+    return this;
+  }
+
+  /**
+   * Return the next event, as soon as there is one. The first call subscribes.
+   * @returns {Promise<IteratorResult<HeadgateEvent, void>>} rejected once when the subscription was refused
+   */
+  async next() {
+    if (this.#state === "new") this.#open();
+    this.#tellLost();
+    const value = this.#line.shift();
+    if (value) return { value, done: false };
+    if (this.#state === "ended") {
+      const error = this.#error;
+      this.#error = undefined;
+      if (error) throw error;
+      return { value: undefined, done: true };
     }
-  };
-  line.push = (event) => {
-    line[line.length] = event;
-    bound();
-    wake();
-    return line.length;
-  };
-  signal?.addEventListener("abort", stirred, { once: true });
-  gate.on("state:change", stirred);
-  try {
-    if (line[LAST_EARLY]) Object.assign(lost, { count: null, from: line.splice(0)[0].offset });
-    bound();
-    while (!signal?.aborted && gate.state.connection !== "closed") {
-      if (lost.count !== 0) {
-        gate.trigger("delivery:gap", { patterns: [pattern], bytes: null, reason: "overflow", recoverable: true, repairing: false, lost: false, where: "iterator", ...lost });
-        Object.assign(lost, nothing);
-      }
-      const event = line.shift();
-      if (event) yield event;
-      else await new Promise((resolve) => (wake = () => resolve(undefined)));
+    return new Promise((resolve, reject) => this.#waiters.push({ resolve, reject }));
+  }
+
+  /** Leave: unsubscribe, and end every `next` that waits. @returns {Promise<IteratorResult<HeadgateEvent, void>>} */
+  async return() {
+    this.#line = [];
+    this.#end();
+    return { value: undefined, done: true };
+  }
+
+  /** @param {unknown} error @returns {Promise<IteratorResult<HeadgateEvent, void>>} */
+  async throw(error) {
+    await this.return();
+    throw error;
+  }
+
+  #open() {
+    this.#state = "open";
+    this.#subscription = this.gate.subscribe(this.pattern, this.options, (_data, event) => this.#take(event));
+    for (const signal of this.signals) {
+      if (signal.aborted) return this.#end();
+      signal.addEventListener("abort", this.#leave);
     }
-  } finally {
-    gate.off("state:change", stirred);
-    signal?.removeEventListener("abort", stirred);
+    // `disconnected`: its handlers were removed, or the gate was closed. That is an end, not a fault.
+    void this.refused(this.pattern).then((error) => this.#end(error.code === "disconnected" ? undefined : error));
+  }
+
+  #leave = () => void this.return();
+
+  /** @param {HeadgateEvent} event */
+  #take(event) {
+    const waiter = this.#waiters.shift();
+    if (waiter) return waiter.resolve({ value: event, done: false });
+    this.#line.push(event);
+    if (this.#line.length <= this.limit) return;
+    const [{ offset }] = this.#line.splice(0, 1);
+    this.#lost.count++;
+    this.#lost.from ??= offset;
+    this.#lost.to = offset ?? this.#lost.to;
+  }
+
+  #tellLost() {
+    if (!this.#lost.count) return;
+    const lost = this.#lost;
+    this.#lost = { count: 0, from: null, to: null };
+    const gap = { patterns: [this.pattern], bytes: null, reason: "overflow", recoverable: true, repairing: false, lost: false, where: "iterator", ...lost };
+    this.gate.trigger("delivery:gap", gap);
+  }
+
+  /** No event comes any more; those that wait are still given out. @param {unknown} [error] */
+  #end(error) {
+    if (this.#state === "ended") return;
+    this.#state = "ended";
+    this.#error = error;
+    this.#subscription?.close();
+    for (const signal of this.signals) signal.removeEventListener("abort", this.#leave);
+    const [first, ...rest] = this.#waiters.splice(0);
+    if (first && error) {
+      this.#error = undefined;
+      first.reject(error);
+    } else first?.resolve({ value: undefined, done: true });
+    for (const { resolve } of rest) resolve({ value: undefined, done: true });
   }
 }

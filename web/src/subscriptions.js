@@ -14,12 +14,12 @@
  * @typedef {object} Record
  * @property {string} pattern
  * @property {Overflow} [overflow] the policy that is wanted; undefined: the pattern is not
- * @property {Overflow} [_asked] the policy that the gateway was last asked for; undefined: it has nothing of ours
+ * @property {Overflow} [asked] the policy that the gateway was last asked for; undefined: it has nothing of ours
  * @property {Since} [since] taken out once the gateway has it
- * @property {Since} [_asking] the one that went with the latest request
- * @property {boolean} [_repair]
- * @property {Standing} _standing
- * @property {HeadgateError} [_error] why it was refused
+ * @property {Since} [asking] the one that went with the latest request
+ * @property {boolean} [repair]
+ * @property {Standing} standing
+ * @property {HeadgateError} [error] why it was refused
  */
 import { fromWire } from "./errors.js";
 import { OVERFLOW, SUBSCRIBE, UNSUBSCRIBE } from "./protocol.js";
@@ -36,27 +36,27 @@ export function createSubscriptions() {
 
   /** Not in force (any more). @param {Record} record @param {HeadgateError} [error] without: it may be asked for again */
   function leave(record, error) {
-    delete record._asked;
-    record._standing = error ? "refused" : "idle";
-    record._error = error;
+    delete record.asked;
+    record.standing = error ? "refused" : "idle";
+    record.error = error;
     forget(record);
     return error && { pattern: record.pattern, error };
   }
 
   /** Let what was refused be asked for again. @param {Record} record */
   function again(record) {
-    if (record._standing === "refused") record._standing = "idle";
+    if (record.standing === "refused") record.standing = "idle";
   }
 
   /** Ask for a part of the past (again). @param {string} pattern @param {Since} since */
   function rewind(pattern, since) {
     const record = records.get(pattern);
-    if (record) Object.assign(record, { since, _asked: undefined });
+    if (record) Object.assign(record, { since, asked: undefined });
   }
 
   /** Forget what is neither wanted nor known to the gateway. @param {Record} record */
-  function forget({ pattern, overflow, _standing }) {
-    if (!overflow && _standing === "idle") records.delete(pattern);
+  function forget({ pattern, overflow, standing }) {
+    if (!overflow && standing === "idle") records.delete(pattern);
   }
 
   /**
@@ -68,16 +68,16 @@ export function createSubscriptions() {
   function settled(pattern, error) {
     const record = records.get(pattern);
     if (!record) return;
-    const leaving = record._standing === "leaving";
+    const leaving = record.standing === "leaving";
     // A refusal to let us leave means that there is nothing to leave, unless it may pass.
     if (leaving ? !error?.retry : error) return leave(record, leaving || error?.retry || !record.overflow ? undefined : error);
-    record._standing = "active";
+    record.standing = "active";
     // Not one that was asked for since.
-    if (!leaving && record.since === record._asking) delete record.since;
+    if (!leaving && record.since === record.asking) delete record.since;
   }
 
   return {
-    _wanted: wanted,
+    wanted,
 
     /**
      * Want a pattern for these handlers, or no more if there are none. The strongest policy counts: one that must not lose
@@ -86,12 +86,12 @@ export function createSubscriptions() {
      * @param {Wishes[]} wishes of its handlers
      * @param {Wishes & { since?: Since }} [added] those of the handler that comes: what was refused is asked for again
      */
-    _want(pattern, wishes, added) {
+    want(pattern, wishes, added) {
       /** @type {Record} */
-      const record = records.get(pattern) ?? { pattern, _standing: "idle" };
+      const record = records.get(pattern) ?? { pattern, standing: "idle" };
       records.set(pattern, record);
       record.overflow = wishes[0] && (strongest(wishes) ?? OVERFLOW[0]);
-      record._repair = wishes.some(({ repair }) => repair !== false);
+      record.repair = wishes.some(({ repair }) => repair !== false);
       if (added) again(record);
       if (added?.since) rewind(pattern, added.since);
       if (wishes[0]) return;
@@ -99,53 +99,53 @@ export function createSubscriptions() {
       forget(record);
     },
 
-    _again: again,
+    again,
 
-    _rewind: rewind,
+    rewind,
 
     /** Return what is known of a pattern. @param {string} pattern */
-    _find: (pattern) => records.get(pattern),
+    find: (pattern) => records.get(pattern),
 
     /**
      * Return the requests to send in CONNECT. A connection that resumes carries only what was in force before: a pattern
      * that is new must not be given the past that came before its handler.
      * @param {any} resuming true if it does
      */
-    _connecting: (resuming) => wanted().filter(({ _asked }) => !resuming || _asked).map(ask),
+    connecting: (resuming) => wanted().filter(({ asked }) => !resuming || asked).map(ask),
 
     /**
      * Take the gateway's word on what was sent in CONNECT.
      * @param {SubscribeResult[]} results
      * @returns {(Refusal | undefined)[]} what was refused
      */
-    _welcomed(results) {
+    welcomed(results) {
       const refused = results.map(({ pattern, error }) => settled(pattern, error && fromWire(error)));
       // Sent and left out of the answer: not in force.
-      for (const record of records.values()) if (record._standing === "asking") leave(record);
+      for (const record of records.values()) if (record.standing === "asking") leave(record);
       return refused;
     },
 
     /** The connection is gone, and with it every subscription and request; what had been asked for goes with the next. */
-    _down() {
+    down() {
       for (const record of records.values()) {
-        record._standing = "idle";
+        record.standing = "idle";
         forget(record);
       }
     },
 
     /** Return what is refused now. */
-    _refused: () => wanted().filter(({ _standing }) => _standing === "refused"),
+    refused: () => wanted().filter(({ standing }) => standing === "refused"),
 
     /** Return which of these patterns are wanted and repaired. @param {string[]} patterns */
-    _repaired: (patterns) => patterns.filter((pattern) => records.get(pattern)?._repair),
+    repaired: (patterns) => patterns.filter((pattern) => records.get(pattern)?.repair),
 
     /** Return the policy that decides about a topic. @param {string} topic */
-    _policy: (topic) => strongest(wanted().filter(({ pattern }) => matches(pattern, topic))),
+    policy: (topic) => strongest(wanted().filter(({ pattern }) => matches(pattern, topic))),
 
     /** Return one that is to be asked for, or left. @returns {Record | undefined} */
-    _outOfStep: () =>
+    outOfStep: () =>
       [...records.values()].find(
-        ({ _standing, _asked, overflow }) => (_standing === "idle" || _standing === "active") && _asked !== overflow,
+        ({ standing, asked, overflow }) => (standing === "idle" || standing === "active") && asked !== overflow,
       ),
 
     /**
@@ -153,13 +153,13 @@ export function createSubscriptions() {
      * @param {Record} record
      * @returns {[name: string, body: SubscribeRequest]}
      */
-    _request(record) {
+    request(record) {
       if (record.overflow) return [SUBSCRIBE, ask(record)];
-      record._standing = "leaving";
+      record.standing = "leaving";
       return [UNSUBSCRIBE, { pattern: record.pattern }];
     },
 
-    _settled: settled,
+    settled,
   };
 }
 
@@ -171,6 +171,6 @@ function strongest(wishes) {
 /** @param {Record} record @returns {SubscribeRequest} */
 function ask(record) {
   const { pattern, overflow, since } = record;
-  Object.assign(record, { _standing: "asking", _asked: overflow, _asking: since });
+  Object.assign(record, { standing: "asking", asked: overflow, asking: since });
   return { pattern, overflow: overflow === OVERFLOW[0] ? undefined : overflow, since };
 }

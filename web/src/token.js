@@ -1,13 +1,62 @@
 /**
- * Tokens: a value or a function that brings one, and when to bring the next. Nothing is verified here: the gateway does.
+ * Tokens: where the present one comes from, and when the next is due. Nothing is verified here: the gateway does that.
  *
  * @typedef {string | null | undefined | (() => string | null | undefined | Promise<string | null | undefined>)} TokenSource
  */
+import { HeadgateError } from "./errors.js";
 
 /** Share of a token's life after which it is refreshed; the rest is for retries. */
 const REFRESH_AT = 0.8;
 /** The longest that a timer can wait (2^31 - 1 ms). */
 const MAX_TIMER_MS = 2 ** 31 - 1;
+
+/**
+ * The tokens of one client. One that the application put in force (`replace`) goes before the source, until the gateway
+ * refuses it or it is due for a refresh that the source can bring.
+ * @param {TokenSource} source
+ */
+export function createTokens(source) {
+  const asks = typeof source === "function";
+  /** @type {{ token: string | null | undefined } | null} */
+  let given = null;
+
+  /** Return the source's token. Whatever it throws or rejects with becomes `token_unavailable`. */
+  async function ask() {
+    try {
+      return await (asks ? source() : source);
+    } catch (error) {
+      throw new HeadgateError("token_unavailable", { reason: error }, true);
+    }
+  }
+
+  return {
+    /** Return whether the source can bring another token by itself: it is a function. */
+    asks: () => asks,
+
+    /** Return the token for a CONNECT. @returns {Promise<string | null | undefined>} rejected with `token_unavailable` */
+    current: async () => (given ? given.token : ask()),
+
+    /** Return the token for a refresh: the source's, if it is asked. @returns {Promise<string | null | undefined>} rejected as above */
+    next: async () => (given && !asks ? given.token : ask()),
+
+    /** The application put this token in force: it goes before the source. @param {string | null | undefined} token */
+    replace(token) {
+      given = { token };
+    },
+
+    /** The source's own token is in force. */
+    restore() {
+      if (asks) given = null;
+    },
+
+    /** The gateway refused the token that was shown. Return whether there may be another. */
+    refused() {
+      const hadGiven = given !== null;
+      given = null;
+      return hadGiven || asks;
+    },
+  };
+}
 
 /**
  * Return how long to wait before the token is to be refreshed, or null when it does not say when it expires.

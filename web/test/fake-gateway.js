@@ -116,9 +116,9 @@ export class FakeGateway {
     this.#listeners.get("connect_error")?.(Object.assign(new Error(message), { data }));
   }
 
-  /** The network fails the attempt. */
-  fail() {
-    this.#listeners.get("connect_error")?.(new Error("xhr poll error"));
+  /** The network fails the attempt, or a server in the gateway's place answers it. @param context the XMLHttpRequest */
+  fail(context) {
+    this.#listeners.get("connect_error")?.(Object.assign(new Error("xhr poll error"), { description: context?.status ?? 0, context }));
   }
 
   /** Cut the connection. */

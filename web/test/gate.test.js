@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { getEventListeners } from "node:events";
 import { afterEach, beforeEach, describe, it, mock } from "node:test";
 import { connect } from "../src/index.js";
 import { FakeGateway, settle } from "./fake-gateway.js";
@@ -307,6 +308,33 @@ describe("dispatching", () => {
     assert.deepEqual(names, ["connection:up", "a.b", "delivery:gap"]);
   });
 
+  it("keeps names with a colon out of matching, whatever is in them", async () => {
+    const { calls, record } = recorder();
+    const names = ["ui:menu[0", "ui:(", "a:*", "#:#", "ui:\\", "constructor:__proto__"];
+    open().on("a.#", record("event"));
+    for (const name of names) gate.on(name, record(name));
+    await gateway.welcome();
+    gateway.event("a.b", 1, 101);
+    assert.deepEqual(gateway.connects[0].subscriptions, [{ pattern: "a.#" }]);
+    for (const name of names) gate.trigger(name, 2);
+    assert.deepEqual(calls.map(([label, data]) => [label, data]), [["event", 1], ...names.map((name) => [name, 2])]);
+  });
+
+  it("does not call a subscription that an earlier handler of the same event has closed or aborted", async () => {
+    const { calls, record } = recorder();
+    const leaving = new AbortController();
+    open().on("a", () => {
+      later.close();
+      leaving.abort();
+    });
+    const later = gate.subscribe("a", record("closed"));
+    gate.subscribe("a", { signal: leaving.signal }, record("aborted"));
+    gate.subscribe("a", record("stays"));
+    await gateway.welcome();
+    gateway.event("a", 1, 101);
+    assert.deepEqual(calls, [["stays", 1, 101]]);
+  });
+
   it("reaches a topic that is named all", async () => {
     const { calls, record } = recorder();
     open().subscribe("all", record("topic"));
@@ -477,6 +505,57 @@ describe("connection", () => {
     assert.equal(gate.state.connection, "up");
   });
 
+  it("says so to whoever waits for a subscription when it is refused for good", async () => {
+    open({ token: "bad" }).on("connection:refused", () => {});
+    const subscription = gate.subscribe("a", () => {});
+    const waiting = [subscription.ready, gate.subscribed("a"), gate.events("b").next()];
+    await gateway.until(() => gateway.connects.length === 1);
+    gateway.refuse({ code: "unauthorized", message: "no", retry: false });
+    for (const each of [...waiting, subscription.ready]) await assert.rejects(each, { code: "unauthorized" });
+    gate.open();
+    const ready = gate.subscribed("a");
+    await gateway.welcome({}, 2);
+    await ready;
+  });
+
+  it("lets a handler of connection:down open again at once", async () => {
+    const refused = [];
+    open({ reconnectDelayMinMs: 60_000, reconnectDelayMaxMs: 60_000 }).on("connection:down", () => gate.open());
+    gate.on("connection:refused", (error) => refused.push(error.code));
+    await gateway.welcome();
+    gateway.cut();
+    await gateway.welcome({}, 2);
+    assert.deepEqual([gate.state.connection, gateway.attempts, refused], ["up", 2, []]);
+  });
+
+  it("waits as long as a refusal asks for, and comes back", async () => {
+    const delays = [];
+    open({ token: "t" }).on("connection:refused", (_error, { delay_ms }) => delays.push(delay_ms));
+    await gateway.until(() => gateway.connects.length === 1);
+    gateway.refuse({ code: "limit_reached", message: "too many", retry: true, retry_after_s: 0.01, name: "clients_per_user" });
+    assert.ok(delays[0] >= 10 && delays[0] <= 15, String(delays));
+    await gateway.welcome({}, 2);
+    assert.equal(gate.state.connection, "up");
+  });
+
+  it("says what the gateway answered when long-polling is refused", async () => {
+    const messages = [];
+    open().on("connection:refused", ({ parts }, { delay_ms }) => messages.push([parts.reason, delay_ms]));
+    const answers = [
+      { status: 400, responseText: '{"code":1,"message":"Session ID unknown"}' },
+      { status: 502, responseText: "<h1>nginx</h1>" },
+      { status: 429, responseText: '{"code":3,"message":"too many","retry_after_s":0.05}' },
+      { status: 503, responseText: "", getResponseHeader: (name) => (name === "Retry-After" ? "0.06" : null) },
+    ];
+    for (const [index, context] of answers.entries()) {
+      await gateway.until(() => gateway.connects.length === index + 1);
+      gateway.fail(context);
+    }
+    assert.deepEqual(messages.map(([reason]) => reason), ["Session ID unknown (HTTP 400)", "HTTP 502", "too many (HTTP 429)", "HTTP 503"]);
+    assert.ok(messages[2][1] >= 50 && messages[3][1] >= 60, String(messages));
+    await gateway.until(() => gateway.connects.length === 5);
+  });
+
   it("asks a token function again after a refusal, a few times", async () => {
     let asked = 0;
     open({ token: () => `t${++asked}` });
@@ -568,6 +647,93 @@ describe("connection", () => {
     assert.deepEqual(await gateway.answer("refresh"), { token: second });
   });
 
+  it("keeps a token that was put in force for the next connections, until it is refused or the source brings another", async () => {
+    let asked = 0;
+    open({ token: () => `source${++asked}` }).on("connection:refused", () => {});
+    await gateway.welcome();
+    const refreshed = gate.refresh("given");
+    assert.deepEqual(await gateway.answer("refresh"), { token: "given" });
+    await refreshed;
+    gateway.cut();
+    await gateway.until(() => gateway.connects.length === 2);
+    gateway.refuse({ code: "unauthorized", message: "expired", retry: false });
+    await gateway.welcome({}, 3);
+    assert.deepEqual(gateway.connects.map(({ token }) => token), ["source1", "given", "source2"]);
+    const again = gate.refresh("given");
+    await gateway.answer("refresh");
+    await again;
+    const next = gate.refresh();
+    assert.deepEqual(await gateway.answer("refresh"), { token: "source3" });
+    await next;
+    gateway.cut();
+    await gateway.until(() => gateway.connects.length === 4);
+    assert.equal(gateway.connects[3].token, "source4");
+  });
+
+  it("shows a token that was given without a connection, also after it was refused for good", async () => {
+    open({ token: "old" }).on("connection:refused", () => {});
+    await gateway.until(() => gateway.connects.length === 1);
+    gateway.refuse({ code: "unauthorized", message: "expired", retry: false });
+    await gate.refresh("new");
+    await gateway.welcome({}, 2);
+    gateway.cut();
+    await gateway.until(() => gateway.connects.length === 3);
+    assert.deepEqual(gateway.connects.map(({ token }) => token), ["old", "new", "new"]);
+  });
+
+  it("does not keep a token that the gateway refused on the live connection", async () => {
+    open({ token: "old" });
+    await gateway.welcome();
+    const refreshed = gate.refresh("bad");
+    await gateway.answer("refresh", { ok: false, error: { code: "unauthorized", message: "no", retry: false } });
+    await assert.rejects(refreshed, { code: "unauthorized" });
+    gateway.cut();
+    await gateway.until(() => gateway.connects.length === 2);
+    assert.equal(gateway.connects[1].token, "old");
+  });
+
+  it("tells a refresh that failed, whatever the token function threw, and tries again", async () => {
+    mock.method(Math, "random", () => 0);
+    mock.timers.enable({ apis: ["setTimeout", "Date"], now: Date.now() });
+    const now = Math.floor(Date.now() / 1000);
+    const jwt = (exp) => `h.${btoa(JSON.stringify({ exp, iat: now }))}.s`;
+    const errors = [];
+    const answers = [jwt(now + 100), undefined, jwt(now + 3600)];
+    const token = () => {
+      const next = answers.shift();
+      return next ?? Promise.reject(next);
+    };
+    open({ token }).on("delivery:error", ({ error }) => errors.push([error.code, error.retry]));
+    await settle();
+    await settle();
+    await gateway.welcome();
+    mock.timers.tick(80_000);
+    await settle();
+    assert.deepEqual([errors, gateway.requests], [[["token_unavailable", true]], []]);
+    mock.timers.tick(1000);
+    await settle();
+    assert.equal(gateway.requests[0]?.name, "refresh");
+    gate.close();
+    mock.timers.reset();
+  });
+
+  it("leaves no listener on the application's signals when closed", async () => {
+    const { signal } = new AbortController();
+    open().subscribe("a", { signal }, () => {});
+    const turn = gate.events("b", { signal }).next();
+    assert.equal(getEventListeners(signal, "abort").length, 2);
+    gate.close();
+    assert.equal((await turn).done, true);
+    assert.equal(getEventListeners(signal, "abort").length, 0);
+  });
+
+  it("refuses options that would make it spin or never connect", () => {
+    const bad = { reconnectDelayMinMs: -1, reconnectDelayMaxMs: 0, connectTimeoutMs: Number.NaN, requestTimeoutMs: "1s", inboxLimit: 0 };
+    for (const [name, value] of Object.entries(bad)) {
+      assert.throws(() => connect("http://gateway.test", { io: gateway.io, [name]: value }), new RegExp(`${name} must be a number of at least`));
+    }
+  });
+
   it("leaves nothing behind when closed", async () => {
     const timers = countTimers();
     const handler = mock.fn();
@@ -591,33 +757,98 @@ describe("connection", () => {
 });
 
 describe("a busy page", () => {
-  it("reconnects from its cursor when more waits than it holds", async () => {
+  /** A handler that keeps the page busy in the event of offset 101, in which the rest arrives. */
+  const busyAt101 = (record, arrive) => (data, event) => {
+    record("h")(data, event);
+    if (event.offset === 101) arrive();
+  };
+
+  it("leaves when as much waits as it holds, dispatches all of it, and resumes behind it", async () => {
     const { calls, record } = recorder();
-    const discarded = [];
-    open({ inboxLimit: 3 }).on("a", (data, event) => {
-      record("h")(data, event);
-      // All in one task: what arrives meanwhile has to wait.
-      if (event.offset === 101) for (let offset = 102; offset <= 105; offset++) gateway.event("a", null, offset);
-    });
-    gate.on("delivery:backpressure", (notice) => discarded.push([notice.where, notice.discarded]));
+    const notices = [];
+    open({ inboxLimit: 3 }).on("a", busyAt101(record, () => {
+      for (const offset of [102, 103, 104, 105]) gateway.event("a", null, offset);
+    }));
+    gate.on("delivery:backpressure", ({ where, state, queued, discarded }) => notices.push([where, state, queued, discarded]));
+    gate.on("connection:down", ({ reason }) => notices.push(reason));
     await gateway.welcome();
     gateway.event("a", null, 101);
-    assert.deepEqual(discarded, [["browser", 4]]);
+    assert.deepEqual(notices, ["the page is too slow", ["browser", "on", 3, 0], ["browser", "off", 0, 0]]);
     await gateway.welcome({ offset: 105 }, 2);
-    assert.deepEqual(gateway.connects[1].resume, { epoch: "e1", offset: 101 });
-    for (let offset = 102; offset <= 105; offset++) gateway.event("a", null, offset, { replayed: true });
+    assert.deepEqual(gateway.connects[1].resume, { epoch: "e1", offset: 104 });
+    gateway.event("a", null, 105, { replayed: true });
     assert.deepEqual(calls.map(([, , offset]) => offset), [101, 102, 103, 104, 105]);
   });
 
-  it("counts what cannot come again", async () => {
+  it("loses nothing of what has no number and no notice when it overflows", async () => {
+    const { calls, record } = recorder();
     const gaps = [];
-    open({ inboxLimit: 2 }).on("a", (_data, event) => {
-      if (event.offset === 101) for (let i = 0; i < 3; i++) gateway.event("a", null, undefined);
-    });
-    gate.on("delivery:gap", ({ count, reason, recoverable }) => gaps.push([count, reason, recoverable]));
+    const gap = { patterns: ["a"], from: 90, to: 95, count: 6, bytes: 9, reason: "trimmed", recoverable: false };
+    open({ inboxLimit: 2 }).on("a", busyAt101(record, () => {
+      gateway.event("a", "plain", undefined);
+      gateway.emit("gap", gap);
+    }));
+    gate.on("delivery:gap", ({ count }) => gaps.push(count));
     await gateway.welcome();
     gateway.event("a", null, 101);
-    assert.deepEqual(gaps, [[3, "overflow", false]]);
+    assert.deepEqual([calls, gaps], [[["h", null, 101], ["h", "plain", null]], [6]]);
+  });
+
+  it("leaves also when it overflows before the welcome of a new connection had its turn, and misses nothing", async () => {
+    const { calls, record } = recorder();
+    open({ inboxLimit: 4 }).on("a", record("h"));
+    await gateway.welcome();
+    gateway.event("a", null, 101);
+    gateway.cut();
+    // The page is busy from here on: nothing has its turn.
+    let nowMs = 1000;
+    performance.now.mock.mockImplementation(() => (nowMs += 1000));
+    await gateway.welcome({ offset: 110 }, 2);
+    for (let offset = 102; offset <= 110; offset++) gateway.event("a", null, offset, { replayed: true });
+    assert.notEqual(gate.state.connection, "up");
+    performance.now.mock.mockImplementation(() => nowMs);
+    await gateway.welcome({ offset: 110 }, 3);
+    const { offset: from } = gateway.connects[2].resume;
+    for (let offset = from + 1; offset <= 110; offset++) gateway.event("a", null, offset, { replayed: true });
+    await gateway.until(() => gate.state.offset === 110);
+    assert.deepEqual(calls.map(([, , offset]) => offset), [101, 102, 103, 104, 105, 106, 107, 108, 109, 110]);
+    assert.equal(gate.state.connection, "up");
+  });
+
+  it("does not call a gateway unreachable whose welcome waits for the page", async () => {
+    const refused = [];
+    open({ connectTimeoutMs: 20 }).on("connection:refused", ({ code }) => refused.push(code));
+    await gateway.until(() => gateway.connects.length === 1);
+    performance.now.mock.mockImplementation((() => {
+      let nowMs = 0;
+      return () => (nowMs += 1000);
+    })());
+    const turns = [];
+    mock.method(globalThis, "setImmediate", (act) => turns.push(act));
+    await gateway.welcome();
+    // Longer than the attempt may take, by a timer that was started later.
+    await new Promise((resolve) => setTimeout(resolve, 40));
+    assert.deepEqual([refused, gate.state.connection], [[], "connecting"]);
+    performance.now.mock.mockImplementation(() => 0);
+    mock.restoreAll();
+    for (const act of turns) act();
+    assert.equal(gate.state.connection, "up");
+  });
+
+  it("does not begin an attempt while messages of the last connection wait", async () => {
+    const { calls, record } = recorder();
+    open().on("a", record("h"));
+    await gateway.welcome();
+    let nowMs = 1000;
+    performance.now.mock.mockImplementation(() => (nowMs += 1000));
+    for (let offset = 101; offset <= 103; offset++) gateway.event("a", null, offset);
+    gateway.cut();
+    gate.open();
+    assert.deepEqual([gateway.attempts, gate.state.connection], [1, "waiting"]);
+    performance.now.mock.mockImplementation(() => nowMs);
+    await gateway.welcome({}, 2);
+    assert.deepEqual(gateway.connects[1].resume, { epoch: "e1", offset: 103 });
+    assert.deepEqual(calls.map(([, , offset]) => offset), [101, 102, 103]);
   });
 });
 
@@ -784,49 +1015,61 @@ describe("iterating", () => {
     const iterator = gate.events("a", { limit: 2 });
     const first = iterator.next();
     await gateway.welcome();
-    for (let offset = 101; offset <= 105; offset++) gateway.event("a", null, offset);
-    assert.equal((await first).value.offset, 104);
-    assert.deepEqual(gaps, [[3, 101, 103, "iterator"]]);
-    for (let offset = 106; offset <= 109; offset++) gateway.event("a", null, offset);
+    for (let offset = 101; offset <= 106; offset++) gateway.event("a", null, offset);
+    assert.equal((await first).value.offset, 101);
+    assert.equal((await iterator.next()).value.offset, 105);
+    assert.deepEqual(gaps, [[3, 102, 104, "iterator"]]);
+    for (let offset = 107; offset <= 109; offset++) gateway.event("a", null, offset);
     assert.equal((await iterator.next()).value.offset, 108);
-    assert.deepEqual(gaps[1], [3, 105, 107, "iterator"]);
+    assert.deepEqual(gaps[1], [2, 106, 107, "iterator"]);
     assert.equal((await iterator.next()).value.offset, 109);
     await iterator.return();
   });
 
-  it("has the pattern subscribed before its code is there, and gets what comes meanwhile", async () => {
+  it("has the pattern subscribed in the first turn of the loop, until the loop is left", async () => {
     open();
     const iterator = gate.events("a.#");
+    assert.deepEqual(Object.keys(gate.state.subscriptions), []);
     const first = iterator.next();
-    // In this very turn: nothing can have been loaded.
     assert.deepEqual(Object.keys(gate.state.subscriptions), ["a.#"]);
     await gateway.welcome();
     gateway.event("a.b", 1, 101);
     assert.equal((await first).value.data, 1);
     await iterator.return();
     assert.deepEqual(Object.keys(gate.state.subscriptions), []);
+    assert.deepEqual(await iterator.next(), { value: undefined, done: true });
   });
 
-  it("tells when more came than can wait for its code", async () => {
-    const gaps = [];
-    open().on("delivery:gap", (gap) => gaps.push([gap.count, gap.from, gap.to, gap.where]));
+  it("is left at once though a turn waits for an event", async () => {
+    open();
+    await gateway.welcome();
+    const iterator = gate.events("a");
+    const turns = [iterator.next(), iterator.next()];
+    assert.deepEqual(await iterator.return(), { value: undefined, done: true });
+    assert.deepEqual(await Promise.all(turns), [{ value: undefined, done: true }, { value: undefined, done: true }]);
+    const thrown = gate.events("a");
+    await assert.rejects(thrown.throw(new Error("mine")), { message: "mine" });
+  });
+
+  it("throws a refusal into the loop, behind the events that have come", async () => {
+    open().on("delivery:error", () => {});
+    const refusal = { code: "forbidden", message: "not allowed", retry: false };
     const iterator = gate.events("a");
     const first = iterator.next();
-    // All in this turn, in which nothing can be loaded.
-    const { push } = Array.prototype;
-    let kept = 0;
-    Array.prototype.push = function (...what) {
-      if (what[0]?.early) kept++;
-      return push.apply(this, what);
-    };
-    for (let offset = 1; offset <= 10_001; offset++) gate.dispatch("a", null, () => ({ offset, early: true }));
-    Array.prototype.push = push;
-    assert.equal(kept, 10_000);
-    await gateway.until(() => gaps.length === 1);
-    assert.deepEqual(gaps, [[null, 1, null, "iterator"]]);
-    gate.dispatch("a", null, () => ({ offset: 10_002 }));
-    assert.equal((await first).value.offset, 10_002);
-    await iterator.return();
+    await gateway.welcome();
+    gateway.event("a", 1, 101);
+    gateway.event("a", 2, 102);
+    gateway.emit("status", { ended: [{ pattern: "a", error: refusal }] });
+    assert.equal((await first).value.data, 1);
+    await settle();
+    assert.equal((await iterator.next()).value.data, 2);
+    await assert.rejects(iterator.next(), { code: "forbidden" });
+    assert.equal((await iterator.next()).done, true);
+  });
+
+  it("is refused a name that is no pattern at once", () => {
+    open();
+    assert.throws(() => gate.events("a..b"), { code: "invalid_pattern" });
   });
 
   it("ends when the gate is closed or the signal says so", async () => {

@@ -23,6 +23,11 @@ beforeEach(() => {
 afterEach(() => mock.restoreAll());
 
 describe("reconnectDelayMs", () => {
+  it("grows though the minimum is 0, so that nothing spins", () => {
+    mock.method(Math, "random", () => 0.5);
+    assert.deepEqual([0, 1, 2, 20, 2000].map((attempt) => reconnectDelayMs(attempt, 0, 20_000)), [100, 200, 400, 10_000, 10_000]);
+  });
+
   it("is spread between the minimum and a ceiling that doubles up to the maximum", () => {
     let random = 0;
     mock.method(Math, "random", () => random);
@@ -64,55 +69,55 @@ describe("Budget", () => {
 });
 
 describe("Cursor", () => {
-  const seen = (cursor, offset, more) => cursor._admit({ id: null, time: 0, offset, ...more })?.("p") ?? false;
+  const seen = (cursor, offset, more) => cursor.admit({ id: null, time: 0, offset, ...more })?.("p") ?? false;
 
   it("resumes from nothing until it has a position", () => {
     const cursor = createCursor();
-    assert.equal(cursor._resume(), undefined);
-    cursor._advance({ epoch: "e", offset: 0 });
-    assert.deepEqual(cursor._resume(), { epoch: "e", offset: 0 });
+    assert.equal(cursor.resume(), undefined);
+    cursor.advance({ epoch: "e", offset: 0 });
+    assert.deepEqual(cursor.resume(), { epoch: "e", offset: 0 });
   });
 
   it("never moves back within an epoch", () => {
     const cursor = createCursor();
-    cursor._advance({ epoch: "e", offset: 5 });
-    cursor._advance({ epoch: "e", offset: 3 });
-    assert.equal(cursor._resume()?.offset, 5);
-    cursor._advance({ epoch: "f", offset: 1 });
-    assert.deepEqual(cursor._resume(), { epoch: "f", offset: 1 });
+    cursor.advance({ epoch: "e", offset: 5 });
+    cursor.advance({ epoch: "e", offset: 3 });
+    assert.equal(cursor.resume()?.offset, 5);
+    cursor.advance({ epoch: "f", offset: 1 });
+    assert.deepEqual(cursor.resume(), { epoch: "f", offset: 1 });
   });
 
   it("admits what is above it, once", () => {
     const cursor = createCursor();
-    cursor._advance({ epoch: "e", offset: 5 });
+    cursor.advance({ epoch: "e", offset: 5 });
     assert.deepEqual([5, 6, 6, 8, 7].map((offset) => seen(cursor, offset)), [false, true, false, true, false]);
     assert.equal(seen(cursor, 4, { replayed: true }), false);
   });
 
   /** Whether the handlers of these patterns see an event that matches all of them. */
   const who = (cursor, offset, more) => {
-    const admits = cursor._admit({ id: null, time: 0, offset, ...more });
+    const admits = cursor.admit({ id: null, time: 0, offset, ...more });
     return ["p", "q"].filter((pattern) => admits?.(pattern)).join("");
   };
   const replayed = { replayed: true };
-  const expected = (cursor) => [...cursor._pasts].map(([pattern, { since }]) => [pattern, since]);
+  const expected = (cursor) => [...cursor.pasts].map(([pattern, { since }]) => [pattern, since]);
 
   it("admits the past to the pattern that asked for it, once, until a new event ends it", () => {
     const cursor = createCursor();
-    cursor._advance({ epoch: "e", offset: 50 });
-    cursor._expect("p", { last: 5 });
+    cursor.advance({ epoch: "e", offset: 50 });
+    cursor.expect("p", { last: 5 });
     assert.deepEqual([10, 10, 12, 11, 50].map((offset) => who(cursor, offset, replayed)), ["p", "", "p", "", "p"]);
     assert.deepEqual(expected(cursor), [["p", { offset: 50 }]]);
     assert.equal(who(cursor, 51, replayed), "pq");
     assert.deepEqual(expected(cursor), []);
     assert.equal(who(cursor, 49, replayed), "");
-    assert.equal(cursor._resume()?.offset, 51);
+    assert.equal(cursor.resume()?.offset, 51);
   });
 
   it("is not misled by events that were under way before the past began", () => {
     const cursor = createCursor();
-    cursor._advance({ epoch: "e", offset: 50 });
-    cursor._expect("p", { offset: 40 });
+    cursor.advance({ epoch: "e", offset: 50 });
+    cursor.expect("p", { offset: 40 });
     assert.equal(who(cursor, 51), "pq");
     assert.deepEqual([41, 51, 50].map((offset) => who(cursor, offset, replayed)), ["p", "", "p"]);
     assert.deepEqual(expected(cursor), [["p", { offset: 50 }]]);
@@ -120,38 +125,41 @@ describe("Cursor", () => {
 
   it("stops waiting for a past that does not come", () => {
     const cursor = createCursor();
-    cursor._advance({ epoch: "e", offset: 0 });
-    cursor._expect("p", { offset: 0 });
+    cursor.advance({ epoch: "e", offset: 0 });
+    cursor.expect("p", { offset: 0 });
     for (let offset = 1; offset <= 1001; offset++) who(cursor, offset);
     assert.deepEqual(expected(cursor), []);
-    cursor._expect("p", { offset: 0 });
-    cursor._pasts.delete("p");
+    cursor.expect("p", { offset: 0 });
+    cursor.pasts.delete("p");
     assert.equal(who(cursor, 5, replayed), "");
   });
 
   it("takes anything first after a restart, and then only what is above", () => {
     const cursor = createCursor();
-    cursor._restart("e", 9);
-    assert.deepEqual(cursor._resume(), { epoch: "e", offset: 9 });
+    cursor.announce({ epoch: "e", offset: 9 });
+    assert.deepEqual([cursor.resume(), cursor.shown()], [undefined, { epoch: "e", offset: 9 }]);
+    cursor.restart();
+    assert.deepEqual(cursor.resume(), { epoch: "e", offset: 9 });
     assert.deepEqual([4, 4, 5].map((offset) => seen(cursor, offset)), [true, false, true]);
-    assert.deepEqual(cursor._resume(), { epoch: "e", offset: 5 });
+    assert.deepEqual(cursor.resume(), { epoch: "e", offset: 5 });
   });
 
   it("keeps where to resume when it is in doubt, and believes the next position, even a lower one", () => {
     const cursor = createCursor();
-    cursor._advance({ epoch: "e", offset: 50 });
-    cursor._restart();
-    assert.deepEqual(cursor._resume(), { epoch: "e", offset: 50 });
-    cursor._advance({ epoch: "e", offset: 3 });
-    assert.deepEqual(cursor._resume(), { epoch: "e", offset: 3 });
+    cursor.advance({ epoch: "e", offset: 50 });
+    cursor.restart();
+    assert.deepEqual(cursor.resume(), { epoch: "e", offset: 50 });
+    cursor.advance({ epoch: "e", offset: 3 });
+    assert.deepEqual(cursor.resume(), { epoch: "e", offset: 3 });
     assert.deepEqual([3, 4].map((offset) => seen(cursor, offset)), [false, true]);
   });
 });
 
 describe("Inbox", () => {
+  const IDLE = { full: () => {}, empty: () => {} };
   let inbox;
 
-  afterEach(() => inbox._close());
+  afterEach(() => inbox.close());
 
   it("dispatches at once while there is time, and in slices when there is not", async () => {
     clockMs = 0;
@@ -162,12 +170,12 @@ describe("Inbox", () => {
         dispatched.push(message);
         clockMs += 5;
       },
-      () => assert.fail("not full"),
+      { full: () => assert.fail("not full"), empty: () => {} },
     );
-    for (let n = 0; n < 7; n++) inbox._put(n);
+    for (let n = 0; n < 7; n++) inbox.put(n);
     assert.deepEqual(dispatched, [0, 1, 2]);
-    assert.equal(inbox._depth(), 4);
-    while (inbox._depth()) await settle();
+    assert.equal(inbox.depth(), 4);
+    while (inbox.depth()) await settle();
     assert.deepEqual(dispatched, [0, 1, 2, 3, 4, 5, 6]);
   });
 
@@ -177,53 +185,78 @@ describe("Inbox", () => {
       100,
       (message) => {
         dispatched.push(message);
-        if (message === "a") inbox._put("c");
+        if (message === "a") inbox.put("c");
       },
-      () => {},
+      IDLE,
     );
-    inbox._put("a");
-    inbox._put("b");
+    inbox.put("a");
+    inbox.put("b");
     assert.deepEqual(dispatched, ["a", "c", "b"]);
   });
 
-  it("hands over everything, once, when it is full", () => {
-    clockMs = 0;
-    const overflows = [];
+  it("says that it is full, discards nothing, and says when it is empty", async () => {
+    const told = [];
     inbox = createInbox(
       2,
-      () => {
-        clockMs = 1000;
+      (message) => {
+        told.push(message);
+        clockMs += 1000;
       },
-      (discarded) => overflows.push(discarded),
+      { full: () => told.push("full"), empty: () => told.push("empty") },
     );
-    for (const message of ["dispatched", "a", "b", "c", "d"]) inbox._put(message);
-    assert.deepEqual(overflows, [["a", "b", "c"]]);
-    assert.equal(inbox._depth(), 1);
+    for (const message of ["a", "b", "c", "d"]) inbox.put(message);
+    assert.deepEqual([told, inbox.depth()], [["a", "empty", "full", "full"], 3]);
+    while (inbox.depth()) await settle();
+    assert.deepEqual(told.slice(4), ["b", "c", "d", "empty"]);
+  });
+
+  it("lets timers have their turn while a long line is dispatched", async () => {
+    let late = 0;
+    inbox = createInbox(100_000, () => (clockMs += 5), { full: () => {}, empty: () => {} });
+    setTimeout(() => (late = inbox.depth()), 1);
+    for (let n = 0; n < 10_000; n++) inbox.put(n);
+    while (inbox.depth()) await settle();
+    assert.ok(late > 0, "the timer came when nothing waited any more");
+  });
+
+  it("dispatches nothing more once it is closed", () => {
+    const dispatched = [];
+    inbox = createInbox(
+      100,
+      (message) => {
+        dispatched.push(message);
+        inbox.put("b");
+        inbox.close();
+      },
+      IDLE,
+    );
+    inbox.put("a");
+    assert.deepEqual([dispatched, inbox.depth()], [["a"], 0]);
   });
 });
 
 describe("Subscriptions", () => {
   /** Count the next request as sent. */
   const next = (subscriptions) => {
-    const record = subscriptions._outOfStep();
+    const record = subscriptions.outOfStep();
     if (!record) return null;
-    const [name, { pattern }] = subscriptions._request(record);
+    const [name, { pattern }] = subscriptions.request(record);
     return { name, pattern };
   };
 
   it("has one request in flight for each pattern, whatever changes meanwhile", () => {
     const subscriptions = createSubscriptions();
-    subscriptions._want("a", [{}]);
+    subscriptions.want("a", [{}]);
     assert.deepEqual(next(subscriptions), { name: "subscribe", pattern: "a" });
-    subscriptions._want("a", []);
-    subscriptions._want("a", [{}]);
-    subscriptions._want("a", []);
+    subscriptions.want("a", []);
+    subscriptions.want("a", [{}]);
+    subscriptions.want("a", []);
     assert.equal(next(subscriptions), null);
-    subscriptions._settled("a");
+    subscriptions.settled("a");
     assert.deepEqual(next(subscriptions), { name: "unsubscribe", pattern: "a" });
-    subscriptions._want("a", [{}]);
+    subscriptions.want("a", [{}]);
     assert.equal(next(subscriptions), null);
-    subscriptions._settled("a");
+    subscriptions.settled("a");
     assert.equal(next(subscriptions)?.name, "subscribe");
   });
 
@@ -242,7 +275,7 @@ describe("Subscriptions", () => {
         const [request] = flying.splice(random(flying.length), 1);
         if (request.name === "subscribe") inForce.add(request.pattern);
         else inForce.delete(request.pattern);
-        subscriptions._settled(request.pattern);
+        subscriptions.settled(request.pattern);
       };
       const send = () => {
         for (let request = next(subscriptions); request; request = next(subscriptions)) flying.push(request);
@@ -251,10 +284,10 @@ describe("Subscriptions", () => {
         const pattern = "abc"[random(3)];
         const action = random(8);
         if (action < 3) {
-          subscriptions._want(pattern, [{}]);
+          subscriptions.want(pattern, [{}]);
           wanted.add(pattern);
         } else if (action < 5) {
-          subscriptions._want(pattern, []);
+          subscriptions.want(pattern, []);
           wanted.delete(pattern);
         } else if (action < 7) send();
         else if (flying.length) arrive();
@@ -262,7 +295,7 @@ describe("Subscriptions", () => {
       }
       for (send(); flying.length; send()) arrive();
       assert.deepEqual([...inForce].sort(), [...wanted].sort(), `round ${round}`);
-      assert.equal(subscriptions._outOfStep(), undefined);
+      assert.equal(subscriptions.outOfStep(), undefined);
     }
   });
 });

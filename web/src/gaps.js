@@ -1,0 +1,105 @@
+/**
+ * Gaps: what the gateway says that this client did not get, its repair from the log, and the count of what is missing.
+ *
+ * In: gap notices in their turn, pages of the log. Out: `delivery:gap` (repairing or lost), `delivery:resumed`, the option
+ * `resync`, replayed events. A gap is told when its notice has its turn, before anything later.
+ *
+ * @import { Job } from "./repair.js"
+ * @import { EventMeta, Gap } from "./protocol.js"
+ *
+ * @typedef {{ repairing: boolean, lost: boolean }} Fate
+ *
+ * @typedef {object} GapsOwner
+ * @property {ReturnType<typeof import("./cursor.js").createCursor>} cursor
+ * @property {ReturnType<typeof import("./subscriptions.js").createSubscriptions>} subscriptions
+ * @property {(name: string, body: object) => Promise<any>} request
+ * @property {() => number} waitMs takes a request out of the budget and returns 0; else how long to wait for one
+ * @property {(topic: string, data: any, meta: EventMeta, admits: (pattern: string) => boolean) => number} deliver
+ * @property {(name: string, what: any) => void} tell a lifecycle event
+ * @property {((gap: Gap & Fate) => void)} [resync] called when events will not come
+ */
+import * as wire from "./protocol.js";
+import { createRepair } from "./repair.js";
+import { matches } from "./topic.js";
+
+/** @param {GapsOwner} owner */
+export function createGaps({ cursor, subscriptions, request, waitMs, deliver, tell, resync }) {
+  const counts = { gaps: 0, missed: 0 };
+  const repair = createRepair(fetch, waitMs, repaired);
+
+  /** @param {Gap} gap */
+  function take(gap) {
+    const { from, to, reason, recoverable } = gap;
+    counts.gaps++;
+    counts.missed += gap.count ?? (from && to ? to - from + 1 : 0);
+    // Only for these is nothing at or below `to` still to come; events of another policy may lie in the other ranges.
+    if (reason === wire.LOG_LOST) {
+      cursor.restart();
+      repair.clear();
+    } else if (reason === wire.TRIMMED && to) cursor.advance({ offset: to });
+    const wanted = recoverable ? subscriptions.repaired(gap.patterns) : [];
+    const repairing = wanted.length > 0 && repair.add(gap, wanted);
+    tellGap(gap, repairing, !repairing && (!recoverable || wanted.length > 0));
+  }
+
+  /** @param {Gap} gap @param {boolean} repairing @param {boolean} lost */
+  function tellGap(gap, repairing, lost) {
+    const fate = { ...gap, repairing, lost };
+    tell("delivery:gap", fate);
+    if (lost) resync?.(fate);
+  }
+
+  /**
+   * @param {string} pattern @param {number | null} from @param {number | null} to
+   * @param {(topic: string, data: any, meta: EventMeta) => void} each
+   * @returns {Promise<number | null>} where the next page begins
+   */
+  async function page(pattern, from, to, each) {
+    const { events, next } = await request(wire.REPLAY, { pattern, from, to });
+    for (const event of events) each(.../** @type {[string, any, EventMeta]} */ (event));
+    return next;
+  }
+
+  /** @param {Job} job */
+  function fetch(job) {
+    const { gap, patterns, nth } = job;
+    return page(patterns[nth], job.from, gap.to, (topic, data, meta) => {
+      // What a stronger policy matches was not left out; what an earlier pattern matches has been brought.
+      if (subscriptions.policy(topic) !== "drop" || patterns.slice(0, nth).some((each) => matches(each, topic))) return;
+      job.count++;
+      deliver(topic, data, meta, (each) => patterns.includes(each));
+    });
+  }
+
+  /** @param {Job} job */
+  function repaired({ gap, patterns, count }) {
+    const { from, to } = gap;
+    counts.missed -= count;
+    if (count) tell("delivery:resumed", { ...cursor.resume(), repaired: { patterns, from, to, count } });
+    // The gateway counts exactly. Without an offset, trimmed meanwhile, conflated, refused: what has not come, will not.
+    const rest = /** @type {number} */ (gap.count) - count;
+    if (rest > 0 && patterns.length === gap.patterns.length) tellGap({ ...gap, count: rest, recoverable: false }, false, true);
+  }
+
+  return {
+    take,
+
+    /** How many there were, and how many of their events are missing, as far as they are numbered. */
+    counts,
+
+    /** Dispatch a part of the log again, to one pattern's handlers. @param {string} pattern @param {{ from: number, to: number }} range */
+    async replay(pattern, { from, to }) {
+      let count = 0;
+      for (let next = /** @type {number | null} */ (from); next; ) {
+        next = await page(pattern, next, to, (topic, data, meta) => {
+          count++;
+          deliver(topic, data, meta, (each) => each === pattern);
+        });
+      }
+      return count;
+    },
+
+    /** End every repair. */
+    clear: repair.clear,
+  };
+}

@@ -8,6 +8,8 @@
   const page = {
     seen: kept?.seen ?? [],
     told: [],
+    downs: [],
+    refusals: [],
     tokens: 0,
     resyncs: 0,
     async token() {
@@ -20,11 +22,21 @@
     token: page.token,
     resume: kept?.resume,
     resync: () => page.resyncs++,
+    inboxLimit: Number(query.get("inbox") ?? 10_000),
     reconnectDelayMinMs: Number(query.get("delay") ?? 50),
     reconnectDelayMaxMs: Number(query.get("delay") ?? 200),
   });
-  page.gate.on("numbers.*", (n) => page.seen.push(n));
-  page.gate.on("all", (name) => name.includes(":") && name !== "state:change" && page.told.push(name));
+  const handlerMs = Number(query.get("slow") ?? 0);
+  page.gate.on("numbers.*", (n) => {
+    page.seen.push(n);
+    const end = performance.now() + handlerMs;
+    while (performance.now() < end);
+  });
+  page.gate.on("all", (name, what) => {
+    if (name.includes(":") && name !== "state:change") page.told.push(name);
+    if (name === "connection:down") page.downs.push(what.reason);
+    if (name === "connection:refused") page.refusals.push(what.code);
+  });
 
   page.orders = new headgate.LiveCollection([], { gate: page.gate, topic: "orders" });
   page.orders.on("add", (order) => {

@@ -28,6 +28,7 @@ SETTINGS = {
 }
 STALL_MS = 10_000
 POLL_MS = 20
+BATCH_EVENTS = 500
 
 OpenPage = Callable[..., Page]
 
@@ -94,6 +95,12 @@ def wait_until_down(page: Page) -> None:
 def publish(publisher: Publisher, numbers: range) -> None:
     for number in numbers:
         publisher.publish(f"numbers.n{number}", number)
+
+
+def publish_batches(publisher: Publisher, numbers: range) -> None:
+    for first in range(numbers.start, numbers.stop, BATCH_EVENTS):
+        batch = range(first, min(first + BATCH_EVENTS, numbers.stop))
+        publisher.publish_many([(f"numbers.n{number}", number) for number in batch])
 
 
 def wait_for(page: Page, last: int) -> list[int]:
@@ -263,6 +270,39 @@ def test_a_main_thread_that_stands_still_loses_nothing(open_page: OpenPage, publ
     assert sent > 100
     assert wait_for(page, sent) == list(range(1, sent + 1))
     assert state(page)["gaps"] == state(page)["missed"] == 0
+
+
+@pytest.mark.parametrize(
+    ("inbox", "before", "after"),
+    [
+        (400, 300, 600),
+        # The default limit: 6,500 messages wait when the connection is cut.
+        pytest.param(10_000, 6_500, 2_500, marks=[pytest.mark.nightly, pytest.mark.timeout(600)]),
+    ],
+)
+def test_a_page_that_cannot_keep_up_when_its_connection_is_cut_loses_nothing(
+    open_page: OpenPage, context: BrowserContext, publisher: Publisher, inbox: int, before: int, after: int
+) -> None:
+    """Its inbox fills while it reconnects. It gets every event once, in order, and no gateway is called unreachable for it."""
+    page = open_page(f"slow=3&inbox={inbox}")
+    publish_batches(publisher, range(1, before + 1))
+    wait_until(page, "page.gate.state.waiting > 0")
+    context.set_offline(True)
+    wait_until_down(page)
+    publish_batches(publisher, range(before + 1, before + after + 1))
+    context.set_offline(False)
+    # More than the inbox holds comes behind the welcome.
+    for number in range(before + after + 1, before + after + 6):
+        publish(publisher, range(number, number + 1))
+    last = before + after + 5
+    give_up = time.monotonic() + max(DEADLINE_MS / 1000, last * 0.02)
+    while not page.evaluate(f"page.seen.includes({last})"):
+        assert time.monotonic() < give_up, page.evaluate("[page.seen.length, page.told, page.gate.state]")
+        page.wait_for_timeout(POLL_MS)
+    assert page.evaluate("page.seen") == list(range(1, last + 1))
+    wait_until_up(page)
+    assert (state(page)["gaps"], state(page)["missed"], page.evaluate("page.refusals")) == (0, 0, [])
+    assert "the page is too slow" in page.evaluate("page.downs") or inbox > before + after
 
 
 def test_a_token_that_expires_is_replaced_in_the_same_session(open_page: OpenPage, publisher: Publisher) -> None:

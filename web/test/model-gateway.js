@@ -37,12 +37,12 @@ export class World {
     this.#replace(globalThis, "setTimeout", (act, delayMs = 0) => this.#later(this.#timers, { act, dueMs: this.nowMs + delayMs }));
     this.#replace(globalThis, "clearTimeout", (id) => this.#timers.delete(id));
     // A turn of the page, by either of the ways in which a client can ask for one: as in Node, or as in a browser.
-    const turns = this;
-    this.#replace(globalThis, "setImmediate", seed % 2 ? (act) => this.#later(this.#turns, { act }) : undefined);
+    const post = (act) => this.#later(this.#turns, { act });
+    this.#replace(globalThis, "setImmediate", seed % 2 ? post : undefined);
     this.#replace(globalThis, "clearImmediate", (id) => this.#turns.delete(id));
     this.#replace(globalThis, "MessageChannel", class {
       port1 = { onmessage() {}, close() {} };
-      port2 = { postMessage: () => turns.#later(turns.#turns, { act: () => this.port1.onmessage() }) };
+      port2 = { postMessage: () => post(() => this.port1.onmessage()) };
     });
     this.#replace(console, "error", () => {});
   }

@@ -121,8 +121,9 @@ bench: $(DEV) build ## Measure against the peers (bench/README.md), short versio
 faults: $(DEV) build ## The whole fault suite at full load, and its figures into docs/faults.md (an hour)
 	@$(BIN)/python -m pytest -m nightly tests/fault tests/e2e $(ARGS)
 
-fuzz: $(DEV) ## Fuzzed frames and packets, a hundred times as many as in the test command (an hour), and new examples for the rest
+fuzz: $(DEV) $(NODE) ## Fuzzed frames and packets, a hundred times as many as in the test command (an hour), and new examples for the rest
 	@HEADGATE_FUZZ=nightly $(BIN)/python -m pytest --timeout=7200 tests/integration/transport/test_fuzz.py tests/unit $(ARGS)
+	@HEADGATE_HISTORIES=100000 node --test web/test/no-silent-loss.test.js
 
 clean: ## Remove everything that was made, but for the private Redis data in .headgate
 	rm -rf $(VENV) node_modules web/node_modules web/dist build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache \

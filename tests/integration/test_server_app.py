@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +20,8 @@ from headgate_server.app import ENVELOPE_BYTES, create_app
 from headgate_server.demo import demo_authenticator
 from headgate_server.demo_tokens import DemoTokens
 from headgate_server.security_headers import content_security_policy
+
+SECRET = bytes(range(32))
 
 
 @dataclass
@@ -63,8 +66,8 @@ def gate() -> RecordingGate:
 
 
 @pytest.fixture
-def demo(gate: RecordingGate) -> FlaskClient:
-    return create_app(Settings(demo=True), gate=gate).test_client()
+def demo(gate: RecordingGate, tmp_path: Path) -> FlaskClient:
+    return create_app(Settings(demo=True, data_dir=str(tmp_path)), gate=gate).test_client()
 
 
 @pytest.fixture
@@ -421,7 +424,7 @@ def test_only_the_demos_users_get_a_token(demo: FlaskClient, body: Any) -> None:
 
 def test_the_authenticator_grants_orders_and_the_users_own_messages() -> None:
     """A pattern in a grant, never beyond: not another user's, not everything, no publishing."""
-    tokens = DemoTokens()
+    tokens = DemoTokens(SECRET)
     handshake = Handshake("notifications", {"token": tokens.issue("ana")}, {})
     ana = demo_authenticator(tokens, dev=False)(handshake)
     assert ana is not None
@@ -435,7 +438,7 @@ def test_the_authenticator_grants_orders_and_the_users_own_messages() -> None:
 @pytest.mark.parametrize("dev", [False, True])
 def test_the_authenticator_refuses_bad_tokens(auth: dict[str, Any], dev: bool) -> None:
     """Development lets a client without a token in, but never one with a bad token."""
-    authenticate = demo_authenticator(DemoTokens(), dev=dev)
+    authenticate = demo_authenticator(DemoTokens(SECRET), dev=dev)
     if dev and not auth:
         identity = authenticate(Handshake("notifications", auth, {}))
         assert identity is not None
@@ -445,15 +448,31 @@ def test_the_authenticator_refuses_bad_tokens(auth: dict[str, Any], dev: bool) -
             authenticate(Handshake("notifications", auth, {}))
 
 
-def test_a_token_of_another_process_is_not_ours() -> None:
-    """The secret is made at start and shared with nobody."""
+def test_a_token_is_good_with_its_own_secret_only() -> None:
+    """The server that issued it may have ended; another secret makes it a stranger's."""
+    token = DemoTokens(SECRET).issue("ana")
+    assert DemoTokens(SECRET).verify(token) == "ana"
     with pytest.raises(Unauthorized, match="not one of ours"):
-        DemoTokens().verify(DemoTokens().issue("ana"))
+        DemoTokens(SECRET[::-1]).verify(token)
+
+
+def test_a_token_outlives_the_server_that_issued_it(demo: FlaskClient, gate: RecordingGate, tmp_path: Path) -> None:
+    """The secret is in the data folder: the next server takes the token, also with a Redis that is not ours."""
+    token = demo.post("/demo/session", json={"user": "ana"}).get_json()["token"]
+    settings = Settings(demo=True, data_dir=str(tmp_path), redis_url="redis://elsewhere:6379/0")
+    answer = create_app(settings, gate=gate).test_client().post("/demo/orders", headers={"Authorization": f"Bearer {token}"})
+    assert answer.status_code == 201
+
+
+def test_without_the_demo_no_secret_is_made(gate: RecordingGate, tmp_path: Path) -> None:
+    """A server that needs none leaves the folder alone."""
+    create_app(Settings(data_dir=str(tmp_path / "data")), gate=gate)
+    assert not (tmp_path / "data").exists()
 
 
 def test_a_token_expires(monkeypatch: pytest.MonkeyPatch) -> None:
     """One issued longer ago than its lifetime is refused, and the refusal says how to get a new one."""
-    tokens = DemoTokens()
+    tokens = DemoTokens(SECRET)
     token = tokens.issue("ana")
     monkeypatch.setattr(demo_tokens, "TOKEN_LIFETIME_S", -1)
     with pytest.raises(Unauthorized, match="expired"):
@@ -461,8 +480,9 @@ def test_a_token_expires(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def app_from_environment(monkeypatch: pytest.MonkeyPatch, gate: RecordingGate) -> Flask:
+def app_from_environment(monkeypatch: pytest.MonkeyPatch, gate: RecordingGate, tmp_path: Path) -> Flask:
     monkeypatch.setenv("HEADGATE_DEMO", "1")
+    monkeypatch.setenv("HEADGATE_DATA_DIR", str(tmp_path))
     return create_app(gate=gate)
 
 

@@ -351,9 +351,35 @@ def test_orders_are_created_and_deleted(demo: FlaskClient, gate: RecordingGate, 
     assert made.status_code == 201
     number, version = made.get_json()["id"], made.get_json()["version"]
     gone = demo.delete(f"/demo/orders/{number}", json={"version": version}, headers=as_ana)
-    assert gone.status_code == 204
+    assert (gone.status_code, gone.get_json()) == (200, gate.published[-1][1])
     assert [topic for topic, _ in gate.published] == [f"orders.{number}.created", f"orders.{number}.deleted"]
     assert demo.put(f"/demo/orders/{number}", json={"version": version, "note": "x"}, headers=as_ana).status_code == 404
+
+
+def test_a_deleted_order_is_restored_for_everybody(demo: FlaskClient, gate: RecordingGate, as_ana: dict[str, str]) -> None:
+    """With the version of the deletion; the log says that it was restored, and the order is what it was."""
+    before = order(demo, "42")
+    gone = demo.delete("/demo/orders/42", json={"version": before["version"]}, headers=as_ana).get_json()
+    back = demo.post("/demo/orders/42/restore", json={"version": gone["version"]}, headers=as_ana)
+    assert back.status_code == 200
+    assert gate.published[-1] == ("orders.42.restored", back.get_json())
+    assert order(demo, "42") == {**before, "version": back.get_json()["version"], "by": "ana"}
+    again = demo.post("/demo/orders/42/restore", json={"version": gone["version"]}, headers=as_ana)
+    assert (again.status_code, again.get_json()["error"]["current"]) == (409, back.get_json())
+
+
+def test_an_order_that_was_never_deleted_cannot_be_restored(demo: FlaskClient, as_ana: dict[str, str]) -> None:
+    """404, with what can be restored; without a version 400."""
+    answer = demo.post("/demo/orders/4711/restore", json={"version": 1}, headers=as_ana)
+    assert (answer.status_code, answer.get_json()["error"]["code"]) == (404, "not_found")
+    assert "can no longer be restored" in answer.get_json()["error"]["message"]
+    assert demo.post("/demo/orders/4711/restore", json={}, headers=as_ana).status_code == 400
+
+
+def test_a_session_tells_which_orders_the_server_has(demo: FlaskClient) -> None:
+    """The first version of its book, the same for everybody as long as the server runs."""
+    first, second = (demo.post("/demo/session", json={"user": user}).get_json() for user in ("ana", "ben"))
+    assert first["since"] == second["since"] == min(each["version"] for each in demo.get("/demo/orders").get_json())
 
 
 def test_the_book_is_bounded(demo: FlaskClient, as_ana: dict[str, str]) -> None:
@@ -400,11 +426,12 @@ CHANGES: list[Callable[[FlaskClient, dict[str, str]], Any]] = [
     lambda client, headers: client.post("/demo/orders", headers=headers),
     lambda client, headers: client.put("/demo/orders/42", json={"version": 4, "note": "x"}, headers=headers),
     lambda client, headers: client.delete("/demo/orders/42", json={"version": 4}, headers=headers),
+    lambda client, headers: client.post("/demo/orders/42/restore", json={"version": 4}, headers=headers),
     lambda client, headers: client.post("/demo/burst", headers=headers),
 ]
 
 
-@pytest.mark.parametrize("change", CHANGES, ids=["create", "change", "delete", "burst"])
+@pytest.mark.parametrize("change", CHANGES, ids=["create", "change", "delete", "restore", "burst"])
 @pytest.mark.parametrize("authorization", [None, "Bearer", "Bearer forged", "Basic YTpi", "Bearer " + "x" * 9000])
 def test_changes_need_a_token(
     demo: FlaskClient, gate: RecordingGate, change: Callable[..., Any], authorization: str | None

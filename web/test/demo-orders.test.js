@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setImmediate as turn } from "node:timers/promises";
 import Backbone from "backbone";
-import { changeOf, money, neighbour } from "../demo/src/order.js";
+import { changeOf, isOfTheShop, money, neighbour, nextStep, STATUSES } from "../demo/src/order.js";
 import { Orders } from "../demo/src/orders.js";
 import { wordsFor } from "../demo/src/words.js";
 
@@ -38,6 +38,21 @@ test("columns have neighbours but for the outer ones", () => {
   assert.equal(neighbour({ status: "new" }, 1), "packed");
   assert.equal(neighbour({ status: "failed" }, 1), null);
   assert.equal(neighbour({ status: "lost" }, -1), null);
+});
+
+test("the next step goes on towards shipped; to fail is no step, for that has an action of its own", () => {
+  assert.deepEqual(STATUSES.map((status) => nextStep({ status })), ["packed", "shipped", null, null]);
+});
+
+test("an order that only an event from outside tells of is not the shop's", () => {
+  assert.equal(isOfTheShop({ id: "9001" }), false);
+  assert.equal(isOfTheShop({ id: "42", version: 4 }), true);
+});
+
+test("a deletion says of which version, so that one that has been undone is told from one that has not", () => {
+  assert.deepEqual(changeOf("orders.1.deleted", { id: "1", version: 7, note: "x" }).attributes, { version: 7 });
+  assert.deepEqual(changeOf("orders.1.deleted", null).attributes, {});
+  assert.equal(changeOf("orders.1.restored", { version: 8 }).op, "upsert");
 });
 
 test("cents are written as money", () => {

@@ -111,7 +111,11 @@ class BoardPage:
 
     def chip(self, pattern: str) -> Locator:
         """The pattern among those that the panel shows as subscribed."""
-        return self.view.locator("#subscriptions li").get_by_text(pattern, exact=True)
+        return self.view.locator("#subscriptions li:not(.kept)").get_by_text(pattern, exact=True)
+
+    def kept(self) -> Locator:
+        """The patterns that wait for a connection."""
+        return self.view.locator("#subscriptions li.kept")
 
     def choose(self, name: str, on: bool) -> None:
         """Turn a type (by toast) or the live board on or off, and return when the gateway has acknowledged it."""

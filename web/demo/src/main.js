@@ -85,9 +85,10 @@ const live = switchFor("live", "Live board", orders.pattern, true, (chosen) => {
 live.classList.add("apart");
 alerts.append(live);
 
-const panel = new Panel(gate, {
+const panel = new Panel(gate, line, {
   figures: byId("figures"),
   subscriptions: byId("subscriptions"),
+  kept: byId("kept"),
   pill: byId("connection"),
 });
 
@@ -113,10 +114,13 @@ gate.on("all", (/** @type {string} */ name, /** @type {any} */ _data, /** @type 
     lab.event(event);
   }
 });
-gate.on("state:change", () => {
-  panel.draw();
-  showBanner();
+gate.on("state:change", showState);
+line.changed = showState;
+let refusal = "";
+gate.on("connection:refused", (/** @type {Error} */ { message }) => {
+  refusal = message;
 });
+byId("try-again").addEventListener("click", () => gate.open());
 gate.on("delivery:gap", (/** @type {any} */ gap) => timeline.gap(gap));
 gate.on("delivery:error", (/** @type {any} */ { pattern, error }) => {
   if (pattern) complain(`Not subscribed to ${pattern}`, error.message);
@@ -124,16 +128,23 @@ gate.on("delivery:error", (/** @type {any} */ { pattern, error }) => {
 orders.on("error", (/** @type {any} */ _orders, /** @type {Error} */ error) => complain("The board could not be loaded", error.message));
 orders.goLive();
 
+function showState() {
+  panel.draw();
+  showBanner();
+}
+
 /** Say above the board what may make it differ from what others see. */
 function showBanner() {
   const { connection, bus } = gate.state;
   let text = "";
-  if (connection === "refused") text = "The gateway does not let this page in. Reload the page to try again.";
-  else if (line.isCut) text = "Offline on purpose: this tab gets no events. Go online, and it catches up.";
+  if (line.isCut) text = "Offline on purpose: this tab gets no events. Its subscriptions are kept; go online, and it catches up.";
+  else if (connection === "refused") text = `The gateway does not let this page in: ${refusal}.`;
   else if (connection === "waiting") text = "Disconnected. Trying again; what happens meanwhile will be caught up.";
   else if (bus === "down") text = "The gateway has lost Redis. Events wait there and follow when it is back.";
   else if (!orders.live) text = "This board is not live: what others change does not show here until you turn that on again.";
   const banner = byId("banner");
   banner.hidden = !text;
-  if (banner.textContent !== text) banner.textContent = text;
+  byId("try-again").hidden = line.isCut || connection !== "refused";
+  const said = byId("banner-text");
+  if (said.textContent !== text) said.textContent = text;
 }

@@ -83,6 +83,16 @@ class BoardPage:
     def move_button(self, number: str, status: str) -> Locator:
         return self.view.get_by_role("button", name=f"Move order {number} to {status}", exact=True)
 
+    def delete_button(self, number: str) -> Locator:
+        return self.view.get_by_role("button", name=f"Delete order {number}", exact=True)
+
+    def deletion(self, number: str) -> Locator:
+        """The notice of an order that was deleted here, whatever it says by now."""
+        return self.view.locator(".notice", has=self.view.get_by_text(re.compile(rf"order {number}\b", re.IGNORECASE)))
+
+    def undo_button(self, number: str) -> Locator:
+        return self.view.get_by_role("button", name=f"Undo: restore order {number}", exact=True)
+
     def tab_to(self, target: Locator) -> None:
         """Press Tab until `target` has the focus, as a person without a mouse would."""
         for _ in range(MAX_TABS):

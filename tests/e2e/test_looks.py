@@ -147,7 +147,7 @@ def test_the_focus_goes_in_reading_order(open_board: OpenBoard) -> None:
 
 
 def show_everything(board: BoardPage, shop: Shop) -> None:
-    """Bring up what is not always there: a toast, an error on a card, a banner, a verdict, a diary, the chart's table."""
+    """Bring up what is not always there: a toast, an error on a card, an Undo, a banner, a verdict, the chart's table."""
     number = shop.create()
     expect(board.card(number)).to_be_visible()
     board.field(number, "note").fill("mine")
@@ -157,6 +157,9 @@ def show_everything(board: BoardPage, shop: Shop) -> None:
     expect(board.card(number).get_by_role("alert")).to_be_visible()
     shop.change(number, status="failed")
     expect(board.toast(f"Order {number} failed")).to_be_visible()
+    gone = shop.create()
+    board.delete_button(gone).click()
+    expect(board.undo_button(gone)).to_be_visible()
     board.burst(50)
     expect(board.verdict()).to_contain_text("Nothing lost")
     board.view.get_by_role("button", name="Go offline").click()

@@ -120,7 +120,7 @@ def test_new_orders_appear_and_deleted_ones_go(open_board: OpenBoard, shop: Shop
     after = set(ben.view.locator(".card").evaluate_all("cards => cards.map(card => card.dataset.id)"))
     (number,) = after - before
     expect(ben.toast(f"Order {number} came in")).to_be_visible()
-    ana.view.get_by_role("button", name=f"Delete order {number}", exact=True).click()
+    ana.delete_button(number).click()
     expect(ben.card(number)).to_have_count(0)
 
 
@@ -236,6 +236,7 @@ def test_an_event_about_an_unknown_order_makes_a_card(open_board: OpenBoard, gat
     expect(ana.card("9001").get_by_role("button")).to_have_count(1)
     ana.view.get_by_role("button", name="Take order 9001 off this board", exact=True).click()
     expect(ana.card("9001")).to_have_count(0)
+    expect(ana.deletion("9001")).to_have_count(0)
 
 
 def test_data_that_is_no_order_harms_nothing(open_board: OpenBoard, shop: Shop, gateway: GatewayProcess) -> None:

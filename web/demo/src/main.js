@@ -8,6 +8,7 @@ import { Alerts, switchFor } from "./alerts.js";
 import { Board } from "./board.js";
 import { Centre } from "./centre.js";
 import { Chart } from "./chart.js";
+import { Deletions } from "./deletions.js";
 import { Edits } from "./edits.js";
 import { byId } from "./element.js";
 import { Lab } from "./lab.js";
@@ -26,9 +27,9 @@ const { user = "", users = "{}", carrierLength, noteLength, stallS } = document.
 const names = JSON.parse(users);
 const page = { user, names, limits: { carrier: Number(carrierLength), note: Number(noteLength) } };
 
-const shop = new Shop(user);
+const shop = new Shop(user, restarted);
 const line = new Line();
-const gate = connect(location.origin, { token: () => shop.token(), io: line.io });
+const gate = connect(location.origin, { token: () => shop.signIn(), io: line.io });
 const toasts = new Toasts(byId("toasts"));
 const timeline = new Timeline(byId("timeline"));
 const orders = new Orders(shop, gate);
@@ -46,6 +47,18 @@ async function move(id, status) {
   if (outcome.theirs) toasts.show({ title: `Order ${id} is ${outcome.theirs} already`, detail: `${outcome.who} moved it first`, status: outcome.theirs });
 }
 
+/** @param {string} id @param {boolean} byKeyboard */
+async function remove(id, byKeyboard) {
+  const gone = await edits.remove(id);
+  if (gone) deletions.show(gone, byKeyboard);
+}
+
+/** The server keeps its orders in memory: after a restart they are others, and this board must not go on showing the old ones. */
+function restarted() {
+  orders.startOver();
+  toasts.show({ title: "The server was restarted", detail: "The demo's orders start over; this board shows those that the server has now." });
+}
+
 const board = new Board(
   byId("board"),
   orders,
@@ -53,10 +66,11 @@ const board = new Board(
     move,
     step: (id, step) => void move(id, neighbour(orders.get(id)?.attributes ?? {}, step)),
     edit: (id, field, value, seen) => edits.change(id, field, value, seen),
-    remove: (id) => void edits.remove(id),
+    remove: (id, byKeyboard) => void remove(id, byKeyboard),
   },
   page,
 );
+const deletions = new Deletions(byId("deletions"), (deletion) => edits.restore(deletion), board);
 byId("new-order").addEventListener("click", () => void edits.create());
 
 const alerts = byId("alerts");

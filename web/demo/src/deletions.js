@@ -64,7 +64,9 @@ export class Deletions {
     undo.ariaDisabled = "false";
     const focused = notice.contains(document.activeElement);
     if (restored) {
-      if (focused) this.#shown.handOn(this.board.card(deletion.id)?.article, this.board.root);
+      const article = this.board.card(deletion.id)?.article;
+      article?.scrollIntoView({ block: "nearest" });
+      if (focused) this.#shown.handOn(article, this.board.root);
       this.#remove(notice);
       return;
     }

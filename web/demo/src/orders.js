@@ -89,6 +89,7 @@ export class Orders extends LiveCollection {
   /** @param {string} topic @param {any} data */
   #read(topic, data) {
     const change = changeOf(topic, data);
+    // A page that catches up after a restart of the shop is told of the orders that the restart has ended.
     if (change.attributes.version < this.shop.since) return { ...change, op: /** @type {const} */ ("ignore") };
     // `merge` leaves alone what is not here: no stranger's flood of numbers fills the page.
     return change.op === "upsert" && this.length >= MAX_ORDERS ? { ...change, op: /** @type {const} */ ("merge") } : change;

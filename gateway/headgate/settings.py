@@ -70,7 +70,9 @@ class Settings:
         "Redis or Valkey to use. Unset: a private server is started and ended with the gateway.",
         secret=True,
     )
-    data_dir: str = option(".headgate", text("a folder"), "Folder of the private Redis server: socket, data, log.")
+    data_dir: str = option(
+        ".headgate", text("a folder"), "Folder of the private Redis server (socket, data, log) and of the demo's secret."
+    )
     dev: bool = option(
         False,
         switch(),

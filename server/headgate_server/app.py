@@ -7,6 +7,7 @@ they are: health.py, publish_api.py, demo.py; every refusal leaves through error
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from flask import Blueprint, Flask, render_template
 
@@ -15,6 +16,7 @@ from headgate.identity import Authenticator
 from headgate.settings import Settings
 
 from .demo import demo_authenticator, demo_routes
+from .demo_secret import demo_secret
 from .demo_tokens import DemoTokens
 from .error_pages import install_error_pages
 from .events_api import events_routes
@@ -43,13 +45,13 @@ def create_app(settings: Settings | None = None, *, gate: Gate | None = None) ->
     app.config["MAX_CONTENT_LENGTH"] = settings.max_payload_bytes + ENVELOPE_BYTES
     install_error_pages(app)
     install_security_headers(app)
-    tokens = DemoTokens()
+    tokens = DemoTokens(demo_secret(Path(settings.data_dir))) if settings.demo else None
     if gate is None:
-        gate = _extension(app, settings, demo_authenticator(tokens, dev=settings.dev) if settings.demo else None)
+        gate = _extension(app, settings, demo_authenticator(tokens, dev=settings.dev) if tokens else None)
     app.register_blueprint(health_routes(gate, metrics_open=settings.metrics_open))
     app.register_blueprint(publish_routes(gate, settings))
     app.register_blueprint(events_routes(gate, settings))
-    if settings.demo:
+    if tokens:
         app.register_blueprint(demo_routes(OrderBook(gate.publish), tokens))
     else:
         app.register_blueprint(_index_route(settings))

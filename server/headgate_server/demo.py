@@ -1,8 +1,9 @@
 """The demo: Ana and Ben look at the same orders board. Pages, and the JSON routes behind them.
 
 `GET /?user=ana` one board (`&stall_s=2` for a shorter stall), `GET /two` both users side by side, `POST /demo/session {user}`
-a token, `GET /demo/orders`, `POST /demo/orders`, `PUT` and `DELETE /demo/orders/<id>`, `POST /demo/burst {events?, over_s?,
-id?}`, `GET /demo/burst/<id>`.
+a token and the first version of the orders, which is another one after a restart, `GET /demo/orders`, `POST /demo/orders`,
+`PUT` and `DELETE /demo/orders/<id>`, `POST /demo/orders/<id>/restore {version}`, `POST /demo/burst {events?, over_s?, id?}`,
+`GET /demo/burst/<id>`.
 Every change needs the token as a Bearer header (which also means that no other site can make a browser send it) and is
 published by orders.py, bursts by bursts.py.
 """
@@ -66,7 +67,7 @@ def demo_routes(book: OrderBook, tokens: DemoTokens) -> Blueprint:
     @routes.post("/demo/session")
     def session() -> Response:
         user = _body().get("user")
-        return jsonify(token=tokens.issue(user), user=user, expires_in_s=TOKEN_LIFETIME_S)
+        return jsonify(token=tokens.issue(user), user=user, expires_in_s=TOKEN_LIFETIME_S, since=book.since)
 
     @routes.get("/demo/orders")
     def orders() -> Response:
@@ -81,9 +82,12 @@ def demo_routes(book: OrderBook, tokens: DemoTokens) -> Blueprint:
         return jsonify(book.change(order_id, _body(), _user(tokens)))
 
     @routes.delete("/demo/orders/<order_id>")
-    def delete_order(order_id: str) -> tuple[str, int]:
-        book.delete(order_id, _body().get("version"), _user(tokens))
-        return "", 204
+    def delete_order(order_id: str) -> Response:
+        return jsonify(book.delete(order_id, _body().get("version"), _user(tokens)))
+
+    @routes.post("/demo/orders/<order_id>/restore")
+    def restore_order(order_id: str) -> Response:
+        return jsonify(book.restore(order_id, _body().get("version"), _user(tokens)))
 
     @routes.post("/demo/burst")
     def start_burst() -> Response:

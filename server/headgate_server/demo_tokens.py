@@ -1,11 +1,9 @@
-"""The demo's tokens: who of the two users a browser is, signed, short-lived, forgotten when the process ends.
+"""The demo's tokens: who of the two users a browser is, signed with the demo's secret (demo_secret.py), short-lived.
 
 Not an identity system: anyone may ask to be Ana or Ben. It shows where an application's own sign-in goes.
 """
 
 from __future__ import annotations
-
-import secrets
 
 from itsdangerous import BadSignature, SignatureExpired, URLSafeTimedSerializer
 
@@ -19,10 +17,10 @@ MAX_TOKEN_LENGTH = 512
 
 
 class DemoTokens:
-    """Issues and verifies tokens with a secret made at start, which never leaves the process."""
+    """Issues and verifies tokens with a secret, which never leaves the server."""
 
-    def __init__(self) -> None:
-        self._signer = URLSafeTimedSerializer(secrets.token_bytes(32), salt="headgate demo session")
+    def __init__(self, secret: bytes) -> None:
+        self._signer = URLSafeTimedSerializer(secret, salt="headgate demo session")
 
     def issue(self, user: object) -> str:
         """Return a token for one of USERS.
@@ -39,7 +37,7 @@ class DemoTokens:
         """Return the user that a token names.
 
         Raises:
-            Unauthorized: it is missing, forged, from another process, or older than TOKEN_LIFETIME_S.
+            Unauthorized: it is missing, forged, signed with another secret, or older than TOKEN_LIFETIME_S.
         """
         if not token:
             raise Unauthorized("no token; POST /demo/session gives one")

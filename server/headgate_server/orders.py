@@ -1,7 +1,8 @@
 """The demo's orders: an in-memory book in which every change is published before it counts.
 
 In: changes from the demo's routes. Out: an event per change, `orders.<id>.<verb>` with the whole order as data, in the
-order of the versions. The book is bounded, seeded, and forgotten when the process ends.
+order of the versions. The book is bounded, seeded, and forgotten when the process ends. A deleted order can be restored for
+a while: both are events, so that every board and every consumer is told what happened, when it happened.
 
 Publish first, save second, both under one lock: a change whose publish raised is not saved, so the person who made it
 is told and nobody's board shows what the book does not hold. If the bus took the event and only its answer was lost,
@@ -14,6 +15,7 @@ from __future__ import annotations
 import itertools
 import random
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -22,6 +24,9 @@ from headgate.errors import HeadgateError, InvalidRequest, LimitReached
 
 STATUSES = ("new", "packed", "shipped", "failed")
 MAX_ORDERS = 200
+# Deleted orders that can be restored, and for how long: several times what a page offers it for.
+MAX_DELETED = 50
+RESTORE_WITHIN_S = 120.0
 # What a person may edit, and how long it may be in characters.
 TEXT_LIMITS = {"carrier": 40, "note": 140}
 # Statuses that people want to be alerted about have a verb of their own; other changes are `updated`.
@@ -60,6 +65,30 @@ class OrderConflict(HeadgateError):
         )
 
 
+class OrderNotRestorable(HeadgateError):
+    """This order is not among those that were deleted lately."""
+
+    code = "not_found"
+
+    def __init__(self, order_id: str) -> None:
+        super().__init__(
+            f"order {order_id[:20]} can no longer be restored: only the last {MAX_DELETED} deleted ones can, "
+            f"for {RESTORE_WITHIN_S:g} s",
+            id=order_id[:20],
+            max_deleted=MAX_DELETED,
+            within_s=RESTORE_WITHIN_S,
+        )
+
+
+class OrderDeletedAgain(HeadgateError):
+    """Someone else restored the order and deleted it again: theirs is the deletion that can be undone."""
+
+    code = "conflict"
+
+    def __init__(self, gone: Order) -> None:
+        super().__init__(f"order {gone.id} was deleted again by {gone.by} in the meantime", id=gone.id, by=gone.by)
+
+
 @dataclass(frozen=True, slots=True)
 class Order:
     """One order as people see it. `version` grows with every change; `by` made the last one."""
@@ -77,14 +106,31 @@ class Order:
 
 
 class OrderBook:
-    """All orders, at most MAX_ORDERS. Every method is atomic, and may switch greenlets."""
+    """All orders, at most MAX_ORDERS. Every method is atomic, and may switch greenlets.
 
-    def __init__(self, publish: Callable[[str, Any], object], *, seed: int = 1) -> None:
+    Attributes:
+        since: the first version of this book. A page that knows another one has orders of a server that was restarted: events
+            with a version below `since` are about those.
+    """
+
+    def __init__(
+        self,
+        publish: Callable[[str, Any], object],
+        *,
+        seed: int = 1,
+        now_s: Callable[[], float] = time.monotonic,
+        clock_s: Callable[[], float] = time.time,
+    ) -> None:
         self._publish = publish
+        self._now_s = now_s
         self._lock = threading.Lock()
         self._random = random.Random(seed)
-        self._versions = itertools.count(1)
+        # Milliseconds since 1970: above every version of a book before this one, which grew by fewer than one a millisecond.
+        self.since = int(clock_s() * 1000)
+        self._versions = itertools.count(self.since)
         self._orders: dict[str, Order] = {}
+        # Oldest first, each with when it was deleted.
+        self._deleted: dict[str, tuple[Order, float]] = {}
         for status, number, customer, items, carrier, total_cents, note in _SEED:
             order = Order(str(number), status, customer, items, carrier, total_cents, note, 0, next(self._versions), "the shop")
             self._orders[order.id] = order
@@ -131,13 +177,43 @@ class OrderBook:
             moved = after.status != before.status
             return self._commit(after, _VERB_BY_STATUS.get(after.status, "updated") if moved else "updated")
 
-    def delete(self, order_id: str, version: object, by: str) -> None:
-        """Remove an order whose version the caller has seen. Raises as `change` does."""
+    def delete(self, order_id: str, version: object, by: str) -> dict[str, Any]:
+        """Remove an order whose version the caller has seen, and return it as deleted. Raises as `change` does."""
         with self._lock:
             before = self._seen(order_id, version)
             gone = replace(before, version=next(self._versions), by=by)
             self._publish(f"orders.{order_id}.deleted", asdict(gone))
             del self._orders[order_id]
+            self._forget_deleted()
+            self._deleted[order_id] = (gone, self._now_s())
+            return asdict(gone)
+
+    def restore(self, order_id: str, version: object, by: str) -> dict[str, Any]:
+        """Undo a deletion that made `version`: put the order back as it was, and return it.
+
+        Raises:
+            InvalidRequest: the version is missing.
+            OrderConflict: it is back already.
+            OrderDeletedAgain: it was, and another deletion came after it.
+            OrderNotRestorable: it was never deleted, or too long ago.
+            LimitReached: the book has been filled meanwhile.
+            BusUnavailable, BusRefused: nothing was restored.
+        """
+        _check_version(version)
+        with self._lock:
+            if (present := self._orders.get(order_id)) is not None:
+                raise OrderConflict(present)
+            self._forget_deleted(room_for=0)
+            if order_id not in self._deleted:
+                raise OrderNotRestorable(order_id)
+            gone, _ = self._deleted[order_id]
+            if gone.version != version:
+                raise OrderDeletedAgain(gone)
+            if len(self._orders) >= MAX_ORDERS:
+                raise LimitReached("orders", MAX_ORDERS)
+            body = self._commit(replace(gone, version=next(self._versions), by=by), "restored")
+            del self._deleted[order_id]
+            return body
 
     def scan(self, turn: int, by: str, burst: Mapping[str, Any]) -> dict[str, Any]:
         """Scan the parcel whose turn it is, round the orders; the event says in `burst` which one of a burst it is.
@@ -161,15 +237,27 @@ class OrderBook:
         self._orders[order.id] = order
         return body
 
+    def _forget_deleted(self, room_for: int = 1) -> None:
+        """Let go of orders that were deleted too long ago, and of the oldest until there is room for so many more."""
+        while self._deleted:
+            oldest = next(iter(self._deleted))
+            if len(self._deleted) + room_for <= MAX_DELETED and self._deleted[oldest][1] > self._now_s() - RESTORE_WITHIN_S:
+                return
+            del self._deleted[oldest]
+
     def _seen(self, order_id: str, version: object) -> Order:
         """Return the order if `version` is its present one (optimistic locking: nobody waits for anybody)."""
-        if isinstance(version, bool) or not isinstance(version, int):
-            raise InvalidRequest("version: expected the version of the order that you saw")
+        _check_version(version)
         if (order := self._orders.get(order_id)) is None:
             raise OrderNotFound(order_id)
         if order.version != version:
             raise OrderConflict(order)
         return order
+
+
+def _check_version(version: object) -> None:
+    if isinstance(version, bool) or not isinstance(version, int):
+        raise InvalidRequest("version: expected the version of the order that you saw")
 
 
 def _check_edits(fields: Mapping[str, Any]) -> dict[str, Any]:

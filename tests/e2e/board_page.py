@@ -83,6 +83,16 @@ class BoardPage:
     def move_button(self, number: str, status: str) -> Locator:
         return self.view.get_by_role("button", name=f"Move order {number} to {status}", exact=True)
 
+    def delete_button(self, number: str) -> Locator:
+        return self.view.get_by_role("button", name=f"Delete order {number}", exact=True)
+
+    def deletion(self, number: str) -> Locator:
+        """The notice of an order that was deleted here, whatever it says by now."""
+        return self.view.locator(".notice", has=self.view.get_by_text(re.compile(rf"order {number}\b", re.IGNORECASE)))
+
+    def undo_button(self, number: str) -> Locator:
+        return self.view.get_by_role("button", name=f"Undo: restore order {number}", exact=True)
+
     def tab_to(self, target: Locator) -> None:
         """Press Tab until `target` has the focus, as a person without a mouse would."""
         for _ in range(MAX_TABS):
@@ -111,7 +121,11 @@ class BoardPage:
 
     def chip(self, pattern: str) -> Locator:
         """The pattern among those that the panel shows as subscribed."""
-        return self.view.locator("#subscriptions li").get_by_text(pattern, exact=True)
+        return self.view.locator("#subscriptions li:not(.kept)").get_by_text(pattern, exact=True)
+
+    def kept(self) -> Locator:
+        """The patterns that wait for a connection."""
+        return self.view.locator("#subscriptions li.kept")
 
     def choose(self, name: str, on: bool) -> None:
         """Turn a type (by toast) or the live board on or off, and return when the gateway has acknowledged it."""

@@ -37,9 +37,14 @@ class Shop:
         changed: dict[str, Any] = self._request("PUT", f"/demo/orders/{number}", body)
         return changed
 
-    def delete(self, number: str) -> None:
-        """Delete an order at its present version."""
-        self._request("DELETE", f"/demo/orders/{number}", {"version": self.order(number)["version"]})
+    def delete(self, number: str) -> int:
+        """Delete an order at its present version; return the version of the deletion."""
+        gone = self._request("DELETE", f"/demo/orders/{number}", {"version": self.order(number)["version"]})
+        return int(gone["version"])
+
+    def restore(self, number: str, version: int) -> None:
+        """Undo a deletion."""
+        self._request("POST", f"/demo/orders/{number}/restore", {"version": version})
 
     def burst(self, events: int, over_s: float) -> None:
         """Start a burst that takes its time."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import urllib.error
 import urllib.request
 
@@ -77,7 +78,7 @@ def test_what_is_published_while_offline_waits_and_follows(open_board: OpenBoard
     ana = open_board("ana")
     ana.view.get_by_role("button", name="Go offline").click()
     expect(ana.view.locator("#banner")).to_contain_text("Offline on purpose")
-    expect(ana.view.locator("#connection")).to_have_text("Reconnecting…")
+    expect(ana.view.locator("#connection")).to_have_text("Offline, on purpose")
     ana.burst(50)
     expect(ana.verdict()).to_contain_text("50 of 50 events wait in the log")
     shop.change(number, carrier="while away")
@@ -91,6 +92,43 @@ def test_what_is_published_while_offline_waits_and_follows(open_board: OpenBoard
         expect(ana.diary()).to_contain_text(note)
     expect(ana.view.locator("#pulse .is-offline")).not_to_have_count(0)
     expect(ana.figure("missed")).to_have_text("0 in 0")
+
+
+def test_a_tab_that_is_offline_on_purpose_says_so_and_keeps_its_subscriptions(open_board: OpenBoard) -> None:
+    """It is not reconnecting, it knows nothing of the bus, and what it was subscribed to is not gone: it is resumed."""
+    ana = open_board("ana")
+    patterns = sorted(ana.view.locator("#subscriptions li").all_inner_texts())
+    assert len(patterns) == len(ana.chosen())
+    kept = ana.view.locator("#kept")
+    expect(kept).to_be_hidden()
+    ana.view.get_by_role("button", name="Go offline").click()
+    expect(ana.view.locator("#connection")).to_have_text("Offline, on purpose")
+    expect(ana.figure("connection")).to_have_text("Offline, on purpose")
+    expect(ana.figure("bus")).to_have_text("not known")
+    expect(kept).to_have_text("Kept, and resumed when you go online:")
+    assert sorted(ana.kept().all_inner_texts()) == patterns
+    expect(ana.view.locator("#subscriptions")).to_have_accessible_description("Kept, and resumed when you go online:")
+    # A choice that is made meanwhile is kept as well.
+    ana.way("updated", "toast").check()
+    expect(ana.kept()).to_have_count(len(patterns) + 1)
+    ana.view.get_by_role("button", name="Go online").click()
+    ana.wait_until_live()
+    expect(kept).to_be_hidden()
+    expect(ana.kept()).to_have_count(0)
+    expect(ana.figure("connection")).to_have_text("Live")
+    expect(ana.figure("bus")).to_have_text("up")
+
+
+def test_a_tab_that_is_cut_off_says_that_it_reconnects(open_board: OpenBoard) -> None:
+    """Not on purpose: the words differ, and the subscriptions are kept all the same."""
+    ana = open_board("ana")
+    subscribed = ana.view.locator("#subscriptions li").count()
+    ana.page.context.set_offline(True)
+    expect(ana.kept()).to_have_count(subscribed)
+    expect(ana.view.locator("#kept")).to_have_text("Kept, and resumed with the next connection:")
+    expect(ana.view.locator("#connection")).to_have_text(re.compile("Reconnecting…|Connecting…"))
+    ana.page.context.set_offline(False)
+    ana.wait_until_live()
 
 
 def test_a_tab_behind_a_line_that_stands_still_catches_up(browser: Browser, start_gateway: StartGateway) -> None:
@@ -131,7 +169,7 @@ def test_an_offline_tab_stays_offline_until_it_is_asked(open_board: OpenBoard) -
     # The browser says that the network is there: the client tries at once, instead of after its back-off.
     for _ in range(3):
         ana.page.evaluate("dispatchEvent(new Event('online'))")
-        expect(ana.view.locator("#connection")).to_have_text("Reconnecting…")
+        expect(ana.view.locator("#connection")).to_have_text("Offline, on purpose")
     assert [message for message in ana.received if message[0] == "welcome"] == welcomes
     ana.view.get_by_role("button", name="Go online").click()
     ana.wait_until_live()

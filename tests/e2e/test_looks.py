@@ -2,18 +2,49 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, Request, expect
 
-from tests.e2e.board_page import MAX_TABS, BoardPage
+from tests.e2e.board_page import DEADLINE_S, FETCHES, MAX_TABS, POLL_MS, BoardPage
 from tests.e2e.conftest import OpenBoard
-from tests.e2e.shop import Shop
+from tests.e2e.shop import Shop, publish
+from tests.gateway_process import GatewayProcess
 
 AXE = Path(__file__).parents[2] / "node_modules/axe-core/axe.min.js"
 SCREENS = {"phone": (360, 740), "pane": (720, 900), "desk": (1440, 900)}
+# Of the usual screens, from a phone to a large one; on the two-pane page a pane has half of each.
+WIDTHS = (390, 768, 1366, 1440, 1536, 1920)
+# In a frame: words of names that are on more than one line, parts of cards that are wider than their room, and the words in all.
+MEASURE = r"""() => {
+  const broken = [], wide = [];
+  let words = 0;
+  for (const name of document.querySelectorAll(".card h3")) {
+    const walker = document.createTreeWalker(name, NodeFilter.SHOW_TEXT);
+    while (walker.nextNode()) {
+      for (const { 0: word, index } of walker.currentNode.data.matchAll(/\S+/g)) {
+        const range = document.createRange();
+        range.setStart(walker.currentNode, index);
+        range.setEnd(walker.currentNode, index + word.length);
+        const lines = new Set([...range.getClientRects()].map(({ top }) => Math.round(top)));
+        if (lines.size !== 1) broken.push(word);
+        words++;
+      }
+    }
+  }
+  for (const each of document.querySelectorAll(".board, .column, .card, .card :not(input)")) {
+    if (!each.getClientRects().length) continue;
+    if (each.clientWidth && each.scrollWidth > each.clientWidth) wide.push(each.className || each.tagName);
+    const card = each.closest(".card")?.getBoundingClientRect();
+    const { left, right } = each.getBoundingClientRect();
+    if (card && (left < card.left || right > card.right)) wide.push(each.className || each.tagName);
+  }
+  if (document.documentElement.scrollWidth > innerWidth) wide.push("the page");
+  return { broken, wide, words };
+}"""
 
 
 @pytest.mark.parametrize("size", SCREENS.values(), ids=SCREENS.keys())
@@ -54,6 +85,31 @@ def test_nothing_sticks_out_sideways(open_board: OpenBoard, shop: Shop, size: tu
     assert board.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize(("path", "boards"), [("/", 1), ("/two", 2)])
+def test_no_word_of_a_name_is_broken(browser: Browser, gateway: GatewayProcess, path: str, boards: int, width: int) -> None:
+    """A name has as many lines as it needs, and each of its words is on one; nothing in a card is wider than its room."""
+    with browser.new_context(viewport={"width": width, "height": 900}) as context:
+        page = context.new_page()
+        fetched: list[Request] = []
+        page.on("requestfinished", lambda request: fetched.append(request) if request.url.endswith("/demo/orders") else None)
+        page.goto(gateway.url + path)
+        give_up = time.monotonic() + DEADLINE_S
+        while len(fetched) < FETCHES * boards:
+            assert time.monotonic() < give_up, "the orders are not fetched in time"
+            page.wait_for_timeout(POLL_MS)
+        # Longer than what the shop makes up, under a number and a total that want room as well.
+        order = {"customer": "Christopher Featherstone", "total_cents": 129_900, "items": 20, "status": "packed", "by": "ben"}
+        publish(gateway, "orders.31415.created", order)
+        frames = page.frames[1:] or page.frames
+        assert len(frames) == boards
+        for frame in frames:
+            expect(frame.locator('.card[data-id="31415"]')).to_be_visible()
+            found = frame.evaluate(MEASURE)
+            assert (found["broken"], found["wide"]) == ([], [])
+            assert found["words"] > 16
+
+
 def test_what_has_the_focus_shows_it(open_board: OpenBoard) -> None:
     """Every stop of the Tab key has an outline that can be seen."""
     page = open_board("ana").page
@@ -91,7 +147,7 @@ def test_the_focus_goes_in_reading_order(open_board: OpenBoard) -> None:
 
 
 def show_everything(board: BoardPage, shop: Shop) -> None:
-    """Bring up what is not always there: a toast, an error on a card, a banner, a verdict, a diary, the chart's table."""
+    """Bring up what is not always there: a toast, an error on a card, an Undo, a banner, a verdict, the chart's table."""
     number = shop.create()
     expect(board.card(number)).to_be_visible()
     board.field(number, "note").fill("mine")
@@ -101,6 +157,9 @@ def show_everything(board: BoardPage, shop: Shop) -> None:
     expect(board.card(number).get_by_role("alert")).to_be_visible()
     shop.change(number, status="failed")
     expect(board.toast(f"Order {number} failed")).to_be_visible()
+    gone = shop.create()
+    board.delete_button(gone).click()
+    expect(board.undo_button(gone)).to_be_visible()
     board.burst(50)
     expect(board.verdict()).to_contain_text("Nothing lost")
     board.view.get_by_role("button", name="Go offline").click()

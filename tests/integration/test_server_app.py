@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +20,8 @@ from headgate_server.app import ENVELOPE_BYTES, create_app
 from headgate_server.demo import demo_authenticator
 from headgate_server.demo_tokens import DemoTokens
 from headgate_server.security_headers import content_security_policy
+
+SECRET = bytes(range(32))
 
 
 @dataclass
@@ -63,8 +66,8 @@ def gate() -> RecordingGate:
 
 
 @pytest.fixture
-def demo(gate: RecordingGate) -> FlaskClient:
-    return create_app(Settings(demo=True), gate=gate).test_client()
+def demo(gate: RecordingGate, tmp_path: Path) -> FlaskClient:
+    return create_app(Settings(demo=True, data_dir=str(tmp_path)), gate=gate).test_client()
 
 
 @pytest.fixture
@@ -348,9 +351,35 @@ def test_orders_are_created_and_deleted(demo: FlaskClient, gate: RecordingGate, 
     assert made.status_code == 201
     number, version = made.get_json()["id"], made.get_json()["version"]
     gone = demo.delete(f"/demo/orders/{number}", json={"version": version}, headers=as_ana)
-    assert gone.status_code == 204
+    assert (gone.status_code, gone.get_json()) == (200, gate.published[-1][1])
     assert [topic for topic, _ in gate.published] == [f"orders.{number}.created", f"orders.{number}.deleted"]
     assert demo.put(f"/demo/orders/{number}", json={"version": version, "note": "x"}, headers=as_ana).status_code == 404
+
+
+def test_a_deleted_order_is_restored_for_everybody(demo: FlaskClient, gate: RecordingGate, as_ana: dict[str, str]) -> None:
+    """With the version of the deletion; the log says that it was restored, and the order is what it was."""
+    before = order(demo, "42")
+    gone = demo.delete("/demo/orders/42", json={"version": before["version"]}, headers=as_ana).get_json()
+    back = demo.post("/demo/orders/42/restore", json={"version": gone["version"]}, headers=as_ana)
+    assert back.status_code == 200
+    assert gate.published[-1] == ("orders.42.restored", back.get_json())
+    assert order(demo, "42") == {**before, "version": back.get_json()["version"], "by": "ana"}
+    again = demo.post("/demo/orders/42/restore", json={"version": gone["version"]}, headers=as_ana)
+    assert (again.status_code, again.get_json()["error"]["current"]) == (409, back.get_json())
+
+
+def test_an_order_that_was_never_deleted_cannot_be_restored(demo: FlaskClient, as_ana: dict[str, str]) -> None:
+    """404, with what can be restored; without a version 400."""
+    answer = demo.post("/demo/orders/4711/restore", json={"version": 1}, headers=as_ana)
+    assert (answer.status_code, answer.get_json()["error"]["code"]) == (404, "not_found")
+    assert "can no longer be restored" in answer.get_json()["error"]["message"]
+    assert demo.post("/demo/orders/4711/restore", json={}, headers=as_ana).status_code == 400
+
+
+def test_a_session_tells_which_orders_the_server_has(demo: FlaskClient) -> None:
+    """The first version of its book, the same for everybody as long as the server runs."""
+    first, second = (demo.post("/demo/session", json={"user": user}).get_json() for user in ("ana", "ben"))
+    assert first["since"] == second["since"] == min(each["version"] for each in demo.get("/demo/orders").get_json())
 
 
 def test_the_book_is_bounded(demo: FlaskClient, as_ana: dict[str, str]) -> None:
@@ -397,11 +426,12 @@ CHANGES: list[Callable[[FlaskClient, dict[str, str]], Any]] = [
     lambda client, headers: client.post("/demo/orders", headers=headers),
     lambda client, headers: client.put("/demo/orders/42", json={"version": 4, "note": "x"}, headers=headers),
     lambda client, headers: client.delete("/demo/orders/42", json={"version": 4}, headers=headers),
+    lambda client, headers: client.post("/demo/orders/42/restore", json={"version": 4}, headers=headers),
     lambda client, headers: client.post("/demo/burst", headers=headers),
 ]
 
 
-@pytest.mark.parametrize("change", CHANGES, ids=["create", "change", "delete", "burst"])
+@pytest.mark.parametrize("change", CHANGES, ids=["create", "change", "delete", "restore", "burst"])
 @pytest.mark.parametrize("authorization", [None, "Bearer", "Bearer forged", "Basic YTpi", "Bearer " + "x" * 9000])
 def test_changes_need_a_token(
     demo: FlaskClient, gate: RecordingGate, change: Callable[..., Any], authorization: str | None
@@ -421,7 +451,7 @@ def test_only_the_demos_users_get_a_token(demo: FlaskClient, body: Any) -> None:
 
 def test_the_authenticator_grants_orders_and_the_users_own_messages() -> None:
     """A pattern in a grant, never beyond: not another user's, not everything, no publishing."""
-    tokens = DemoTokens()
+    tokens = DemoTokens(SECRET)
     handshake = Handshake("notifications", {"token": tokens.issue("ana")}, {})
     ana = demo_authenticator(tokens, dev=False)(handshake)
     assert ana is not None
@@ -435,7 +465,7 @@ def test_the_authenticator_grants_orders_and_the_users_own_messages() -> None:
 @pytest.mark.parametrize("dev", [False, True])
 def test_the_authenticator_refuses_bad_tokens(auth: dict[str, Any], dev: bool) -> None:
     """Development lets a client without a token in, but never one with a bad token."""
-    authenticate = demo_authenticator(DemoTokens(), dev=dev)
+    authenticate = demo_authenticator(DemoTokens(SECRET), dev=dev)
     if dev and not auth:
         identity = authenticate(Handshake("notifications", auth, {}))
         assert identity is not None
@@ -445,15 +475,31 @@ def test_the_authenticator_refuses_bad_tokens(auth: dict[str, Any], dev: bool) -
             authenticate(Handshake("notifications", auth, {}))
 
 
-def test_a_token_of_another_process_is_not_ours() -> None:
-    """The secret is made at start and shared with nobody."""
+def test_a_token_is_good_with_its_own_secret_only() -> None:
+    """The server that issued it may have ended; another secret makes it a stranger's."""
+    token = DemoTokens(SECRET).issue("ana")
+    assert DemoTokens(SECRET).verify(token) == "ana"
     with pytest.raises(Unauthorized, match="not one of ours"):
-        DemoTokens().verify(DemoTokens().issue("ana"))
+        DemoTokens(SECRET[::-1]).verify(token)
+
+
+def test_a_token_outlives_the_server_that_issued_it(demo: FlaskClient, gate: RecordingGate, tmp_path: Path) -> None:
+    """The secret is in the data folder: the next server takes the token, also with a Redis that is not ours."""
+    token = demo.post("/demo/session", json={"user": "ana"}).get_json()["token"]
+    settings = Settings(demo=True, data_dir=str(tmp_path), redis_url="redis://elsewhere:6379/0")
+    answer = create_app(settings, gate=gate).test_client().post("/demo/orders", headers={"Authorization": f"Bearer {token}"})
+    assert answer.status_code == 201
+
+
+def test_without_the_demo_no_secret_is_made(gate: RecordingGate, tmp_path: Path) -> None:
+    """A server that needs none leaves the folder alone."""
+    create_app(Settings(data_dir=str(tmp_path / "data")), gate=gate)
+    assert not (tmp_path / "data").exists()
 
 
 def test_a_token_expires(monkeypatch: pytest.MonkeyPatch) -> None:
     """One issued longer ago than its lifetime is refused, and the refusal says how to get a new one."""
-    tokens = DemoTokens()
+    tokens = DemoTokens(SECRET)
     token = tokens.issue("ana")
     monkeypatch.setattr(demo_tokens, "TOKEN_LIFETIME_S", -1)
     with pytest.raises(Unauthorized, match="expired"):
@@ -461,8 +507,9 @@ def test_a_token_expires(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def app_from_environment(monkeypatch: pytest.MonkeyPatch, gate: RecordingGate) -> Flask:
+def app_from_environment(monkeypatch: pytest.MonkeyPatch, gate: RecordingGate, tmp_path: Path) -> Flask:
     monkeypatch.setenv("HEADGATE_DEMO", "1")
+    monkeypatch.setenv("HEADGATE_DATA_DIR", str(tmp_path))
     return create_app(gate=gate)
 
 

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setImmediate as turn } from "node:timers/promises";
 import Backbone from "backbone";
-import { changeOf, money, neighbour } from "../demo/src/order.js";
+import { changeOf, isOfTheShop, money, neighbour, nextStep, STATUSES } from "../demo/src/order.js";
 import { Orders } from "../demo/src/orders.js";
 import { wordsFor } from "../demo/src/words.js";
 
@@ -38,6 +38,21 @@ test("columns have neighbours but for the outer ones", () => {
   assert.equal(neighbour({ status: "new" }, 1), "packed");
   assert.equal(neighbour({ status: "failed" }, 1), null);
   assert.equal(neighbour({ status: "lost" }, -1), null);
+});
+
+test("the next step goes on towards shipped; to fail is no step, for that has an action of its own", () => {
+  assert.deepEqual(STATUSES.map((status) => nextStep({ status })), ["packed", "shipped", null, null]);
+});
+
+test("an order that only an event from outside tells of is not the shop's", () => {
+  assert.equal(isOfTheShop({ id: "9001" }), false);
+  assert.equal(isOfTheShop({ id: "42", version: 4 }), true);
+});
+
+test("a deletion says of which version, so that one that has been undone is told from one that has not", () => {
+  assert.deepEqual(changeOf("orders.1.deleted", { id: "1", version: 7, note: "x" }).attributes, { version: 7 });
+  assert.deepEqual(changeOf("orders.1.deleted", null).attributes, {});
+  assert.equal(changeOf("orders.1.restored", { version: 8 }).op, "upsert");
 });
 
 test("cents are written as money", () => {
@@ -109,4 +124,39 @@ test("an answer to a board that was turned off meanwhile does not undo what it s
     await turn();
   }
   assert.deepEqual(orders.pluck("id"), ["1", "2"]);
+});
+
+/** Orders that follow a gate without a gateway, and what an event does to them. @param {any} shop */
+async function following(shop) {
+  const gate = { ...Backbone.Events, subscribed: () => Promise.resolve() };
+  const orders = new Orders(/** @type {any} */ (shop), gate);
+  orders.goLive();
+  for (let i = 0; i < 4; i++) await turn();
+  const happens = (/** @type {string} */ topic, /** @type {any} */ data) => gate.trigger("orders.*.*", data, { topic, data });
+  return { orders, happens };
+}
+
+test("a deletion that comes after its own undoing changes nothing", async () => {
+  const { orders, happens } = await following({ orders: async () => [{ id: "1", version: 5 }] });
+  orders.discard("1");
+  orders.welcome({ id: "1", version: 7 });
+  happens("orders.1.deleted", { id: "1", version: 6 });
+  assert.deepEqual(orders.pluck("version"), [7]);
+  happens("orders.1.deleted", { id: "1", version: 8 });
+  assert.equal(orders.length, 0);
+});
+
+test("after a restart of the shop its new orders count, and late events of the old ones do not", async () => {
+  let book = [{ id: "1", status: "shipped", version: 107 }, { id: "2", status: "new", version: 102 }];
+  const shop = { since: 100, orders: async () => book };
+  const { orders, happens } = await following(shop);
+  book = [{ id: "1", status: "new", version: 200 }];
+  shop.since = 200;
+  orders.startOver();
+  happens("orders.3.created", { id: "3", version: 108 });
+  for (let i = 0; i < 4; i++) await turn();
+  assert.deepEqual(orders.map((/** @type {any} */ order) => [order.id, order.get("status")]), [["1", "new"]]);
+  happens("orders.3.created", { id: "3", version: 109 });
+  happens("orders.1.updated", { id: "1", version: 201, status: "packed" });
+  assert.deepEqual(orders.map((/** @type {any} */ order) => [order.id, order.get("status")]), [["1", "packed"]]);
 });

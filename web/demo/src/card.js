@@ -12,10 +12,10 @@
  * @property {(id: string, field: string, value: string, seen: string) => Promise<EditOutcome>} edit
  * @property {(id: string, step: -1 | 1) => void} step
  * @property {(id: string, status: string) => void} move
- * @property {(id: string) => void} remove
+ * @property {(id: string, byKeyboard: boolean) => void} remove
  */
 import { element } from "./element.js";
-import { money, neighbour } from "./order.js";
+import { isOfTheShop, money, neighbour, nextStep, UNKNOWN } from "./order.js";
 
 const FLASH_EVERY_MS = 400;
 
@@ -25,14 +25,15 @@ export class Card {
   #limits;
   #moving = false;
   #flashedMs = -Infinity;
-  #customer = element("span");
+  #title;
   #total = element("span", { className: "total" });
   #facts = element("p", { className: "facts" });
   #by = element("span", { className: "by" });
   #conflict = element("p", { className: "conflict", role: "alert", hidden: true });
   #back = element("button", { type: "button", className: "icon", text: "‹" });
   #forth = element("button", { type: "button", className: "icon", text: "›" });
-  #fail;
+  #fail = element("button", { type: "button", className: "icon danger", text: "!" });
+  #remove = element("button", { type: "button", className: "icon danger", text: "×" });
   /** @type {Map<string, Field>} */
   #fields = new Map();
 
@@ -46,24 +47,22 @@ export class Card {
     this.#actions = actions;
     this.#limits = limits;
     this.names = names;
-    const number = element("span", { className: "number", text: `#${id}` });
-    const title = element("h3", { id: `order-${id}-title` }, number, this.#customer);
-    this.head = element("div", { className: "card-head", draggable: true }, title, this.#total);
-    const remove = element("button", { type: "button", className: "icon danger", text: "×", aria: { label: `Delete order ${id}` } });
-    this.#fail = element("button", { type: "button", className: "icon danger", text: "!", title: "Fail this order", aria: { label: `Fail order ${id}` } });
-    this.#fail.addEventListener("click", () => actions.move(id, "failed"));
+    const number = element("span", { id: `order-${id}-number`, className: "number", text: `#${id}` });
+    this.#title = element("h3", { id: `order-${id}-title` });
+    this.head = element("div", { className: "card-head", draggable: true }, number, this.#total, this.#title);
     this.#back.addEventListener("click", () => actions.step(id, -1));
     this.#forth.addEventListener("click", () => actions.step(id, 1));
-    remove.addEventListener("click", () => actions.remove(id));
+    this.#fail.addEventListener("click", () => actions.move(id, "failed"));
+    this.#remove.addEventListener("click", () => actions.remove(id, this.#remove.matches(":focus-visible")));
     this.article = element(
       "article",
-      { className: "card", tabIndex: 0, data: { id }, aria: { labelledby: title.id, describedby: "keys" } },
+      { className: "card", tabIndex: 0, data: { id }, aria: { labelledby: `${number.id} ${this.#title.id}`, describedby: "keys" } },
       this.head,
       this.#facts,
       this.#field("carrier", "Carrier", "none yet"),
       this.#field("note", "Note", "add a note"),
       this.#conflict,
-      element("div", { className: "card-foot" }, this.#by, this.#back, this.#forth, this.#fail, remove),
+      element("div", { className: "card-foot" }, this.#by, element("span", { className: "actions" }, this.#back, this.#forth, this.#fail, this.#remove)),
     );
     this.element = element("li", {}, this.article);
   }
@@ -72,17 +71,25 @@ export class Card {
   update(order, fresh) {
     const focused = this.#focused();
     this.article.dataset.status = order.status;
-    this.#customer.textContent = order.customer;
+    this.#title.textContent = order.customer || UNKNOWN.customer;
     this.#total.textContent = order.total_cents ? money(order.total_cents) : "";
     this.#facts.textContent = factsOf(order);
     this.#by.textContent = order.by ? `by ${Object.hasOwn(this.names, order.by) ? this.names[order.by] : order.by}` : "";
     for (const [name, field] of this.#fields) this.#show(field, order[name] ?? "");
-    name(this.#back, this.#id, neighbour(order, -1));
-    name(this.#forth, this.#id, neighbour(order, 1));
-    this.#fail.hidden = order.status === "failed";
-    // A button that there is none of in the new column hands the focus to the card.
+    this.#offer(order);
+    // A button that is not offered any more hands the focus to the card.
     if (focused?.hidden) this.article.focus({ preventScroll: true });
     if (fresh) this.#flash();
+  }
+
+  /** Offer what can be done with the order in its status, and no two buttons for one thing. @param {Order} order */
+  #offer(order) {
+    const known = isOfTheShop(order);
+    const [back, next] = [neighbour(order, -1), nextStep(order)];
+    offer(this.#back, known && back && `Move order ${this.#id} to ${back}`);
+    offer(this.#forth, known && next && `Move order ${this.#id} to ${next}`);
+    offer(this.#fail, known && order.status !== "failed" && `Fail order ${this.#id}`);
+    offer(this.#remove, known ? `Delete order ${this.#id}` : `Take order ${this.#id} off this board`);
   }
 
   /** Put the card into a list; what has the focus in it keeps it. @param {Element} list @param {Element | null} before */
@@ -176,9 +183,9 @@ function factsOf({ items, scans }) {
   return parts.join(" · ");
 }
 
-/** @param {HTMLButtonElement} button @param {string} id @param {string | null} status */
-function name(button, id, status) {
-  button.disabled = !status;
-  button.hidden = !status;
-  button.setAttribute("aria-label", status ? `Move order ${id} to ${status}` : "");
+/** Name a button by what it does now, or hide it. @param {HTMLButtonElement} button @param {string | false | null} label */
+function offer(button, label) {
+  button.disabled = button.hidden = !label;
+  button.title = label || "";
+  button.setAttribute("aria-label", label || "");
 }

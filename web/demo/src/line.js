@@ -1,7 +1,7 @@
 /**
  * The line: this tab's connection, which a person can cut and mend.
  *
- * In: `cut` and `mend`. Out: an `io` for the client's option of that name. Cutting closes the transport under the client and
+ * In: `cut` and `mend`. Out: `changed`, for those who show it, and an `io` for the client's option of that name. Cutting closes the transport under the client and
  * lets no attempt through; the client is not told why, and does what it does when a network goes: it waits, tries again
  * with back-off, and resumes. HTTP is left alone, so a burst can be published meanwhile.
  */
@@ -9,6 +9,7 @@ import { io } from "socket.io-client";
 
 export class Line {
   isCut = false;
+  changed = () => {};
   /** @type {any} */
   #socket;
 
@@ -29,10 +30,12 @@ export class Line {
   cut() {
     this.isCut = true;
     this.#socket?.io.engine?.close();
+    this.changed();
   }
 
   /** The next attempt gets through; whoever wants it now asks the gate to open. */
   mend() {
     this.isCut = false;
+    this.changed();
   }
 }

@@ -8,6 +8,7 @@ import { Alerts, switchFor } from "./alerts.js";
 import { Board } from "./board.js";
 import { Centre } from "./centre.js";
 import { Chart } from "./chart.js";
+import { Deletions } from "./deletions.js";
 import { Edits } from "./edits.js";
 import { byId } from "./element.js";
 import { Lab } from "./lab.js";
@@ -26,9 +27,9 @@ const { user = "", users = "{}", carrierLength, noteLength, stallS } = document.
 const names = JSON.parse(users);
 const page = { user, names, limits: { carrier: Number(carrierLength), note: Number(noteLength) } };
 
-const shop = new Shop(user);
+const shop = new Shop(user, restarted);
 const line = new Line();
-const gate = connect(location.origin, { token: () => shop.token(), io: line.io });
+const gate = connect(location.origin, { token: () => shop.signIn(), io: line.io });
 const toasts = new Toasts(byId("toasts"));
 const timeline = new Timeline(byId("timeline"));
 const orders = new Orders(shop, gate);
@@ -46,6 +47,18 @@ async function move(id, status) {
   if (outcome.theirs) toasts.show({ title: `Order ${id} is ${outcome.theirs} already`, detail: `${outcome.who} moved it first`, status: outcome.theirs });
 }
 
+/** @param {string} id @param {boolean} byKeyboard */
+async function remove(id, byKeyboard) {
+  const gone = await edits.remove(id);
+  if (gone) deletions.show(gone, byKeyboard);
+}
+
+/** The server keeps its orders in memory: after a restart they are others, and this board must not go on showing the old ones. */
+function restarted() {
+  orders.startOver();
+  toasts.show({ title: "The server was restarted", detail: "The demo's orders start over; this board shows those that the server has now." });
+}
+
 const board = new Board(
   byId("board"),
   orders,
@@ -53,10 +66,11 @@ const board = new Board(
     move,
     step: (id, step) => void move(id, neighbour(orders.get(id)?.attributes ?? {}, step)),
     edit: (id, field, value, seen) => edits.change(id, field, value, seen),
-    remove: (id) => void edits.remove(id),
+    remove: (id, byKeyboard) => void remove(id, byKeyboard),
   },
   page,
 );
+const deletions = new Deletions(byId("deletions"), (deletion) => edits.restore(deletion), board);
 byId("new-order").addEventListener("click", () => void edits.create());
 
 const alerts = byId("alerts");
@@ -85,9 +99,10 @@ const live = switchFor("live", "Live board", orders.pattern, true, (chosen) => {
 live.classList.add("apart");
 alerts.append(live);
 
-const panel = new Panel(gate, {
+const panel = new Panel(gate, line, {
   figures: byId("figures"),
   subscriptions: byId("subscriptions"),
+  kept: byId("kept"),
   pill: byId("connection"),
 });
 
@@ -113,10 +128,13 @@ gate.on("all", (/** @type {string} */ name, /** @type {any} */ _data, /** @type 
     lab.event(event);
   }
 });
-gate.on("state:change", () => {
-  panel.draw();
-  showBanner();
+gate.on("state:change", showState);
+line.changed = showState;
+let refusal = "";
+gate.on("connection:refused", (/** @type {Error} */ { message }) => {
+  refusal = message;
 });
+byId("try-again").addEventListener("click", () => gate.open());
 gate.on("delivery:gap", (/** @type {any} */ gap) => timeline.gap(gap));
 gate.on("delivery:error", (/** @type {any} */ { pattern, error }) => {
   if (pattern) complain(`Not subscribed to ${pattern}`, error.message);
@@ -124,16 +142,23 @@ gate.on("delivery:error", (/** @type {any} */ { pattern, error }) => {
 orders.on("error", (/** @type {any} */ _orders, /** @type {Error} */ error) => complain("The board could not be loaded", error.message));
 orders.goLive();
 
+function showState() {
+  panel.draw();
+  showBanner();
+}
+
 /** Say above the board what may make it differ from what others see. */
 function showBanner() {
   const { connection, bus } = gate.state;
   let text = "";
-  if (connection === "refused") text = "The gateway does not let this page in. Reload the page to try again.";
-  else if (line.isCut) text = "Offline on purpose: this tab gets no events. Go online, and it catches up.";
+  if (line.isCut) text = "Offline on purpose: this tab gets no events. Its subscriptions are kept; go online, and it catches up.";
+  else if (connection === "refused") text = `The gateway does not let this page in: ${refusal}.`;
   else if (connection === "waiting") text = "Disconnected. Trying again; what happens meanwhile will be caught up.";
   else if (bus === "down") text = "The gateway has lost Redis. Events wait there and follow when it is back.";
   else if (!orders.live) text = "This board is not live: what others change does not show here until you turn that on again.";
   const banner = byId("banner");
   banner.hidden = !text;
-  if (banner.textContent !== text) banner.textContent = text;
+  byId("try-again").hidden = line.isCut || connection !== "refused";
+  const said = byId("banner-text");
+  if (said.textContent !== text) said.textContent = text;
 }

@@ -26,8 +26,9 @@ const MAX_TEXT = 140;
 export function changeOf(topic, data) {
   const [, id = "", verb = "", ...rest] = topic.split(".");
   if (!verb || rest.length) return { op: "ignore", id, attributes: {} };
-  if (verb === "deleted") return { op: "remove", id, attributes: {} };
   const attributes = knownFields(data);
+  // Of the rest nothing counts any more; the version tells a deletion that has been undone by now from one that has not.
+  if (verb === "deleted") return { op: "remove", id, attributes: "version" in attributes ? { version: attributes.version } : {} };
   if (!("status" in attributes) && isStatus(verb)) attributes.status = verb;
   attributes.by ??= "outside";
   return { op: "upsert", id, attributes };
@@ -41,6 +42,21 @@ export function isStatus(value) {
 /** @param {Record<string, any>} order @param {-1 | 1} step @returns {Status | null} the column beside the order's own */
 export function neighbour(order, step) {
   return STATUSES[STATUSES.indexOf(order.status) + step] ?? null;
+}
+
+/**
+ * Return the next step on an order's way, or null at its end. Failed is no step on it: it can happen at any, and has an action of its own.
+ * @param {Record<string, any>} order
+ * @returns {Status | null}
+ */
+export function nextStep(order) {
+  const next = neighbour(order, 1);
+  return next === "failed" ? null : next;
+}
+
+/** @param {Record<string, any>} order @returns {boolean} whether the shop has it; one that only others' events tell of has no version */
+export function isOfTheShop({ version }) {
+  return version !== undefined;
 }
 
 /** @param {number} cents */

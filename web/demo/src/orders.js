@@ -80,9 +80,17 @@ export class Orders extends LiveCollection {
     return this.shop.orders().then((orders) => time === this.#times && success(orders), error);
   }
 
+  /** Let go of the orders that a restart of the shop has ended: it has others now. */
+  startOver() {
+    // A board that is not live asks when it is live again.
+    if (this.live) this.fetch();
+  }
+
   /** @param {string} topic @param {any} data */
   #read(topic, data) {
     const change = changeOf(topic, data);
+    // A page that catches up after a restart of the shop is told of the orders that the restart has ended.
+    if (change.attributes.version < this.shop.since) return { ...change, op: /** @type {const} */ ("ignore") };
     // `merge` leaves alone what is not here: no stranger's flood of numbers fills the page.
     return change.op === "upsert" && this.length >= MAX_ORDERS ? { ...change, op: /** @type {const} */ ("merge") } : change;
   }

@@ -1,8 +1,10 @@
 /**
  * The connection panel: what the gate says about itself.
  *
- * In: `gate.state`, read once a second and whenever the connection changes; backpressure. Out: figures, the patterns that are
- * subscribed.
+ * In: `gate.state`, read once a second and whenever the connection changes; whether the line is cut on purpose; backpressure.
+ * Out: figures; the patterns that are subscribed, or, without a connection, those that are kept for the next one.
+ *
+ * @import { Line } from "./line.js"
  */
 import { element } from "./element.js";
 
@@ -10,6 +12,7 @@ const PERIOD_MS = 1000;
 
 /** @type {Record<string, string>} */
 const STATES = { up: "Live", connecting: "Connecting…", waiting: "Reconnecting…", refused: "Refused", paused: "Paused", closed: "Closed" };
+const ON_PURPOSE = "Offline, on purpose";
 
 export class Panel {
   /** @type {Map<string, HTMLElement>} */
@@ -19,10 +22,12 @@ export class Panel {
 
   /**
    * @param {any} gate
-   * @param {{ figures: HTMLElement, subscriptions: HTMLElement, pill: HTMLElement }} parts
+   * @param {Line} line
+   * @param {{ figures: HTMLElement, subscriptions: HTMLElement, kept: HTMLElement, pill: HTMLElement }} parts
    */
-  constructor(gate, parts) {
+  constructor(gate, line, parts) {
     this.gate = gate;
+    this.line = line;
     this.parts = parts;
     for (const [name, label] of [
       ["connection", "State"],
@@ -51,17 +56,27 @@ export class Panel {
   /** Show the gate's state as it is now. */
   draw() {
     const state = this.gate.state;
-    const words = STATES[state.connection] ?? state.connection;
-    document.body.dataset.connection = state.connection === "up" ? "up" : state.connection === "connecting" ? "connecting" : "down";
+    const isUp = state.connection === "up";
+    // The client behind a line that is cut does not know it, and goes on trying.
+    const words = this.line.isCut && !isUp ? ON_PURPOSE : (STATES[state.connection] ?? state.connection);
+    document.body.dataset.connection = isUp ? "up" : words === STATES.connecting ? "connecting" : "down";
     write(this.parts.pill, words);
     this.#figure("connection", words);
-    this.#figure("bus", state.bus ?? "–");
+    this.#figure("bus", isUp ? state.bus : "not known");
     this.#figure("offset", state.offset ?? "–");
     this.#figure("epoch", state.epoch ?? "–");
     this.#figure("received", state.received);
     this.#figure("waiting", state.waiting);
     this.#figure("missed", `${state.missed} in ${state.gaps}`);
-    this.#drawPatterns(Object.entries(state.subscriptions).filter(([, standing]) => standing === "active"));
+    this.#drawPatterns(Object.entries(state.subscriptions).filter(([, standing]) => !isUp || standing === "active"), !isUp);
+    write(this.parts.kept, isUp ? "" : this.#fate(state));
+  }
+
+  /** Say when the patterns that are not subscribed now will be. @param {any} state @returns {string} */
+  #fate({ session, subscriptions }) {
+    if (!Object.keys(subscriptions).length) return "";
+    if (!session) return "Subscribed as soon as there is a connection:";
+    return this.line.isCut ? "Kept, and resumed when you go online:" : "Kept, and resumed with the next connection:";
   }
 
   #tick() {
@@ -71,12 +86,14 @@ export class Panel {
     this.draw();
   }
 
-  /** @param {[string, string][]} active */
-  #drawPatterns(active) {
-    const patterns = active.map(([pattern]) => pattern).sort();
-    if (this.#drawnPatterns === patterns.join(" ")) return;
-    this.#drawnPatterns = patterns.join(" ");
-    this.parts.subscriptions.replaceChildren(...patterns.map((text) => element("li", {}, element("code", { text }))));
+  /** @param {[string, string][]} shown @param {boolean} kept whether they wait for a connection */
+  #drawPatterns(shown, kept) {
+    const patterns = shown.map(([pattern]) => pattern).sort();
+    const drawn = `${kept} ${patterns.join(" ")}`;
+    if (this.#drawnPatterns === drawn) return;
+    this.#drawnPatterns = drawn;
+    const items = patterns.map((text) => element("li", { className: kept ? "kept" : "" }, element("code", { text })));
+    this.parts.subscriptions.replaceChildren(...items);
   }
 
   /** @param {string} name @param {unknown} value */

@@ -1,8 +1,9 @@
 /**
  * The shop: the demo's HTTP routes, with the token that they and the gateway want.
  *
- * In: calls from the page. Out: parsed answers, or a ShopError with the server's words. A token is asked for once and
- * renewed before it expires, or when the server no longer knows it (it forgets its secret when it restarts).
+ * In: calls from the page. Out: parsed answers, or a ShopError with the server's words; word that the server was restarted,
+ * and with it the orders. The gateway gets a new token with each connection, since the server behind it may be another one;
+ * requests share one, which is renewed before it expires, or when the server refuses it.
  *
  * @typedef {{ code: string, message: string, retry?: boolean, current?: Record<string, any> }} Refusal
  */
@@ -23,16 +24,28 @@ export class ShopError extends Error {
 export class Shop {
   /** @type {Promise<{ token: string, renewAtMs: number }> | null} */
   #session = null;
+  /** First version of the orders that the server has now; what is below it tells of orders that a restart has ended. */
+  since = 0;
 
-  /** @param {string} user */
-  constructor(user) {
+  /** @param {string} user @param {() => void} restarted called when the server has other orders than before */
+  constructor(user, restarted) {
     this.user = user;
+    this.restarted = restarted;
   }
 
-  /** Return a token that is valid for at least another minute. */
-  async token() {
+  /** Return a new token. */
+  signIn() {
+    return this.#tokenOf(this.#open());
+  }
+
+  /** @returns {Promise<string>} a token that is valid for at least another minute, unless the server is another one */
+  async #token() {
     const held = await this.#session;
-    const session = held && held.renewAtMs > performance.now() ? Promise.resolve(held) : this.#open();
+    return this.#tokenOf(held && held.renewAtMs > performance.now() ? Promise.resolve(held) : this.#open());
+  }
+
+  /** Hold a session, unless it comes to nothing. @param {Promise<{ token: string, renewAtMs: number }>} session */
+  async #tokenOf(session) {
     this.#session = session;
     try {
       return (await session).token;
@@ -56,9 +69,14 @@ export class Shop {
     return this.#signed("PUT", `/demo/orders/${encodeURIComponent(id)}`, fields);
   }
 
-  /** @param {string} id @param {number} version */
+  /** @param {string} id @param {number} version @returns {Promise<Record<string, any>>} the order as it was deleted */
   remove(id, version) {
     return this.#signed("DELETE", `/demo/orders/${encodeURIComponent(id)}`, { version });
+  }
+
+  /** @param {string} id @param {number} version of the deletion @returns {Promise<Record<string, any>>} the order as it is again */
+  restore(id, version) {
+    return this.#signed("POST", `/demo/orders/${encodeURIComponent(id)}/restore`, { version });
   }
 
   /** @param {{ id: string, events: number, over_s: number }} asked answered when it is over, or, with `over_s`, when it has begun */
@@ -72,18 +90,21 @@ export class Shop {
   }
 
   async #open() {
-    const { token, expires_in_s } = await request("POST", "/demo/session", { user: this.user });
+    const { token, expires_in_s, since } = await request("POST", "/demo/session", { user: this.user });
+    const restarted = this.since && since > this.since;
+    this.since = Math.max(this.since, since);
+    if (restarted) this.restarted();
     return { token, renewAtMs: performance.now() + expires_in_s * 1000 - RENEW_BEFORE_MS };
   }
 
   /** @param {string} method @param {string} path @param {object} [body] */
   async #signed(method, path, body) {
     try {
-      return await request(method, path, body, await this.token());
+      return await request(method, path, body, await this.#token());
     } catch (error) {
       if (!(error instanceof ShopError) || error.status !== 401) throw error;
       this.#session = null;
-      return request(method, path, body, await this.token());
+      return request(method, path, body, await this.#token());
     }
   }
 }

@@ -9,7 +9,7 @@ import { isStatus } from "./order.js";
 const MAX_DETAIL = 160;
 
 /** @type {Record<string, string>} */
-const VERBS = { shipped: "shipped", failed: "failed", created: "came in", updated: "changed", deleted: "was deleted" };
+const VERBS = { shipped: "shipped", failed: "failed", created: "came in", updated: "changed", deleted: "was deleted", restored: "was restored" };
 
 /**
  * @param {string} topic

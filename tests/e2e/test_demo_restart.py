@@ -1,0 +1,121 @@
+"""A gateway that is killed and started again: the pages come back by themselves, in order, and show what happened meanwhile."""
+
+from __future__ import annotations
+
+import urllib.error
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from headgate.embedded import EmbeddedRedis
+from headgate.publisher import Publisher
+from headgate_server.demo_secret import SECRET_NAME
+from tests.e2e.board_page import BoardPage
+from tests.e2e.conftest import VIEWPORT, OpenBoard
+from tests.e2e.shop import Shop
+from tests.gateway_process import GatewayProcess, StartGateway
+from tests.held_port import HeldPort
+
+
+@pytest.fixture
+def port() -> Iterator[str]:
+    """A port that a gateway has again after its restart."""
+    held = HeldPort()
+    yield str(held.port)
+    held.close()
+
+
+@pytest.fixture
+def gateway(start_gateway: StartGateway, port: str) -> GatewayProcess:
+    """A gateway of the test's own, on a port of its own. What `open_board` opens is this one's."""
+    return start_gateway({"HEADGATE_PORT": port}, "--demo")
+
+
+def stay(board: BoardPage) -> None:
+    """Mark the page: a reload would lose the mark."""
+    board.page.evaluate("window.stayed = true")
+
+
+def has_stayed(board: BoardPage) -> bool:
+    return board.page.evaluate("window.stayed") is True
+
+
+@pytest.mark.parametrize("secret", ["kept", "lost"])
+def test_pages_come_back_after_a_crash_of_the_gateway(open_board: OpenBoard, gateway: GatewayProcess, secret: str) -> None:
+    """With the same secret or another: live without a reload, on the orders that the server has now, and at work again."""
+    ana, ben = open_board("ana"), open_board("ben")
+    before = Shop(gateway.url, "ben")
+    ana.move_button("42", "shipped").click()
+    expect(ben.card_in("shipped", "42")).to_be_visible()
+    for board in (ana, ben):
+        stay(board)
+    gateway.kill()
+    if secret == "lost":
+        (gateway.folder / "data" / SECRET_NAME).unlink()
+    gateway.start()
+    if secret == "lost":
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            before.create()
+        before = Shop(gateway.url, "ben")
+    before.change("41", note="while you were away")
+    for board in (ana, ben):
+        board.wait_until_live()
+        expect(board.field("41", "note")).to_have_value("while you were away")
+        # The demo keeps its orders in memory: they start over, and that is told.
+        expect(board.card_in("packed", "42")).to_be_visible()
+        expect(board.toast("The server was restarted")).to_have_count(1)
+        expect(board.view.locator("#banner")).to_be_hidden()
+    ana.write("42", "carrier", "back at work")
+    expect(ben.field("42", "carrier")).to_have_value("back at work")
+    assert has_stayed(ana)
+    assert has_stayed(ben)
+
+
+@pytest.mark.parametrize("folder", ["data", "nowhere"])
+def test_what_is_published_while_the_gateway_is_dead_shows_when_it_is_back(
+    browser: Browser,
+    start_gateway: StartGateway,
+    start_redis: Callable[[], EmbeddedRedis],
+    port: str,
+    tmp_path: Path,
+    folder: str,
+) -> None:
+    """A Redis of its own goes on without the gateway; the secret is kept beside it, or, with no folder for it, made anew."""
+    (tmp_path / "nowhere").write_text("not a folder")
+    redis = start_redis()
+    settings = {"HEADGATE_PORT": port, "HEADGATE_REDIS_URL": redis.url, "HEADGATE_DATA_DIR": str(tmp_path / folder)}
+    gateway = start_gateway(settings, "--demo")
+    assert ("demo_secret_not_kept" in gateway.output) == (folder == "nowhere")
+    with browser.new_context(viewport=VIEWPORT) as context:
+        ana = BoardPage(context.new_page(), gateway.url, "ana")
+        ana.open()
+        ana.look_at_toasts()
+        stay(ana)
+        gateway.kill()
+        with Publisher(redis.url) as publisher:
+            publisher.publish("orders.42.shipped", {"carrier": "while it was dead"})
+        gateway.start()
+        ana.wait_until_live()
+        expect(ana.card_in("shipped", "42")).to_be_visible()
+        expect(ana.field("42", "carrier")).to_have_value("while it was dead")
+        expect(ana.toast("Order 42 shipped")).to_have_count(1)
+        assert has_stayed(ana)
+        assert ana.faults == []
+
+
+def test_a_page_that_is_not_let_in_can_try_again(open_board: OpenBoard, gateway: GatewayProcess) -> None:
+    """After some refusals it stops asking, says so, and has a button that begins anew; nobody has to reload."""
+    ana = open_board("ana")
+    ana.page.route("**/demo/session", lambda route: route.fulfill(json={"token": "forged", "expires_in_s": 900, "since": 1}))
+    ana.page.goto(f"{gateway.url}/?user=ana")
+    stay(ana)
+    again = ana.view.get_by_role("button", name="Try again")
+    expect(again).to_be_visible()
+    expect(ana.view.locator("#banner")).to_contain_text("does not let this page in: not authorized: the token is not one of ours")
+    ana.page.unroute("**/demo/session")
+    again.click()
+    ana.wait_until_live()
+    expect(again).to_be_hidden()
+    assert has_stayed(ana)

@@ -2,8 +2,8 @@
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, it, mock } from "node:test";
 import Backbone from "backbone";
-import { LiveCollection, LiveModel, NotificationList } from "../src/backbone.js";
-import { Dispatcher } from "../src/index.js";
+import { LiveCollection, LiveModel, NotificationList } from "#headgate/backbone";
+import { Dispatcher } from "#headgate";
 
 /** A gate as far as these need one: a dispatcher that a test feeds. */
 class Feed extends Dispatcher {

@@ -47,7 +47,7 @@ it("does what it says", async () => {
   mock.method(console, "log", (/** @type {any[]} */ ...words) => logged.push(words.join(" ")));
   // A reader takes longer from block to block than a subscription to be acknowledged; what is published before is not owed to it.
   Object.assign(globalThis, {
-    inForce: (/** @type {import("../../../web/src/index.js").Gate} */ gate) =>
+    inForce: (/** @type {import("headgate").Gate} */ gate) =>
       until(() => Object.values(gate.state.subscriptions).every((standing) => standing === "active"), "every subscription"),
   });
   const file = `${FOLDER}guide.mjs`;

@@ -291,6 +291,28 @@ describe("against a real gateway", () => {
     assert.deepEqual(orders.toJSON(), [{ id: 1, version: 3, status: "packed" }, { id: 3, version: 1 }]);
   });
 
+  it("has a collection see what happens between the server's answer and its subscription", async () => {
+    const publisher = open();
+    await isUp(publisher);
+    const book = [{ id: 1, version: 1 }];
+    const Orders = LiveCollection.extend({
+      topic: "book",
+      sync(/** @type {any} */ _method, /** @type {any} */ _orders, /** @type {any} */ { success }) {
+        const now = [...book];
+        setImmediate(() => success(now));
+      },
+    });
+    const gate = open({ autoConnect: false });
+    const orders = new Orders([], { gate });
+    orders.fetch();
+    await until(() => orders.length === 1, "the first answer");
+    book.push({ id: 2, version: 1 });
+    await publisher.publish("book.2.created", { id: 2, version: 1 });
+    gate.open();
+    await until(() => orders.length === 2, "the order that was made meanwhile");
+    assert.deepEqual(orders.toJSON(), book);
+  });
+
   it("iterates", async () => {
     const gate = open();
     /** @type {any[]} */

@@ -65,7 +65,7 @@ web-check: $(NODE) ## Types and lint of the JavaScript
 	@printf '\n== JavaScript: types and lint ==\n'
 	@npm run --silent check
 
-web-test: build ## JavaScript tests
+web-test: build ## JavaScript tests, on the built package and on the sources
 	@printf '\n== JavaScript: tests ==\n'
 	@npm --silent test --ignore-scripts
 

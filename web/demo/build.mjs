@@ -1,9 +1,9 @@
 /**
  * Build of the demo's page: one script and one style sheet for the ready-made server.
  *
- * In: src/main.js with the browser client's sources (not its dist, so the order of builds does not matter), socket.io-client
- * and Backbone; demo.css. Out: demo.js, demo.css, demo-icon.svg in the server's static folder. Called by ../build.mjs, or
- * alone: `node web/demo/build.mjs`.
+ * In: src/main.js with the browser client as it is published (../dist), socket.io-client and Backbone; demo.css. Out: demo.js,
+ * demo.css, demo-icon.svg in the server's static folder. Called by ../build.mjs when dist is there, or alone:
+ * `node web/demo/build.mjs`.
  */
 import { cp, mkdir } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
@@ -28,7 +28,7 @@ export async function buildDemo() {
       target: "es2022",
       legalComments: "none",
       logLevel: "warning",
-      alias: { "headgate/backbone": resolve(DEMO, "../src/backbone.js"), headgate: resolve(DEMO, "../src/index.js") },
+      alias: { "headgate/backbone": resolve(DEMO, "../dist/headgate.backbone.js"), headgate: resolve(DEMO, "../dist/headgate.js") },
       // Backbone looks for jQuery inside a `try` for its View and its sync, which this page does not use; the icon is a
       // file of its own, which the pages name too.
       external: ["jquery", "demo-icon.svg"],

@@ -3,29 +3,26 @@
  *
  * In: events of `<topic>.*.*` (or of `pattern`, read by `mapping`), answers of the server. Out: the usual Backbone events.
  * Rules, beside those of LiveModel:
- * - events that arrive while a fetch is under way are applied at once, and again after its answer, which may be older;
  * - while a `create` is under way, a model that nobody knows waits for its answer: it may be the very one;
- * - it fetches again only when events were lost for good.
+ * - what was fetched, or given, before the subscription was acknowledged is fetched again then, with the same options, and after
+ *   that only when events were lost for good (live-follow.js).
  *
  * @import { Gate, HeadgateEvent } from "./gate.js"
  * @import { Change, LiveOptions } from "./live.js"
- * @typedef {{ change: Change, event: HeadgateEvent }} Arrival
- * @typedef {{ fetches: number, creates: number, arrivals: Arrival[], overflown: boolean, resync?: Resync }} Following
+ * @typedef {{ change: Change & { attributes: { [name: string]: any } }, event: HeadgateEvent }} Arrival
+ * @typedef {{ follow: Follow, creates: number }} Record
  */
-import Backbone from "backbone";
-import { extend } from "./extend.js";
-import { byConvention, isStale, Resync, whenDone, whenLost } from "./live.js";
+import { AnyIdCollection } from "./any-id-collection.js";
+import { checkPattern } from "./index.js";
+import { byConvention, isStale, sound } from "./live.js";
+import { Follow } from "./live-follow.js";
 import { LiveModel } from "./live-model.js";
 
-/** Events that are kept for after an answer; beyond that another fetch is asked for. */
-const MAX_ARRIVALS = 10_000;
+// Beside the collections, not in fields: Backbone's constructor calls `initialize`, which may fetch, before there are fields.
+/** @type {WeakMap<object, Record>} */
+const records = new WeakMap();
 
-/** @type {WeakMap<object, Following>} */
-const followings = new WeakMap();
-
-export class LiveCollection extends Backbone.Collection {
-  static extend = extend;
-
+export class LiveCollection extends AnyIdCollection {
   /** @param {any} [models] @param {any} [options] Backbone's, and LiveOptions with `gate` to follow at once */
   constructor(models, options) {
     super(models, options);
@@ -37,28 +34,24 @@ export class LiveCollection extends Backbone.Collection {
    * @param {Gate} gate
    * @param {LiveOptions & { pattern?: string }} [options] `topic` default: the `topic` property
    * @returns {this}
+   * @throws {HeadgateError} `invalid_pattern`: no topic was given, or it is none
    */
   follow(gate, options = {}) {
-    const { topic = /** @type {any} */ (this).topic, mapping = byConvention(topic), pattern = `${topic}.*.*` } = options;
-    this.unfollow();
+    const { topic = /** @type {any} */ (this).topic } = options;
+    const mapping = options.mapping ?? byConvention(checkPattern(topic));
+    const pattern = checkPattern(options.pattern ?? `${checkPattern(topic)}.*.*`);
     if (options.versionAttribute) Object.assign(this, { versionAttribute: options.versionAttribute });
-    const resync = new Resync(() => whenDone((callbacks) => this.fetch(callbacks)), options.resyncSpreadMs);
-    following(this).resync = resync;
-    this.listenTo(gate, pattern, (/** @type {any} */ _data, /** @type {HeadgateEvent} */ event) => {
+    const take = (/** @type {HeadgateEvent} */ event) => {
       const change = mapping(event);
       if (change && change.op !== "ignore") this.applyLive(change, event);
-    });
-    whenLost(this, gate, () => resync.ask());
-    Object.assign(following(this), { gate });
+    };
+    recordOf(this).follow.start(gate, pattern, take, options);
     return this;
   }
 
   /** Stop following. */
   unfollow() {
-    const { resync, gate } = /** @type {Following & { gate?: Gate }} */ (following(this));
-    resync?.cancel();
-    if (gate) this.stopListening(gate);
-    followings.delete(this);
+    recordOf(this).follow.stop();
   }
 
   /**
@@ -67,64 +60,47 @@ export class LiveCollection extends Backbone.Collection {
    * @param {HeadgateEvent} event
    */
   applyLive(change, event) {
-    const state = following(this);
-    const unknown = change.op === "upsert" && !find(this, change);
-    if (state.fetches || (state.creates && unknown)) keep(state, { change, event });
-    if (!(state.creates && unknown)) apply(this, change, event);
+    const { follow, creates } = recordOf(this);
+    const arrival = { change: { ...change, attributes: sound(change.attributes ?? {}, idKey(this)) }, event };
+    const awaited = creates > 0 && change.op === "upsert" && !find(this, arrival.change);
+    if (!awaited) apply(this, arrival);
+    if (follow.busy || awaited) follow.keep(() => apply(this, arrival));
   }
 
-  /** Backbone's index of models, in which `__proto__` and `constructor` are ids like any other. @protected */
-  _reset() {
-    /** @type {any} */ (Backbone.Collection.prototype)._reset.call(this);
-    Object.assign(this, { _byId: Object.create(null) });
-  }
-
-  /** @param {any} [options] */
+  /** As Backbone's. @param {any} [options] @returns {any} */
   fetch(options) {
-    const state = following(this);
-    state.fetches++;
-    return super.fetch(settled(options, () => state.fetches--, () => this.#caughtUp(state)));
+    return recordOf(this).follow.fetch(options, (how) => super.fetch(how), options?.remove === false && !options.reset);
   }
 
-  /** @param {any} attributes @param {any} [options] @returns {any} */
+  /** As Backbone's. @param {any} attributes @param {any} [options] @returns {any} */
   create(attributes, options) {
-    const state = following(this);
-    state.creates++;
-    const how = settled(options, () => state.creates--, () => this.#caughtUp(state));
-    const model = super.create(attributes, how);
-    // Invalid: nothing was sent, nobody will answer.
-    if (!model || model.validationError) how.settle();
-    return model;
-  }
-
-  /** @param {Following} state */
-  #caughtUp(state) {
-    if (state.fetches || state.creates) return;
-    for (const { change, event } of state.arrivals.splice(0)) apply(this, change, event);
-    if (state.overflown) state.resync?.ask();
-    state.overflown = false;
+    const record = recordOf(this);
+    record.creates++;
+    const make = (/** @type {any} */ how) => {
+      const model = super.create(attributes, how);
+      // Invalid: nothing was sent, nobody will answer.
+      if (!model || model.validationError) how.settle();
+      return model;
+    };
+    return record.follow.request(options, make, true, () => record.creates--);
   }
 }
 
 // On the prototype, as Backbone's own settings are: `extend` overrides them, and they are there during `super()`.
 Object.assign(LiveCollection.prototype, { model: LiveModel, versionAttribute: "version" });
 
-/** @param {object} collection @returns {Following} */
-function following(collection) {
-  const found = followings.get(collection) ?? { fetches: 0, creates: 0, arrivals: [], overflown: false };
-  followings.set(collection, found);
-  return found;
+/** @param {any} collection @returns {Record} */
+function recordOf(collection) {
+  const found = records.get(collection);
+  if (found) return found;
+  const record = { follow: new Follow(collection, () => collection.length > 0), creates: 0 };
+  records.set(collection, record);
+  return record;
 }
 
-/** @param {Following} state @param {Arrival} arrival */
-function keep(state, arrival) {
-  if (state.arrivals.length < MAX_ARRIVALS) state.arrivals.push(arrival);
-  else state.overflown = true;
-}
-
-/** @param {any} collection @param {Change} change @returns {any} */
+/** @param {any} collection @param {Arrival["change"]} change @returns {any} */
 function find(collection, { id, attributes }) {
-  return collection.get(id) ?? collection.get(attributes?.[idKey(collection)]);
+  return collection.get(id) ?? collection.get(attributes[idKey(collection)]);
 }
 
 /** @param {any} collection @returns {string} */
@@ -132,38 +108,16 @@ function idKey(collection) {
   return collection.model.prototype?.idAttribute ?? "id";
 }
 
-/** @param {any} collection @param {Change} change @param {HeadgateEvent} event */
-function apply(collection, change, event) {
-  const { op, id, attributes = {} } = change;
+/** @param {any} collection @param {Arrival} arrival */
+function apply(collection, { change, event }) {
+  const { op, id, attributes } = change;
   const options = { live: true, event };
   const model = find(collection, change);
   if (!model) {
     if (op === "upsert") collection.add({ [idKey(collection)]: id, ...attributes }, options);
   } else if (op === "remove") {
-    if (model.removeLive) model.removeLive(change.attributes, event);
+    if (model.removeLive) model.removeLive(attributes, event);
     else if (!isStale(attributes, model.attributes, collection.versionAttribute, false)) collection.remove(model, options);
   } else if (model.setLive) model.setLive(attributes, event);
   else if (!isStale(attributes, model.attributes, collection.versionAttribute)) model.set(attributes, options);
-}
-
-/**
- * Return Backbone options that call `first` and `then`, once, when the request has ended, `then` after Backbone is done.
- * @param {any} options @param {() => void} first @param {() => void} then
- * @returns {any}
- */
-function settled(options, first, then) {
-  const { success, error } = options ?? {};
-  let ended = false;
-  const settle = () => {
-    if (ended) return;
-    ended = true;
-    first();
-    then();
-  };
-  /** @param {((...args: any[]) => void) | undefined} callback @returns {(...args: any[]) => void} */
-  const around = (callback) => (...args) => {
-    settle();
-    callback?.apply(options?.context, args);
-  };
-  return { ...options, settle, success: around(success), error: around(error) };
 }

@@ -1,5 +1,6 @@
 /**
- * Live: what a LiveModel and a LiveCollection have in common: the convention of topics, and when to fetch again.
+ * Live: how a LiveModel and a LiveCollection read events: the convention of topics, versions, and what no event may bring. Pure
+ * functions. When they fetch again is the business of live-follow.js.
  *
  * Convention: `<prefix>.<id>.<verb>`. `created` and `updated` bring attributes of a model that may be new; `deleted`,
  * `removed` and `destroyed` end it; any other verb (`shipped`) brings attributes for a model that is known. Data that is
@@ -17,6 +18,8 @@
  * @property {string} [versionAttribute] default `version`
  * @property {number} [resyncSpreadMs] default 1000: a fetch after a gap waits a random time up to this, so that not every
  *   page asks the server at once, and so that several gaps cost one fetch
+ * @property {boolean} [refetch] default true; false: the library never fetches by itself, neither when the subscription is
+ *   acknowledged nor after a gap
  */
 
 const REMOVED = new Set(["deleted", "removed", "destroyed"]);
@@ -42,7 +45,7 @@ export function byConvention(prefix) {
 }
 
 /**
- * Return whether attributes that bring a version are not newer than those that are there.
+ * Return whether attributes that bring a version are not newer than those that are there. An object is no version.
  * @param {Record<string, any> | undefined} attributes
  * @param {Record<string, any>} present
  * @param {string} key
@@ -50,69 +53,46 @@ export function byConvention(prefix) {
  */
 export function isStale(attributes, present, key, equalIsStale = true) {
   const [comes, is] = [attributes?.[key], present[key]];
-  if (comes === undefined || comes === null || is === undefined || is === null) return false;
+  if (!isVersion(comes) || !isVersion(is)) return false;
   return equalIsStale ? comes <= is : comes < is;
 }
 
-/** Fetches again after events were lost for good: spread out, one at a time, once more if more was lost meanwhile. */
-export class Resync {
-  #busy = false;
-  #again = false;
-  /** @type {ReturnType<typeof setTimeout> | undefined} */
-  #timer;
-
-  /** @param {() => Promise<unknown>} fetch @param {number} [spreadMs] */
-  constructor(fetch, spreadMs = 1000) {
-    this.fetch = fetch;
-    this.spreadMs = spreadMs;
-  }
-
-  /** Something was lost. */
-  ask() {
-    if (this.#busy) this.#again = true;
-    else this.#timer ??= setTimeout(() => void this.#run(), Math.random() * this.spreadMs);
-  }
-
-  cancel() {
-    clearTimeout(this.#timer);
-    this.#timer = undefined;
-    this.#again = false;
-  }
-
-  async #run() {
-    this.#timer = undefined;
-    this.#busy = true;
-    try {
-      await this.fetch();
-    } catch {
-      // Told by Backbone's own `error` event; the next gap, or the application, tries again.
-    }
-    this.#busy = false;
-    if (this.#again) {
-      this.#again = false;
-      this.ask();
-    }
-  }
+/**
+ * Return the attributes of an event without those that would break a model: `__proto__`, which Backbone would make the prototype of
+ * its attributes, and an id that is neither text nor a number.
+ * @param {Record<string, any>} attributes
+ * @param {string} idAttribute
+ * @returns {Record<string, any>}
+ */
+export function sound(attributes, idAttribute) {
+  const id = attributes[idAttribute];
+  const hasId = typeof id === "string" || typeof id === "number";
+  return Object.fromEntries(Object.entries(attributes).filter(([name]) => name !== "__proto__" && (hasId || name !== idAttribute)));
 }
 
 /**
- * Call `lost` whenever the gate says that events are gone for good.
- * @param {{ listenTo: Function }} follower
- * @param {Gate} gate
- * @param {() => void} lost
+ * Return Backbone options that call `ended` once, when the request is over and Backbone has taken the answer, before the
+ * caller's own callback.
+ * @param {any} options @param {() => void} ended
+ * @returns {any} with `settle`, for a request that nobody will answer
  */
-export function whenLost(follower, gate, lost) {
-  follower.listenTo(gate, "delivery:gap", (/** @type {{ lost?: boolean, recoverable: boolean }} */ gap) => (gap.lost ?? !gap.recoverable) && lost());
-  follower.listenTo(gate, "connection:up", (/** @type {{ resumed: boolean | null }} */ up) => up.resumed === false && lost());
+export function whenEnded(options, ended) {
+  const { success, error } = options ?? {};
+  let over = false;
+  const settle = () => {
+    if (over) return;
+    over = true;
+    ended();
+  };
+  /** @param {((...args: any[]) => void) | undefined} callback @returns {(...args: any[]) => void} */
+  const around = (callback) => (...args) => {
+    settle();
+    callback?.apply(options?.context, args);
+  };
+  return { ...options, settle, success: around(success), error: around(error) };
 }
 
-/**
- * Return a promise for the end of a Backbone request.
- * @param {(callbacks: { success: () => void, error: (model: any, response: any) => void }) => unknown} request
- * @returns {Promise<void>}
- */
-export function whenDone(request) {
-  return new Promise((resolve, reject) => {
-    request({ success: () => resolve(), error: (_model, response) => reject(response) });
-  });
+/** @param {any} value */
+function isVersion(value) {
+  return value !== undefined && value !== null && (typeof value !== "object" || value instanceof Date);
 }

@@ -9,7 +9,8 @@
  * @import { Gate, HeadgateEvent } from "./gate.js"
  */
 import Backbone from "backbone";
-import { extend } from "./extend.js";
+import { AnyIdCollection, CID_PREFIX } from "./any-id-collection.js";
+import { checkPattern } from "./index.js";
 import { createSeen } from "./seen.js";
 
 const DEFAULT_LIMIT = 100;
@@ -17,9 +18,7 @@ const DEFAULT_LIMIT = 100;
 /** @type {WeakMap<object, { gate: Gate, limit: number, chosen: Set<string>, unread: number, shown: WeakSet<object>, seen: ReturnType<typeof createSeen> }>} */
 const lists = new WeakMap();
 
-export class NotificationList extends Backbone.Collection {
-  static extend = extend;
-
+export class NotificationList extends AnyIdCollection {
   /** @param {any} models @param {{ gate: Gate, patterns?: string[], limit?: number, [option: string]: any }} options */
   constructor(models, options) {
     super(models, options);
@@ -30,12 +29,6 @@ export class NotificationList extends Backbone.Collection {
     this.on("change:read", (/** @type {any} */ notification) => notification.get("read") && this.shown(notification));
     this.listenTo(gate, "connection:up", seen.again);
     for (const pattern of options.patterns ?? []) this.choose(pattern);
-  }
-
-  /** Backbone's index of models, in which `__proto__` and `constructor` are ids like any other. @protected */
-  _reset() {
-    /** @type {any} */ (Backbone.Collection.prototype)._reset.call(this);
-    Object.assign(this, { _byId: Object.create(null) });
   }
 
   /** How many are not read. @returns {number} */
@@ -52,10 +45,11 @@ export class NotificationList extends Backbone.Collection {
    * Be notified of a pattern: subscribes.
    * @param {string} pattern
    * @returns {this}
+   * @throws {HeadgateError} `invalid_pattern`
    */
   choose(pattern) {
     const { gate, chosen } = listOf(this);
-    if (chosen.has(pattern)) return this;
+    if (chosen.has(checkPattern(pattern))) return this;
     this.listenTo(gate, pattern, this.#take);
     chosen.add(pattern);
     return this;
@@ -68,7 +62,7 @@ export class NotificationList extends Backbone.Collection {
    */
   dismiss(pattern) {
     const { gate, chosen } = listOf(this);
-    if (chosen.delete(pattern)) this.stopListening(/** @type {any} */ (gate), pattern);
+    if (chosen.delete(pattern)) this.stopListening(/** @type {any} */ (gate), pattern, this.#take);
     return this;
   }
 
@@ -111,6 +105,9 @@ export class NotificationList extends Backbone.Collection {
     this.trigger("unread", unread);
   }
 }
+
+// On the prototype, as Backbone's own settings are: `extend` overrides it, and it is there during `super()`.
+Object.assign(NotificationList.prototype, { model: Backbone.Model.extend({ cidPrefix: CID_PREFIX }) });
 
 /** @param {object} list */
 function listOf(list) {

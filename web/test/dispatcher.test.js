@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, it, mock } from "node:test";
 import Backbone from "backbone";
-import { Dispatcher } from "../src/index.js";
+import { Dispatcher } from "#headgate";
 
 /** Run one script on both and compare what was called: [label, this, arguments]. */
 function sideBySide(script) {

@@ -1,18 +1,25 @@
-/** LiveModel, LiveCollection and NotificationList, fed by a real dispatcher and answered by a server that a test plays. */
+/** LiveModel, LiveCollection and NotificationList, fed by a real dispatcher or a real gate, and answered by a server that a test plays. */
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, it, mock } from "node:test";
 import Backbone from "backbone";
-import { LiveCollection, LiveModel, NotificationList } from "../src/backbone.js";
-import { Dispatcher } from "../src/index.js";
+import { connect, Dispatcher } from "#headgate";
+import { LiveCollection, LiveModel, NotificationList } from "#headgate/backbone";
+import { FakeGateway, settle } from "./fake-gateway.js";
 
 /** A gate as far as these need one: a dispatcher that a test feeds. */
 class Feed extends Dispatcher {
   #offset = 0;
+  /** Whether subscriptions are acknowledged. */
+  acknowledges = false;
   /** What the gateway was told that was shown: {ids, take(), refuse(error)}, one for each request. */
   told = [];
 
   seen(ids) {
     return new Promise((take, refuse) => this.told.push({ ids, take, refuse }));
+  }
+
+  subscribed() {
+    return this.acknowledges ? Promise.resolve() : new Promise(() => {});
   }
 
   send(topic, data, more = {}) {
@@ -21,14 +28,17 @@ class Feed extends Dispatcher {
   }
 }
 
-/** Requests of Backbone that wait for the test: {method, data, succeed(answer), fail(status)}. */
+/** Requests of Backbone that wait for the test: {method, data, options, succeed(answer), fail(status)}. */
 let requests;
 let feed;
+/** What was reported as an uncaught error would be. */
+let reported;
 
 const sync = (method, model, options) => {
   requests.push({
     method,
     data: options.attrs ?? model.toJSON(),
+    options,
     succeed: (answer) => options.success(answer),
     fail: () => options.error({ status: 500 }),
   });
@@ -53,10 +63,24 @@ async function until(condition) {
   }
 }
 
+/** Names and words that Object, Backbone or this library has for itself. */
+const HOSTILE = ["constructor", "__proto__", "hasOwnProperty", "toString", "valueOf", "_byId", "_reset", "undefined", "null", "length", "c1", "c2", "c3", "0"];
+
+/** JSON that a model has to live with. */
+const PAYLOADS = [
+  '{"toString": 1, "valueOf": 2}', '{"constructor": 1, "hasOwnProperty": 2, "prototype": 3}', '{"cid": "c1", "idAttribute": "status", "collection": 1}',
+  '{"__proto__": {"polluted": true, "status": "inherited"}}', '{"id": {"toString": 1}}', '{"id": null}', '{"id": ["9"]}',
+  '{"version": {"toString": 1, "valueOf": 2}}', '{"_byId": 1, "_events": 2, "attributes": 3, "_callback": 4}',
+];
+
 beforeEach(() => {
   requests = [];
   feed = new Feed();
+  reported = [];
+  mock.method(console, "error", (error) => reported.push(error));
 });
+
+afterEach(() => mock.restoreAll());
 
 describe("LiveModel", () => {
   it("takes attributes of its own events, and no others", () => {
@@ -84,6 +108,26 @@ describe("LiveModel", () => {
     const two = new Order({ id: 2, rev: 2 }, { gate: feed, topic: "orders", versionAttribute: "rev" });
     for (const id of [1, 2]) feed.send(`orders.${id}.updated`, { rev: 1, x: 1 });
     assert.deepEqual([one.has("x"), two.has("x")], [false, false]);
+  });
+
+  it("is right after a fetch that was answered from before the events", () => {
+    const order = new Order({ id: 42, status: "new" }, { gate: feed, topic: "orders" });
+    order.fetch();
+    feed.send("orders.42.updated", { status: "packed" });
+    feed.send("orders.42.shipped", { carrier: "UPS" });
+    assert.equal(order.get("status"), "packed");
+    requests[0].succeed({ id: 42, status: "new", carrier: null });
+    assert.deepEqual(order.attributes, { id: 42, status: "packed", carrier: "UPS" });
+  });
+
+  it("is destroyed once by a deletion while a fetch is under way", () => {
+    const order = new Order({ id: 42 }, { gate: feed, topic: "orders" });
+    let destroyed = 0;
+    order.on("destroy", () => destroyed++);
+    order.fetch();
+    feed.send("orders.42.deleted", {});
+    requests[0].succeed({ id: 42 });
+    assert.equal(destroyed, 1);
   });
 
   it("is destroyed by a deletion, for its views and collections, without a request", () => {
@@ -182,10 +226,13 @@ describe("LiveModel", () => {
   });
 
   it("fetches again only when events are gone for good, once for several gaps", async () => {
+    feed.acknowledges = true;
     const order = new Order({ id: 42 }, { gate: feed, topic: "orders", resyncSpreadMs: 5 });
+    await settle();
     feed.trigger("delivery:gap", { recoverable: true });
     feed.trigger("connection:up", { resumed: true });
-    feed.trigger("connection:up", { resumed: null });
+    await settle();
+    assert.equal(requests.length, 0);
     feed.trigger("delivery:gap", { recoverable: false });
     feed.trigger("delivery:gap", { recoverable: false });
     feed.trigger("connection:up", { resumed: false });
@@ -198,6 +245,105 @@ describe("LiveModel", () => {
     assert.equal(order.get("status"), "fetched");
     order.unfollow();
     assert.equal(feed.send("orders.42.updated", { status: "after" }), 0);
+  });
+});
+
+describe("LiveModel and its id", () => {
+  const heard = (id) => feed.send(`orders.${id}.updated`, { id, heard: true });
+
+  it("waits until it has one", () => {
+    const order = new Order({ status: "new" }, { gate: feed, topic: "orders" });
+    assert.equal(heard("undefined"), 0);
+    order.save();
+    requests[0].succeed({ id: 7, version: 1 });
+    assert.equal(heard(7), 1);
+    assert.deepEqual(order.attributes, { id: 7, version: 1, status: "new", heard: true });
+  });
+
+  it("follows as soon as one is set, however it is", () => {
+    const ways = [
+      (order) => order.set("id", 7), (order) => order.set({ id: 7 }, { silent: true }), (order) => order.save({ id: 7 }),
+      (order) => order.set({ id: 7 }, { parse: true }),
+    ];
+    for (const way of ways) {
+      const order = new Order({}, { gate: feed, topic: "orders" });
+      way(order);
+      assert.equal(heard(7), 1, way);
+      order.unfollow();
+    }
+  });
+
+  it("moves its subscription when it changes, and leaves it with it", () => {
+    const order = new Order({ id: 1 }, { gate: feed, topic: "orders" });
+    order.set("id", 2);
+    assert.deepEqual([heard(1), heard(2)], [0, 1]);
+    order.clear();
+    assert.deepEqual([heard(1), heard(2)], [0, 0]);
+    order.set("id", "1");
+    assert.deepEqual([heard(1), heard(2)], [1, 0]);
+    order.unfollow();
+    order.set("id", 3);
+    assert.equal(heard(3), 0);
+  });
+
+  it("goes by the model's own name for it", () => {
+    const Numbered = Order.extend({ idAttribute: "number" });
+    const order = new Numbered({ id: "x" }, { gate: feed, topic: "orders" });
+    assert.equal(heard("x"), 0);
+    order.set("number", 5);
+    assert.equal(feed.send("orders.5.updated", { number: 5 }), 1);
+  });
+
+  it("is one word of a topic, or there is one error that says so", () => {
+    const allowed = /the id is not one word of A-Za-z0-9_-/;
+    for (const id of ["a b", "a.b", "*", "#", "", "é", 1.5, {}, ["1"], true, "x".repeat(300)]) {
+      const why = id.length === 300 ? /255 bytes/ : allowed;
+      assert.throws(() => new Order({ id }, { gate: feed, topic: "orders" }), (error) => error.code === "invalid_pattern" && why.test(error.message), String(id));
+    }
+    assert.throws(() => new Order({ id: 1 }, { gate: feed }), { code: "invalid_pattern" });
+    assert.equal(heard("1"), 0);
+  });
+
+  it("is told about where it is set, when it is no word", () => {
+    const told = [];
+    feed.on("delivery:error", ({ error }) => told.push(error));
+    const order = new Order({ status: "new" }, { gate: feed, topic: "orders" });
+    const saved = [];
+    order.save({}, { success: () => saved.push(order.id) });
+    requests[0].succeed({ id: "a b" });
+    assert.deepEqual([saved, told.length, reported.length], [["a b"], 1, 1]);
+    assert.equal(told[0].code, "invalid_pattern");
+    order.set("id", "ab");
+    assert.equal(heard("ab"), 1);
+    assert.equal(told.length, 1);
+  });
+
+  it("may be a name of every object", () => {
+    for (const id of HOSTILE) {
+      const order = new Order({ id }, { gate: feed, topic: "orders" });
+      assert.equal(feed.send(`orders.${id}.updated`, { status: "packed" }), 1, id);
+      assert.equal(order.get("status"), "packed", id);
+    }
+  });
+
+  it("is not changed by what an event brings that is none", () => {
+    const order = new Order({ id: 1 }, { gate: feed, topic: "orders" });
+    for (const text of PAYLOADS) {
+      feed.send("orders.1.updated", JSON.parse(text));
+      assert.deepEqual([order.id, order.get("status"), Object.getPrototypeOf(order.attributes)], [1, undefined, Object.prototype], text);
+    }
+    assert.deepEqual(reported, []);
+  });
+
+  it("does not take the application's own handlers along", () => {
+    const order = new Order({ id: 1 }, { gate: feed, topic: "orders" });
+    const heardByApplication = [];
+    order.listenTo(feed, "orders.1.*", (data) => heardByApplication.push(data.id));
+    order.set("id", 2);
+    heard(1);
+    order.unfollow();
+    heard(1);
+    assert.deepEqual(heardByApplication, [1, 1]);
   });
 });
 
@@ -225,12 +371,71 @@ describe("LiveCollection", () => {
   });
 
   it("takes ids that are names of every object", () => {
-    const orders = new Orders(null, { gate: feed });
-    const ids = ["__proto__", "constructor", "hasOwnProperty"];
-    for (const id of ids) feed.send(`orders.${id}.created`, { status: "new" });
-    for (const id of ids) feed.send(`orders.${id}.updated`, { status: "packed" });
-    assert.deepEqual(orders.map((order) => [order.id, order.get("status")]), ids.map((id) => [id, "packed"]));
+    for (const model of [Order, Backbone.Model]) {
+      const orders = new Orders(null, { gate: feed, model });
+      for (const id of HOSTILE) feed.send(`orders.${id}.created`, { status: "new" });
+      for (const id of HOSTILE) feed.send(`orders.${id}.updated`, { status: "packed" });
+      feed.send("orders.nobody.shipped", { status: "shipped" });
+      assert.deepEqual(orders.map((order) => [order.id, order.get("status")]), HOSTILE.map((id) => [id, "packed"]));
+      assert.deepEqual(orders.pluck("id").filter((id) => orders.get(id)?.id !== id), []);
+      for (const id of HOSTILE) feed.send(`orders.${id}.deleted`, null);
+      assert.equal(orders.length, 0);
+    }
     assert.equal({}.status, undefined);
+    assert.deepEqual(reported, []);
+  });
+
+  it("finds no order that it does not have", () => {
+    const orders = new Orders([{ id: 1 }]);
+    const found = [...HOSTILE, null, undefined, {}, { id: 2 }, { toString: 1 }, new Order({ id: 2 })].filter((key) => orders.get(key));
+    assert.deepEqual(found, []);
+  });
+
+  it("finds an order by its id, its cid, itself and its attributes, as Backbone does", () => {
+    const orders = new Orders([{ id: 1 }, { id: "two" }]);
+    const unsaved = orders.add({ status: "new" });
+    const [one, two] = orders.models;
+    assert.deepEqual([orders.get(1), orders.get("1"), orders.get(one), orders.get(one.cid), orders.get({ id: 1, status: "x" })], Array(5).fill(one));
+    assert.deepEqual([orders.get("two"), orders.get(new Order({ id: "two" }))], [two, two]);
+    assert.deepEqual([orders.get(unsaved), orders.get(unsaved.cid), orders.get({ cid: unsaved.cid })], Array(3).fill(unsaved));
+    assert.ok(orders.has(1) && !orders.has(3));
+  });
+
+  it("takes whatever JSON an event brings, and stays what it is", () => {
+    for (const model of [Order, Backbone.Model]) {
+      const orders = new Orders([{ id: "known", version: 1 }, { id: 1, version: 1, status: "other" }], { gate: feed, model });
+      for (const text of PAYLOADS) {
+        feed.send("orders.known.updated", JSON.parse(text));
+        feed.send("orders.new.created", JSON.parse(text));
+        assert.deepEqual(orders.pluck("id"), ["known", 1, "new"], text);
+        assert.deepEqual(orders.pluck("status").map(String), ["undefined", "other", "undefined"], text);
+        for (const order of orders.models) assert.equal(Object.getPrototypeOf(order.attributes), Object.prototype, text);
+        feed.send("orders.new.deleted", {});
+      }
+      feed.send("orders.known.updated", { version: 2, status: "fine" });
+      assert.equal(orders.get("known").get("status"), "fine");
+      orders.unfollow();
+    }
+    assert.equal({}.polluted, undefined);
+    assert.deepEqual(reported, []);
+  });
+
+  it("applies what waited for an answer although a handler of it throws", () => {
+    const orders = new Orders(null, { gate: feed });
+    orders.fetch();
+    for (const id of [1, 2, 3]) feed.send(`orders.${id}.created`, { id });
+    orders.on("add", ({ id }) => {
+      if (id === 2) throw new Error("of the application");
+    });
+    requests[0].succeed([]);
+    assert.deepEqual(orders.pluck("id"), [1, 2, 3]);
+    assert.deepEqual(reported.map(({ message }) => message), ["of the application"]);
+  });
+
+  it("says what is missing when it is to follow no topic", () => {
+    for (const options of [{}, { topic: "a b" }, { pattern: "shop.*" }, { mapping: () => null }, { topic: "orders", pattern: "a..b" }]) {
+      assert.throws(() => new LiveCollection([], { gate: feed, ...options }), (error) => error.code === "invalid_pattern" && /1 to 8 words of A-Za-z0-9_-/.test(error.message));
+    }
   });
 
   it("takes a mapping instead of the convention", () => {
@@ -275,6 +480,18 @@ describe("LiveCollection", () => {
     assert.equal(orders.get(43), created);
   });
 
+  it("does not fetch by itself beside a creation, whose order the answer would bring a second time", async () => {
+    feed.acknowledges = true;
+    const orders = new Orders([{ id: 1 }], { gate: feed });
+    orders.create({ status: "new" });
+    await settle();
+    assert.deepEqual(requests.map(({ method }) => method), ["create"]);
+    requests[0].succeed({ id: 43 });
+    await settle();
+    requests[1].succeed([{ id: 1 }, { id: 43 }]);
+    assert.deepEqual([requests[1].method, orders.pluck("id")], ["read", [1, 43]]);
+  });
+
   it("takes what waited when the creation fails", () => {
     const orders = new Orders(null, { gate: feed });
     orders.create({ status: "new" }, { wait: true });
@@ -284,7 +501,9 @@ describe("LiveCollection", () => {
   });
 
   it("fetches again when events are gone for good", async () => {
+    feed.acknowledges = true;
     const orders = new Orders(null, { gate: feed, resyncSpreadMs: 1 });
+    await settle();
     feed.trigger("delivery:gap", { recoverable: false });
     await until(() => requests.length === 1);
     requests[0].succeed([{ id: 5 }]);
@@ -298,6 +517,61 @@ describe("LiveCollection", () => {
     orders.follow(feed);
     assert.equal(feed.send("orders.1.created", { id: 1 }), 1);
   });
+
+  it("leaves the application's own handlers when it stops following", () => {
+    const orders = new Orders(null, { gate: feed });
+    const heard = [];
+    orders.listenTo(feed, "orders.*.*", (data) => heard.push(data));
+    orders.listenTo(feed, "delivery:gap", (gap) => heard.push(gap));
+    orders.follow(feed);
+    orders.unfollow();
+    feed.send("orders.1.created", 1);
+    feed.trigger("delivery:gap", 2);
+    assert.deepEqual(heard, [1, 2]);
+    assert.equal(orders.length, 0);
+    orders.stopListening(feed);
+    assert.equal(feed.send("orders.1.created", 1), 0);
+  });
+});
+
+describe("a gap", () => {
+  /** A collection of one topic, and fifty models of another. */
+  function followers() {
+    feed.acknowledges = true;
+    const orders = new Orders(null, { gate: feed, resyncSpreadMs: 0 });
+    for (let id = 1; id <= 50; id++) new Order({ id }, { gate: feed, topic: "stock.ticker", resyncSpreadMs: 0 });
+    return orders;
+  }
+
+  const GAP = { recoverable: false, lost: true };
+
+  it("makes those fetch again whose own pattern it names, and no others", async () => {
+    mock.timers.enable({ apis: ["setTimeout"] });
+    try {
+      const orders = followers();
+      await settle();
+      feed.trigger("delivery:gap", { ...GAP, patterns: ["stock.ticker.#", "#"] });
+      feed.trigger("delivery:gap", { ...GAP, patterns: ["stock.ticker.#", "orders.*.*"] });
+      mock.timers.tick(1);
+      assert.equal(requests.length, 1);
+      requests[0].succeed([{ id: 5 }]);
+      assert.deepEqual(orders.pluck("id"), [5]);
+      feed.trigger("delivery:gap", { ...GAP, patterns: ["stock.ticker.7.*"] });
+      mock.timers.tick(1);
+      assert.deepEqual(requests.slice(1).map(({ data }) => data), [{ id: 7 }]);
+    } finally {
+      mock.timers.reset();
+    }
+  });
+
+  for (const [title, patterns] of [["no patterns", undefined], ["an empty list of them", []]]) {
+    it(`makes everybody fetch again that has ${title}`, async () => {
+      followers();
+      await settle();
+      feed.trigger("delivery:gap", { ...GAP, patterns });
+      await until(() => requests.length === 51);
+    });
+  }
 });
 
 describe("NotificationList", () => {
@@ -335,6 +609,33 @@ describe("NotificationList", () => {
     assert.equal(feed.send("a", 1), 0);
     assert.equal(feed.send("b", 1), 1);
     assert.deepEqual(list.chosen, ["b"]);
+  });
+
+  it("lists events whose ids are names of every object", () => {
+    const list = new NotificationList([{ id: "shown before", read: true }], { gate: feed, patterns: ["a"] });
+    for (const id of HOSTILE) feed.send("a", { toString: 1 }, { id });
+    for (const id of HOSTILE) feed.send("a", "again", { id });
+    assert.deepEqual(list.pluck("id"), [...[...HOSTILE].reverse(), "shown before"]);
+    for (const id of HOSTILE) list.read(id);
+    assert.equal(list.unread, 0);
+    assert.deepEqual(reported, []);
+  });
+
+  it("leaves the application's own handlers when a pattern is dismissed", () => {
+    const list = new NotificationList(null, { gate: feed, patterns: ["a"] });
+    const heard = [];
+    list.listenTo(feed, "a", (data) => heard.push(data));
+    list.dismiss("a");
+    feed.send("a", 1);
+    list.choose("a").dismiss("a");
+    feed.send("a", 2);
+    assert.deepEqual([heard, list.length], [[1, 2], 0]);
+  });
+
+  it("says which patterns can be chosen", () => {
+    const list = new NotificationList(null, { gate: feed });
+    for (const pattern of ["delivery:gap", "a b", "", undefined]) assert.throws(() => list.choose(pattern), { code: "invalid_pattern" });
+    assert.deepEqual(list.chosen, []);
   });
 
   describe("tells the gateway what was shown", () => {
@@ -453,5 +754,344 @@ describe("NotificationList", () => {
       await pass(1000);
       assert.deepEqual([feed.told[0].ids[0], feed.told[0].ids.length], ["e11", 100]);
     });
+  });
+});
+
+describe("what is fetched before the subscription is acknowledged", () => {
+  const FORBIDDEN = { code: "forbidden", message: "no", retry: false };
+  const AT_ONCE = { resyncSpreadMs: 0 };
+  /** @type {FakeGateway} */
+  let gateway;
+  let gate;
+  /** What the server has: an answer shows it as it is when the request is made. */
+  let book;
+
+  const answer = (request) => request.succeed(request.book);
+  const shown = (orders) => orders.pluck("id");
+
+  const Shop = Orders.extend({
+    sync(...args) {
+      const made = sync(...args);
+      requests.at(-1).book = structuredClone(book);
+      return made;
+    },
+  });
+
+  /** Connect, and be let in. */
+  function letIn(more) {
+    gate.open();
+    return gateway.welcome(more);
+  }
+
+  /** Answer every request, also those that follow from it. */
+  async function answerAll() {
+    for (let next = 0; next < requests.length; next++) {
+      answer(requests[next]);
+      await settle();
+    }
+  }
+
+  beforeEach(() => {
+    gateway = new FakeGateway();
+    gate = connect("http://gateway.test", { io: gateway.io, autoConnect: false, reconnectDelayMinMs: 1, reconnectDelayMaxMs: 2 });
+    book = [{ id: 1 }];
+  });
+
+  afterEach(() => gate.close());
+
+  it("is fetched again then, so that an event between the two is not missed", async () => {
+    const orders = new Shop([], { gate });
+    const xhr = orders.fetch();
+    assert.deepEqual(xhr, {});
+    answer(requests[0]);
+    assert.deepEqual(shown(orders), [1]);
+    book.push({ id: 2 });
+    await letIn();
+    await gateway.until(() => requests.length === 2);
+    answer(requests[1]);
+    assert.deepEqual(shown(orders), [1, 2]);
+    orders.fetch();
+    answer(requests[2]);
+    await settle();
+    assert.equal(requests.length, 3);
+  });
+
+  it("is fetched again when the first answer has come, not beside it", async () => {
+    const orders = new Shop([], { gate });
+    orders.fetch();
+    book.push({ id: 2 });
+    await letIn();
+    await settle();
+    assert.equal(requests.length, 1);
+    answer(requests[0]);
+    await gateway.until(() => requests.length === 2);
+    answer(requests[1]);
+    assert.deepEqual(shown(orders), [1, 2]);
+  });
+
+  it("is fetched again with the same options, but for the callbacks, which belong to the first", async () => {
+    const orders = new Shop([], { gate });
+    const called = [];
+    orders.on("reset sync error", () => called.push("event"));
+    orders.fetch({ reset: true, data: { mine: 1 }, success: () => called.push("success"), error: () => called.push("error") });
+    answer(requests[0]);
+    await letIn();
+    await gateway.until(() => requests.length === 2);
+    answer(requests[1]);
+    assert.deepEqual([requests[1].options.reset, requests[1].options.data], [true, { mine: 1 }]);
+    assert.deepEqual(called, ["event", "success", "event", "event", "event"]);
+  });
+
+  it("is fetched again although the first request failed", async () => {
+    const orders = new Shop([], { gate });
+    orders.fetch();
+    requests[0].fail();
+    await letIn();
+    await gateway.until(() => requests.length === 2);
+    requests[1].fail();
+    await settle();
+    assert.equal(requests.length, 2);
+  });
+
+  it("is fetched again page by page, if it came so", async () => {
+    const orders = new Shop([], { gate });
+    const page = (number) => ({ data: { page: number }, ...(number > 1 && { remove: false }) });
+    for (const number of [1, 2, 3, 2]) orders.fetch(page(number));
+    await letIn();
+    await answerAll();
+    assert.deepEqual(requests.map(({ options }) => [options.data.page, options.remove]), [
+      [1, undefined], [2, false], [3, false], [2, false], [1, undefined], [3, false], [2, false],
+    ]);
+  });
+
+  it("is fetched again from its beginning, if that came with the page and the rest was added", async () => {
+    const orders = new Shop(book, { gate });
+    orders.fetch({ remove: false, data: { page: 2 } });
+    await letIn();
+    await answerAll();
+    assert.deepEqual(requests.map(({ options }) => options.data?.page), [2, undefined, 2]);
+  });
+
+  it("is remembered up to a limit, and it is told when that is reached", async () => {
+    const orders = new Shop([], { gate });
+    for (let page = 1; page <= 110; page++) {
+      orders.fetch({ remove: false, data: { page } });
+      answer(requests.at(-1));
+    }
+    assert.deepEqual(reported.map(({ message }) => message), ["headgate: more than 100 different fetches with remove: false; after a gap the oldest are not repeated"]);
+    requests.length = 0;
+    await letIn();
+    await gateway.until(() => requests.length === 1);
+    await answerAll();
+    assert.equal(requests.length, 100);
+    assert.equal(requests.at(-1).options.data.page, 110);
+  });
+
+  it("is not fetched again without need", async () => {
+    const orders = new Shop([], { gate });
+    await letIn();
+    await gate.subscribed("orders.*.*");
+    await settle();
+    orders.fetch();
+    answer(requests[0]);
+    gateway.cut();
+    orders.fetch();
+    answer(requests[1]);
+    await gateway.welcome({ resumed: true }, 2);
+    await settle();
+    assert.equal(requests.length, 2);
+  });
+
+  it("is fetched again when the subscription is granted after a refusal", async () => {
+    const orders = new Shop([], { gate });
+    orders.fetch();
+    answer(requests[0]);
+    gate.on("delivery:error", () => {});
+    await letIn({ subscriptions: [{ pattern: "orders.*.*", error: FORBIDDEN }] });
+    await assert.rejects(gate.subscribed("orders.*.*"), { code: "forbidden" });
+    await settle();
+    assert.equal(requests.length, 1);
+    book.push({ id: 2 });
+    const refreshed = gate.refresh("token");
+    await gateway.answer("refresh");
+    await refreshed;
+    await gateway.answer("subscribe");
+    await gateway.until(() => requests.length === 2);
+    answer(requests[1]);
+    assert.deepEqual(shown(orders), [1, 2]);
+  });
+
+  it("is fetched again when the subscription had ended and is granted again", async () => {
+    const orders = new Shop([], { gate });
+    await letIn();
+    await gate.subscribed("orders.*.*");
+    await settle();
+    orders.fetch({ data: { mine: 1 } });
+    answer(requests[0]);
+    gate.on("delivery:error", () => {});
+    gateway.emit("status", { ended: [{ pattern: "orders.*.*", error: FORBIDDEN }] });
+    await settle();
+    book.push({ id: 2 });
+    const refreshed = gate.refresh("token");
+    await gateway.answer("refresh");
+    await refreshed;
+    await gateway.answer("subscribe");
+    await gateway.until(() => requests.length === 2);
+    answer(requests[1]);
+    assert.deepEqual([shown(orders), requests[1].options.data], [[1, 2], { mine: 1 }]);
+  });
+
+  for (const resumed of [false, null]) {
+    it(`is fetched again, once, after a connection that does not resume (${resumed})`, async () => {
+      const orders = new Shop([], { gate, ...AT_ONCE });
+      orders.fetch();
+      await letIn();
+      await answerAll();
+      gateway.cut();
+      book.push({ id: 2 });
+      await gateway.welcome({ resumed }, 2);
+      gateway.emit("gap", { patterns: [], from: null, to: null, count: null, bytes: null, reason: "log_lost", recoverable: false });
+      await gateway.until(() => requests.length === 3);
+      answer(requests[2]);
+      await settle();
+      assert.deepEqual([shown(orders), requests.length], [[1, 2], 3]);
+    });
+  }
+
+  it("is fetched again when following begins after it", async () => {
+    const orders = new Shop();
+    orders.fetch({ data: { mine: 1 } });
+    answer(requests[0]);
+    book.push({ id: 2 });
+    gate.on("orders.*.*", () => {});
+    await letIn();
+    await gate.subscribed("orders.*.*");
+    orders.follow(gate);
+    await gateway.until(() => requests.length === 2);
+    answer(requests[1]);
+    assert.deepEqual([shown(orders), requests[1].options.data], [[1, 2], { mine: 1 }]);
+  });
+
+  it("is fetched once when it came with the page", async () => {
+    const orders = new Shop(book, { gate });
+    const order = new Order({ id: 7, status: "new" }, { gate, topic: "orders" });
+    new Shop([], { gate });
+    new Order({ id: 8 }, { gate, topic: "orders" });
+    new Shop(book, { gate, refetch: false });
+    book.push({ id: 2 });
+    await letIn();
+    await gateway.until(() => requests.length === 2);
+    requests.find(({ data }) => !Array.isArray(data)).succeed({ id: 7, status: "packed" });
+    answer(requests.find(({ data }) => Array.isArray(data)));
+    await settle();
+    assert.deepEqual([shown(orders), order.get("status"), requests.length], [[1, 2], "packed", 2]);
+  });
+
+  it("is fetched again when a model that was saved follows", async () => {
+    const order = new Order({ status: "new" }, { gate, topic: "orders" });
+    await letIn();
+    order.save();
+    requests[0].succeed({ id: 7, version: 1 });
+    assert.equal((await gateway.answer("subscribe")).pattern, "orders.7.*");
+    await gateway.until(() => requests.length === 2);
+    requests[1].succeed({ id: 7, version: 2, status: "packed" });
+    assert.deepEqual([requests[1].method, order.get("status")], ["read", "packed"]);
+    await settle();
+    assert.deepEqual(Object.keys(gate.state.subscriptions), ["orders.7.*"]);
+  });
+
+  it("is not fetched again by one that follows no more", async () => {
+    const orders = new Shop([], { gate });
+    const order = new Order({ id: 7 }, { gate, topic: "orders" });
+    const [handler, pattern] = [() => {}, "orders.#"];
+    gate.on(pattern, handler);
+    for (const each of [orders, order]) each.fetch();
+    orders.unfollow();
+    await letIn();
+    order.unfollow();
+    await gate.subscribed(pattern);
+    for (const request of requests) request.succeed([]);
+    await settle();
+    assert.equal(requests.length, 2);
+    orders.follow(gate);
+    await gateway.answer("unsubscribe");
+    await gateway.answer("subscribe");
+    await gateway.until(() => requests.length === 3);
+  });
+
+  it("is fetched again when an answer from before it stopped following undoes a newer one", async () => {
+    const orders = new Shop([], { gate });
+    gate.on("orders.*.*", () => {});
+    await letIn();
+    await settle();
+    orders.fetch();
+    orders.unfollow();
+    book.push({ id: 2 });
+    orders.follow(gate);
+    await gateway.until(() => requests.length === 2);
+    answer(requests[1]);
+    answer(requests[0]);
+    assert.deepEqual(shown(orders), [1]);
+    await gateway.until(() => requests.length === 3);
+    answer(requests[2]);
+    assert.deepEqual(shown(orders), [1, 2]);
+  });
+
+  it("stays as it is while no acknowledgement comes, and when the gate closes", async () => {
+    const orders = new Shop([], { gate });
+    orders.fetch();
+    answer(requests[0]);
+    gate.open();
+    await gateway.until(() => gateway.connects.length === 1);
+    gate.close();
+    await settle();
+    assert.deepEqual([shown(orders), requests.length, reported], [[1], 1, []]);
+  });
+
+  it("is not fetched after a gap by one whose gate has closed", async () => {
+    mock.timers.enable({ apis: ["setTimeout"] });
+    try {
+      const orders = new Shop([], { gate });
+      await letIn();
+      await settle();
+      gateway.emit("gap", { patterns: [], from: null, to: null, count: null, bytes: null, reason: "log_lost", recoverable: false });
+      gate.close();
+      mock.timers.tick(60_000);
+      await settle();
+      assert.deepEqual([requests.length, orders.length], [0, 0]);
+    } finally {
+      mock.timers.reset();
+    }
+  });
+
+  it("is told in the console when it cannot be fetched, and later events still come", async () => {
+    const Nowhere = LiveCollection.extend({ topic: "orders" });
+    const orders = new Nowhere([{ id: 1 }], { gate });
+    await letIn();
+    await gateway.until(() => reported.length === 1);
+    assert.match(reported[0].message, /"url" property or function must be specified/);
+    gateway.event("orders.2.created", { id: 2 }, 101);
+    assert.deepEqual([shown(orders), reported.length], [[1, 2], 1]);
+  });
+
+  it("is fetched by the application's own fetch, too", async () => {
+    const calls = [];
+    const Own = Shop.extend({
+      fetch(options) {
+        calls.push(options);
+        return LiveCollection.prototype.fetch.call(this, { ...options, data: { mine: 1 } });
+      },
+    });
+    const orders = new Own([], { gate });
+    orders.fetch();
+    await letIn();
+    await answerAll();
+    assert.deepEqual([requests.length, calls.length], [2, 2]);
+    assert.deepEqual(requests[1].options.data, { mine: 1 });
+    const Alone = Shop.extend({ fetch: () => calls.push("alone") });
+    new Alone([{ id: 1 }], { gate });
+    await gateway.until(() => calls.length === 3);
+    await settle();
+    assert.equal(calls.length, 3);
   });
 });

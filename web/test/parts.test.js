@@ -1,6 +1,7 @@
 /** The pure parts of the client, each alone. */
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, it, mock } from "node:test";
+// Private modules, which dist has inside its files and does not export: these tests run on the sources.
 import { reconnectDelayMs } from "../src/backoff.js";
 import { createBudget } from "../src/budget.js";
 import { createCursor } from "../src/cursor.js";

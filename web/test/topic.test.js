@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { describe, it } from "node:test";
-import { checkPattern, checkTopic, matches } from "../src/index.js";
+import { checkPattern, checkTopic, matches } from "#headgate";
 
 const golden = JSON.parse(await readFile(new URL("../../tests/golden/topics.json", import.meta.url), "utf8"));
 

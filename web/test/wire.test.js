@@ -3,7 +3,8 @@ import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { afterEach, describe, it, mock } from "node:test";
 import { Decoder } from "socket.io-parser";
-import { connect } from "../src/index.js";
+import { connect } from "#headgate";
+// A private module, which is in no file of dist by itself.
 import * as protocol from "../src/protocol.js";
 import { FakeGateway } from "./fake-gateway.js";
 

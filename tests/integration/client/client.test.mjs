@@ -1,17 +1,17 @@
-/** The browser client from Node against a real gateway with a real Redis. */
+/** The browser client, as it is published, from Node against a real gateway with a real Redis. */
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { after, afterEach, before, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import Backbone from "backbone";
+import { connect } from "headgate";
+import { LiveCollection } from "headgate/backbone";
 import { io } from "socket.io-client";
-import { LiveCollection } from "../../../web/src/backbone.js";
-import { connect } from "../../../web/src/index.js";
 import { GatewayProcess, until } from "./gateway-process.mjs";
 
 /** @type {GatewayProcess} */
 let gateway;
-/** @type {import("../../../web/src/index.js").Gate[]} */
+/** @type {import("headgate").Gate[]} */
 const gates = [];
 
 /** @param {import("../../../web/src/connect.js").ConnectOptions} [options] */
@@ -34,7 +34,7 @@ function openCuttable() {
   return { gate, cut: () => socket.io.engine.close() };
 }
 
-/** @param {import("../../../web/src/index.js").Gate} gate */
+/** @param {import("headgate").Gate} gate */
 const isUp = (gate) => until(() => gate.state.connection === "up", "the connection to be up");
 
 before(async () => {
@@ -291,6 +291,28 @@ describe("against a real gateway", () => {
     assert.deepEqual(orders.toJSON(), [{ id: 1, version: 3, status: "packed" }, { id: 3, version: 1 }]);
   });
 
+  it("has a collection see what happens between the server's answer and its subscription", async () => {
+    const publisher = open();
+    await isUp(publisher);
+    const book = [{ id: 1, version: 1 }];
+    const Orders = LiveCollection.extend({
+      topic: "book",
+      sync(/** @type {any} */ _method, /** @type {any} */ _orders, /** @type {any} */ { success }) {
+        const now = [...book];
+        setImmediate(() => success(now));
+      },
+    });
+    const gate = open({ autoConnect: false });
+    const orders = new Orders([], { gate });
+    orders.fetch();
+    await until(() => orders.length === 1, "the first answer");
+    book.push({ id: 2, version: 1 });
+    await publisher.publish("book.2.created", { id: 2, version: 1 });
+    gate.open();
+    await until(() => orders.length === 2, "the order that was made meanwhile");
+    assert.deepEqual(orders.toJSON(), book);
+  });
+
   it("iterates", async () => {
     const gate = open();
     /** @type {any[]} */
@@ -316,7 +338,7 @@ describe("against a real gateway", () => {
 
   it("lets the process end once it is closed", async () => {
     const script = `
-      import { connect } from ${JSON.stringify(new URL("../../../web/src/index.js", import.meta.url).href)};
+      import { connect } from "headgate";
       const gate = connect(${JSON.stringify(gateway.url)});
       gate.once("end.me", () => gate.close());
       gate.once("connection:up", () => gate.publish("end.me", 1).catch(() => {}));

@@ -1,8 +1,8 @@
 /** Gaps and their repair, with a real gateway and a client that really does not read for a while. */
 import assert from "node:assert/strict";
 import { after, afterEach, before, it } from "node:test";
+import { connect } from "headgate";
 import { io } from "socket.io-client";
-import { connect } from "../../../web/src/index.js";
 import { GatewayProcess, until } from "./gateway-process.mjs";
 
 const EVENTS = 80;
@@ -10,7 +10,7 @@ const SIZE_BYTES = 60_000;
 
 /** @type {GatewayProcess} */
 let gateway;
-/** @type {import("../../../web/src/index.js").Gate[]} */
+/** @type {import("headgate").Gate[]} */
 const gates = [];
 
 before(async () => {

@@ -1,13 +1,13 @@
 /** Who may see what, while connected too: the client's side of expiry, refresh and revocation against a real gateway. */
 import assert from "node:assert/strict";
 import { after, afterEach, before, it } from "node:test";
-import { connect } from "../../../web/src/index.js";
+import { connect } from "headgate";
 import { GatewayProcess, until } from "./gateway-process.mjs";
 import { SECRET, token } from "./tokens.mjs";
 
 /** @type {GatewayProcess} */
 let gateway;
-/** @type {import("../../../web/src/index.js").Gate[]} */
+/** @type {import("headgate").Gate[]} */
 const gates = [];
 
 /** @param {import("../../../web/src/connect.js").ConnectOptions} options */
@@ -17,7 +17,7 @@ function open(options) {
   return gate;
 }
 
-/** @param {import("../../../web/src/index.js").Gate} gate */
+/** @param {import("headgate").Gate} gate */
 const isUp = (gate) => until(() => gate.state.connection === "up", "the connection to be up");
 
 before(async () => {

@@ -4,8 +4,8 @@ import { execFile } from "node:child_process";
 import { createHmac } from "node:crypto";
 import { after, afterEach, before, describe, it, mock } from "node:test";
 import { promisify } from "node:util";
+import { connect } from "headgate";
 import { io } from "socket.io-client";
-import { connect } from "../../../web/src/index.js";
 import { COMMAND, GatewayProcess, until } from "./gateway-process.mjs";
 
 const SECRET = "a secret of at least thirty-two bytes";

@@ -30,8 +30,7 @@ const base = { absWorkingDir: WEB, bundle: true, target: "es2022", platform: "br
 const library = { ...base, external: ["socket.io-client", "backbone", "underscore"], minifyWhitespace: true, minifySyntax: true, sourcemap: "linked" };
 
 /**
- * Make one file of the package. Two modules are files beside the others, which a bundler finds too: the stream, which `gate.events`
- * loads when it is first used, and the client itself for the Backbone part, so that a page has one of it.
+ * Make one file of the package. The Backbone part imports the client as the file beside it, so that a page has one of it.
  * @param {string} entry @param {"esm" | "cjs"} format @param {string} name of the file in dist
  */
 function publish(entry, format, name) {
@@ -40,7 +39,6 @@ function publish(entry, format, name) {
   const beside = {
     name: "beside",
     setup({ onResolve }) {
-      onResolve({ filter: /^\.\/stream\.js$/ }, () => ({ path: "./headgate.stream.js", external: true }));
       onResolve({ filter: /^\.\/index\.js$/ }, () => ({ path: index, external: true }));
     },
   };
@@ -81,7 +79,6 @@ await Promise.all([
   publish("src/index.js", "cjs", "headgate.cjs"),
   publish("src/backbone.js", "esm", "headgate.backbone.js"),
   publish("src/backbone.js", "cjs", "headgate.backbone.cjs"),
-  publish("src/stream.js", "esm", "headgate.stream.js"),
   build({ ...global, outfile: "dist/headgate.global.js" }),
   build({ ...global, outfile: "dist/headgate.global.min.js", minify: true }),
 ]);
@@ -95,7 +92,6 @@ await buildDemo();
 
 const sizes = {
   "client alone": await sizeOf("headgate.js"),
-  "stream part alone": await sizeOf("headgate.stream.js"),
   "backbone part alone": await sizeOf("headgate.backbone.js"),
   "script tag, socket.io-client inside": await sizeOf("headgate.global.min.js"),
 };

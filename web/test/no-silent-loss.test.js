@@ -4,7 +4,7 @@
  */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { connect } from "../src/index.js";
+import { connect } from "#headgate";
 import { Oracle, World } from "./model-gateway.js";
 
 const HISTORIES = Number(process.env.HEADGATE_HISTORIES ?? 3000);

@@ -37,14 +37,9 @@ export class Orders extends LiveCollection {
   goLive() {
     this.live = true;
     this.follow(this.gate, { topic: "orders", pattern: PATTERN, mapping: ({ topic, data }) => this.#read(topic, data) });
-    // Once now, so that the board shows without a gateway; once more when no event can be missed any longer.
-    // One after the other: the first answer, if it came last, would undo what the second has brought.
-    const time = ++this.#times;
-    const first = this.fetch();
-    this.gate.subscribed(PATTERN).then(
-      () => first.then(() => time === this.#times && this.fetch()),
-      () => {}, // told as delivery:error
-    );
+    this.#times++;
+    // Now, so that the board shows without a gateway; the collection fetches once more when no event can be missed any longer.
+    this.fetch();
   }
 
   goStill() {

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 import structlog
 from socketio.exceptions import ConnectionRefusedError as Refusal
 
-from .admission import Admission, Outsiders, address_of
+from .admission import SESSION_RETRY_S, Admission, Outsiders, address_of
 from .client import Client
 from .errors import (
     BusUnavailable,
@@ -50,7 +50,7 @@ from .socketio import Server, TransportLimits, WSGIApp
 from .tokens import Tokens, refusal, token_authenticator
 from .topic import check_topic
 from .transport.connection import CLIENT_DISCONNECT
-from .transport.engine import FastPacket, Members
+from .transport.engine import FastPacket, Members, OneTooMany
 from .transport.frames import message_frame
 from .transport.inbound import POLICY
 from .watchdog import Watchdog
@@ -82,11 +82,11 @@ class _SocketServer(Server):
     """python-socketio with hooks: what comes before a session, follows the CONNECT packet, and comes after."""
 
     accept_binary = False
-    on_opening: Callable[[str, Mapping[str, Any]], str | None]
+    on_opening: Callable[[str, Mapping[str, Any]], OneTooMany | None]
     on_joined: Callable[[str, str, str], None]
     on_over: Callable[[str], None]
 
-    def opening(self, eio_sid: str, environ: Mapping[str, Any]) -> str | None:
+    def opening(self, eio_sid: str, environ: Mapping[str, Any]) -> OneTooMany | None:
         return self.on_opening(eio_sid, environ)
 
     def joined(self, eio_sid: str, namespace: str, sid: str) -> None:
@@ -223,17 +223,17 @@ class Gateway:
         server.on(SEEN, acknowledged(self._seen), namespace=path)
         server.on("*", lambda name, session, *_: refused(_unknown_request(name).to_wire()), namespace=path)
 
-    def _opening(self, eio_sid: str, environ: Mapping[str, Any]) -> str | None:
+    def _opening(self, eio_sid: str, environ: Mapping[str, Any]) -> OneTooMany | None:
         """Count a session until it joins. Who never does costs as much as a client, which has a limit per address."""
         try:
             self._outsiders.open(eio_sid, address_of(environ, self.settings.proxies))
         except LimitReached as error:
             SESSIONS_REFUSED.inc()
-            return error.message
+            return OneTooMany(error.message, error.retry_after_s or SESSION_RETRY_S)
         return None
 
     def _connect(self, namespace: Namespace, session: str, environ: dict[str, Any], auth: Any) -> None:
-        """Authenticate; what is refused is told as connect_error with `{code, message, retry}` in `data`."""
+        """Authenticate; what is refused is told as connect_error with `{code, message, retry, …}` in `data`."""
         try:
             self._check_staying()
             if namespace.bus.epoch is None:
@@ -262,7 +262,7 @@ class Gateway:
 
     def _check_staying(self) -> None:
         if self.draining:
-            raise BusUnavailable("this gateway is about to stop: try again, at another")
+            raise leaving()
 
     def _joined(self, eio_sid: str, path: str, session: str) -> None:
         """The CONNECT packet is out: put the handshake's subscriptions in force, then say welcome."""
@@ -442,6 +442,11 @@ class Gateway:
         if identity.expires_at is not None and identity.expires_at <= time():
             raise refusal("expired")
         return identity
+
+
+def leaving() -> BusUnavailable:
+    """Return the error of who wants to join a gateway that drains."""
+    return BusUnavailable("this gateway is about to stop: try again, at another")
 
 
 def check_served(gateway: Gateway, namespace: str | None) -> str:

@@ -32,8 +32,11 @@ def test_it_tells_its_clients_lets_nobody_new_in_and_is_not_ready(start_gateway:
         assert client.subscribe("a.b")["ok"]
         with pytest.raises(InvalidStatus, match="503"), RawClient(gateway.url):
             pass
-        with pytest.raises(urllib.error.HTTPError, match="503"):
+        with pytest.raises(urllib.error.HTTPError, match="503") as refused:
             urllib.request.urlopen(f"{gateway.url}/socket.io/?EIO=4&transport=polling", timeout=DEADLINE_S)
+        error = json.load(refused.value)["error"]
+        assert (error["code"], error["retry"], error["retry_after_s"]) == ("bus_unavailable", True, 1)
+        assert refused.value.headers["Retry-After"] == "1"
         assert gateway.stop() == 0
 
 

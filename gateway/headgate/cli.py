@@ -34,6 +34,8 @@ _config_option = click.option(
     "--config", metavar="FILE", help="Configuration file. Default: HEADGATE_CONFIG, else headgate.toml if it is here."
 )
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print each as one JSON object.")
+# Words given for JSON are shown in quotes, to paste, up to so many characters.
+_MAX_QUOTED = 200
 _COUNTS = ("lag", "in_hand", "held", "dead", "missed")
 # JSON escapes most of them by itself; the others may stand in its strings, where an escape means the same.
 _TERMINAL_CONTROLS = re.compile(rb"[\x00-\x1f\x7f]|\xc2[\x80-\x9f]")
@@ -51,7 +53,8 @@ def _place(_context: click.Context, _option: click.Parameter, given: str | None)
 
 
 def _one_line_errors(command: Callable[..., None]) -> Callable[..., None]:
-    """Turn the errors that Headgate raises on purpose into one line and exit code 1; others are bugs and keep their trace."""
+    """Turn the errors that Headgate raises on purpose into one line, a second with what to do where there is a usual thing to
+    do, and exit code 1; others are bugs and keep their trace."""
 
     @functools.wraps(command)
     def wrapper(*args: Any, **kwargs: Any) -> None:
@@ -60,7 +63,7 @@ def _one_line_errors(command: Callable[..., None]) -> Callable[..., None]:
         try:
             command(*args, **kwargs)
         except HeadgateError as error:
-            _fail(error.message)
+            _fail(*error.lines())
         except KeyboardInterrupt:
             sys.exit(130)
 
@@ -98,6 +101,7 @@ def publish(topic: str, data: str, namespace: str, event_id: str | None, user: s
     """Publish one event and print its receipt. JSON is the data; - reads it from standard input."""
     import msgspec
 
+    from .errors import NotSerializable
     from .publisher import Publisher
     from .settings import HARD_MAX_PAYLOAD_BYTES
 
@@ -105,7 +109,12 @@ def publish(topic: str, data: str, namespace: str, event_id: str | None, user: s
     text = sys.stdin.buffer.read(HARD_MAX_PAYLOAD_BYTES + 1) if data == "-" else data.encode(errors="surrogateescape")
     # The namespace's own limit, which Redis knows, decides.
     with Publisher(redis_url, namespace=namespace, max_payload_bytes=HARD_MAX_PAYLOAD_BYTES) as publisher:
-        receipt = publisher.publish(topic, msgspec.Raw(text.strip()), id=event_id, user=user)
+        try:
+            receipt = publisher.publish(topic, msgspec.Raw(text.strip()), id=event_id, user=user)
+        except NotSerializable as error:
+            if data != "-" and (quoted := _as_json_text(data)):
+                error.add_note(f"to publish this as text, write {quoted}")
+            raise
     click.echo(
         f"offset {receipt.offset} epoch {receipt.epoch} id {receipt.id}"
         + (" (duplicate, not added)" if receipt.duplicate else "")
@@ -464,6 +473,24 @@ def _configured_consumers(config: str | None) -> frozenset[tuple[str, str]] | No
     return read_names(path, os.environ) if path else None
 
 
+def _as_json_text(text: str) -> str | None:
+    """Return words that are no JSON as JSON text in the shell's quotes, ready to paste; None where that would not help."""
+    import json
+    import shlex
+
+    import msgspec
+
+    try:
+        msgspec.json.decode(text)
+        return None  # the fault is another one
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        if len(text) > _MAX_QUOTED or any(0xD800 <= ord(character) < 0xE000 for character in text):
+            return None
+    except RecursionError:
+        return None
+    return shlex.quote(json.dumps(text, ensure_ascii=not text.isprintable()))
+
+
 def _seconds(text: str) -> int:
     """Return the seconds of a time such as 90, 90s, 15m, 1h or 7d."""
     found = re.fullmatch(r"([0-9]{1,9})([smhd]?)", text)
@@ -526,8 +553,9 @@ def _for_terminal(line: bytes) -> bytes:
     return _TERMINAL_CONTROLS.sub(lambda found: b"\\u%04x" % ord(found[0].decode()), re.sub(rb"\s", b" ", line))
 
 
-def _fail(message: str) -> None:
-    click.echo(f"headgate: {message}", err=True)
+def _fail(*lines: str) -> None:
+    for line in lines:
+        click.echo(f"headgate: {line}", err=True)
     sys.exit(1)
 
 

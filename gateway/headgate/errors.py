@@ -33,6 +33,10 @@ class HeadgateError(Exception):
         self.message = message
         self.parts: Mapping[str, Any] = parts
 
+    def lines(self) -> list[str]:
+        """Return what a person at a terminal reads: the message, and below it what to do, where a note (PEP 678) says that."""
+        return [self.message, *getattr(self, "__notes__", [])[:1]]
+
     def to_wire(self) -> dict[str, Any]:
         """Return `{code, message, retry, retry_after_s?, **parts}`: what a client or an HTTP caller is told."""
         wait = {} if self.retry_after_s is None else {"retry_after_s": self.retry_after_s}

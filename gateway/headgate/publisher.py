@@ -11,11 +11,12 @@ from __future__ import annotations
 import math
 import os
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -35,6 +36,8 @@ MAX_BATCH_BYTES = 64 * 1024 * 1024
 # Places in the FCALL that `Publisher._command` builds.
 _PAYLOAD, _ID = 5, 6
 _encode = msgspec.json.Encoder().encode
+C = TypeVar("C")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +121,7 @@ class Publisher:
             BusUnavailable: no answer, twice: not known whether it was published. Publish it again with the same id.
         """
         command = self._command(topic if user is None else user_topic(user, topic), data, id, namespace)
-        try:
-            epoch, offset, duplicate = self._fcall(command)
-        except BusUnavailable:
-            # The id makes a second attempt safe: if the first one arrived, it is found, not doubled.
-            epoch, offset, duplicate = self._fcall(command)
+        epoch, offset, duplicate = _twice(self._fcall, command)
         return Receipt(epoch.decode(), offset, bool(duplicate) and id is not None, command[_ID])
 
     def publish_many(
@@ -158,10 +157,7 @@ class Publisher:
             generated.append(event_id is None)
         if not batch:
             return []
-        try:
-            replies = self._fcall_many(batch)
-        except BusUnavailable:
-            replies = self._fcall_many(batch)
+        replies = _twice(self._fcall_many, batch)
         outcomes = [
             reply
             if isinstance(reply, HeadgateError)
@@ -219,6 +215,13 @@ class Publisher:
         if not self._library_checked:
             ensure_loaded(self._client)
             self._library_checked = True
+
+
+def _twice(send: Callable[[C], R], commands: C) -> R:
+    """Send, and once more if Redis did not answer: each command has an id, so one that arrived is found, not doubled."""
+    with suppress(BusUnavailable):  # left before the second attempt, so that a traceback does not hold both
+        return send(commands)
+    return send(commands)
 
 
 def encode_data(data: Any) -> bytes:

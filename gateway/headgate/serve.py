@@ -70,7 +70,8 @@ def run(
         with consumers:
             return _serve(app, settings)
     except HeadgateError as error:
-        print(f"headgate: {error}", file=sys.stderr)
+        for line in error.lines():
+            print(f"headgate: {line}", file=sys.stderr)
         return 1
     finally:
         if private is not None:

@@ -95,10 +95,21 @@ def main() -> None:
 @_namespace_option
 @click.option("--id", "event_id", metavar="ID", help="Publish at most once under this id (within 300 s).")
 @click.option("--user", metavar="NAME", help="Publish to this user alone: the topic becomes users.NAME.TOPIC.")
+@click.option("--strict-namespace", is_flag=True, help="Refuse a namespace that no gateway has served, instead of a warning.")
 @_redis_option
 @_one_line_errors
-def publish(topic: str, data: str, namespace: str, event_id: str | None, user: str | None, redis_url: str | None) -> None:
+def publish(
+    topic: str,
+    data: str,
+    namespace: str,
+    event_id: str | None,
+    user: str | None,
+    strict_namespace: bool,
+    redis_url: str | None,
+) -> None:
     """Publish one event and print its receipt. JSON is the data; - reads it from standard input."""
+    import logging
+
     import msgspec
 
     from .errors import NotSerializable
@@ -107,8 +118,11 @@ def publish(topic: str, data: str, namespace: str, event_id: str | None, user: s
 
     # One byte more than any limit: enough to be refused, without reading on for ever.
     text = sys.stdin.buffer.read(HARD_MAX_PAYLOAD_BYTES + 1) if data == "-" else data.encode(errors="surrogateescape")
+    logging.basicConfig(format="headgate: %(message)s")
     # The namespace's own limit, which Redis knows, decides.
-    with Publisher(redis_url, namespace=namespace, max_payload_bytes=HARD_MAX_PAYLOAD_BYTES) as publisher:
+    with Publisher(
+        redis_url, namespace=namespace, max_payload_bytes=HARD_MAX_PAYLOAD_BYTES, strict_namespace=strict_namespace
+    ) as publisher:
         try:
             receipt = publisher.publish(topic, msgspec.Raw(text.strip()), id=event_id, user=user)
         except NotSerializable as error:
@@ -404,11 +418,13 @@ def revoke(user: str | None, token_id: str | None, for_: str, redis_url: str | N
 @click.option("--load", is_flag=True, help="Also load Headgate's function libraries, or replace older ones.")
 @_one_line_errors
 def check(redis_url: str | None, load: bool) -> None:
-    """Say which Redis is found, which is needed, and whether the function libraries are there."""
+    """Say which Redis is found, which is needed, whether the function libraries are there, and which namespaces are served."""
     from .consumers.store import GROUP_LIBRARY
+    from .errors import HeadgateError
     from .function_library import LOG_LIBRARY
     from .publisher import find_redis_url
     from .redis_link import NEEDED, check_server, open_client, place
+    from .registry import read_served
 
     url = redis_url or find_redis_url()
     client = open_client(url)
@@ -422,6 +438,11 @@ def check(redis_url: str | None, load: bool) -> None:
         loaded = library.ensure_loaded(client) if load else library.loaded_version(client)
         state = f"not loaded; the first {loaded_by} loads it" if loaded is None else f"version {loaded}"
         click.echo(f"{whose}: {state} (ours: {library.version})")
+    try:
+        for namespace, served in read_served(client).items():
+            click.echo(f"namespace {namespace}: {served.live} gateway(s) at work, the last one seen {served.seen_s_ago} s ago")
+    except HeadgateError as error:
+        click.echo(f"which namespaces are served cannot be told: {error.message}")
 
 
 @main.command()

@@ -108,6 +108,23 @@ class UnknownNamespace(HeadgateError):
         )
 
 
+class NamespaceNotServed(HeadgateError):
+    """A strict publisher was given a namespace that no gateway has served: nothing was published. Does not travel the wire.
+
+    `known` has some of the namespaces that gateways serve, if that can be told.
+    """
+
+    code = "namespace_not_served"
+
+    def __init__(self, namespace: str, known: Sequence[str]) -> None:
+        served = f"; gateways serve {', '.join(known)}" if known else ""
+        super().__init__(
+            f"no gateway has ever served namespace {namespace!r} here, so no browser gets its events{served}",
+            namespace=namespace,
+            known=list(known),
+        )
+
+
 class BusUnavailable(HeadgateError):
     """Redis did not answer, refused the write, or cannot be reached. Nothing is claimed to have been published."""
 

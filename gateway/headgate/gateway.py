@@ -41,6 +41,8 @@ from .namespace import Namespace
 from .protocol import PUBLISH, REFRESH, REPLAY, SEEN, STATUS, SUBSCRIBE, UNSUBSCRIBE, WELCOME, notice_packet, ok, refused
 from .publisher import Publisher
 from .redis_link import open_client
+from .registration import Registration
+from .registry import remembered
 from .requests import read_refresh, read_resume, read_seen
 from .revocation import TOKEN, kind_of, revoked
 from .revocation_watch import RevocationWatch
@@ -113,7 +115,12 @@ class Gateway:
         self.publisher = Publisher(settings.redis_url, max_payload_bytes=settings.max_payload_bytes, timeout_s=PUBLISH_TIMEOUT_S)
         self._watchdog = Watchdog()
         self._commands = open_client(settings.redis_url, timeout_s=PUBLISH_TIMEOUT_S)
-        self.namespaces = {name: Namespace(name, settings.redis_url, settings) for name in settings.namespaces}
+        self.registration = Registration(settings.redis_url, settings.namespaces)
+        self.namespaces = {
+            name: Namespace(name, settings.redis_url, settings, self.registration.renew) for name in settings.namespaces
+        }
+        for name in self.namespaces:
+            remembered(self._commands).settle(name)  # by us: no publisher in this process need ask
         self._server = _SocketServer(
             async_handlers=False,
             client_manager=Members(),
@@ -131,11 +138,20 @@ class Gateway:
             self._route(name)
 
     def start(self) -> None:
-        """Start listening to the bus and to revocations. Idempotent."""
+        """Start listening to the bus and to revocations, and register with the other gateways. Idempotent."""
         self._watchdog.start()
+        self.registration.start()
         self._revocation_watch.start()
         for namespace in self.namespaces.values():
             namespace.bus.start()
+
+    def retire(self) -> bool:
+        """Let nobody new in from now on; return whether it is known that no other gateway serves any of these namespaces.
+
+        Asks Redis, for two seconds at most or so. Where it does not say, nothing is known.
+        """
+        self.draining = True
+        return self.registration.leave()
 
     def drain(self, within_s: float) -> None:
         """Let clients move to another gateway: tell them, let nobody new in, and end what has not left by itself, in turn.
@@ -165,6 +181,7 @@ class Gateway:
         """End every session and stop listening. Idempotent."""
         self._server.eio.disconnect()
         self._watchdog.close()
+        self.registration.close()
         self._revocation_watch.close()
         self._expiry.close()
         for namespace in self.namespaces.values():

@@ -122,6 +122,11 @@ def call_many(client: Client, commands: Iterable[Command]) -> list[Any]:
     return [_translate(reply) if isinstance(reply, Exception) else reply for reply in replies]
 
 
+def database(client: Client) -> str:
+    """Return which database a client talks to, such as `localhost:6379/0`, without user and password."""
+    return f"{_place(client)}/{client.connection_pool.connection_kwargs.get('db') or 0}"
+
+
 def drop_idle(client: Client) -> None:
     """Close the connections that wait for a command: after a fault elsewhere they are doubtful, and waiting on one costs time."""
     client.connection_pool.disconnect(inuse_connections=False)

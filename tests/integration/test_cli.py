@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shlex
 import signal
 import socket
@@ -21,6 +22,7 @@ import pytest
 from headgate import layout
 from headgate.embedded import start_private_redis
 from headgate.redis_link import Client, call
+from headgate.registry import register
 from tests.certificates import Authority
 from tests.redis_server import DEADLINE_S, wait_until
 
@@ -28,8 +30,9 @@ COMMAND = (sys.executable, "-m", "headgate.cli")
 
 
 @pytest.fixture
-def environment(redis_url: str) -> dict[str, str]:
-    """The environment of a shell in which HEADGATE_REDIS_URL is set, and nothing else of ours."""
+def environment(redis_url: str, redis_client: Client) -> dict[str, str]:
+    """The environment of a shell in which HEADGATE_REDIS_URL is set, and nothing else of ours. A gateway was there before."""
+    register(redis_client, "a-gateway", ["notifications", "other"])
     return {
         **{name: value for name, value in os.environ.items() if not name.startswith("HEADGATE_")},
         "HEADGATE_REDIS_URL": redis_url,
@@ -391,12 +394,16 @@ def test_check_names_what_is_found_and_needed(run: Any) -> None:
     """The server's version, and the libraries' before and after loading them."""
     before, loading, after = run("check"), run("check", "--load"), run("check")
 
-    found, needed, library, consumers = before.stdout.splitlines()
+    found, needed, library, consumers, *served = before.stdout.splitlines()
     assert found.startswith("found: ")
     assert needed == "needed: Redis 7.0 or newer, or Valkey"
     assert library.startswith("function library: not loaded")
     assert consumers.startswith("function library of consumers: not loaded")
-    assert loading.stdout == after.stdout
+    assert [re.sub(r"\d+ s", "N s", line) for line in served] == [
+        "namespace notifications: 1 gateway(s) at work, the last one seen N s ago",
+        "namespace other: 1 gateway(s) at work, the last one seen N s ago",
+    ]
+    assert loading.stdout.splitlines()[:4] == after.stdout.splitlines()[:4]
     assert "function library: version " in after.stdout
     assert "function library of consumers: version " in after.stdout
 

@@ -440,7 +440,8 @@ def check(redis_url: str | None, load: bool) -> None:
         click.echo(f"{whose}: {state} (ours: {library.version})")
     try:
         for namespace, served in read_served(client).items():
-            click.echo(f"namespace {namespace}: {served.live} gateway(s) at work, the last one seen {served.seen_s_ago} s ago")
+            seen = "none seen" if served.seen_s_ago is None else f"the last one seen {served.seen_s_ago} s ago"
+            click.echo(f"namespace {namespace}: {served.live} gateway(s) at work, {seen}")
     except HeadgateError as error:
         click.echo(f"which namespaces are served cannot be told: {error.message}")
 

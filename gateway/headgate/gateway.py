@@ -462,7 +462,7 @@ class Gateway:
 
 
 def leaving() -> BusUnavailable:
-    """Return the error of who wants to join a gateway that drains."""
+    """Return the error for a client that wants to join a gateway that drains."""
     return BusUnavailable("this gateway is about to stop: try again, at another")
 
 

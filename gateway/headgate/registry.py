@@ -123,11 +123,11 @@ def read_served(client: Client) -> dict[str, Served]:
 
 
 class Remembered:
-    """What this process need not ask about the namespaces of one database. Threads may share it; it holds MAX_REMEMBERED."""
+    """The namespaces of one database that this process has asked about, at most MAX_REMEMBERED. Threads may share it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._settled: dict[str, bool] = {}  # of those that were asked about
+        self._settled: dict[str, bool] = {}
 
     def is_settled(self, namespace: str) -> bool:
         """Return whether a gateway is known to have served it, or nobody here may find out."""

@@ -127,7 +127,7 @@ def _serve(app: Flask, settings: Settings) -> int:
     gate.start()
     for namespace in gate.gateway.namespaces.values():
         namespace.bus.was_up.wait(timeout=10)
-    gate.gateway.registration.tried.wait(timeout=10)  # who is stopped when we are ready must find us
+    gate.gateway.registration.tried.wait(timeout=10)  # a gateway that stops when we are ready finds us
     _settle_memory()
     server.start()
     shown = f"[{settings.host}]" if ":" in settings.host else settings.host

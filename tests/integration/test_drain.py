@@ -163,7 +163,7 @@ def test_where_redis_does_not_say_whether_there_is_another_it_drains(
 
 
 def test_just_after_redis_was_emptied_it_drains(start_gateway: StartGateway, redis_url: str, redis_client: Client) -> None:
-    """Whoever else lives may not have registered again yet."""
+    """Another gateway may not have registered again yet."""
     gateway = start_gateway({**FOR_EVER, "HEADGATE_REDIS_URL": redis_url}, "--dev")
     call(redis_client, "FLUSHALL")
     gateway.wait_for_line("registered again")

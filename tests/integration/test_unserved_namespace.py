@@ -146,7 +146,7 @@ def test_a_warning_of_one_publisher_does_not_make_another_less_strict(redis_url:
 def test_a_registry_that_may_not_be_read_keeps_nobody_from_publishing(
     shop: Callable[..., str], redis_client: Client, caplog: pytest.LogCaptureFixture, strict: bool
 ) -> None:
-    """Who is strict is warned that nothing was checked; others are told where they look closer. Asked once, too."""
+    """A strict one is warned that nothing was checked; any other is told where it looks closer. Asked once, too."""
     caplog.set_level(logging.INFO, LOGGER)
     with Publisher(shop(), namespace="nobody", strict_namespace=strict) as publisher:
         assert [publisher.publish("a", number).offset for number in range(3)] == [1, 2, 3]

@@ -15,6 +15,11 @@ from typing import Any, Generic, Protocol, TypeVar
 from .errors import LimitReached
 from .identity import ANONYMOUS, Identity
 
+# A place is free again when some client leaves, which nobody can foretell: at this pace one that is refused asks for it.
+PLACE_RETRY_S = 10
+# A session joins within milliseconds, or is ended at the handshake deadline.
+SESSION_RETRY_S = 1
+
 
 class Admitted(Protocol):
     """What is counted."""
@@ -48,9 +53,9 @@ class Admission(Generic[C]):
             LimitReached: `clients_per_user` or `clients_per_address`.
         """
         if self._per_user and user != ANONYMOUS and len(self._of_user.get(user, ())) >= self._per_user:
-            raise LimitReached("clients_per_user", self._per_user)
+            raise LimitReached("clients_per_user", self._per_user, PLACE_RETRY_S)
         if self._per_address and address is not None and self._at.get(address, 0) >= self._per_address:
-            raise LimitReached("clients_per_address", self._per_address)
+            raise LimitReached("clients_per_address", self._per_address, PLACE_RETRY_S)
 
     def join(self, client: C, address: str | None) -> None:
         """Count a client in."""
@@ -113,7 +118,7 @@ class Outsiders:
             LimitReached: `unjoined_per_address`.
         """
         if address is not None and self._at.get(address, 0) >= self._per_address > 0:
-            raise LimitReached("unjoined_per_address", self._per_address)
+            raise LimitReached("unjoined_per_address", self._per_address, SESSION_RETRY_S)
         self.put_out(session, address)
 
     def put_out(self, session: str, address: str | None) -> None:

@@ -34,6 +34,8 @@ _config_option = click.option(
     "--config", metavar="FILE", help="Configuration file. Default: HEADGATE_CONFIG, else headgate.toml if it is here."
 )
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print each as one JSON object.")
+# Words given for JSON are shown in quotes, to paste, up to so many characters.
+_MAX_QUOTED = 200
 _COUNTS = ("lag", "in_hand", "held", "dead", "missed")
 # JSON escapes most of them by itself; the others may stand in its strings, where an escape means the same.
 _TERMINAL_CONTROLS = re.compile(rb"[\x00-\x1f\x7f]|\xc2[\x80-\x9f]")
@@ -51,7 +53,8 @@ def _place(_context: click.Context, _option: click.Parameter, given: str | None)
 
 
 def _one_line_errors(command: Callable[..., None]) -> Callable[..., None]:
-    """Turn the errors that Headgate raises on purpose into one line and exit code 1; others are bugs and keep their trace."""
+    """Turn the errors that Headgate raises on purpose into one line, a second with what to do where there is a usual thing to
+    do, and exit code 1; others are bugs and keep their trace."""
 
     @functools.wraps(command)
     def wrapper(*args: Any, **kwargs: Any) -> None:
@@ -60,7 +63,7 @@ def _one_line_errors(command: Callable[..., None]) -> Callable[..., None]:
         try:
             command(*args, **kwargs)
         except HeadgateError as error:
-            _fail(error.message)
+            _fail(*error.lines())
         except KeyboardInterrupt:
             sys.exit(130)
 
@@ -92,20 +95,40 @@ def main() -> None:
 @_namespace_option
 @click.option("--id", "event_id", metavar="ID", help="Publish at most once under this id (within 300 s).")
 @click.option("--user", metavar="NAME", help="Publish to this user alone: the topic becomes users.NAME.TOPIC.")
+@click.option("--strict-namespace", is_flag=True, help="Refuse a namespace that no gateway has served, instead of a warning.")
 @_redis_option
 @_one_line_errors
-def publish(topic: str, data: str, namespace: str, event_id: str | None, user: str | None, redis_url: str | None) -> None:
+def publish(
+    topic: str,
+    data: str,
+    namespace: str,
+    event_id: str | None,
+    user: str | None,
+    strict_namespace: bool,
+    redis_url: str | None,
+) -> None:
     """Publish one event and print its receipt. JSON is the data; - reads it from standard input."""
+    import logging
+
     import msgspec
 
+    from .errors import NotSerializable
     from .publisher import Publisher
     from .settings import HARD_MAX_PAYLOAD_BYTES
 
     # One byte more than any limit: enough to be refused, without reading on for ever.
     text = sys.stdin.buffer.read(HARD_MAX_PAYLOAD_BYTES + 1) if data == "-" else data.encode(errors="surrogateescape")
+    logging.basicConfig(format="headgate: %(message)s")
     # The namespace's own limit, which Redis knows, decides.
-    with Publisher(redis_url, namespace=namespace, max_payload_bytes=HARD_MAX_PAYLOAD_BYTES) as publisher:
-        receipt = publisher.publish(topic, msgspec.Raw(text.strip()), id=event_id, user=user)
+    with Publisher(
+        redis_url, namespace=namespace, max_payload_bytes=HARD_MAX_PAYLOAD_BYTES, strict_namespace=strict_namespace
+    ) as publisher:
+        try:
+            receipt = publisher.publish(topic, msgspec.Raw(text.strip()), id=event_id, user=user)
+        except NotSerializable as error:
+            if data != "-" and (quoted := _as_json_text(data)):
+                error.add_note(f"to publish this as text, write {quoted}")
+            raise
     click.echo(
         f"offset {receipt.offset} epoch {receipt.epoch} id {receipt.id}"
         + (" (duplicate, not added)" if receipt.duplicate else "")
@@ -395,11 +418,13 @@ def revoke(user: str | None, token_id: str | None, for_: str, redis_url: str | N
 @click.option("--load", is_flag=True, help="Also load Headgate's function libraries, or replace older ones.")
 @_one_line_errors
 def check(redis_url: str | None, load: bool) -> None:
-    """Say which Redis is found, which is needed, and whether the function libraries are there."""
+    """Say which Redis is found, which is needed, whether the function libraries are there, and which namespaces are served."""
     from .consumers.store import GROUP_LIBRARY
+    from .errors import HeadgateError
     from .function_library import LOG_LIBRARY
     from .publisher import find_redis_url
     from .redis_link import NEEDED, check_server, open_client, place
+    from .registry import read_served
 
     url = redis_url or find_redis_url()
     client = open_client(url)
@@ -413,6 +438,12 @@ def check(redis_url: str | None, load: bool) -> None:
         loaded = library.ensure_loaded(client) if load else library.loaded_version(client)
         state = f"not loaded; the first {loaded_by} loads it" if loaded is None else f"version {loaded}"
         click.echo(f"{whose}: {state} (ours: {library.version})")
+    try:
+        for namespace, served in read_served(client).items():
+            seen = "none seen" if served.seen_s_ago is None else f"the last one seen {served.seen_s_ago} s ago"
+            click.echo(f"namespace {namespace}: {served.live} gateway(s) at work, {seen}")
+    except HeadgateError as error:
+        click.echo(f"which namespaces are served cannot be told: {error.message}")
 
 
 @main.command()
@@ -462,6 +493,24 @@ def _configured_consumers(config: str | None) -> frozenset[tuple[str, str]] | No
 
     path = find_file(config)
     return read_names(path, os.environ) if path else None
+
+
+def _as_json_text(text: str) -> str | None:
+    """Return words that are no JSON as JSON text in the shell's quotes, ready to paste; None where that would not help."""
+    import json
+    import shlex
+
+    import msgspec
+
+    try:
+        msgspec.json.decode(text)
+        return None  # the fault is another one
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        if len(text) > _MAX_QUOTED or any(0xD800 <= ord(character) < 0xE000 for character in text):
+            return None
+    except RecursionError:
+        return None
+    return shlex.quote(json.dumps(text, ensure_ascii=not text.isprintable()))
 
 
 def _seconds(text: str) -> int:
@@ -526,8 +575,9 @@ def _for_terminal(line: bytes) -> bytes:
     return _TERMINAL_CONTROLS.sub(lambda found: b"\\u%04x" % ord(found[0].decode()), re.sub(rb"\s", b" ", line))
 
 
-def _fail(message: str) -> None:
-    click.echo(f"headgate: {message}", err=True)
+def _fail(*lines: str) -> None:
+    for line in lines:
+        click.echo(f"headgate: {line}", err=True)
     sys.exit(1)
 
 

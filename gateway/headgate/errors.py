@@ -2,34 +2,45 @@
 
 An error carries parts (numbers and names), never a finished sentence: the text is built from the parts, so the
 publisher, the HTTP API, the gateway and the browser say the same thing about the same fault. `code` is the word that
-travels on the wire (docs/protocol.md lists them all) and `retry` says whether trying the same thing again can help.
+travels on the wire (docs/protocol.md lists them all), `retry` says whether trying the same thing again can help, and
+`retry_after_s` how long to wait before that, at least.
 
 Overflow of a client queue is not here: it is a result, not an exception (see client_queue.py).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
+
+# No error asks for a longer wait than this: whatever frees the place may come sooner than anyone can know.
+MAX_RETRY_AFTER_S = 60
 
 
 class HeadgateError(Exception):
     """Base of every error that Headgate raises on purpose.
 
-    Subclasses set `code` (the wire word) and `retry`, and pass their parts as keyword arguments to `__init__`.
+    Subclasses set `code` (the wire word), `retry` and `retry_after_s`, and pass their parts as keyword arguments to `__init__`.
     """
 
     code: ClassVar[str] = "error"
-    retry: ClassVar[bool] = False
+    retry: bool = False
+    retry_after_s: int | None = None
 
     def __init__(self, message: str, **parts: Any) -> None:
         super().__init__(message)
         self.message = message
         self.parts: Mapping[str, Any] = parts
 
+    def lines(self) -> list[str]:
+        """Return what a person at a terminal reads: the message, and below it what to do, where a note (PEP 678) says that."""
+        return [self.message, *getattr(self, "__notes__", [])[:1]]
+
     def to_wire(self) -> dict[str, Any]:
-        """Return `{code, message, retry, **parts}`: what a client, an HTTP caller or an acknowledgement is told."""
-        return {"code": self.code, "message": self.message, "retry": self.retry, **self.parts}
+        """Return `{code, message, retry, retry_after_s?, **parts}`: what a client or an HTTP caller is told."""
+        wait = {} if self.retry_after_s is None else {"retry_after_s": self.retry_after_s}
+        return {"code": self.code, "message": self.message, "retry": self.retry, **wait, **self.parts}
 
 
 class InvalidTopic(HeadgateError):
@@ -97,11 +108,29 @@ class UnknownNamespace(HeadgateError):
         )
 
 
+class NamespaceNotServed(HeadgateError):
+    """A strict publisher was given a namespace that no gateway has served: nothing was published. Does not travel the wire.
+
+    `known` has some of the namespaces that gateways serve, if that can be told.
+    """
+
+    code = "namespace_not_served"
+
+    def __init__(self, namespace: str, known: Sequence[str]) -> None:
+        served = f"; gateways serve {', '.join(known)}" if known else ""
+        super().__init__(
+            f"no gateway has ever served namespace {namespace!r} here, so no browser gets its events{served}",
+            namespace=namespace,
+            known=list(known),
+        )
+
+
 class BusUnavailable(HeadgateError):
     """Redis did not answer, refused the write, or cannot be reached. Nothing is claimed to have been published."""
 
     code = "bus_unavailable"
     retry = True
+    retry_after_s = 1
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"the bus is unavailable: {reason}", reason=reason)
@@ -141,11 +170,18 @@ class Forbidden(HeadgateError):
 
 
 class LimitReached(HeadgateError):
-    """A named limit (`subscriptions`, `wildcards`, `rate`, …) is used up; `limit` is its value."""
+    """A named limit (`subscriptions`, `wildcards`, `publish_per_s`, …) is used up; `limit` is its value.
+
+    `retry_after_s` is for a limit that others, or time, make room in: it makes the error one to try again after. It is rounded
+    up to whole seconds, from 1 to MAX_RETRY_AFTER_S. Without it only the caller can make room, and waiting does not help.
+    """
 
     code = "limit_reached"
 
-    def __init__(self, name: str, limit: int | float) -> None:
+    def __init__(self, name: str, limit: int | float, retry_after_s: float | None = None) -> None:
+        if retry_after_s is not None:
+            self.retry = True
+            self.retry_after_s = max(1, math.ceil(min(retry_after_s, MAX_RETRY_AFTER_S)))
         super().__init__(f"limit reached: {name} (at most {limit})", name=name, limit=limit)
 
 

@@ -13,10 +13,12 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 from flask import Flask
 
+from .errors import HeadgateError
 from .event import Event
-from .gateway import Gateway, check_served
+from .gateway import Gateway, check_served, leaving
 from .identity import Authenticator, Handshake, Identity
 from .loop import is_patched
 from .publisher import Receipt
@@ -67,8 +69,7 @@ class Headgate:
             self.gateway.start()
             if self.gateway.draining and _is_handshake(environ):
                 # Not CONNECT_ERROR, which a load balancer takes for success and after which socket.io clients do not come back.
-                start_response("503 Service Unavailable", [("Content-Length", "0"), ("Retry-After", "1")])
-                return []
+                return _refuse_newcomer(leaving(), start_response)
             return outer(environ, start_response)
 
         app.wsgi_app = started  # type: ignore[method-assign]
@@ -143,6 +144,14 @@ class Headgate:
     def close(self) -> None:
         """End every session and stop listening. Idempotent."""
         self.gateway.close()
+
+
+def _refuse_newcomer(error: HeadgateError, start_response: Any) -> list[bytes]:
+    """Answer a request for a new connection with 503, as the HTTP API tells an error."""
+    body = msgspec.json.encode({"error": error.to_wire()})
+    headers = [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
+    start_response("503 Service Unavailable", [*headers, ("Retry-After", str(error.retry_after_s))])
+    return [body]
 
 
 def _is_handshake(environ: Mapping[str, Any]) -> bool:

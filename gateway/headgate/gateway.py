@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 import structlog
 from socketio.exceptions import ConnectionRefusedError as Refusal
 
-from .admission import Admission, Outsiders, address_of
+from .admission import SESSION_RETRY_S, Admission, Outsiders, address_of
 from .client import Client
 from .errors import (
     BusUnavailable,
@@ -41,6 +41,8 @@ from .namespace import Namespace
 from .protocol import PUBLISH, REFRESH, REPLAY, SEEN, STATUS, SUBSCRIBE, UNSUBSCRIBE, WELCOME, notice_packet, ok, refused
 from .publisher import Publisher
 from .redis_link import open_client
+from .registration import Registration
+from .registry import remembered
 from .requests import read_refresh, read_resume, read_seen
 from .revocation import TOKEN, kind_of, revoked
 from .revocation_watch import RevocationWatch
@@ -50,7 +52,7 @@ from .socketio import Server, TransportLimits, WSGIApp
 from .tokens import Tokens, refusal, token_authenticator
 from .topic import check_topic
 from .transport.connection import CLIENT_DISCONNECT
-from .transport.engine import FastPacket, Members
+from .transport.engine import FastPacket, Members, OneTooMany
 from .transport.frames import message_frame
 from .transport.inbound import POLICY
 from .watchdog import Watchdog
@@ -82,11 +84,11 @@ class _SocketServer(Server):
     """python-socketio with hooks: what comes before a session, follows the CONNECT packet, and comes after."""
 
     accept_binary = False
-    on_opening: Callable[[str, Mapping[str, Any]], str | None]
+    on_opening: Callable[[str, Mapping[str, Any]], OneTooMany | None]
     on_joined: Callable[[str, str, str], None]
     on_over: Callable[[str], None]
 
-    def opening(self, eio_sid: str, environ: Mapping[str, Any]) -> str | None:
+    def opening(self, eio_sid: str, environ: Mapping[str, Any]) -> OneTooMany | None:
         return self.on_opening(eio_sid, environ)
 
     def joined(self, eio_sid: str, namespace: str, sid: str) -> None:
@@ -113,7 +115,12 @@ class Gateway:
         self.publisher = Publisher(settings.redis_url, max_payload_bytes=settings.max_payload_bytes, timeout_s=PUBLISH_TIMEOUT_S)
         self._watchdog = Watchdog()
         self._commands = open_client(settings.redis_url, timeout_s=PUBLISH_TIMEOUT_S)
-        self.namespaces = {name: Namespace(name, settings.redis_url, settings) for name in settings.namespaces}
+        self.registration = Registration(settings.redis_url, settings.namespaces)
+        self.namespaces = {
+            name: Namespace(name, settings.redis_url, settings, self.registration.renew) for name in settings.namespaces
+        }
+        for name in self.namespaces:
+            remembered(self._commands).settle(name)  # by us: no publisher in this process need ask
         self._server = _SocketServer(
             async_handlers=False,
             client_manager=Members(),
@@ -131,11 +138,20 @@ class Gateway:
             self._route(name)
 
     def start(self) -> None:
-        """Start listening to the bus and to revocations. Idempotent."""
+        """Start listening to the bus and to revocations, and register with the other gateways. Idempotent."""
         self._watchdog.start()
+        self.registration.start()
         self._revocation_watch.start()
         for namespace in self.namespaces.values():
             namespace.bus.start()
+
+    def retire(self) -> bool:
+        """Let nobody new in from now on; return whether it is known that no other gateway serves any of these namespaces.
+
+        Asks Redis, for two seconds at most or so. Where it does not say, nothing is known.
+        """
+        self.draining = True
+        return self.registration.leave()
 
     def drain(self, within_s: float) -> None:
         """Let clients move to another gateway: tell them, let nobody new in, and end what has not left by itself, in turn.
@@ -165,6 +181,7 @@ class Gateway:
         """End every session and stop listening. Idempotent."""
         self._server.eio.disconnect()
         self._watchdog.close()
+        self.registration.close()
         self._revocation_watch.close()
         self._expiry.close()
         for namespace in self.namespaces.values():
@@ -223,17 +240,17 @@ class Gateway:
         server.on(SEEN, acknowledged(self._seen), namespace=path)
         server.on("*", lambda name, session, *_: refused(_unknown_request(name).to_wire()), namespace=path)
 
-    def _opening(self, eio_sid: str, environ: Mapping[str, Any]) -> str | None:
+    def _opening(self, eio_sid: str, environ: Mapping[str, Any]) -> OneTooMany | None:
         """Count a session until it joins. Who never does costs as much as a client, which has a limit per address."""
         try:
             self._outsiders.open(eio_sid, address_of(environ, self.settings.proxies))
         except LimitReached as error:
             SESSIONS_REFUSED.inc()
-            return error.message
+            return OneTooMany(error.message, error.retry_after_s or SESSION_RETRY_S)
         return None
 
     def _connect(self, namespace: Namespace, session: str, environ: dict[str, Any], auth: Any) -> None:
-        """Authenticate; what is refused is told as connect_error with `{code, message, retry}` in `data`."""
+        """Authenticate; what is refused is told as connect_error with `{code, message, retry, …}` in `data`."""
         try:
             self._check_staying()
             if namespace.bus.epoch is None:
@@ -262,7 +279,7 @@ class Gateway:
 
     def _check_staying(self) -> None:
         if self.draining:
-            raise BusUnavailable("this gateway is about to stop: try again, at another")
+            raise leaving()
 
     def _joined(self, eio_sid: str, path: str, session: str) -> None:
         """The CONNECT packet is out: put the handshake's subscriptions in force, then say welcome."""
@@ -442,6 +459,11 @@ class Gateway:
         if identity.expires_at is not None and identity.expires_at <= time():
             raise refusal("expired")
         return identity
+
+
+def leaving() -> BusUnavailable:
+    """Return the error for a client that wants to join a gateway that drains."""
+    return BusUnavailable("this gateway is about to stop: try again, at another")
 
 
 def check_served(gateway: Gateway, namespace: str | None) -> str:

@@ -13,6 +13,8 @@ from .errors import UnknownNamespace
 DEFAULT_NAMESPACE = "notifications"
 # Of all namespaces: the sorted set of what is revoked (score: until when, in seconds since 1970), and the channel of its news.
 REVOKED = "hg:revoked"
+# The sorted set of those that gateways serve (score: when one last said so).
+NAMESPACES = "hg:namespaces"
 _NAMESPACE = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
 
@@ -51,6 +53,11 @@ def channel(namespace: str, topic: str) -> str:
 def channel_prefix(namespace: str) -> str:
     """Return what every channel of the namespace starts with; the rest is the topic."""
     return f"hg:{{{namespace}}}:"
+
+
+def gateways_key(namespace: str) -> str:
+    """Return the key of the sorted set of gateways that serve the namespace (score: when each last said so)."""
+    return f"hg:{{{namespace}}}:gateways"
 
 
 def group_key(namespace: str, group: str) -> str:

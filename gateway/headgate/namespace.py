@@ -40,10 +40,11 @@ _NOTICE_STRIDE = 256
 
 
 class Namespace:
-    """See the module. Implements `bus.Feed`."""
+    """See the module. Implements `bus.Feed`. `on_log_lost` is called when the log is another one, and must not wait."""
 
-    def __init__(self, name: str, redis_url: str, settings: Settings) -> None:
+    def __init__(self, name: str, redis_url: str, settings: Settings, on_log_lost: Callable[[], object] = lambda: None) -> None:
         self.name = name
+        self._on_log_lost = on_log_lost
         self._settings = settings
         self.clients: dict[str, Client] = {}
         self._arriving: set[Client] = set()  # not resumed yet, so not welcomed either
@@ -308,6 +309,7 @@ class Namespace:
 
         One that is still arriving is told by `resume`, or has nothing to lose; what waits for it is of the old log.
         """
+        self._on_log_lost()
         cursor = self._cursor_frame(head)
         self._catch_up.pages.clear()
         # All at once, before anyone else's turn: positions in the old log mean nothing in the new one.

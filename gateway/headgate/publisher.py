@@ -8,22 +8,34 @@ It imports redis_link.py and modules without I/O, never gevent, Flask or Socket.
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
-from .errors import BusUnavailable, HeadgateError, LimitReached, NotSerializable, PayloadTooLarge, SettingsError
+from .errors import (
+    BusRefused,
+    BusUnavailable,
+    HeadgateError,
+    LimitReached,
+    NamespaceNotServed,
+    NotSerializable,
+    PayloadTooLarge,
+    SettingsError,
+)
 from .event import MAX_DEPTH, check_event_id, check_json
 from .function_library import call_function, ensure_loaded, is_missing
 from .layout import DEFAULT_NAMESPACE, check_namespace, log_key
 from .redis_link import Client, call_many, open_client
+from .registry import has_been_served, remembered
 from .revocation import DEFAULT_REVOKED_S, revoke
 from .settings import HARD_MAX_PAYLOAD_BYTES, Settings
 from .topic import check_topic, user_topic
@@ -35,6 +47,12 @@ MAX_BATCH_BYTES = 64 * 1024 * 1024
 # Places in the FCALL that `Publisher._command` builds.
 _PAYLOAD, _ID = 5, 6
 _encode = msgspec.json.Encoder().encode
+
+# The standard library's: whoever publishes has set that up, or finds warnings on standard error.
+log = logging.getLogger("headgate.publisher")
+
+C = TypeVar("C")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +95,9 @@ class Publisher:
         namespace: where to publish unless `publish` is told otherwise.
         max_payload_bytes: largest payload, as JSON text, that is sent at all; the namespace's own limit in Redis still counts.
         timeout_s: limit on each attempt; a call makes at most two.
+        strict_namespace: refuse to publish where no gateway has ever served the namespace. Otherwise that is one warning of the
+            logger `headgate.publisher`. A process asks Redis for that once per namespace (a strict one as long as the answer is
+            no), and publishes if Redis does not say.
 
     Raises:
         BusUnavailable: `redis_url` is None and no Redis is set or found.
@@ -90,6 +111,7 @@ class Publisher:
         namespace: str = DEFAULT_NAMESPACE,
         max_payload_bytes: int = 65536,
         timeout_s: float = 5.0,
+        strict_namespace: bool = False,
     ) -> None:
         if not 1 <= max_payload_bytes <= HARD_MAX_PAYLOAD_BYTES:
             raise SettingsError([f"max_payload_bytes={max_payload_bytes}: expected 1 to {HARD_MAX_PAYLOAD_BYTES} bytes"])
@@ -97,6 +119,8 @@ class Publisher:
         self._max_payload_bytes = max_payload_bytes
         self._client: Client = open_client(redis_url or find_redis_url(), timeout_s=timeout_s)
         self._library_checked = False
+        self._strict_namespace = strict_namespace
+        self._remembered = remembered(self._client)
 
     def publish(
         self, topic: str, data: Any, id: str | None = None, namespace: str | None = None, *, user: str | None = None
@@ -114,15 +138,15 @@ class Publisher:
         Raises:
             InvalidTopic, InvalidEvent (the id), UnknownNamespace, NotSerializable, PayloadTooLarge: nothing was sent, or
                 Redis refused it; nothing was published.
+            NamespaceNotServed: the publisher is strict, and no gateway has served the namespace; nothing was published.
             BusRefused: Redis will not do it (out of memory, no permission, …); nothing was published.
             BusUnavailable: no answer, twice: not known whether it was published. Publish it again with the same id.
         """
+        namespace = self._namespace if namespace is None else check_namespace(namespace)
         command = self._command(topic if user is None else user_topic(user, topic), data, id, namespace)
-        try:
-            epoch, offset, duplicate = self._fcall(command)
-        except BusUnavailable:
-            # The id makes a second attempt safe: if the first one arrived, it is found, not doubled.
-            epoch, offset, duplicate = self._fcall(command)
+        self._refuse_unserved(namespace)
+        epoch, offset, duplicate = _twice(self._fcall, command)
+        self._warn_unserved(namespace)
         return Receipt(epoch.decode(), offset, bool(duplicate) and id is not None, command[_ID])
 
     def publish_many(
@@ -136,9 +160,11 @@ class Publisher:
             LimitReached: more than MAX_BATCH_EVENTS events or MAX_BATCH_BYTES of payload.
             InvalidTopic, InvalidEvent, UnknownNamespace, NotSerializable, PayloadTooLarge: nothing was sent; a note on the
                 error tells the number of the event at fault.
+            NamespaceNotServed: as `publish`.
             PublishManyError: Redis refused some of them; it holds a receipt or an error for each.
             BusUnavailable: no answer, twice: not known which were published.
         """
+        namespace = self._namespace if namespace is None else check_namespace(namespace)
         batch: list[tuple[Any, ...]] = []
         generated: list[bool] = []
         size = 0
@@ -158,10 +184,9 @@ class Publisher:
             generated.append(event_id is None)
         if not batch:
             return []
-        try:
-            replies = self._fcall_many(batch)
-        except BusUnavailable:
-            replies = self._fcall_many(batch)
+        self._refuse_unserved(namespace)
+        replies = _twice(self._fcall_many, batch)
+        self._warn_unserved(namespace)
         outcomes = [
             reply
             if isinstance(reply, HeadgateError)
@@ -193,8 +218,8 @@ class Publisher:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
-    def _command(self, topic: str, data: Any, event_id: str | None, namespace: str | None) -> tuple[Any, ...]:
-        key = log_key(self._namespace if namespace is None else check_namespace(namespace))
+    def _command(self, topic: str, data: Any, event_id: str | None, namespace: str) -> tuple[Any, ...]:
+        key = log_key(namespace)
         check_topic(topic)
         payload = encode_data(data)
         if len(payload) > self._max_payload_bytes:
@@ -214,11 +239,47 @@ class Publisher:
         ensure_loaded(self._client)
         return call_many(self._client, batch)
 
+    def _refuse_unserved(self, namespace: str) -> None:
+        """Of a strict publisher: raise NamespaceNotServed, before anything is sent; again each time, as a gateway may come."""
+        if not self._strict_namespace or self._remembered.is_settled(namespace):
+            return
+        try:
+            served, known = has_been_served(self._client, namespace)
+        except BusUnavailable:
+            return  # to publish will not be possible either, and says so
+        except BusRefused as error:
+            log.warning("publishing to namespace %r without knowing whether a gateway serves it: %s", namespace, error.message)
+            served, known = True, []
+        if not served:
+            raise NamespaceNotServed(namespace, known)
+        self._remembered.settle(namespace)
+
+    def _warn_unserved(self, namespace: str) -> None:
+        """Of any other: warn once of a namespace that no gateway has served; after the event, when Redis is known to answer."""
+        if self._strict_namespace or not self._remembered.is_new(namespace):
+            return
+        try:
+            served, known = has_been_served(self._client, namespace)
+        except HeadgateError as error:
+            log.info("cannot tell whether a gateway serves namespace %r: %s", namespace, error.message)
+            return
+        if served:
+            self._remembered.settle(namespace)
+        else:
+            log.warning("%s", NamespaceNotServed(namespace, known).message)
+
     def _check_library(self) -> None:
         """Load the function library, or replace an older one, before this publisher's first call."""
         if not self._library_checked:
             ensure_loaded(self._client)
             self._library_checked = True
+
+
+def _twice(send: Callable[[C], R], commands: C) -> R:
+    """Send, and once more if Redis did not answer: each command has an id, so one that arrived is found, not doubled."""
+    with suppress(BusUnavailable):  # left before the second attempt, so that a traceback does not hold both
+        return send(commands)
+    return send(commands)
 
 
 def encode_data(data: Any) -> bytes:

@@ -9,7 +9,8 @@ Two kinds of connection, and nothing else talks to Redis:
 - `SubscriberLink` for Pub/Sub: one connection that is never replaced silently. When it breaks, its owner is told, and
   reads the log from the last offset that it is sure of.
 
-No message of any error holds a URL's password: they are built from host, port and path, and from what Redis answered.
+No message of any error holds a URL's password: they are built from host, port and path, and from what Redis answered. An error
+of connecting has a note (PEP 678) that says what to do.
 This file imports no gevent; in a patched process its sockets are cooperative, in others they block.
 """
 
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import re
 import socket
+import ssl
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
@@ -68,6 +70,11 @@ _MEANING = {
     "MOVED": "another node of the cluster owns this namespace",
     "ASK": "another node of the cluster is taking over this namespace",
 }
+_CHECK_PORT = "check the port; where the server wants TLS, the URL begins with rediss://"
+_START_IT = (
+    "start Redis there, or set HEADGATE_REDIS_URL to another; without a URL, the Redis that `make run` or `headgate serve` "
+    "brings is found from the folder that it runs in"
+)
 
 
 def open_client(url: str, *, timeout_s: float = 5.0, max_connections: int = MAX_CONNECTIONS) -> Client:
@@ -96,7 +103,7 @@ def call(client: Client, *command: str | bytes | int) -> Any:
     try:
         return _untyped(client).execute_command(*command)
     except (redis.RedisError, OSError) as error:
-        raise _after(client, error) from error
+        raise _after(client, error) from _shown_cause(error)
 
 
 def call_many(client: Client, commands: Iterable[Command]) -> list[Any]:
@@ -111,8 +118,13 @@ def call_many(client: Client, commands: Iterable[Command]) -> list[Any]:
             pipeline.execute_command(*command)
         replies = pipeline.execute(raise_on_error=False)
     except (redis.RedisError, OSError) as error:
-        raise _after(client, error) from error
+        raise _after(client, error) from _shown_cause(error)
     return [_translate(reply) if isinstance(reply, Exception) else reply for reply in replies]
+
+
+def database(client: Client) -> str:
+    """Return which database a client talks to, such as `localhost:6379/0`, without user and password."""
+    return f"{_place(client)}/{client.connection_pool.connection_kwargs.get('db') or 0}"
 
 
 def drop_idle(client: Client) -> None:
@@ -200,7 +212,8 @@ class SubscriberLink:
         try:
             connection.connect()
         except (redis.RedisError, OSError) as error:
-            raise _translate(error, self._place) from error
+            tls = isinstance(connection, redis.SSLConnection)
+            raise _advised(_translate(error, self._place), error, tls=tls) from _shown_cause(error)
         # redis-py connects (address, TLS, AUTH, SELECT); from here on the socket is ours alone, so that nothing can
         # reconnect it, time it out or read from it. tests/contract/test_redis_py_corners.py holds this corner.
         self._socket, connection._sock = connection._sock, None
@@ -268,7 +281,9 @@ class SubscriberLink:
             while (reply := gets()) is not False:
                 replies.append(reply)
         except _BrokenReply as error:
-            raise BusUnavailable(f"{self._place} sent something that is not a Redis reply") from error
+            broken = BusUnavailable(f"{self._place} sent something that is not a Redis reply")
+            broken.add_note(_CHECK_PORT)
+            raise broken from error
         if not replies:
             self._unfinished_bytes += size
             if self._unfinished_bytes > MAX_REPLY_BYTES:
@@ -277,7 +292,8 @@ class SubscriberLink:
         self._unfinished_bytes = 0
         for reply in replies:
             if isinstance(reply, _ErrorReply):
-                raise _translate(redis.ResponseError(str(reply)), self._place)
+                refusal = redis.ResponseError(str(reply))
+                raise _advised(_translate(refusal, self._place), refusal, tls=False)
         return replies
 
     def settimeout(self, timeout_s: float | None) -> None:
@@ -351,10 +367,11 @@ def _place(client: Client) -> str:
 
 def _after(client: Client, error: Exception) -> HeadgateError:
     """Translate an error of a client; after a broken connection or a demoted primary the idle ones are doubtful too."""
+    pool = client.connection_pool
     translated = _translate(error, _place(client))
     if isinstance(translated, BusUnavailable) or isinstance(error, redis.exceptions.ReadOnlyError):
         drop_idle(client)
-    return translated
+    return _advised(translated, error, tls=issubclass(pool.connection_class, redis.SSLConnection))
 
 
 def _translate(error: BaseException, where: str = "Redis") -> HeadgateError:
@@ -377,6 +394,45 @@ def _translate(error: BaseException, where: str = "Redis") -> HeadgateError:
     return BusRefused(f"{where}: {text or type(error).__name__}")
 
 
+def _shown_cause(error: Exception) -> Exception | None:
+    """Return what a traceback shows as the cause: nothing below an error of the connection, whose message holds all there is.
+
+    redis-py's own frames would be a hundred lines above it.
+    """
+    return None if isinstance(error, redis.ConnectionError | redis.TimeoutError | OSError) else error
+
+
+def _advised(translated: HeadgateError, error: Exception, *, tls: bool) -> HeadgateError:
+    """Return the translated error, with a note that says what to do where there is a usual thing to do."""
+    advice = _advice(error, tls=tls)
+    if advice is not None:
+        translated.add_note(advice)
+    return translated
+
+
+def _advice(error: Exception, *, tls: bool) -> str | None:
+    cause = _cause(error)
+    if isinstance(error, redis.AuthenticationError) or _reply_of(error)[0] == "NOAUTH":
+        return "check user and password in the URL: redis://USER:PASSWORD@HOST:PORT/0"
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return "if its certificate is right, name the authority that issued it in the URL: ?ssl_ca_certs=FILE"
+    if isinstance(cause, ssl.SSLError) or (tls and isinstance(cause, redis.TimeoutError | TimeoutError)):
+        return "check that the server speaks TLS on this port; without TLS the URL begins with redis://"
+    if isinstance(cause, socket.gaierror):
+        return "check the host name in the URL"
+    if isinstance(cause, PermissionError):
+        return "run this as a user who may open that socket, or set HEADGATE_REDIS_URL to another Redis"
+    if isinstance(cause, ConnectionResetError | redis.InvalidResponse) or _is_end_of_stream(cause):
+        return _CHECK_PORT
+    if isinstance(cause, redis.TimeoutError | OSError):
+        return _START_IT
+    return None
+
+
+def _is_end_of_stream(error: BaseException) -> bool:
+    return isinstance(error, redis.ConnectionError) and "closed by server" in str(error)
+
+
 def _reply_of(error: BaseException) -> tuple[str, str]:
     """Return (error word, rest) of an error reply; redis-py strips the word from some of them."""
     text = str(error)[:500]
@@ -387,9 +443,18 @@ def _reply_of(error: BaseException) -> tuple[str, str]:
     return (head, rest) if re.fullmatch(r"[A-Z]{2,}", head) else ("", text)
 
 
+def _cause(error: BaseException) -> BaseException:
+    """Return the system's own error below one of redis-py, or this one if there is none."""
+    return error.__context__ if isinstance(error, redis.RedisError) and isinstance(error.__context__, OSError) else error
+
+
 def _reason(error: BaseException) -> str:
     """Return why a connection failed, without the addresses and numbers that redis-py and the system put around it."""
-    cause = error.__context__ if isinstance(error, redis.RedisError) and isinstance(error.__context__, OSError) else error
+    cause = _cause(error)
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return f"its certificate was not accepted: {cause.verify_message}"
+    if isinstance(cause, ssl.SSLError):
+        return f"no TLS ({(cause.reason or 'handshake failed').lower().replace('_', ' ')})"
     if isinstance(cause, OSError) and cause.strerror:
         return cause.strerror[0].lower() + cause.strerror[1:]
     return str(error)[:200] or type(error).__name__

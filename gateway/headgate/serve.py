@@ -70,7 +70,8 @@ def run(
         with consumers:
             return _serve(app, settings)
     except HeadgateError as error:
-        print(f"headgate: {error}", file=sys.stderr)
+        for line in error.lines():
+            print(f"headgate: {line}", file=sys.stderr)
         return 1
     finally:
         if private is not None:
@@ -126,6 +127,7 @@ def _serve(app: Flask, settings: Settings) -> int:
     gate.start()
     for namespace in gate.gateway.namespaces.values():
         namespace.bus.was_up.wait(timeout=10)
+    gate.gateway.registration.tried.wait(timeout=10)  # a gateway that stops when we are ready finds us
     _settle_memory()
     server.start()
     shown = f"[{settings.host}]" if ":" in settings.host else settings.host
@@ -149,10 +151,14 @@ def _settle_memory() -> None:
 
 
 def _drain(gate: Headgate, within_s: float, done: Signal) -> None:
-    clients = sum(len(namespace.clients) for namespace in gate.gateway.namespaces.values())
-    if clients and within_s:
-        _say(f"moving {clients} client(s) elsewhere within {within_s:g} s (Ctrl-C again stops at once)")
     try:
+        alone = gate.gateway.retire()
+        clients = sum(len(namespace.clients) for namespace in gate.gateway.namespaces.values())
+        if clients and within_s and alone:
+            _say(f"disconnecting {clients} client(s) at once: no other gateway serves them")
+            within_s = 0
+        elif clients and within_s:
+            _say(f"moving {clients} client(s) elsewhere within {within_s:g} s (Ctrl-C again stops at once)")
         gate.gateway.drain(within_s)
     finally:
         done.set()

@@ -142,7 +142,8 @@ class Settings:
     drain_s: float = option(
         10.0,
         number(0, 600, "seconds"),
-        "Before `headgate serve` stops, clients are told to move and are let go over this time; 0: at once.",
+        "Before `headgate serve` stops, clients are told to move and are let go over this time; 0, or no other gateway that "
+        "serves them: at once.",
     )
     ping_interval_s: float = option(25.0, number(0.05, 600, "seconds"), "Time between pings to a client.")
     ping_timeout_s: float = option(

@@ -21,3 +21,7 @@ class TokenBucket:
             return False
         self._tokens -= 1
         return True
+
+    def wait_s(self, now_s: float) -> float:
+        """Return how long it takes until there is a token, if nobody else takes it: 0 when there is one."""
+        return max(0.0, (1 - self._tokens) / self._per_s - (now_s - self._stamp_s))

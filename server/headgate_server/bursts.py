@@ -105,13 +105,13 @@ class Bursts:
         now_s = self._now_s()
         with self._lock:
             if any(not each.done for each in self._records.values()):
-                raise LimitReached("bursts at a time", 1)
+                raise LimitReached("bursts at a time", 1, MAX_OVER_S)
             if burst.id in self._records:
                 raise InvalidRequest("id: there was a burst of this id already")
             while self._started and self._started[0][0] <= now_s - WINDOW_S:
                 self._started.popleft()
             if sum(events for _, events in self._started) + burst.events > MAX_EVENTS_PER_WINDOW:
-                raise LimitReached(f"burst events in {WINDOW_S:g} seconds", MAX_EVENTS_PER_WINDOW)
+                raise LimitReached(f"burst events in {WINDOW_S:g} seconds", MAX_EVENTS_PER_WINDOW, WINDOW_S)
             self._started.append((now_s, burst.events))
             self._records[burst.id] = burst
             while len(self._records) > MAX_RECORDS:

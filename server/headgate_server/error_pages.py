@@ -14,7 +14,7 @@ from flask import Flask, Response, jsonify, request
 from flask.typing import ResponseReturnValue
 from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 
-from headgate.errors import HeadgateError, PayloadTooLarge
+from headgate.errors import HeadgateError, LimitReached, PayloadTooLarge
 
 # RFC 9110 section 15. What is not listed is the caller's fault: 400.
 STATUS_BY_CODE = {
@@ -24,10 +24,12 @@ STATUS_BY_CODE = {
     "unknown_namespace": 404,
     "conflict": 409,
     "payload_too_large": 413,
-    "limit_reached": 429,
+    # Where waiting does not help; else 429.
+    "limit_reached": 409,
     "bus_refused": 502,
     "bus_unavailable": 503,
 }
+# Of an error of the tree that can be tried again and does not say when.
 RETRY_AFTER_S = 1
 
 _log = structlog.get_logger("headgate.server")
@@ -41,11 +43,11 @@ def install_error_pages(app: Flask) -> None:
 
 
 def refusal(error: HeadgateError) -> Response:
-    """Return the response for an error of the tree; what can be retried says when, and so does a limit (RFC 6585)."""
+    """Return the response for an error of the tree; what can be tried again says when (RFC 9110, section 10.2.3; RFC 6585)."""
     status = STATUS_BY_CODE.get(error.code, 400)
-    response = _page(status, error.to_wire())
-    if error.retry or status == 429:
-        response.headers["Retry-After"] = str(RETRY_AFTER_S)
+    response = _page(429 if error.code == LimitReached.code and error.retry else status, error.to_wire())
+    if error.retry:
+        response.headers["Retry-After"] = str(error.retry_after_s or RETRY_AFTER_S)
     if error.code == "unauthorized":
         response.headers["WWW-Authenticate"] = 'Bearer realm="headgate"'
     return response

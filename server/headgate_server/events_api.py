@@ -40,8 +40,8 @@ def events_routes(gate: Gate, settings: Settings) -> Blueprint:
         first, last = _offset("from") or 1, _offset("to")
         if last is not None and last < first:
             raise InvalidRequest("to: expected at least what `from` is")
-        if not rates.spend(_reader(identity, settings.proxies), time.monotonic()):
-            raise LimitReached("read_per_s", settings.read_per_s)
+        if wait_s := rates.spend(_reader(identity, settings.proxies), time.monotonic()):
+            raise LimitReached("read_per_s", settings.read_per_s, wait_s)
         epoch, found, next_ = gate.events(pattern, first, last, namespace)
         # The payloads are JSON already: they go out as they came in.
         parts = [

@@ -17,6 +17,9 @@ from headgate.errors import Forbidden
 
 from .gate import Gate
 
+# The bus proves itself once a second.
+RETRY_AFTER_S = 1
+
 
 def health_routes(gate: Gate, *, metrics_open: bool) -> Blueprint:
     """Return the routes; `metrics_open` serves /metrics to every address, not only to loopback."""
@@ -30,7 +33,9 @@ def health_routes(gate: Gate, *, metrics_open: bool) -> Blueprint:
     def healthz() -> Response:
         state = dict(gate.ready())
         response = jsonify({**state, "missing": missing(state)})
-        response.status_code = 200 if state.get("ready") else 503
+        if not state.get("ready"):
+            response.status_code = 503
+            response.headers["Retry-After"] = str(RETRY_AFTER_S)
         return response
 
     @routes.get("/metrics")

@@ -43,8 +43,8 @@ def publish_routes(gate: Gate, settings: Settings) -> Blueprint:
         identity = caller(gate, (asked.namespace or settings.namespaces[0]).removeprefix("/"))
         if not identity.may_publish(topic):
             raise Forbidden("publish to", topic)
-        if not rates.spend(identity.user, time.monotonic()):
-            raise LimitReached("publish_per_s", settings.publish_per_s)
+        if wait_s := rates.spend(identity.user, time.monotonic()):
+            raise LimitReached("publish_per_s", settings.publish_per_s, wait_s)
         receipt = gate.publish(topic, data, id=asked.id, namespace=asked.namespace)
         response = jsonify(epoch=receipt.epoch, offset=receipt.offset, duplicate=receipt.duplicate, id=receipt.id)
         response.status_code = 201

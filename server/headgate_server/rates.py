@@ -17,12 +17,12 @@ class Rates:
         self._per_s, self._burst = per_s, burst
         self._buckets: OrderedDict[str, TokenBucket] = OrderedDict()
 
-    def spend(self, name: str, now_s: float) -> bool:
-        """Count one; False, and nothing counted, when it is too many. `now_s` is monotonic."""
+    def spend(self, name: str, now_s: float) -> float:
+        """Count one and return 0; when it is too many, count nothing and return the seconds to wait. `now_s` is monotonic."""
         bucket = self._buckets.get(name)
         if bucket is None:
             bucket = self._buckets[name] = TokenBucket(self._per_s, self._burst, now_s)
             if len(self._buckets) > MAX_CALLERS:
                 self._buckets.popitem(last=False)
         self._buckets.move_to_end(name)
-        return bucket.spend(now_s)
+        return 0.0 if bucket.spend(now_s) else bucket.wait_s(now_s)

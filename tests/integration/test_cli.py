@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import re
+import shlex
 import signal
+import socket
+import ssl
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,14 +22,17 @@ import pytest
 from headgate import layout
 from headgate.embedded import start_private_redis
 from headgate.redis_link import Client, call
-from tests.redis_server import wait_until
+from headgate.registry import register
+from tests.certificates import Authority
+from tests.redis_server import DEADLINE_S, wait_until
 
 COMMAND = (sys.executable, "-m", "headgate.cli")
 
 
 @pytest.fixture
-def environment(redis_url: str) -> dict[str, str]:
-    """The environment of a shell in which HEADGATE_REDIS_URL is set, and nothing else of ours."""
+def environment(redis_url: str, redis_client: Client) -> dict[str, str]:
+    """The environment of a shell in which HEADGATE_REDIS_URL is set, and nothing else of ours. A gateway was there before."""
+    register(redis_client, "a-gateway", ["notifications", "other"])
     return {
         **{name: value for name, value in os.environ.items() if not name.startswith("HEADGATE_")},
         "HEADGATE_REDIS_URL": redis_url,
@@ -67,6 +76,14 @@ def is_one_error_line(text: str) -> bool:
     return text.startswith("headgate: ") and text.count("\n") == 1 and text.endswith("\n")
 
 
+def error_and_advice(text: str) -> tuple[str, str]:
+    """Return the two lines of an error that says what to do."""
+    lines = text.splitlines()
+    assert len(lines) == 2, text
+    assert all(line.startswith("headgate: ") for line in lines), text
+    return lines[0], lines[1]
+
+
 # publish -------------------------------------------------------------------------------------------------------------------
 
 
@@ -100,12 +117,8 @@ def test_publish_reads_standard_input(run: Any, redis_client: Client) -> None:
     ("arguments", "says"),
     [
         (("a..b", "1"), "invalid topic 'a..b'"),
-        (("a", "{nope}"), "data is not JSON"),
-        (("a", "NaN"), "data is not JSON"),
-        (("a", ""), "data is not JSON"),
         (("a", "1", "--id", "a b"), "invalid event id"),
         (("a", "1", "--namespace", "a b"), "unknown namespace 'a b'"),
-        (("a", "1", "--redis", "redis://:hunter2@127.0.0.1:1/0"), "127.0.0.1:1: connection refused"),
         (("a", "1", "--redis", "http://hunter2"), "not of the form"),
         (("a", '"' + "x" * 70_000 + '"'), "payload of 70002 bytes is above the limit of 65536 bytes (bus)"),
     ],
@@ -118,6 +131,42 @@ def test_publish_fails_with_one_clear_line(run: Any, arguments: tuple[str, ...],
     assert is_one_error_line(result.stderr)
     assert says in result.stderr
     assert "hunter2" not in result.stderr
+
+
+@pytest.mark.parametrize("text", ["hello", "it's me", "{nope}", "NaN", "", 'é "x" \\', "two\nlines", "\x1b[2J"])
+def test_publish_shows_how_to_write_what_is_not_json(run: Any, redis_client: Client, text: str) -> None:
+    """The words as they were typed, as JSON text in the shell's quotes: pasted, they are published."""
+    result = run("publish", "a", text)
+
+    error, advice = error_and_advice(result.stderr)
+    assert (result.stdout, result.returncode) == ("", 1)
+    assert error.startswith("headgate: data is not JSON: ")
+    pasted = advice.removeprefix("headgate: to publish this as text, write ")
+    assert pasted.isprintable()
+    [shown] = shlex.split(pasted)
+    assert run("publish", "a", shown).returncode == 0
+    [(_, fields)] = call(redis_client, "XRANGE", layout.log_key("notifications"), "-", "+")
+    assert json.loads(fields[b"data"]) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "stdin"),
+    [
+        ("[" * 100 + "]" * 100, None),  # JSON, and too deep
+        ("[" * 20_000 + "]" * 20_000, None),
+        ("x" * 1000, None),
+        (os.fsdecode(b"\xff"), None),  # no text that JSON has
+        ("-", b"hello"),
+    ],
+    ids=["deep", "deeper", "long", "not UTF-8", "standard input"],
+)
+def test_publish_shows_no_quotes_where_they_would_not_help(run: Any, text: str, stdin: bytes | None) -> None:
+    """One line: the fault is another one, or there is nothing to paste."""
+    result = run("publish", "a", text, stdin=stdin)
+
+    assert result.returncode == 1
+    assert is_one_error_line(result.stderr)
+    assert "data is not JSON" in result.stderr
 
 
 def test_publish_does_not_read_standard_input_without_end(run: Any) -> None:
@@ -144,6 +193,118 @@ def test_publish_finds_the_private_server_of_the_folder(run: Any, environment: d
 
     assert result.returncode == 1
     assert "set HEADGATE_REDIS_URL" in result.stderr
+
+
+# Redis that does not answer --------------------------------------------------------------------------------------------------
+
+COMMANDS = [
+    ("publish", "a", "1"),
+    ("tail", "#"),
+    ("check",),
+    ("revoke", "--user", "ana"),
+    ("consumers", "list"),
+    ("consumers", "remove", "mail"),
+    ("dead-letters", "list", "mail"),
+    ("dead-letters", "show", "mail", "1-0"),
+    ("dead-letters", "retry", "mail", "--all"),
+    ("consume",),
+    ("consume", "--check"),
+    ("consume", "--dry-run"),
+    ("serve", "--port", "0"),
+]
+
+
+@pytest.fixture
+def places(redis_url: str, tmp_path: Path) -> Iterator[dict[str, str]]:
+    """Our Redis, and what is not: a web server, and one that speaks TLS with a certificate that nobody trusts."""
+    with contextlib.ExitStack() as running:
+        http, tls = (
+            running.enter_context(answering(context)) for context in (None, Authority(tmp_path).server_context("localhost"))
+        )
+        yield {"ours": redis_url, "http": http, "tls": tls}
+
+
+@contextlib.contextmanager
+def answering(context: ssl.SSLContext | None) -> Iterator[str]:
+    """Answer every connection as a web server does that was sent no HTTP, over TLS if there is a context; give host and port."""
+
+    def serve() -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            with connection, contextlib.suppress(OSError):  # who asked may have gone, or speak no TLS
+                connection.settimeout(DEADLINE_S)
+                spoken = connection if context is None else context.wrap_socket(connection, server_side=True)
+                spoken.sendall(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
+                while spoken.recv(65536):
+                    pass
+
+    listener = socket.create_server(("127.0.0.1", 0))
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    try:
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        thread.join(DEADLINE_S)
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    """A folder with the configuration of a consumer in it."""
+    table = '[consumers.mail]\ntype = "webhook"\npatterns = ["#"]\nurl = "https://example.com/"\n'
+    (tmp_path / "headgate.toml").write_text(f'{table}secret = "whsec_{"A" * 44}"\n')
+    return tmp_path
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_every_command_says_in_two_lines_that_redis_does_not_answer(
+    run: Any, environment: dict[str, str], shop: Path, command: tuple[str, ...]
+) -> None:
+    """Where, without the password; why; what to do. No traceback, exit code 1."""
+    result = run(*command, env={**environment, "HEADGATE_REDIS_URL": "redis://:hunter2@127.0.0.1:1/0"}, cwd=shop)
+
+    error, advice = error_and_advice(result.stderr)
+    assert result.returncode == 1
+    assert error == "headgate: the bus is unavailable: 127.0.0.1:1: connection refused"
+    assert advice.startswith("headgate: start Redis there, or set HEADGATE_REDIS_URL to another")
+    assert "hunter2" not in result.stdout
+
+
+@pytest.mark.parametrize("command", [("publish", "a", "1"), ("tail", "#")], ids=lambda command: command[0])
+@pytest.mark.parametrize(
+    ("url", "says", "advises"),
+    [
+        ("{ours}?password=hunter2", "redis.sock: wrong user name or password", "check user and password"),
+        ("unix:///nowhere/redis.sock?password=hunter2", "/nowhere/redis.sock: no such file", "start Redis there"),
+        ("redis://:hunter2@nowhere.invalid/0", "nowhere.invalid:6379: ", "check the host name"),
+        ("redis://:hunter2@{http}/0", "{http} ", "check the port"),
+        ("rediss://:hunter2@{http}/0", "{http}: no TLS", "without TLS the URL begins with redis://"),
+        ("redis://:hunter2@{tls}/0", "{tls}", "where the server wants TLS, the URL begins with rediss://"),
+        ("rediss://:hunter2@{tls}/0", "{tls}: its certificate was not accepted", "?ssl_ca_certs=FILE"),
+    ],
+    ids=["password", "socket", "host", "not Redis", "no TLS there", "TLS there", "certificate"],
+)
+def test_it_says_why_redis_cannot_be_talked_to(
+    run: Any,
+    environment: dict[str, str],
+    places: dict[str, str],
+    command: tuple[str, ...],
+    url: str,
+    says: str,
+    advises: str,
+) -> None:
+    """The same two lines for each of the usual faults, and what is usually to be done about it."""
+    result = run(*command, env={**environment, "HEADGATE_REDIS_URL": url.format(**places)})
+
+    error, advice = error_and_advice(result.stderr)
+    assert result.returncode == 1
+    assert says.format(**places) in error
+    assert advises in advice
+    assert "hunter2" not in result.stdout + result.stderr
 
 
 # tail ----------------------------------------------------------------------------------------------------------------------
@@ -233,12 +394,16 @@ def test_check_names_what_is_found_and_needed(run: Any) -> None:
     """The server's version, and the libraries' before and after loading them."""
     before, loading, after = run("check"), run("check", "--load"), run("check")
 
-    found, needed, library, consumers = before.stdout.splitlines()
+    found, needed, library, consumers, *served = before.stdout.splitlines()
     assert found.startswith("found: ")
     assert needed == "needed: Redis 7.0 or newer, or Valkey"
     assert library.startswith("function library: not loaded")
     assert consumers.startswith("function library of consumers: not loaded")
-    assert loading.stdout == after.stdout
+    assert [re.sub(r"\d+ s", "N s", line) for line in served] == [
+        "namespace notifications: 1 gateway(s) at work, the last one seen N s ago",
+        "namespace other: 1 gateway(s) at work, the last one seen N s ago",
+    ]
+    assert loading.stdout.splitlines()[:4] == after.stdout.splitlines()[:4]
     assert "function library: version " in after.stdout
     assert "function library of consumers: version " in after.stdout
 

@@ -152,11 +152,13 @@ def get(gateway: GatewayProcess, path: str) -> str:
     return text
 
 
-def one_clear_line(ended: Finished) -> str:
-    """Return the one line on standard error of a command that could not start."""
+def one_clear_line(ended: Finished, advice: str | None = None) -> str:
+    """Return the one line on standard error of a command that could not start; with `advice`, a second one says what to do."""
     assert ended.code == 1, ended
-    (line,) = ended.err.splitlines()
+    line, *rest = ended.err.splitlines()
     assert line.startswith("headgate: ")
+    assert len(rest) == (advice is not None)
+    assert advice is None or advice in rest[0]
     assert "hunter2" not in ended.out + ended.err
     assert "ready" not in ended.out
     return line
@@ -301,7 +303,7 @@ def test_a_redis_that_is_not_there_is_one_clear_line(run: Run) -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))  # and not listened to: nobody else gets the port meanwhile
         port = silent.getsockname()[1]
-        line = one_clear_line(run(HEADGATE_REDIS_URL=f"redis://:hunter2@127.0.0.1:{port}/0"))
+        line = one_clear_line(run(HEADGATE_REDIS_URL=f"redis://:hunter2@127.0.0.1:{port}/0"), "start Redis there")
 
     assert f"127.0.0.1:{port}" in line
     assert "refused" in line
@@ -309,7 +311,7 @@ def test_a_redis_that_is_not_there_is_one_clear_line(run: Run) -> None:
 
 def test_a_redis_socket_that_is_not_there_is_one_clear_line(run: Run, folder: Path) -> None:
     """The same over a Unix socket."""
-    assert "no such file" in one_clear_line(run(HEADGATE_REDIS_URL=f"unix://{folder}/no.sock"))
+    assert "no such file" in one_clear_line(run(HEADGATE_REDIS_URL=f"unix://{folder}/no.sock"), "start Redis there")
 
 
 @pytest.mark.parametrize(("credentials", "says"), [("", "password"), ("?password=wrong-hunter2", "password")])
@@ -320,7 +322,7 @@ def test_a_redis_that_wants_another_password_is_one_clear_line(
     server = start_redis()
     with closing(open_client(server.url)) as client:
         call(client, "CONFIG", "SET", "requirepass", "right-hunter2")
-    line = one_clear_line(run(HEADGATE_REDIS_URL=server.url + credentials))
+    line = one_clear_line(run(HEADGATE_REDIS_URL=server.url + credentials), "check user and password")
 
     assert says in line
 
@@ -339,7 +341,7 @@ def test_a_redis_that_is_too_old_is_one_clear_line(run: Run, answering: Callable
 )
 def test_what_is_no_redis_at_all_is_one_clear_line(run: Run, answering: Callable[[bytes], str], reply: bytes) -> None:
     """A web server, a shell, TLS."""
-    assert "Redis" in one_clear_line(run(HEADGATE_REDIS_URL=answering(reply)))
+    assert "Redis" in one_clear_line(run(HEADGATE_REDIS_URL=answering(reply)), "check the port")
 
 
 # Without gevent ----------------------------------------------------------------------------------------------------------

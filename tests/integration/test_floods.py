@@ -91,6 +91,8 @@ def test_subscriptions_above_the_limits_are_refused_and_the_others_stand(gateway
         assert client.request("subscribe", {"pattern": "c.1"})["ok"]
         error = client.request("subscribe", {"pattern": "c.2"})["error"]
         assert (error["code"], error["name"], error["limit"]) == ("limit_reached", "subscriptions", 128)
+        assert not error["retry"], "only the client itself can make room"
+        assert "retry_after_s" not in error
 
 
 def test_a_wildcard_bomb_leaves_others_their_service(gateway: GatewayProcess, witness: RawClient, publisher: Publisher) -> None:

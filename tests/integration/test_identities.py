@@ -585,6 +585,7 @@ def test_a_user_has_so_many_clients_and_no_more(gateway: GatewayProcess, join: J
     assert clients[0].welcome["limits"]["max_clients_per_user"] == 3
     error = refusal(join(gateway, token("ida")))
     assert (error["code"], error["name"], error["limit"]) == ("limit_reached", "clients_per_user", 3)
+    assert (error["retry"], error["retry_after_s"]) == (True, 10)
     clients[0].close()
     wait_until(lambda: is_let_in(join(gateway, token("ida"))), "room for one more")
 
@@ -596,12 +597,13 @@ def test_an_address_has_so_many_clients_and_no_more(gateway: GatewayProcess, joi
         assert client.welcome["limits"]["max_clients_per_address"] == 5
     error = refusal(join(gateway, token("user-9"), "198.51.100.1, 203.0.113.7"))
     assert (error["code"], error["name"], error["limit"]) == ("limit_reached", "clients_per_address", 5)
+    assert (error["retry"], error["retry_after_s"]) == (True, 10)
     assert refusal(join(gateway, None, "203.0.113.7"))["name"] == "clients_per_address"
     assert join(gateway, token("user-9"), "203.0.113.8").welcome
 
 
 def opened(gateway: GatewayProcess, address: str) -> tuple[int, Any]:
-    """Open a long-polling session from an address, and join nothing: status and body."""
+    """Open a long-polling session from an address, and join nothing: status and body (of a refusal with its Retry-After)."""
     request = urllib.request.Request(
         f"{gateway.url}/socket.io/?EIO=4&transport=polling", headers={"X-Forwarded-For": f"198.51.100.1, {address}"}
     )
@@ -609,7 +611,7 @@ def opened(gateway: GatewayProcess, address: str) -> tuple[int, Any]:
         with urllib.request.urlopen(request, timeout=SLACK_S) as answer:
             return answer.status, answer.read()
     except urllib.error.HTTPError as error:
-        return error.code, json.loads(error.read())
+        return error.code, {**json.loads(error.read()), "Retry-After": error.headers["Retry-After"]}
 
 
 def clients_of(gateway: GatewayProcess) -> int:
@@ -626,6 +628,7 @@ def test_an_address_has_so_many_sessions_that_have_not_joined_and_no_more(patien
     status, body = opened(patient, "203.0.113.9")
     assert status == 429
     assert "unjoined_per_address (at most 5)" in body["message"]
+    assert (body["retry"], body["retry_after_s"], body["Retry-After"]) == (True, 1, "1")
     with pytest.raises(InvalidStatus, match="429"):
         join(patient, token("ian"), "203.0.113.9")
     assert join(patient, token("ian"), "203.0.113.10").welcome

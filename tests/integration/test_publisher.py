@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -187,6 +188,20 @@ def test_a_full_redis_refuses_and_nothing_is_claimed(publisher: Publisher, redis
         call(redis_client, "CONFIG", "SET", "maxmemory", "1gb")
 
     assert publisher.publish("a", 5).offset == 2
+
+
+def test_the_traceback_of_a_refused_connection_is_ours_alone() -> None:
+    """Told once, at its end what to do, without redis-py's own hundred lines; and without the password."""
+    with Publisher("redis://:hunter2@127.0.0.1:1/0") as publisher, pytest.raises(BusUnavailable) as caught:
+        publisher.publish("a", 1)
+
+    told = "".join(traceback.format_exception(caught.value))
+    assert told.count("Traceback") == 1
+    assert "site-packages" not in told
+    error, advice = told.splitlines()[-2:]
+    assert error.endswith("the bus is unavailable: 127.0.0.1:1: connection refused")
+    assert advice.startswith("start Redis there")
+    assert "hunter2" not in error + advice
 
 
 def test_threads_share_a_publisher(publisher: Publisher, redis_client: Client) -> None:

@@ -98,7 +98,7 @@ def test_healthz_is_503_and_names_what_is_missing(demo: FlaskClient, gate: Recor
     """Not ready: the bus is down, and the answer says so."""
     gate.state = {"ready": False, "bus": "down", "clients": 3}
     answer = demo.get("/healthz")
-    assert answer.status_code == 503
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
     assert answer.get_json() == {"ready": False, "bus": "down", "clients": 3, "missing": ["bus"]}
 
 
@@ -280,7 +280,8 @@ def test_other_sites_cannot_publish_through_a_browser(dev: FlaskClient, gate: Re
         (InvalidTopic("a..b", "empty word"), 400, None),
         (BusUnavailable("gone"), 503, "1"),
         (BusRefused("OOM"), 502, None),
-        (LimitReached("x", 1), 429, "1"),
+        (LimitReached("x", 1, 7), 429, "7"),
+        (LimitReached("x", 1), 409, None),
     ],
 )
 def test_errors_of_the_gateway_reach_the_caller(
@@ -388,7 +389,7 @@ def test_the_book_is_bounded(demo: FlaskClient, as_ana: dict[str, str]) -> None:
     for _ in range(room):
         assert demo.post("/demo/orders", headers=as_ana).status_code == 201
     answer = demo.post("/demo/orders", headers=as_ana)
-    assert (answer.status_code, answer.get_json()["error"]["name"]) == (429, "orders")
+    assert (answer.status_code, answer.get_json()["error"]["name"]) == (409, "orders")
 
 
 def test_a_burst_is_fifty_true_changes(demo: FlaskClient, gate: RecordingGate, as_ana: dict[str, str]) -> None:

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -295,6 +296,30 @@ def test_the_server_says_what_it_is(redis_client: Client) -> None:
     assert version[0].isdigit()
 
 
+@pytest.fixture
+def forbidden_url(redis_server: EmbeddedRedis, tmp_path: Path) -> Iterator[str]:
+    """The URL of a Redis behind a folder that this process may not enter. Who may do everything is somebody else meanwhile."""
+    folder = tmp_path / "private"
+    folder.mkdir()
+    (folder / "redis.sock").symlink_to(redis_server.url.removeprefix("unix://"))
+    folder.chmod(0)
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(65534)
+    yield f"unix://{folder}/redis.sock"
+    os.seteuid(user)
+    folder.chmod(0o700)
+
+
+@pytest.mark.parametrize("use", [checked, connected])
+def test_a_socket_that_may_not_be_opened_is_said(forbidden_url: str, use: Callable[[str], None]) -> None:
+    """Redis is there; the user is the wrong one."""
+    with pytest.raises(BusUnavailable, match="permission denied") as caught:
+        use(forbidden_url)
+
+    assert "as a user who may open that socket" in caught.value.lines()[1]
+
+
 @pytest.mark.parametrize("use", [checked, connected])
 def test_a_wrong_password_is_one_clear_line_without_the_password(
     redis_client: Client, redis_server: EmbeddedRedis, use: Callable[[str], None]
@@ -319,10 +344,10 @@ def test_a_password_that_is_missing_is_said(start_redis: Callable[..., EmbeddedR
     link.connect()
     link.send(("SUBSCRIBE", "a"))
 
-    with pytest.raises(BusRefused, match="it wants a password"):
-        checked(server.url)
-    with pytest.raises(BusRefused, match="it wants a password"):
-        link.read()
+    for use in (lambda: checked(server.url), link.read):
+        with pytest.raises(BusRefused, match="it wants a password") as caught:
+            use()
+        assert "check user and password" in caught.value.lines()[1]
     link.close()
     admin.close()
 

@@ -77,8 +77,9 @@ def test_a_second_burst_waits_for_the_first() -> None:
     scanner = Scanner()
     scanner.may_go_on.clear()
     scanner.bursts.start({"events": 2, "over_s": 1, "id": "first"}, "ana")
-    with pytest.raises(LimitReached, match="bursts at a time"):
+    with pytest.raises(LimitReached, match="bursts at a time") as refused:
         scanner.bursts.start({}, "ben")
+    assert refused.value.retry
     scanner.may_go_on.set()
     assert scanner.wait_until_done("first")["done"]
     assert scanner.bursts.start({}, "ben").done
@@ -89,8 +90,9 @@ def test_events_are_limited_over_time() -> None:
     scanner = Scanner()
     for _ in range(MAX_EVENTS_PER_WINDOW // MAX_BURST_EVENTS):
         scanner.bursts.start({"events": MAX_BURST_EVENTS}, "ana")
-    with pytest.raises(LimitReached):
+    with pytest.raises(LimitReached) as refused:
         scanner.bursts.start({"events": 1}, "ana")
+    assert (refused.value.retry, refused.value.retry_after_s) == (True, WINDOW_S)
     scanner.advance(WINDOW_S)
     assert scanner.bursts.start({"events": MAX_BURST_EVENTS}, "ana").done
 

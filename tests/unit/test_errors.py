@@ -19,6 +19,7 @@ from headgate.errors import (
     InvalidRequest,
     InvalidTopic,
     LimitReached,
+    NamespaceNotServed,
     NotSerializable,
     PayloadTooLarge,
     SettingsError,
@@ -33,11 +34,13 @@ EXAMPLES: tuple[HeadgateError, ...] = (
     NotSerializable("NaN"),
     PayloadTooLarge(70000, 65536, "publisher"),
     UnknownNamespace("/admin", ("notifications",)),
+    NamespaceNotServed("nobody", ("notifications",)),
     BusUnavailable("connection refused"),
     BusRefused("out of memory"),
     Unauthorized("no token"),
     Forbidden("subscribe to", "secret.#"),
     LimitReached("subscriptions", 128),
+    LimitReached("clients_per_user", 64, retry_after_s=10),
     InvalidRequest("not a mapping"),
     SettingsError(["HEADGATE_PORT='x': expected a whole number"]),
 )
@@ -79,18 +82,28 @@ def test_the_wire_form_is_json_with_code_message_retry_and_the_parts(error: Head
     wire = error.to_wire()
     assert json.loads(json.dumps(wire)) == wire
     assert (wire["code"], wire["message"], wire["retry"]) == (error.code, str(error), error.retry)
+    assert wire.get("retry_after_s") == error.retry_after_s
     assert {**wire, **error.parts} == wire
 
 
 def test_no_part_hides_behind_code_message_or_retry() -> None:
     """A part of that name would overwrite the field that clients decide by."""
     for error in EXAMPLES:
-        assert not {"code", "message", "retry"} & set(error.parts)
+        assert not {"code", "message", "retry", "retry_after_s"} & set(error.parts)
 
 
-def test_only_an_unavailable_bus_is_worth_another_try() -> None:
-    """Every other refusal is the same refusal the second time."""
-    assert [error.code for error in EXAMPLES if error.retry] == ["bus_unavailable"]
+def test_only_an_unavailable_bus_and_a_limit_that_passes_are_worth_another_try() -> None:
+    """Every other refusal is the same refusal the second time; and what is worth another try says after how long."""
+    retried = [error for error in EXAMPLES if error.retry]
+    assert [error.code for error in retried] == ["bus_unavailable", "limit_reached"]
+    assert [error.retry_after_s for error in retried] == [1, 10]
+    assert all(error.retry_after_s is None for error in EXAMPLES if not error.retry)
+
+
+@pytest.mark.parametrize(("wait_s", "told_s"), [(0.005, 1), (1, 1), (1.2, 2), (60, 60), (1e9, 60), (float("inf"), 60)])
+def test_the_wait_of_a_limit_is_whole_seconds_from_one_to_a_minute(wait_s: float, told_s: int) -> None:
+    """Long enough for the place to be free, and never so long that a client seems dead."""
+    assert LimitReached("publish_per_s", 0.1, wait_s).to_wire()["retry_after_s"] == told_s
 
 
 def test_a_large_payload_says_its_size_the_limit_and_where() -> None:

@@ -34,6 +34,7 @@ def test_all_names_of_a_namespace_share_its_hash_tag() -> None:
         layout.id_key("orders", "x:1"),
         layout.channel("orders", "a.b"),
         layout.channel_prefix("orders"),
+        layout.gateways_key("orders"),
         layout.group_key("orders", "on-call"),
         layout.seen_key("orders", "ada"),
     ]

@@ -7,10 +7,10 @@ from headgate_server.rates import Rates
 def test_one_caller_does_not_use_up_what_another_may() -> None:
     """Two at once for each, and one more per second."""
     found = Rates(1, 2)
-    assert [found.spend("ana", 0) for _ in range(3)] == [True, True, False]
-    assert found.spend("bob", 0)
-    assert found.spend("ana", 1)
-    assert not found.spend("ana", 1)
+    assert [found.spend("ana", 0) for _ in range(3)] == [0, 0, 1]
+    assert found.spend("bob", 0) == 0
+    assert found.spend("ana", 1) == 0
+    assert found.spend("ana", 1.25) == 0.75
 
 
 def test_the_longest_silent_is_forgotten_first() -> None:
@@ -18,8 +18,8 @@ def test_the_longest_silent_is_forgotten_first() -> None:
     assert rates.MAX_CALLERS == 10_000
     found = Rates(0.1, 1)
     for number in range(rates.MAX_CALLERS):
-        assert found.spend(f"user{number}", 0)
-    assert not found.spend("user0", 0)
-    assert found.spend("one more", 0)
-    assert not found.spend("user0", 0)
-    assert found.spend("user1", 0)
+        assert found.spend(f"user{number}", 0) == 0
+    assert found.spend("user0", 0) == 10
+    assert found.spend("one more", 0) == 0
+    assert found.spend("user0", 0) == 10
+    assert found.spend("user1", 0) == 0

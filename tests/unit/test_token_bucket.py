@@ -38,6 +38,15 @@ def test_what_is_refused_costs_nothing() -> None:
     assert bucket.spend(1.0)
 
 
+def test_it_says_when_there_is_a_token_again() -> None:
+    """Not at all while there is one; and asking takes none."""
+    bucket = TokenBucket(2, 1, now_s=0)
+    assert bucket.wait_s(0) == 0
+    bucket.spend(0)
+
+    assert [bucket.wait_s(now_s) for now_s in (0, 0.25, 0.5, 9)] == [0.5, 0.25, 0, 0]
+
+
 @given(st.integers(1, 20), st.integers(1, 50), st.lists(st.integers(0, 40), max_size=200))
 def test_no_window_allows_more_than_burst_and_rate(per_s: int, burst: int, steps: list[int]) -> None:
     """In any window of time, at most burst + rate × length are allowed; counted in whole eighths, so that floats are exact."""

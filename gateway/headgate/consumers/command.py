@@ -73,7 +73,7 @@ def check(asked: Asked) -> int:
     except SettingsError:
         pass  # among the faults already
     except HeadgateError as error:
-        faults.append(error.message)
+        faults += error.lines()
     for fault in faults:
         _complain(fault)
     return 1 if faults else 0

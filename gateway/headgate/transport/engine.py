@@ -59,20 +59,31 @@ BAD_VERSION = (5, "Unsupported protocol version")
 
 
 class _Refused(Exception):
-    """An HTTP request that the Engine.IO specification does not allow."""
+    """An HTTP request that the Engine.IO specification does not allow, or not now (`retry_after_s`)."""
 
-    def __init__(self, error: tuple[int, str], status: str = "400 Bad Request", detail: str | None = None) -> None:
+    def __init__(
+        self,
+        error: tuple[int, str],
+        status: str = "400 Bad Request",
+        detail: str | None = None,
+        retry_after_s: int | None = None,
+    ) -> None:
         code, message = error
         super().__init__(message)
         self.status = status
-        self.body = {"code": code, "message": f"{message}: {detail}" if detail else message}
+        self.body: dict[str, Any] = {"code": code, "message": f"{message}: {detail}" if detail else message}
+        self.headers: list[tuple[str, str]] = []
+        if retry_after_s is not None:
+            self.body |= {"retry": True, "retry_after_s": retry_after_s}
+            self.headers = [("Retry-After", str(retry_after_s))]
 
 
 @dataclass(frozen=True, slots=True)
 class OneTooMany:
-    """What a `connect` handler returns to have a session refused with 429."""
+    """What a `connect` handler returns to have a session refused with 429; there may be room after `retry_after_s`."""
 
     why: str
+    retry_after_s: int = 1
 
 
 class EngineServer(engineio.Server):  # type: ignore[misc]
@@ -122,7 +133,8 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
             return self._answer(environ, start_response, cors)
         except _Refused as refusal:
             body = engine_packet.Packet.json.dumps(refusal.body).encode()
-            start_response(refusal.status, [("Content-Type", "application/json"), ("Content-Length", str(len(body))), *cors])
+            headers = [("Content-Type", "application/json"), ("Content-Length", str(len(body))), *refusal.headers, *cors]
+            start_response(refusal.status, headers)
             return [body]
 
     def _check_origin(self, environ: dict[str, Any]) -> None:
@@ -171,7 +183,7 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
         if refusal is not None and refusal is not True:
             del self.sockets[sid]
             if isinstance(refusal, OneTooMany):
-                raise _Refused(BAD_REQUEST, "429 Too Many Requests", refusal.why)
+                raise _Refused(BAD_REQUEST, "429 Too Many Requests", refusal.why, refusal.retry_after_s)
             raise _Refused(FORBIDDEN, "401 Unauthorized")
         upgrades = [] if websocket or not self.allow_upgrades or "websocket" not in self.transports else ["websocket"]
         opening = Frame(b"0" + _to_json(self._opening(sid, upgrades)))
@@ -349,8 +361,8 @@ class Server(socketio.Server):  # type: ignore[misc]
     def _engineio_server_class(self) -> type[EngineServer]:
         return EngineServer
 
-    def opening(self, eio_sid: str, environ: dict[str, Any]) -> str | None:
-        """Called before a session opens; a text says why it is one too many. For subclasses."""
+    def opening(self, eio_sid: str, environ: dict[str, Any]) -> OneTooMany | None:
+        """Called before a session opens; returns why it is one too many, if it is. For subclasses."""
 
     def over(self, eio_sid: str) -> None:
         """Called when a session that was opened is over. For subclasses."""
@@ -379,9 +391,9 @@ class Server(socketio.Server):  # type: ignore[misc]
             connection.send(eio_pkt)
 
     def _handle_eio_connect(self, eio_sid: str, environ: dict[str, Any]) -> OneTooMany | None:
-        why = self.opening(eio_sid, environ)
-        if why is not None:
-            return OneTooMany(why)
+        refusal = self.opening(eio_sid, environ)
+        if refusal is not None:
+            return refusal
         super()._handle_eio_connect(eio_sid, environ)
         return None
 

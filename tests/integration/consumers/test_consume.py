@@ -96,16 +96,18 @@ def test_a_check_says_what_would_run_and_makes_nothing(run: Run, publisher: Publ
 
 
 def test_a_check_tells_every_fault_of_file_environment_and_redis(run: Run, sink_folder: SinkFolder) -> None:
-    """Each one line, all at once; no password of the URL."""
+    """Each one line, all at once, and what to do about Redis; no password of the URL."""
     sink_folder.configure('[consumers.a]\ntype = "sink:Sink"\n[consumers.b]\ntype = "sink:Snk"\npatterns = ["x"]\nq = 1\n')
 
     result = run("--check", HEADGATE_REDIS_URL="redis://:hunter2@127.0.0.1:1/0")
 
-    assert result.stderr.splitlines() == [
+    *faults, advice = result.stderr.splitlines()
+    assert faults == [
         "headgate: headgate.toml [consumers.a] patterns is missing; expected 1 to 64 patterns such as orders.*.failed",
         "headgate: headgate.toml [consumers.b] type='sink:Snk': module 'sink' has no 'Snk'; expected package.module:Class",
         "headgate: the bus is unavailable: 127.0.0.1:1: connection refused",
     ]
+    assert advice.startswith("headgate: start Redis there")
     assert (result.stdout, result.returncode) == ("", 1)
 
 

@@ -2,8 +2,8 @@
  * Build of the npm package `headgate`: bundles by esbuild, declarations by tsc, sizes printed.
  *
  * In: src/. Out: dist/ (ESM and CommonJS with socket.io-client and Backbone outside; a script-tag file with
- * socket.io-client inside that takes Backbone from the page), and the same script-tag file as the ready-made server's
- * static/headgate.js, beside the demo that demo/build.mjs makes.
+ * socket.io-client inside that takes Backbone from the page), the same script-tag file where the Flask extension serves it from
+ * (gateway/headgate/static, compressed too), and the demo that demo/build.mjs makes.
  */
 import { execFileSync } from "node:child_process";
 import { cp, mkdir, readFile, rm, writeFile } from "node:fs/promises";
@@ -17,7 +17,7 @@ import { buildDemo } from "./demo/build.mjs";
 
 const WEB = dirname(fileURLToPath(import.meta.url));
 const DIST = resolve(WEB, "dist");
-const SERVED = resolve(WEB, "../server/headgate_server/static/headgate.js");
+const SERVED = resolve(WEB, "../gateway/headgate/static/headgate.js");
 /** What modules call each other by, and nobody else, begins with an underscore; `_callback` is Backbone's word. Not for a file with socket.io-client inside. */
 const INTERNAL = { mangleProps: /^_/, reserveProps: /^_callback$/ };
 
@@ -97,6 +97,7 @@ await cp(resolve(DIST, "types"), resolve(DIST, "types-cjs"), { recursive: true }
 await writeFile(resolve(DIST, "types-cjs/package.json"), '{ "type": "commonjs" }\n');
 await mkdir(dirname(SERVED), { recursive: true });
 await cp(resolve(DIST, "headgate.global.min.js"), SERVED);
+await writeFile(`${SERVED}.gz`, gzipSync(await readFile(SERVED), { level: 9 }));
 await buildDemo();
 
 // The limit of the first is kept by a test: docs/decisions/0006-the-client-is-below-six-kib.md.

@@ -34,6 +34,8 @@ _config_option = click.option(
     "--config", metavar="FILE", help="Configuration file. Default: HEADGATE_CONFIG, else headgate.toml if it is here."
 )
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print each as one JSON object.")
+# Commands that need the extra `consumers` alone.
+_OF_CONSUMERS = {"consume", "consumers", "dead-letters"}
 _COUNTS = ("lag", "in_hand", "held", "dead", "missed")
 # JSON escapes most of them by itself; the others may stand in its strings, where an escape means the same.
 _TERMINAL_CONTROLS = re.compile(rb"[\x00-\x1f\x7f]|\xc2[\x80-\x9f]")
@@ -51,16 +53,24 @@ def _place(_context: click.Context, _option: click.Parameter, given: str | None)
 
 
 def _one_line_errors(command: Callable[..., None]) -> Callable[..., None]:
-    """Turn the errors that Headgate raises on purpose into one line and exit code 1; others are bugs and keep their trace."""
+    """Turn the errors that Headgate raises on purpose into one line and exit code 1; others are bugs and keep their trace.
+
+    So is a package that is not installed, if an extra of ours brings it.
+    """
 
     @functools.wraps(command)
     def wrapper(*args: Any, **kwargs: Any) -> None:
         from .errors import HeadgateError
+        from .extras import MissingExtra, needing
 
+        path = click.get_current_context().command_path
         try:
-            command(*args, **kwargs)
+            with needing("server" if _OF_CONSUMERS.isdisjoint(path.split()) else "consumers", path):
+                command(*args, **kwargs)
         except HeadgateError as error:
             _fail(error.message)
+        except MissingExtra as error:
+            _fail(str(error))
         except KeyboardInterrupt:
             sys.exit(130)
 
@@ -161,6 +171,7 @@ def tail(pattern: str, namespace: str, redis_url: str | None, as_json: bool) -> 
 @click.option("--demo", is_flag=True, help="Serve the demo at /.")
 @_config_option
 @click.option("--with-consumers", is_flag=True, help="Also run the consumers of the configuration file, as a process beside.")
+@_one_line_errors
 def serve(
     target: str | None,
     host: str | None,

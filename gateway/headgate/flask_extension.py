@@ -21,7 +21,9 @@ from typing import TYPE_CHECKING, Any
 from flask import Flask
 
 from .event import Event
+from .extras import needing
 from .identity import Authenticator, Handshake, Identity
+from .page_files import add_page_files
 from .patching import NOT_PATCHED, is_patched
 from .publisher import Publisher, Receipt, find_redis_url
 from .requests import MAX_OFFSET, Replay
@@ -61,7 +63,7 @@ class Headgate:
             self.init_app(app)
 
     def init_app(self, app: Flask) -> None:
-        """Attach the gateway to an application: its WSGI side, `app.extensions["headgate"]`.
+        """Attach the gateway to an application: its WSGI side, `app.extensions["headgate"]`, the client for a script tag.
 
         Raises:
             SettingsError: with every fault of the configuration.
@@ -71,6 +73,7 @@ class Headgate:
         app.extensions["headgate"] = self
         if is_patched():
             _ = self.gateway  # made now, so that a fault ends the start and not the first request
+        add_page_files(app)
         app.wsgi_app = self._in_front_of(app)  # type: ignore[assignment, method-assign]
 
     @property
@@ -84,7 +87,8 @@ class Headgate:
             settings = self._attached()
             if not is_patched():
                 raise RuntimeError(NOT_PATCHED)
-            from .gateway import Gateway  # only here: it brings gevent and python-socketio
+            with needing("server", "serving browsers"):
+                from .gateway import Gateway  # only here: it brings gevent and python-socketio
 
             with self._making:
                 self._gateway = self._gateway or Gateway(settings, self._authenticator)

@@ -12,6 +12,7 @@ from flask import Blueprint, Flask, render_template
 
 from headgate import __version__
 from headgate.identity import Authenticator
+from headgate.page_files import add_page_files
 from headgate.settings import Settings
 
 from .demo import demo_authenticator, demo_routes
@@ -46,6 +47,8 @@ def create_app(settings: Settings | None = None, *, gate: Gate | None = None) ->
     tokens = DemoTokens()
     if gate is None:
         gate = _extension(app, settings, demo_authenticator(tokens, dev=settings.dev) if settings.demo else None)
+    else:
+        add_page_files(app)  # as the extension does
     app.register_blueprint(health_routes(gate, metrics_open=settings.metrics_open))
     app.register_blueprint(publish_routes(gate, settings))
     app.register_blueprint(events_routes(gate, settings))

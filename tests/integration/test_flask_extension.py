@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import socket
@@ -387,6 +388,17 @@ def flask_run(folder: Path, redis_url: str) -> Iterator[GatewayProcess]:
     """The application of shop.py under Flask's own server."""
     with FlaskRun(folder, {"HEADGATE_REDIS_URL": redis_url}) as running:
         yield running
+
+
+@pytest.mark.parametrize("under", ["headgate serve", "flask run"])
+def test_the_browser_client_is_served_beside_the_application(under: str, request: pytest.FixtureRequest) -> None:
+    """At one address, compressed, whatever serves the application; a page needs no file of its own."""
+    gateway = request.getfixturevalue("serve")("shop:app") if under == "headgate serve" else request.getfixturevalue("flask_run")
+    asked = urllib.request.Request(f"{gateway.url}/headgate/headgate.js", headers={"Accept-Encoding": "gzip"})
+    with urllib.request.urlopen(asked, timeout=DEADLINE_S) as answer:
+        assert (answer.status, answer.headers["Content-Encoding"]) == (200, "gzip")
+        assert b"headgate" in gzip.decompress(answer.read())
+    assert "headgate" in get(gateway, "/headgate/headgate.js")
 
 
 def in_folder(folder: Path, code: str, **environment: str) -> Finished:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
-import tomllib
 import venv
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
-from tests.checkout import DEADLINE_S, NO_PROGRAMS, ROOT, copy_checkout, only_file, pip_wheel, run_module
+from tests.checkout import DEADLINE_S, NO_PROGRAMS, copy_checkout, only_file, pip_wheel, run_module
+from tools.floors import floors
 
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 BASE = {"headgate", "msgspec", "redis"} | ({"async-timeout"} if sys.version_info < (3, 11, 3) else set())
 HEAVY = ("gevent", "greenlet", "flask", "socketio", "engineio", "websockets", "click", "jinja2", "structlog", "hiredis", "jwt")
 PUBLISH = """
@@ -53,10 +51,7 @@ def install(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Install:
     def install(versions: str, extras: str = "") -> Path:
         folder = tmp_path_factory.mktemp(versions)
         venv.create(folder / "env", with_pip=False)
-        floors = [
-            f"{name}=={floor}" for name, floor in re.findall(r"'([\w-]+)(?:\[\w+\])?>=([\w.]+)'", str(PROJECT["dependencies"]))
-        ]
-        (folder / "floors.txt").write_text("\n".join(floors if versions == "lowest" else []))
+        (folder / "floors.txt").write_text("\n".join(sorted(set(floors())) if versions == "lowest" else []))
         words = ["--quiet", "--disable-pip-version-check", "--constraint", str(folder / "floors.txt"), f"{wheel}{extras}"]
         done = run_module("pip", "--python", str(folder / "env" / "bin" / "python"), "install", *words)
         assert done.returncode == 0, done.stderr

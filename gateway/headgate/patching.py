@@ -14,6 +14,6 @@ NOT_PATCHED = (
 
 def is_patched() -> bool:
     """Return whether the standard library's sockets were made cooperative (gevent.monkey)."""
-    # Nobody has patched anything with a module that was never loaded; to load it here would cost every Celery worker 50 ms.
+    # Nobody has patched anything with a module that was never loaded, and a worker that only publishes need not load it.
     monkey = sys.modules.get("gevent.monkey")
     return monkey is not None and bool(monkey.is_module_patched("socket"))

@@ -37,7 +37,7 @@ def one_clear_line(ended: subprocess.CompletedProcess[str]) -> str:
     return line
 
 
-@pytest.mark.timeout(DEADLINE_S)
+@pytest.mark.timeout(2 * DEADLINE_S)
 def test_a_wheel_of_an_unbuilt_checkout_has_what_browsers_load(tmp_path: Path) -> None:
     """It is built first, and not again for the next wheel. A module that is gone since then is in none."""
     checkout = copy_checkout(tmp_path, built=False)
@@ -99,7 +99,7 @@ def test_a_checkout_whose_page_has_changed_since_without_npm_is_one_clear_line(t
     assert "install Node 20 or newer" in line
 
 
-@pytest.mark.timeout(DEADLINE_S)
+@pytest.mark.timeout(2 * DEADLINE_S)
 def test_a_page_that_does_not_build_is_told_with_what_npm_said(tmp_path: Path) -> None:
     """Which command failed, below its own words."""
     checkout = copy_checkout(tmp_path, built=False)
@@ -131,7 +131,7 @@ def test_an_editable_install_builds_nothing(tmp_path: Path, monkeypatch: pytest.
     assert not (checkout / "gateway/headgate/static/headgate.js").exists()
 
 
-@pytest.mark.timeout(DEADLINE_S)
+@pytest.mark.timeout(2 * DEADLINE_S)
 def test_the_npm_package_installs_beside_the_applications_own_backbone(tmp_path: Path) -> None:
     """From its tarball, as README says: one Backbone, so that a LiveCollection is the application's Backbone.Collection."""
     backbone = json.loads((ROOT / "package.json").read_text())["devDependencies"]["backbone"]

@@ -41,7 +41,7 @@ process.stdin.on("end", () => gate.close()).resume();
 
 Serve = Callable[[str], GatewayProcess]
 
-pytestmark = pytest.mark.timeout(DEADLINE_S)
+pytestmark = pytest.mark.timeout(2 * DEADLINE_S)
 
 
 @dataclass(frozen=True)

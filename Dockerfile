@@ -14,7 +14,9 @@ WORKDIR /src
 COPY requirements.txt ./
 RUN python -m venv /opt/headgate && /opt/headgate/bin/pip install --no-cache-dir --require-hashes -r requirements.txt
 COPY pyproject.toml README.md LICENSE ./
+COPY tools/build_backend.py tools/
 COPY gateway/ gateway/
+COPY --from=web /src/gateway/headgate/static/ gateway/headgate/static/
 COPY --from=web /src/server/ server/
 RUN /opt/headgate/bin/pip install --no-cache-dir --no-deps --no-build-isolation .
 

@@ -26,7 +26,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help run build test lint style types imports docs-check web-check web-test client-test py-test py-test-together py-test-alone unit e2e chromium format settings \
+.PHONY: help run build dist floors test lint style types imports docs-check web-check web-test client-test py-test py-test-together py-test-alone unit e2e chromium format settings \
 	requirements screenshot bench faults fuzz clean
 
 help: ## Show this list
@@ -36,6 +36,13 @@ run: build ## Set up everything and start the gateway with the demo (HEADGATE_* 
 	@exec $(BIN)/headgate serve --demo --with-consumers --config "$${HEADGATE_CONFIG:-server/headgate_server/demo.toml}" $(ARGS)
 
 build: $(RUNTIME) $(WEB) ## Install pinned dependencies, build the browser client and the demo
+
+dist: build ## Make dist/headgate-*.whl for pip and dist/headgate-*.tgz for npm
+	@rm -rf dist && mkdir -p dist
+	@$(STEP) "making the wheel" wheel $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation \
+		--wheel-dir dist .
+	@$(STEP) "making the npm package" npm-pack npm pack --silent --ignore-scripts --workspace web --pack-destination dist
+	@ls dist/*
 
 test: $(DEV) ## Run everything: lint, types, import rules, docs, JavaScript and Python tests, end to end
 	@$(MAKE) --no-print-directory --keep-going style types imports docs-check web-check web-test client-test py-test
@@ -109,7 +116,7 @@ settings: $(DEV) ## Write docs/settings.md, and the tables of docs/consumers.md,
 	@$(BIN)/python -m tools.consumers_page
 
 requirements: $(DEV) ## Pin requirements*.txt anew after a change of dependencies (UPGRADE=1: to the newest versions)
-	@$(STEP) "pinning requirements.txt" requirements sh -c '$(PIP_COMPILE) --extra embedded -o requirements.txt pyproject.toml requirements.in'
+	@$(STEP) "pinning requirements.txt" requirements sh -c '$(PIP_COMPILE) --extra server --extra consumers --extra embedded -o requirements.txt pyproject.toml requirements.in'
 	@$(STEP) "pinning requirements-dev.txt" requirements-dev sh -c '$(PIP_COMPILE) -o requirements-dev.txt requirements-dev.in'
 
 screenshot: $(DEV) build chromium ## Make docs/screenshot.png with the tests' own browser
@@ -124,6 +131,9 @@ faults: $(DEV) build ## The whole fault suite at full load, and its figures into
 fuzz: $(DEV) $(NODE) ## Fuzzed frames and packets, a hundred times as many as in the test command (an hour), and new examples for the rest
 	@HEADGATE_FUZZ=nightly $(BIN)/python -m pytest --timeout=7200 tests/integration/transport/test_fuzz.py tests/unit $(ARGS)
 	@HEADGATE_HISTORIES=100000 node --test web/test/no-silent-loss.test.js
+
+floors: dist ## The Python tests with the lowest and the newest versions that pyproject.toml allows, on every Python here (an hour or more)
+	@$(BIN)/python -m tools.floors $(ARGS)
 
 clean: ## Remove everything that was made, but for the private Redis data in .headgate
 	rm -rf $(VENV) node_modules web/node_modules web/dist build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache \
@@ -144,6 +154,7 @@ $(NODE): package.json package-lock.json web/package.json
 	@$(STEP) "installing the pinned JavaScript packages" npm $(NPM_CI)
 	@touch $@
 
+# tools/build_backend.py builds the same, with the same stamp, where pip is asked for a wheel of a checkout.
 $(WEB): $(NODE) $(WEB_SOURCES)
 	@$(STEP) "building the browser client" web npm run --silent build
 	@mkdir -p $(@D) && touch $@

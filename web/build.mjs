@@ -2,8 +2,8 @@
  * Build of the npm package `headgate`: bundles by esbuild, declarations by tsc, sizes printed.
  *
  * In: src/. Out: dist/ (ESM and CommonJS with socket.io-client and Backbone outside; a script-tag file with
- * socket.io-client inside that takes Backbone from the page), and the same script-tag file as the ready-made server's
- * static/headgate.js, beside the demo that demo/build.mjs makes of dist.
+ * socket.io-client inside that takes Backbone from the page), the same script-tag file where the Flask extension serves it from
+ * (gateway/headgate/static, compressed too), and the demo that demo/build.mjs makes of dist.
  *
  * No property is renamed, in any file: Backbone's own names, and those of whatever an application hands over, begin with an
  * underscore too. Modules keep every name, so that a stack trace reads like the source; the page's own bundler shortens them.
@@ -19,7 +19,7 @@ import { buildDemo } from "./demo/build.mjs";
 
 const WEB = dirname(fileURLToPath(import.meta.url));
 const DIST = resolve(WEB, "dist");
-const SERVED = resolve(WEB, "../server/headgate_server/static/headgate.js");
+const SERVED = resolve(WEB, "../gateway/headgate/static/headgate.js");
 
 const { version } = JSON.parse(await readFile(resolve(WEB, "package.json"), "utf8"));
 const banner = { js: `/*! headgate ${version} | MIT */` };
@@ -88,6 +88,7 @@ await cp(resolve(DIST, "types"), resolve(DIST, "types-cjs"), { recursive: true }
 await writeFile(resolve(DIST, "types-cjs/package.json"), '{ "type": "commonjs" }\n');
 await mkdir(dirname(SERVED), { recursive: true });
 await cp(resolve(DIST, "headgate.global.min.js"), SERVED);
+await writeFile(`${SERVED}.gz`, gzipSync(await readFile(SERVED), { level: 9 }));
 await buildDemo();
 
 const sizes = {

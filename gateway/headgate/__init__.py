@@ -26,6 +26,7 @@ from .errors import (
     Unauthorized,
     UnknownNamespace,
 )
+from .extras import needing
 
 if TYPE_CHECKING:
     from .flask_extension import Headgate
@@ -69,5 +70,6 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
-        return getattr(import_module(f".{_LAZY[name]}", __name__), name)
+        with needing("server", f"headgate.{name}"):
+            return getattr(import_module(f".{_LAZY[name]}", __name__), name)
     raise AttributeError(f"module 'headgate' has no attribute {name!r}")

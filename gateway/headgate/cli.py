@@ -36,6 +36,8 @@ _config_option = click.option(
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print each as one JSON object.")
 # Words given for JSON are shown in quotes, to paste, up to so many characters.
 _MAX_QUOTED = 200
+# Commands that need the extra `consumers` alone.
+_OF_CONSUMERS = {"consume", "consumers", "dead-letters"}
 _COUNTS = ("lag", "in_hand", "held", "dead", "missed")
 # JSON escapes most of them by itself; the others may stand in its strings, where an escape means the same.
 _TERMINAL_CONTROLS = re.compile(rb"[\x00-\x1f\x7f]|\xc2[\x80-\x9f]")
@@ -54,16 +56,22 @@ def _place(_context: click.Context, _option: click.Parameter, given: str | None)
 
 def _one_line_errors(command: Callable[..., None]) -> Callable[..., None]:
     """Turn the errors that Headgate raises on purpose into one line, a second with what to do where there is a usual thing to
-    do, and exit code 1; others are bugs and keep their trace."""
+    do, and exit code 1; others are bugs and keep their trace. A package that is not installed is one line too, if an extra of
+    ours brings it."""
 
     @functools.wraps(command)
     def wrapper(*args: Any, **kwargs: Any) -> None:
         from .errors import HeadgateError
+        from .extras import MissingExtra, needing
 
+        path = click.get_current_context().command_path
         try:
-            command(*args, **kwargs)
+            with needing("server" if _OF_CONSUMERS.isdisjoint(path.split()) else "consumers", path):
+                command(*args, **kwargs)
         except HeadgateError as error:
             _fail(*error.lines())
+        except MissingExtra as error:
+            _fail(str(error))
         except KeyboardInterrupt:
             sys.exit(130)
 
@@ -184,6 +192,7 @@ def tail(pattern: str, namespace: str, redis_url: str | None, as_json: bool) -> 
 @click.option("--demo", is_flag=True, help="Serve the demo at /.")
 @_config_option
 @click.option("--with-consumers", is_flag=True, help="Also run the consumers of the configuration file, as a process beside.")
+@_one_line_errors
 def serve(
     target: str | None,
     host: str | None,

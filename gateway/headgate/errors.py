@@ -206,6 +206,11 @@ class SettingsError(HeadgateError):
         super().__init__("\n  ".join([head, *self.faults]), faults=list(self.faults))
 
 
+def leaving() -> BusUnavailable:
+    """Return the error for a client that wants to join a gateway that drains."""
+    return BusUnavailable("this gateway is about to stop: try again, at another")
+
+
 def _printable(value: object, limit: int = 80) -> str:
     """Return the text of a value that may be hostile or huge: printable, at most `limit` characters and an ellipsis.
 

@@ -1,31 +1,44 @@
-"""`Headgate(app)`: the gateway inside a Flask application. The one file of this package that imports Flask.
+"""`Headgate(app)`: the gateway inside a Flask application, and publishing from wherever that application is imported.
 
     app = Flask(__name__)
     gate = Headgate(app, authenticator=who)
 
-Settings come from `app.config`, then the environment (both as `HEADGATE_*`), to which `headgate serve` adds its options. The bus
-is listened to from the first request on, or from `gate.start()`, which `headgate serve` calls.
+Settings come from `app.config`, then the environment (both as `HEADGATE_*`), to which `headgate serve` adds its options.
+
+A process serves browsers when gevent has patched it, as `headgate serve` does; there the bus is listened to from the first
+request on, or from `gate.start()`, which `headgate serve` calls. In any other process that imports the application (`flask run`,
+`flask shell`, a test client, a Celery worker, a cron job) `publish` and `revoke` work, and the application's own routes. Nothing
+is started there, gevent is not imported, Redis is reached at the first publish, and a browser that connects is refused.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from threading import Lock
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from flask import Flask
 
-from .errors import HeadgateError
+from .errors import HeadgateError, leaving
 from .event import Event
-from .gateway import Gateway, check_served, leaving
+from .extras import needing
 from .identity import Authenticator, Handshake, Identity
-from .loop import is_patched
-from .publisher import Receipt
+from .page_files import add_page_files
+from .patching import NOT_PATCHED, is_patched
+from .publisher import Publisher, Receipt, find_redis_url
 from .requests import MAX_OFFSET, Replay
 from .revocation import DEFAULT_REVOKED_S
 from .settings import Settings
 from .topic import check_pattern
+
+if TYPE_CHECKING:
+    from .gateway import Gateway
+
+SOCKET_PATH = "/socket.io/"
+
+_Application = Callable[[dict[str, Any], Any], Iterable[bytes]]
 
 
 class Headgate:
@@ -42,47 +55,45 @@ class Headgate:
         self, app: Flask | None = None, *, authenticator: Authenticator | None = None, settings: Settings | None = None
     ) -> None:
         self._authenticator = authenticator
-        self._settings = settings
+        self._given = settings
+        self._settings: Settings | None = None
         self._gateway: Gateway | None = None
+        self._publisher: Publisher | None = None
+        self._making = Lock()
+        self._told = False
         if app is not None:
             self.init_app(app)
 
     def init_app(self, app: Flask) -> None:
-        """Attach the gateway to an application: its WSGI side, `app.extensions["headgate"]`.
+        """Attach the gateway to an application: its WSGI side, `app.extensions["headgate"]`, the client for a script tag.
 
         Raises:
-            RuntimeError: gevent has not been patched in, with the line that does it.
             SettingsError: with every fault of the configuration.
+            BusUnavailable: the process is to serve browsers, and no Redis is set.
         """
-        if not is_patched():
-            raise RuntimeError(
-                "Headgate needs gevent's cooperative sockets. Start the application with `headgate serve module:app`, or put "
-                "`from gevent import monkey; monkey.patch_all()` at the very top of the program, before any other import."
-            )
-        settings = self._settings or Settings.read(app.config, os.environ)
-        self._gateway = Gateway(settings, self._authenticator)
+        self._settings = self._given or Settings.read(app.config, os.environ)
         app.extensions["headgate"] = self
-        inner = app.wsgi_app
-        outer = self._gateway.wsgi_app(inner)
-
-        def started(environ: Mapping[str, Any], start_response: Any) -> Any:
-            self.gateway.start()
-            if self.gateway.draining and _is_handshake(environ):
-                # Not CONNECT_ERROR, which a load balancer takes for success and after which socket.io clients do not come back.
-                return _refuse_newcomer(leaving(), start_response)
-            return outer(environ, start_response)
-
-        app.wsgi_app = started  # type: ignore[method-assign]
+        if is_patched():
+            _ = self.gateway  # made now, so that a fault ends the start and not the first request
+        add_page_files(app)
+        app.wsgi_app = self._in_front_of(app)  # type: ignore[assignment, method-assign]
 
     @property
     def gateway(self) -> Gateway:
-        """The gateway behind the application.
+        """The gateway behind the application, in a process that can serve browsers.
 
         Raises:
-            RuntimeError: `init_app` has not been called.
+            RuntimeError: `init_app` has not been called, or gevent has not patched this process; the message says what to do.
         """
         if self._gateway is None:
-            raise RuntimeError("Headgate is not attached to an application yet: call init_app(app)")
+            settings = self._attached()
+            if not is_patched():
+                raise RuntimeError(NOT_PATCHED)
+            with needing("server", "serving browsers"):
+                from .gateway import Gateway  # only here: it brings gevent and python-socketio
+
+            with self._making:
+                self._gateway = self._gateway or Gateway(settings, self._authenticator)
         return self._gateway
 
     def authenticate(self, authenticator: Authenticator) -> Authenticator:
@@ -97,25 +108,30 @@ class Headgate:
     ) -> Receipt:
         """Publish an event, to everyone or to one `user`; return its receipt. See `Publisher.publish`. May switch greenlets.
 
+        Works in every process that imports the application.
+
         Raises:
             UnknownNamespace: this gateway does not serve it.
             HeadgateError: as `Publisher.publish`.
         """
-        return self.gateway.publisher.publish(topic, data, id=id, namespace=check_served(self.gateway, namespace), user=user)
+        return self._find_publisher().publish(topic, data, id=id, namespace=self._attached().served(namespace), user=user)
 
     def revoke(self, *, user: str | None = None, token_id: str | None = None, for_s: int = DEFAULT_REVOKED_S) -> None:
         """Refuse a user, or one token, for `for_s` seconds, on every gateway; 0 lifts it. May switch greenlets.
 
+        Works in every process that imports the application.
+
         Raises:
             HeadgateError: as `Publisher.revoke`.
         """
-        self.gateway.publisher.revoke(user=user, token_id=token_id, for_s=for_s)
+        self._find_publisher().revoke(user=user, token_id=token_id, for_s=for_s)
 
     def identify(self, handshake: Handshake) -> Identity:
         """Return who a handshake is from, by the same authenticator, revocations and expiry as a connection's.
 
         Raises:
             Unauthorized: with the reason.
+            RuntimeError: as `gateway`.
         """
         return self.gateway.identify(handshake)
 
@@ -128,22 +144,84 @@ class Headgate:
 
         Raises:
             UnknownNamespace, InvalidPattern, BusUnavailable, BusRefused.
+            RuntimeError: as `gateway`.
         """
-        found = self.gateway.namespaces[check_served(self.gateway, namespace)]
+        found = self.gateway.namespaces[self._attached().served(namespace)]
         events, next_ = found.page(Replay(check_pattern(pattern), first, MAX_OFFSET if last is None else last))
         return found.bus.epoch or "", events, next_
 
     def ready(self) -> dict[str, Any]:
-        """Return `{ready, bus, namespaces}`: whether events flow. Never waits."""
+        """Return `{ready, bus, namespaces}`: whether events flow. Never waits. Not ready where no browser can be served."""
+        if self._gateway is None and not is_patched():
+            return {"ready": False, "bus": "down", "error": NOT_PATCHED, "namespaces": {}}
         return self.gateway.ready()
 
     def start(self) -> None:
-        """Start listening to the bus before the first request. Idempotent."""
+        """Start listening to the bus before the first request. Idempotent.
+
+        Raises:
+            RuntimeError: as `gateway`.
+        """
         self.gateway.start()
 
     def close(self) -> None:
-        """End every session and stop listening. Idempotent."""
-        self.gateway.close()
+        """End every session, stop listening, and close the connections to Redis. Idempotent."""
+        for part in (self._gateway, self._publisher):
+            if part is not None:
+                part.close()
+
+    def _attached(self) -> Settings:
+        if self._settings is None:
+            raise RuntimeError("Headgate is not attached to an application yet: call init_app(app)")
+        return self._settings
+
+    def _find_publisher(self) -> Publisher:
+        """Return the gateway's publisher, or one of our own where there is no gateway."""
+        settings = self._attached()
+        if self._gateway is not None:
+            return self._gateway.publisher
+        with self._making:
+            if self._publisher is None:
+                self._publisher = Publisher(find_redis_url(settings), max_payload_bytes=settings.max_payload_bytes)
+        return self._publisher
+
+    def _in_front_of(self, app: Flask) -> _Application:
+        """Return what answers in the place of `app`: the gateway on Socket.IO's path, `app` everywhere else."""
+        inner: _Application = app.wsgi_app
+        outer: _Application | None = None
+
+        def answer(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+            nonlocal outer
+            if self._gateway is None and not is_patched():
+                return self._refuse(app, start_response) if _is_socket(environ) else inner(environ, start_response)
+            gateway = self.gateway
+            gateway.start()
+            if gateway.draining and _is_handshake(environ):
+                # Not CONNECT_ERROR, which a load balancer takes for success and after which socket.io clients do not come back.
+                return _refuse_newcomer(leaving(), start_response)
+            outer = outer or gateway.wsgi_app(inner)
+            return outer(environ, start_response)
+
+        return answer
+
+    def _refuse(self, app: Flask, start_response: Any) -> Iterable[bytes]:
+        """Answer a browser that connects where none can be served; the first one is logged, as they come back again and again."""
+        if not self._told:
+            self._told = True
+            app.logger.error("A browser was refused: %s", NOT_PATCHED)
+        body = f"{NOT_PATCHED}\n".encode()
+        headers = [
+            ("Content-Type", "text/plain; charset=utf-8"),
+            ("Content-Length", str(len(body))),
+            ("Cache-Control", "no-store"),
+        ]
+        start_response("501 Not Implemented", headers)
+        return [body]
+
+
+def _is_socket(environ: Mapping[str, Any]) -> bool:
+    """Return whether a request is Socket.IO's."""
+    return str(environ.get("PATH_INFO")).startswith(SOCKET_PATH)
 
 
 def _refuse_newcomer(error: HeadgateError, start_response: Any) -> list[bytes]:
@@ -156,4 +234,4 @@ def _refuse_newcomer(error: HeadgateError, start_response: Any) -> list[bytes]:
 
 def _is_handshake(environ: Mapping[str, Any]) -> bool:
     """Return whether a request asks for a new connection."""
-    return str(environ.get("PATH_INFO")).startswith("/socket.io/") and "sid=" not in environ.get("QUERY_STRING", "")
+    return _is_socket(environ) and "sid=" not in environ.get("QUERY_STRING", "")

@@ -30,7 +30,7 @@ from .errors import (
     LimitReached,
     PayloadTooLarge,
     Unauthorized,
-    UnknownNamespace,
+    leaving,
 )
 from .event import check_event_id
 from .expiry import Expiry
@@ -459,25 +459,6 @@ class Gateway:
         if identity.expires_at is not None and identity.expires_at <= time():
             raise refusal("expired")
         return identity
-
-
-def leaving() -> BusUnavailable:
-    """Return the error for a client that wants to join a gateway that drains."""
-    return BusUnavailable("this gateway is about to stop: try again, at another")
-
-
-def check_served(gateway: Gateway, namespace: str | None) -> str:
-    """Return the namespace to publish to: the one named, or the gateway's first.
-
-    Raises:
-        UnknownNamespace: this gateway does not serve it.
-    """
-    if namespace is None:
-        return gateway.settings.namespaces[0]
-    name = namespace.removeprefix("/")
-    if name not in gateway.namespaces:
-        raise UnknownNamespace(namespace, gateway.settings.namespaces)
-    return name
 
 
 def _end_outsider(connection: Any, told: str) -> None:

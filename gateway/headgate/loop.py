@@ -29,7 +29,6 @@ __all__ = [
     "in_hub_after",
     "in_native_thread",
     "io_watcher",
-    "is_patched",
     "later",
     "native_close",
     "native_ident",
@@ -111,8 +110,3 @@ def repeat(interval_s: float, callback: Callable[[], Any]) -> Watcher:
 def on_signal(number: int, callback: Callable[[], Any]) -> None:
     """Run `callback` in a greenlet when the process gets this signal."""
     gevent.signal_handler(number, callback)
-
-
-def is_patched() -> bool:
-    """Return whether the standard library's sockets were made cooperative (gevent.monkey)."""
-    return bool(monkey.is_module_patched("socket"))

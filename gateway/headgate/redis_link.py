@@ -21,12 +21,13 @@ import socket
 import ssl
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from inspect import signature
 from typing import Any
 from urllib.parse import urlsplit
 
-import hiredis
 import msgspec
 import redis
+import redis.connection
 import redis.exceptions
 from redis.backoff import NoBackoff
 from redis.retry import Retry
@@ -45,7 +46,6 @@ from .errors import (
 
 Client = redis.Redis
 Command = Sequence[str | bytes | int]
-_pack: Callable[[Any], bytes] = hiredis.pack_command  # its stub knows only tuples of one type
 
 NEEDED = "Redis 7.0 or newer, or Valkey"
 READ_BYTES = 256 * 1024
@@ -75,6 +75,27 @@ _START_IT = (
     "start Redis there, or set HEADGATE_REDIS_URL to another; without a URL, the Redis that `make run` or `headgate serve` "
     "brings is found from the folder that it runs in"
 )
+# redis-py before 8 keeps the error word of a reply in the class alone. (NOAUTH and WRONGPASS have one: see `_reply_of`.)
+_WORDS_OF_CLASSES: dict[type[BaseException], str] = {
+    redis.exceptions.OutOfMemoryError: "OOM",
+    redis.exceptions.BusyLoadingError: "LOADING",
+    redis.exceptions.ReadOnlyError: "READONLY",
+    redis.exceptions.NoPermissionError: "NOPERM",
+    redis.exceptions.AuthenticationError: "NOAUTH",
+    redis.exceptions.MovedError: "MOVED",
+    redis.exceptions.AskError: "ASK",
+    redis.exceptions.TryAgainError: "TRYAGAIN",
+    redis.exceptions.ClusterDownError: "CLUSTERDOWN",
+    redis.exceptions.MasterDownError: "MASTERDOWN",
+}
+# No CLIENT SETINFO: two commands less per connection, and one right less to grant. The option has another name before redis-py 8.
+_ANONYMOUS_DRIVER: dict[str, None] = (
+    {"driver_info": None}
+    if "driver_info" in signature(redis.connection.AbstractConnection).parameters
+    else {"lib_name": None, "lib_version": None}
+)
+# What redis-py 7 and newer set for a URL that asks for RESP3, which we do not speak.
+_MAINTENANCE = ("maint_notifications_config", "maint_notifications_pool_handler")
 
 
 def open_client(url: str, *, timeout_s: float = 5.0, max_connections: int = MAX_CONNECTIONS) -> Client:
@@ -129,7 +150,9 @@ def database(client: Client) -> str:
 
 def drop_idle(client: Client) -> None:
     """Close the connections that wait for a command: after a fault elsewhere they are doubtful, and waiting on one costs time."""
-    client.connection_pool.disconnect(inuse_connections=False)
+    pool: Any = client.connection_pool  # before redis-py 7 its own `disconnect` takes those in use by others too
+    for connection in [idle for idle in pool.pool.queue if idle is not None]:
+        connection.disconnect()
 
 
 def is_forbidden(error: BusRefused) -> bool:
@@ -197,6 +220,9 @@ class SubscriberLink:
         self._url, self._connect_timeout_s = url, connect_timeout_s
         self._place = place(url)
         self._socket: socket.socket | None = None
+        import hiredis  # only here: a process that only publishes need not have it
+
+        self._pack: Callable[[Any], bytes] = hiredis.pack_command  # its stub knows only tuples of one type
         self._reader: Any = hiredis.Reader(protocolError=_BrokenReply, replyError=_ErrorReply)
         self._buffer = bytearray(READ_BYTES)
         self._unfinished_bytes = 0
@@ -225,7 +251,7 @@ class SubscriberLink:
         Raises:
             BusUnavailable: the connection is broken or closed.
         """
-        packed = b"".join(_pack(tuple(command)) for command in commands)
+        packed = b"".join(self._pack(tuple(command)) for command in commands)
         try:
             self._open_socket().sendall(packed)
         except OSError as error:
@@ -355,8 +381,10 @@ def _connection_pool(
         retry_on_error=[],
         retry_on_timeout=False,
         health_check_interval=0,
-        driver_info=None,  # no CLIENT SETINFO: two commands less per connection, and one right less to grant
+        **_ANONYMOUS_DRIVER,
     )
+    for name in _MAINTENANCE:
+        pool.connection_kwargs.pop(name, None)
     return pool
 
 
@@ -436,9 +464,9 @@ def _is_end_of_stream(error: BaseException) -> bool:
 def _reply_of(error: BaseException) -> tuple[str, str]:
     """Return (error word, rest) of an error reply; redis-py strips the word from some of them."""
     text = str(error)[:500]
-    word = getattr(error, "status_code", None)
+    word = getattr(error, "status_code", None) or _WORDS_OF_CLASSES.get(type(error))
     if isinstance(word, str) and word:
-        return word, text
+        return ("WRONGPASS" if word == "NOAUTH" and "invalid" in text else word), text
     head, _, rest = text.partition(" ")
     return (head, rest) if re.fullmatch(r"[A-Z]{2,}", head) else ("", text)
 

@@ -197,6 +197,19 @@ class Settings:
         assert settings is not None
         return settings
 
+    def served(self, namespace: str | None) -> str:
+        """Return the namespace to publish to: the one named, or the first that is served.
+
+        Raises:
+            UnknownNamespace: this gateway does not serve it.
+        """
+        if namespace is None:
+            return self.namespaces[0]
+        name = namespace.removeprefix("/")
+        if name not in self.namespaces:
+            raise UnknownNamespace(namespace, self.namespaces)
+        return name
+
     def limits(self) -> dict[str, Any]:
         """Return the limits that a client is told in `welcome`."""
         return {

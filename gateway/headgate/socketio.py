@@ -9,10 +9,13 @@ Everything else is as in python-socketio; the gateway is this module's first use
 
 from __future__ import annotations
 
-from socketio import WSGIApp
+from .extras import needing
 
-from .transport.connection import TransportLimits
-from .transport.engine import Server
-from .transport.wsgi import Server as HTTPServer
+with needing("server", "headgate.socketio"):
+    from socketio import WSGIApp
+
+    from .transport.connection import TransportLimits
+    from .transport.engine import Server
+    from .transport.wsgi import Server as HTTPServer
 
 __all__ = ["HTTPServer", "Server", "TransportLimits", "WSGIApp"]

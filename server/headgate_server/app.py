@@ -13,6 +13,7 @@ from flask import Blueprint, Flask, render_template
 
 from headgate import __version__
 from headgate.identity import Authenticator
+from headgate.page_files import add_page_files
 from headgate.settings import Settings
 
 from .demo import demo_authenticator, demo_routes
@@ -48,6 +49,8 @@ def create_app(settings: Settings | None = None, *, gate: Gate | None = None) ->
     tokens = DemoTokens(demo_secret(Path(settings.data_dir))) if settings.demo else None
     if gate is None:
         gate = _extension(app, settings, demo_authenticator(tokens, dev=settings.dev) if tokens else None)
+    else:
+        add_page_files(app)  # as the extension does
     app.register_blueprint(health_routes(gate, metrics_open=settings.metrics_open))
     app.register_blueprint(publish_routes(gate, settings))
     app.register_blueprint(events_routes(gate, settings))

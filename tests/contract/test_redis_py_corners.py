@@ -77,8 +77,23 @@ def test_a_retry_of_none_is_none() -> None:
         Retry(NoBackoff(), 0).call_with_retry(fail, lambda _: None)
     assert len(attempts) == 1
     client: Any = redis_link.open_client("redis://127.0.0.1:1")
-    assert client.get_retry().get_retries() == 0
-    assert connection_to("redis://127.0.0.1:1").retry.get_retries() == 0
+    assert client.get_retry()._retries == 0
+    assert connection_to("redis://127.0.0.1:1").retry._retries == 0
+
+
+def test_idle_connections_are_dropped_and_those_in_use_are_not(redis_url: str) -> None:
+    """`pool.queue` of a blocking pool holds the idle ones, and None for those that were never made."""
+    client: Any = redis_link.open_client(redis_url)
+    pool = client.connection_pool
+    used, idle = pool.get_connection("_"), pool.get_connection("_")
+    pool.release(idle)
+
+    redis_link.drop_idle(client)
+
+    assert (used._sock is None, idle._sock is None) == (False, True)
+    pool.release(used)
+    assert redis_link.call(client, "PING") in (b"PONG", True)
+    client.close()
 
 
 def test_options_of_the_url_do_not_overrule_ours() -> None:
@@ -92,13 +107,23 @@ def test_options_of_the_url_do_not_overrule_ours() -> None:
 
 
 def test_error_replies_keep_their_word() -> None:
-    """redis-py strips known words from the text and keeps them in `status_code`, and leaves unknown ones in the text."""
+    """redis-py strips known words from the text and keeps them in `status_code` or the class; unknown ones stay."""
     parse: Any = redis._parsers.base.BaseParser.parse_error
+    known = [
+        ("OOM", "command not allowed"),
+        ("LOADING", "Redis is loading the dataset in memory"),
+        ("READONLY", "You can't write against a read only replica."),
+        ("NOPERM", "this user has no permissions"),
+        ("NOAUTH", "Authentication required."),
+        ("WRONGPASS", "invalid username-password pair or user is disabled."),
+        ("CLUSTERDOWN", "The cluster is down"),
+        ("MASTERDOWN", "Link with MASTER is down"),
+        ("TRYAGAIN", "Multiple keys request during rehashing of slot"),
+    ]
 
-    known, unknown = parse("OOM command not allowed"), parse('HEADGATE invalid_topic {"topic":""}')
-
-    assert redis_link._reply_of(known) == ("OOM", "command not allowed")
-    assert redis_link._reply_of(unknown) == ("HEADGATE", 'invalid_topic {"topic":""}')
+    assert [redis_link._reply_of(parse(f"{word} {text}")) for word, text in known] == known
+    assert redis_link._reply_of(parse("MOVED 3999 127.0.0.1:6381"))[0] == "MOVED"
+    assert redis_link._reply_of(parse('HEADGATE invalid_topic {"topic":""}')) == ("HEADGATE", 'invalid_topic {"topic":""}')
 
 
 def test_the_reader_takes_a_bytearray_and_says_false_without_a_reply() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import socket
 import subprocess
 import sys
 import threading
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, suppress
@@ -19,6 +21,7 @@ import pytest
 from headgate.embedded import EmbeddedRedis
 from headgate.publisher import Publisher
 from headgate.redis_link import call, open_client
+from headgate.revocation import read_revoked
 from tests.gateway_process import GatewayProcess
 from tests.held_port import HeldPort
 from tests.raw_client import RawClient
@@ -369,16 +372,185 @@ def errors_of(before: str, codes: Iterable[str], **environment: str) -> list[str
     return ended.out.splitlines()
 
 
-def test_without_gevent_patched_in_the_error_says_what_to_do(redis_url: str) -> None:
-    """Sockets that block would stop every client at once: refused at the start, with both ways out."""
-    before = "from flask import Flask\nfrom headgate import Headgate\napp = Flask('x')\n"
-    told = errors_of(before, ["Headgate(app)", "Headgate().init_app(app)"], HEADGATE_REDIS_URL=redis_url)
+class FlaskRun(GatewayProcess):
+    """`flask run` of shop.py, as its developer starts it."""
 
-    assert len(told) == 2
+    def __init__(self, folder: Path, settings: dict[str, str]) -> None:
+        super().__init__(folder, settings)
+        self.command = (sys.executable, "-m", "flask", "--app", "shop:app", "run", "--port", "0")
+
+    def start(self, deadline_s: float = DEADLINE_S) -> FlaskRun:
+        self._launch()
+        self.url = self.wait_for_line(r"Running on (http://\S+)", deadline_s)[1]
+        return self
+
+
+@pytest.fixture
+def flask_run(folder: Path, redis_url: str) -> Iterator[GatewayProcess]:
+    """The application of shop.py under Flask's own server."""
+    with FlaskRun(folder, {"HEADGATE_REDIS_URL": redis_url}) as running:
+        yield running
+
+
+@pytest.mark.parametrize("under", ["headgate serve", "flask run"])
+def test_the_browser_client_is_served_beside_the_application(under: str, request: pytest.FixtureRequest) -> None:
+    """At one address, compressed, whatever serves the application; a page needs no file of its own."""
+    gateway = request.getfixturevalue("serve")("shop:app") if under == "headgate serve" else request.getfixturevalue("flask_run")
+    asked = urllib.request.Request(f"{gateway.url}/headgate/headgate.js", headers={"Accept-Encoding": "gzip"})
+    with urllib.request.urlopen(asked, timeout=DEADLINE_S) as answer:
+        assert (answer.status, answer.headers["Content-Encoding"]) == (200, "gzip")
+        assert b"headgate" in gzip.decompress(answer.read())
+    assert "headgate" in get(gateway, "/headgate/headgate.js")
+
+
+def in_folder(folder: Path, code: str, **environment: str) -> Finished:
+    """Run a program that begins where the application is, to its end."""
+    return python(f"import sys; sys.path.insert(0, {str(folder)!r})\n{code}", **environment)
+
+
+def test_flask_commands_work_with_an_application_that_has_the_extension(folder: Path) -> None:
+    """`flask routes` and `flask shell` import it, without a Redis and without gevent's patches."""
+    for arguments, stdin in (
+        (("routes",), ""),
+        (("shell",), "print('in the shell', app.extensions['headgate'].ready()['ready'])"),
+    ):
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("HEADGATE_")}
+        ended = subprocess.run(
+            [sys.executable, "-m", "flask", "--app", "shop:app", *arguments],
+            cwd=folder, env=inherited, input=stdin, capture_output=True, text=True, timeout=DEADLINE_S,
+        )  # fmt: skip
+        assert ended.returncode == 0, ended.stderr
+        assert ("/hello" if arguments == ("routes",) else "in the shell False") in ended.stdout
+
+
+def test_under_flask_run_the_routes_work_and_publish(flask_run: GatewayProcess, redis_url: str) -> None:
+    """A receipt of Redis, which a gateway elsewhere delivers."""
+    assert [json.loads(get(flask_run, "/hello"))["offset"] for _ in range(2)] == [1, 2]
+    with closing(Publisher(redis_url)) as publisher:
+        assert publisher.publish("a", 1).offset == 3
+
+
+def test_under_flask_run_a_browser_is_refused_with_what_to_do(flask_run: GatewayProcess) -> None:
+    """In the answer, and once in the log, however often it comes back."""
+    for transport in ("polling", "polling", "websocket"):
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            get(flask_run, f"/socket.io/?EIO=4&transport={transport}")
+        with refused.value as answer:
+            assert answer.code == 501
+            assert answer.headers["Cache-Control"] == "no-store"
+            assert "`headgate serve yourmodule:app`" in answer.read().decode()
+    assert json.loads(get(flask_run, "/hello"))["offset"] == 1
+
+    flask_run.stop()
+
+    told = [line for line in flask_run.output.splitlines() if "headgate serve yourmodule:app" in line]
+    assert len(told) == 1
+    assert "A browser was refused" in told[0]
+
+
+def test_the_test_client_of_an_application_needs_no_gevent(folder: Path, redis_url: str) -> None:
+    """A test of the application's own runs as without the extension."""
+    ended = in_folder(
+        folder,
+        "from shop import app\n"
+        "client = app.test_client()\n"
+        "print(client.get('/hello').json['offset'], client.get('/nothing').status_code, client.get('/socket.io/').status_code)",
+        HEADGATE_REDIS_URL=redis_url,
+    )
+
+    assert ended.out.splitlines() == ["1 404 501"], ended.err
+
+
+def test_to_import_the_application_starts_nothing_and_reaches_nothing(folder: Path) -> None:
+    """No thread, no greenlet, no gevent, no connection to Redis: a worker imports it and may never publish."""
+    with socket.create_server(("127.0.0.1", 0)) as redis:
+        redis.settimeout(0)
+        ended = in_folder(
+            folder,
+            "import threading\nfrom shop import app, gate\nassert not gate.ready()['ready']\n"
+            "heavy = {'gevent', 'greenlet', 'socketio', 'engineio', 'prometheus_client', 'websockets'} & set(sys.modules)\n"
+            "print(threading.active_count(), sorted(heavy))",
+            HEADGATE_REDIS_URL=f"redis://127.0.0.1:{redis.getsockname()[1]}/0",
+        )
+        with pytest.raises(BlockingIOError):
+            redis.accept()
+
+    assert ended.out.splitlines() == ["1 []"], ended.err
+
+
+def test_a_worker_that_imports_the_application_publishes_and_revokes(folder: Path, redis_url: str) -> None:
+    """From a thread, and from a process that was forked off after a first publish, as Celery's are."""
+    ended = in_folder(
+        folder,
+        "import os, threading\nfrom shop import gate\n"
+        "print(gate.publish('a', 1).offset, flush=True)\n"
+        "if os.fork() == 0:\n"
+        "    print(gate.publish('a', 2, user='ana').offset, flush=True)\n"
+        "    os._exit(0)\n"
+        "os.wait()\n"
+        "thread = threading.Thread(target=lambda: print(gate.publish('a', 3).offset)); thread.start(); thread.join()\n"
+        "gate.revoke(user='ben'); gate.close(); gate.close()\n",
+        HEADGATE_REDIS_URL=redis_url,
+    )
+
+    assert ended.out.split() == ["1", "2", "3"], ended.err
+    with closing(open_client(redis_url)) as client:
+        assert [member for member, _ in read_revoked(client)] == ["user:ben"]
+
+
+def test_beside_a_gateway_in_the_same_folder_the_application_finds_its_private_redis(folder: Path) -> None:
+    """`headgate serve` in one terminal, `flask shell` in another; no setting."""
+    settings = {"HEADGATE_DATA_DIR": str(folder / "data")}
+    with GatewayProcess(folder, settings, ("shop:app",)) as gateway:
+        assert json.loads(get(gateway, "/hello"))["offset"] == 1
+        ended = in_folder(folder, "from shop import gate\nprint(gate.publish('a', 1).offset)", **settings)
+
+    assert ended.out.splitlines() == ["2"], ended.err
+
+
+REFUSED_UNPATCHED = [
+    "gate.start()",
+    "gate.gateway",
+    "gate.events('#')",
+    "gate.identify(Handshake('notifications', {}, {}))",
+]
+
+
+def test_without_gevent_patched_in_the_error_says_what_to_do(redis_url: str) -> None:
+    """Sockets that block would stop every client at once: what needs the gateway is refused, with both ways out."""
+    before = "from flask import Flask\nfrom headgate import Handshake, Headgate\ngate = Headgate(Flask('x'))\n"
+    told = errors_of(before, REFUSED_UNPATCHED, HEADGATE_REDIS_URL=redis_url)
+
+    assert len(told) == len(REFUSED_UNPATCHED)
     for last in told:
         assert last.startswith("RuntimeError: ")
-        assert "headgate serve module:app" in last
+        assert "headgate serve yourmodule:app" in last
         assert "monkey.patch_all()" in last
+
+
+def test_without_any_redis_an_unpatched_publish_says_how_to_get_one(tmp_path: Path) -> None:
+    """The import was fine: only now is a Redis needed."""
+    before = "from flask import Flask\nfrom headgate import Headgate\ngate = Headgate(Flask('x'))\n"
+    (told,) = errors_of(before, ["gate.publish('a', 1)"], HEADGATE_DATA_DIR=str(tmp_path))
+
+    assert "BusUnavailable" in told
+    assert "HEADGATE_REDIS_URL" in told
+
+
+def test_an_application_that_was_imported_before_gevent_patched_serves_browsers_after(redis_url: str) -> None:
+    """As when a process manager loads the application first and patches its workers."""
+    ended = python(
+        "from flask import Flask\nfrom headgate import Headgate\napp = Flask('x'); gate = Headgate(app)\n"
+        "from gevent import monkey; monkey.patch_all()\nimport gevent\n"
+        "assert app.test_client().get('/socket.io/?EIO=4&transport=polling').status_code == 200\n"
+        "with gevent.Timeout(30):\n"
+        "    while not gate.ready()['ready']: gevent.sleep(0.01)\n"
+        "print(gate.publish('a', 1).offset); gate.close()\n",
+        HEADGATE_REDIS_URL=redis_url,
+    )
+
+    assert ended.code == 0, ended.err
+    assert "1" in ended.out.splitlines()
 
 
 PATCHED = "from gevent import monkey; monkey.patch_all()\nfrom flask import Flask\nfrom headgate import Headgate\n"

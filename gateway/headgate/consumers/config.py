@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from headgate.errors import InvalidRequest, SettingsError
+from headgate.extras import advice
 from headgate.named import load_named
 from headgate.options import Fault, Kind, option, patterns, read_options, required, show, text
 from headgate.settings import PREFIX, Settings
@@ -41,8 +42,6 @@ TYPES = {
 }
 OWN_TYPE = "package.module:Class"
 _EXPECTED_TYPE = f"{', '.join(TYPES)}, or your own as {OWN_TYPE}"
-# Packages that a type needs and `pip install headgate` does not bring.
-_EXTRAS = {"apprise": "headgate[apprise]"}
 
 
 def _some_patterns(raw: Any) -> tuple[str, ...]:
@@ -177,8 +176,8 @@ def load_type(type_name: str) -> type[Consumer]:
 
 
 def _import_fault(error: Exception) -> str:
-    if isinstance(error, ModuleNotFoundError) and error.name in _EXTRAS:
-        return f"needs the package {error.name}: run `pip install '{_EXTRAS[error.name]}'`"
+    if isinstance(error, ModuleNotFoundError) and (said := advice(error, "consumers")) is not None:
+        return said
     return f"cannot be imported: {type(error).__name__}: {show(str(error))}"
 
 

@@ -23,8 +23,9 @@ import structlog
 from engineio import packet as engine_packet
 from socketio import packet as socket_packet
 
-from headgate.loop import Signal, is_patched, spawn
+from headgate.loop import Signal, spawn
 from headgate.metrics import SESSIONS_ENDED
+from headgate.patching import is_patched
 
 from .connection import Connection, TransportLimits, frame_of
 from .deadlines import Deadlines

@@ -104,7 +104,14 @@ class Headgate:
         return authenticator
 
     def publish(
-        self, topic: str, data: Any, id: str | None = None, namespace: str | None = None, *, user: str | None = None
+        self,
+        topic: str,
+        data: Any,
+        id: str | None = None,
+        namespace: str | None = None,
+        *,
+        user: str | None = None,
+        by: str | None = None,
     ) -> Receipt:
         """Publish an event, to everyone or to one `user`; return its receipt. See `Publisher.publish`. May switch greenlets.
 
@@ -114,7 +121,8 @@ class Headgate:
             UnknownNamespace: this gateway does not serve it.
             HeadgateError: as `Publisher.publish`.
         """
-        return self._find_publisher().publish(topic, data, id=id, namespace=self._attached().served(namespace), user=user)
+        served = self._attached().served(namespace)
+        return self._find_publisher().publish(topic, data, id=id, namespace=served, user=user, by=by)
 
     def revoke(self, *, user: str | None = None, token_id: str | None = None, for_s: int = DEFAULT_REVOKED_S) -> None:
         """Refuse a user, or one token, for `for_s` seconds, on every gateway; 0 lifts it. May switch greenlets.

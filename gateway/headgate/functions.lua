@@ -5,7 +5,7 @@
 -- channel (event.py reads it); for a topic under users.<user> also one on the channel of that user. Works on Redis 7.0 or newer
 -- and on Valkey; every key is in the slot of the log's key.
 --
---   FCALL    headgate_publish   1 hg:{N}:log <topic> <payload> [<id>]                      → [epoch, offset, duplicate 0/1]
+--   FCALL    headgate_publish   1 hg:{N}:log <topic> <payload> [<id> [<by>]]               → [epoch, offset, duplicate 0/1]
 --   FCALL    headgate_configure 1 hg:{N}:log <max_events> <max_age_ms> <max_payload_bytes> → [epoch, offset, first, time_ms, version]
 --   FCALL_RO headgate_head      1 hg:{N}:log                                               → the same
 --   FCALL_RO headgate_version   0                                                          → version of this library
@@ -18,11 +18,12 @@
 --
 -- Raise VERSION with every change: an older library is replaced by a newer one, never the other way round.
 
-local VERSION = 3
+local VERSION = 4
 
 local HARD_MAX_PAYLOAD_BYTES = 1024 * 1024
 local MAX_TOPIC_BYTES, MAX_TOPIC_WORDS = 255, 8
 local MAX_ID_LENGTH = 128
+local MAX_BY_LENGTH = 64
 local MAX_NAMESPACE_LENGTH = 64
 local MAX_DEPTH = 64
 local IDEMPOTENCY_MS = 300000
@@ -65,6 +66,10 @@ end
 
 local function is_event_id(id)
   return #id >= 1 and #id <= MAX_ID_LENGTH and not string.find(id, '[^A-Za-z0-9_.:~-]')
+end
+
+local function is_by(by)
+  return #by >= 1 and #by <= MAX_BY_LENGTH and not string.find(by, '[^A-Za-z0-9_-]')
 end
 
 local function is_utf8(text)
@@ -213,10 +218,16 @@ local function user_of(topic)
   return string.match(topic, '^users%.([^.]+)')
 end
 
-local function may_publish(name, topic, id, user)
+local function may_publish(name, topic, id_key, user)
   return may('XADD', name.log, '1-0', 'topic', '') or may('XTRIM', name.log, 'MINID', '1') or may_open(name)
-    or may('PUBLISH', name.channel .. topic, '') or id and may('SET', name.id .. id, '')
+    or may('PUBLISH', name.channel .. topic, '') or id_key and may('SET', id_key, '')
     or user and may('PUBLISH', name.users .. user, '')
+end
+
+-- An id counts for its topic, and for the user on whose behalf it is published: whoever may publish one topic, or guesses an id,
+-- must not make another's event look like a repetition. Neither topics nor `by` hold a colon or a slash.
+local function id_key_of(name, topic, id, by)
+  return name.id .. topic .. ':' .. (by and by .. '/' or '') .. id
 end
 
 local function event_id(head, id)
@@ -243,9 +254,9 @@ end
 local function publish(keys, args)
   local name, wrong_key = names(keys)
   if not name then return wrong_key end
-  local topic, payload, id = args[1], args[2], args[3]
-  if #args ~= 2 and #args ~= 3 then
-    return refusal('invalid_request', { reason = 'expected topic, payload and perhaps an id' })
+  local topic, payload, id, by = args[1], args[2], args[3], args[4]
+  if #args < 2 or #args > 4 then
+    return refusal('invalid_request', { reason = 'expected topic, payload, perhaps an id, and then perhaps whose it is' })
   end
   local fault = topic_fault(topic)
   if fault then return refusal('invalid_topic', { topic = shown(topic), reason = fault }) end
@@ -253,6 +264,9 @@ local function publish(keys, args)
     return refusal('invalid_event', {
       field = 'id', reason = 'expected 1 to ' .. MAX_ID_LENGTH .. ' characters of A-Z a-z 0-9 _ . : ~ -',
     })
+  end
+  if by and not is_by(by) then
+    return refusal('invalid_event', { field = 'by', reason = 'expected 1 to ' .. MAX_BY_LENGTH .. ' characters of A-Z a-z 0-9 _ -' })
   end
   local head = read_head(name)
   local limit = math.min(head.max_payload_bytes, HARD_MAX_PAYLOAD_BYTES)
@@ -262,14 +276,15 @@ local function publish(keys, args)
   fault = json_fault(payload)
   if fault then return refusal('not_serializable', { reason = fault }) end
 
-  if id and head.exists then
+  local id_key = id and id_key_of(name, topic, id, by)
+  if id_key and head.exists then
     -- The receipt of an earlier epoch's event is worth nothing now: that event was lost with its log.
-    local epoch, offset = string.match(redis.call('GET', name.id .. id) or '', '^(%x+)-(%d+)$')
+    local epoch, offset = string.match(redis.call('GET', id_key) or '', '^(%x+)-(%d+)$')
     if epoch == head.epoch then return { epoch, tonumber(offset), 1 } end
   end
 
   local user = user_of(topic)
-  local refused = may_publish(name, topic, id, user)
+  local refused = may_publish(name, topic, id_key, user)
   if refused then return refused end
   head.time = math.max(now_ms(), head.time)
   if not head.exists then start_epoch(name, head, head.time) end
@@ -280,7 +295,7 @@ local function publish(keys, args)
     'HSET', name.head, 'epoch', head.epoch, 'offset', whole(head.offset), 'time', whole(head.time),
     'first', whole(head.first), 'first_time', whole(head.first_time)
   )
-  if id then redis.call('SET', name.id .. id, head.epoch .. '-' .. whole(head.offset), 'PX', IDEMPOTENCY_MS) end
+  if id_key then redis.call('SET', id_key, head.epoch .. '-' .. whole(head.offset), 'PX', IDEMPOTENCY_MS) end
   local message =
     table.concat({ 'hg1', head.epoch, whole(head.offset), whole(head.time), event_id(head, id) }, ' ') .. '\n' .. payload
   redis.call('PUBLISH', name.channel .. topic, message)

@@ -366,7 +366,7 @@ class Gateway:
             raise Forbidden("publish to", topic)
         event_id = check_event_id(body["id"]) if body.get("id") is not None else None
         try:
-            receipt = self.publisher.publish(topic, body["data"], id=event_id, namespace=namespace.name)
+            receipt = self.publisher.publish(topic, body["data"], id=event_id, namespace=namespace.name, by=client.identity.user)
         except PayloadTooLarge as error:
             raise PayloadTooLarge(error.size, error.limit, "gateway") from error
         return {"id": receipt.id, "epoch": receipt.epoch, "offset": receipt.offset, "duplicate": receipt.duplicate}

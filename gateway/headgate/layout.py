@@ -40,9 +40,9 @@ def head_key(namespace: str) -> str:
     return f"hg:{{{namespace}}}:head"
 
 
-def id_key(namespace: str, event_id: str) -> str:
-    """Return the key that remembers an event id for IDEMPOTENCY_S seconds."""
-    return f"hg:{{{namespace}}}:id:{event_id}"
+def id_key(namespace: str, topic: str, event_id: str, by: str | None = None) -> str:
+    """Return the key that remembers an event id of a topic, and of a publisher if it is named, for IDEMPOTENCY_S seconds."""
+    return f"hg:{{{namespace}}}:id:{topic}:{f'{by}/' if by else ''}{event_id}"
 
 
 def channel(namespace: str, topic: str) -> str:

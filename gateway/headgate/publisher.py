@@ -8,6 +8,7 @@ It imports redis_link.py and modules without I/O, never gevent, Flask or Socket.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import math
 import os
@@ -46,6 +47,8 @@ MAX_BATCH_BYTES = 64 * 1024 * 1024
 
 # Places in the FCALL that `Publisher._command` builds.
 _PAYLOAD, _ID = 5, 6
+# Hexadecimal digits of a publisher's name: 128 bits, so that nobody finds a second name for another's.
+_BY_LENGTH = 32
 _encode = msgspec.json.Encoder().encode
 
 # The standard library's: whoever publishes has set that up, or finds warnings on standard error.
@@ -123,7 +126,14 @@ class Publisher:
         self._remembered = remembered(self._client)
 
     def publish(
-        self, topic: str, data: Any, id: str | None = None, namespace: str | None = None, *, user: str | None = None
+        self,
+        topic: str,
+        data: Any,
+        id: str | None = None,
+        namespace: str | None = None,
+        *,
+        user: str | None = None,
+        by: str | None = None,
     ) -> Receipt:
         """Append one event to the log and publish it; return its receipt. One round trip; waits for Redis.
 
@@ -131,9 +141,12 @@ class Publisher:
             topic: 1 to 8 words of `[A-Za-z0-9_-]`, joined by dots.
             data: anything that is JSON: None, bool, numbers, str, lists and tuples, dicts with str keys; also what msgspec makes
                 JSON of (datetime, UUID, Decimal, dataclasses, Enum, bytes as base64). `msgspec.Raw` holds ready-made JSON text.
-            id: makes publishing idempotent for 300 s: 1 to 128 characters of `A-Z a-z 0-9 _ . : ~ -`. None: a new one.
+            id: makes publishing idempotent for 300 s, within the topic: 1 to 128 characters of `A-Z a-z 0-9 _ . : ~ -`. None: a
+                new one.
             namespace: None: the publisher's.
             user: publish to this user's own topic, `users.<user>.<topic>`; one word of `[A-Za-z0-9_-]`.
+            by: the user on whose behalf it is published, where users choose ids: the ids of different users never meet, nor do
+                they meet those of publishers without `by`. The event itself does not carry it.
 
         Raises:
             InvalidTopic, InvalidEvent (the id), UnknownNamespace, NotSerializable, PayloadTooLarge: nothing was sent, or
@@ -144,6 +157,9 @@ class Publisher:
         """
         namespace = self._namespace if namespace is None else check_namespace(namespace)
         command = self._command(topic if user is None else user_topic(user, topic), data, id, namespace)
+        if by is not None:
+            # Of whatever characters a name is, and however long.
+            command = (*command, hashlib.sha256(by.encode()).hexdigest()[:_BY_LENGTH])
         self._refuse_unserved(namespace)
         epoch, offset, duplicate = _twice(self._fcall, command)
         self._warn_unserved(namespace)

@@ -29,7 +29,9 @@ class Receipt(Protocol):
 class Gate(Protocol):
     """The gateway, seen from a route."""
 
-    def publish(self, topic: str, data: Any, id: str | None = None, namespace: str | None = None) -> Receipt:
+    def publish(
+        self, topic: str, data: Any, id: str | None = None, namespace: str | None = None, *, by: str | None = None
+    ) -> Receipt:
         """Return once the event is in the log, or raise from the error tree. May switch greenlets."""
         ...
 

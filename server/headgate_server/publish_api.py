@@ -45,7 +45,7 @@ def publish_routes(gate: Gate, settings: Settings) -> Blueprint:
             raise Forbidden("publish to", topic)
         if wait_s := rates.spend(identity.user, time.monotonic()):
             raise LimitReached("publish_per_s", settings.publish_per_s, wait_s)
-        receipt = gate.publish(topic, data, id=asked.id, namespace=asked.namespace)
+        receipt = gate.publish(topic, data, id=asked.id, namespace=asked.namespace, by=identity.user)
         response = jsonify(epoch=receipt.epoch, offset=receipt.offset, duplicate=receipt.duplicate, id=receipt.id)
         response.status_code = 201
         return response

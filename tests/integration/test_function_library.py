@@ -40,8 +40,8 @@ def client(redis_client: Client) -> Client:
     return redis_client
 
 
-def publish(client: Client, topic: str | bytes = "a.b", payload: str | bytes = "1", *event_id: str) -> tuple[str, int, int]:
-    epoch, offset, duplicate = call(client, "FCALL", "headgate_publish", 1, KEY, topic, payload, *event_id)
+def publish(client: Client, topic: str | bytes = "a.b", payload: str | bytes = "1", *more: str) -> tuple[str, int, int]:
+    epoch, offset, duplicate = call(client, "FCALL", "headgate_publish", 1, KEY, topic, payload, *more)
     return epoch.decode(), offset, duplicate
 
 
@@ -77,7 +77,7 @@ def test_keys_and_fields_are_those_of_layout(client: Client) -> None:
     """The library builds the same names as layout.py."""
     epoch, offset, _ = publish(client, "a.b", '{"x":1}', "first")
 
-    keys = {KEY.encode(), HEAD.encode(), layout.id_key(NAMESPACE, "first").encode()}
+    keys = {KEY.encode(), HEAD.encode(), layout.id_key(NAMESPACE, "a.b", "first").encode()}
     assert set(call(client, "KEYS", "*")) == keys
     [(entry_id, fields)] = call(client, "XRANGE", KEY, "-", "+")
     assert entry_id == b"%d-0" % offset
@@ -110,7 +110,7 @@ def test_an_event_without_id_is_named_by_its_position(client: Client) -> None:
 
     [(_, fields)] = call(client, "XRANGE", KEY, "-", "+")
     assert fields[b"id"].decode() == f"{epoch}-{offset}"
-    assert not call(client, "KEYS", layout.id_key(NAMESPACE, "*"))
+    assert not call(client, "KEYS", f"hg:{{{NAMESPACE}}}:id:*")
 
 
 def test_the_same_id_is_appended_once(client: Client) -> None:
@@ -118,10 +118,41 @@ def test_the_same_id_is_appended_once(client: Client) -> None:
     first = publish(client, "a.b", "1", "same")
     publish(client, "a.b", "2")
 
-    again = publish(client, "other", "3", "same")
+    again = publish(client, "a.b", "3", "same")
 
     assert again == (*first[:2], 1)
     assert offsets(client) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("topic", "by"),
+    [
+        ("chat.mallory", ()),
+        ("chat.mallory", ("mallory",)),
+        ("orders.42.shipped", ("mallory",)),
+        ("orders.42.shipped.x", ()),
+        ("orders.42", ("shipped",)),
+    ],
+)
+def test_an_id_that_somebody_else_took_first_swallows_nothing(client: Client, topic: str, by: tuple[str, ...]) -> None:
+    """Neither on another topic, nor on the same one on behalf of a user."""
+    publish(client, topic, "1", "order-42-shipped", *by)
+
+    event = publish(client, "orders.42.shipped", "2", "order-42-shipped")
+
+    assert event[1:] == (2, 0)
+    assert publish(client, topic, "1", "order-42-shipped", *by)[1:] == (1, 1)
+    assert publish(client, "orders.42.shipped", "2", "order-42-shipped")[1:] == (2, 1)
+
+
+@pytest.mark.parametrize("by", ["", "a" * 65, "a/b", "a:b", "é"])
+def test_a_publisher_of_another_form_is_refused(client: Client, by: str) -> None:
+    """A slash or a colon could make one key of two publishers'."""
+    with pytest.raises(HeadgateError) as caught:
+        publish(client, "a.b", "1", "same", by)
+
+    assert (caught.value.code, caught.value.parts["field"]) == ("invalid_event", "by")
+    assert offsets(client) == []
 
 
 def test_an_id_is_forgotten_after_300_seconds(client: Client) -> None:
@@ -129,7 +160,7 @@ def test_an_id_is_forgotten_after_300_seconds(client: Client) -> None:
     before_ms = now_ms(client)
     publish(client, "a.b", "1", "same")
 
-    expires_ms = call(client, "PEXPIRETIME", layout.id_key(NAMESPACE, "same"))
+    expires_ms = call(client, "PEXPIRETIME", layout.id_key(NAMESPACE, "a.b", "same"))
     assert before_ms + 300_000 <= expires_ms <= now_ms(client) + 300_000
 
 

@@ -73,6 +73,21 @@ def publisher(gateway: GatewayProcess) -> Publisher:
     return Publisher(f"unix://{gateway.folder}/data/redis.sock")
 
 
+def test_an_id_that_a_user_took_first_swallows_nobody_elses_event(gateway: GatewayProcess, publisher: Publisher) -> None:
+    """Ids count for the topic and the user; a service's own event of that id is published, and so is another user's."""
+    body = {"topic": "orders.42.shipped", "data": "mallory's", "id": "order-42-shipped"}
+    mallory, ana = (token("--user", user, "--publish", "orders.#") for user in ("mallory", "ana"))
+
+    first = ask(gateway, "/api/publish", mallory, body)[1]
+    again = ask(gateway, "/api/publish", mallory, body)[1]
+    others = ask(gateway, "/api/publish", ana, {**body, "data": "ana's"})[1]
+    receipt = publisher.publish("orders.42.shipped", "the shop's", id="order-42-shipped")
+
+    assert (again["offset"], again["duplicate"]) == (first["offset"], True)
+    assert [others["duplicate"], receipt.duplicate] == [False, False]
+    assert len({first["offset"], others["offset"], receipt.offset}) == 3
+
+
 def test_the_log_is_read_page_by_page_and_filtered(gateway: GatewayProcess, publisher: Publisher) -> None:
     """250 events, every fifth wanted: 50 come, in order, each once, over pages that say where to go on."""
     events_ = [(f"orders.{n}.{'shipped' if n % 5 == 0 else 'updated'}", {"n": n}) for n in range(250)]

@@ -63,6 +63,17 @@ def test_an_id_is_published_once(publisher: Publisher, redis_client: Client) -> 
     assert len(log(redis_client)) == 1
 
 
+def test_ids_of_users_never_meet_those_of_others(publisher: Publisher, redis_client: Client) -> None:
+    """Whatever a user is called, and however long: each one's second publish is a duplicate of the own first."""
+    publishers = [None, "ana", "Ana", "an:a", "ana/", "é" * 255]
+
+    firsts = [publisher.publish("a", name, id="same", by=name) for name in publishers]
+
+    assert [receipt.offset for receipt in firsts] == [1, 2, 3, 4, 5, 6]
+    again = [publisher.publish("a", name, id="same", by=name) for name in publishers]
+    assert [(receipt.offset, receipt.duplicate) for receipt in again] == [(offset, True) for offset in range(1, 7)]
+
+
 def test_each_namespace_is_a_log_of_its_own(publisher: Publisher, redis_client: Client) -> None:
     """With or without Socket.IO's slash."""
     publisher.publish("a", 1)
@@ -75,7 +86,7 @@ def test_a_batch_is_published_in_order(publisher: Publisher, redis_client: Clien
     """Items with and without id, a receipt for each."""
     publisher.publish("a", 0, id="known")
 
-    receipts = publisher.publish_many([("a", 1), ("b", 2, "new"), ("c", 3, None), ("d", 4, "known")])
+    receipts = publisher.publish_many([("a", 1), ("b", 2, "new"), ("c", 3, None), ("a", 4, "known")])
 
     assert [(receipt.offset, receipt.duplicate) for receipt in receipts] == [(2, False), (3, False), (4, False), (1, True)]
     assert [receipt.id for receipt in receipts][1::2] == ["new", "known"]

@@ -31,7 +31,7 @@ def test_all_names_of_a_namespace_share_its_hash_tag() -> None:
     names = [
         layout.log_key("orders"),
         layout.head_key("orders"),
-        layout.id_key("orders", "x:1"),
+        layout.id_key("orders", "a.b", "x:1", "ada"),
         layout.channel("orders", "a.b"),
         layout.channel_prefix("orders"),
         layout.gateways_key("orders"),
@@ -52,6 +52,7 @@ def test_a_channel_is_its_prefix_and_the_topic() -> None:
     [
         ("MAX_TOPIC_BYTES, MAX_TOPIC_WORDS", f"{topic.MAX_TOPIC_BYTES}, {topic.MAX_TOPIC_WORDS}"),
         ("MAX_ID_LENGTH", str(event.MAX_ID_LENGTH)),
+        ("MAX_BY_LENGTH", "64"),
         ("MAX_DEPTH", str(event.MAX_DEPTH)),
         ("HARD_MAX_PAYLOAD_BYTES", "1024 * 1024"),
         (

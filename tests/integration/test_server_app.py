@@ -42,7 +42,9 @@ class RecordingGate:
     state: dict[str, Any] = field(default_factory=lambda: {"ready": True, "bus": "up"})
     identity: Identity = field(default_factory=lambda: Identity("anyone", ("#",), ("#",)))
 
-    def publish(self, topic: str, data: Any, id: str | None = None, namespace: str | None = None) -> Receipt:
+    def publish(
+        self, topic: str, data: Any, id: str | None = None, namespace: str | None = None, *, by: str | None = None
+    ) -> Receipt:
         if self.error and len(self.published) >= self.after:
             raise self.error
         self.published.append((topic, data))

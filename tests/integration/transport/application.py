@@ -231,9 +231,9 @@ class Application:
         """Have other limits for what begins from now on."""
         self.sio.eio.limits = replace(self.sio.eio.limits, **limits)
 
-    def debug_hasten(self, request_deadline_s: float) -> None:
-        """From the next request on, requests must come more quickly."""
-        self.http.request_deadline_s = request_deadline_s
+    def debug_hasten(self, **limits: float) -> None:
+        """Have other limits for HTTP messages that begin from now on."""
+        self.http.limits = replace(self.http.limits, **limits)
 
     def debug_packets(self, packets: list[JSON]) -> list[str | None]:
         """Give each packet to a session of its own that has joined `/`; return why each ended, None for those that live."""

@@ -162,7 +162,7 @@ class Settings:
     max_connections_per_address: int = option(
         1000,
         integer(0, 1_000_000, "connections (0 for no limit)"),
-        "HTTP connections from one network address at once, WebSockets not counted, and never more than a quarter of the descriptors. "
+        "HTTP connections from one network address at once, WebSockets not counted, and never more than an eighth of the descriptors. "
         "Behind a proxy, set HEADGATE_PROXIES too. Not in development.",
     )
     drain_s: float = option(

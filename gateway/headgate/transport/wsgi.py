@@ -55,11 +55,10 @@ ACCEPT_AGAIN_S = 0.5
 EXHAUSTED_LOG_S = 10.0
 # The last descriptors are not for clients: a gateway that has given all away cannot reach Redis again when a connection breaks.
 MAX_RESERVED_DESCRIPTORS = 32
-# HTTP connections have at most this part of the descriptors, so that WebSockets have the rest; and one address that of them.
-HTTP_SHARE = 2
-ADDRESS_SHARE = 4
-# Refused in one turn of the loop before others have theirs.
-_MAX_REFUSED_AT_ONCE = 32
+# HTTP connections have at most this part of the descriptors, and one address that one. Each may hold a second descriptor, of the
+# file that it is answered with, so WebSockets have half of them at least.
+HTTP_SHARE = 4
+ADDRESS_SHARE = 8
 _READ_BYTES = 8192
 _WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
@@ -197,9 +196,7 @@ class _Handler(pywsgi.WSGIHandler):  # type: ignore[misc]
         if part is not _Part.IDLE:
             HTTP_ENDED.labels(f"{part.value} deadline").inc()
         if part is _Part.ANSWER:
-            # What the kernel holds for a peer that accepts nothing goes with the connection: it would keep it for many minutes.
-            with suppress(OSError):
-                self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            _close_hard(self.socket)
         return _TooSlow(f"the {part.value} took too long")
 
     def _begin(self, part: _Part) -> None:
@@ -377,6 +374,8 @@ class Server(pywsgi.WSGIServer):  # type: ignore[misc]
     """pywsgi with deadlines, a bounded number of connections (in all, and per address), TCP_NODELAY and no access log."""
 
     handler_class = _Handler
+    # In one turn of the loop: connections that are ended for others close theirs in the next.
+    max_accept = 32
 
     def __init__(self, listener: Any, application: Any, *, limits: HttpLimits | None = None, **options: Any) -> None:
         super().__init__(listener, application, log=None, **options)
@@ -388,7 +387,7 @@ class Server(pywsgi.WSGIServer):  # type: ignore[misc]
 
     def do_read(self) -> Any:
         """Accept a connection; None when there is none, or when there is nothing left to have it with."""
-        for _ in range(_MAX_REFUSED_AT_ONCE):
+        for _ in range(self.max_accept):
             try:
                 self._keep_reserve()
                 accepted = super().do_read()
@@ -463,6 +462,7 @@ class Server(pywsgi.WSGIServer):  # type: ignore[misc]
             return False
         self.connections.close(sock)
         HTTP_ENDED.labels(f"longest waiting {why}").inc()
+        _close_hard(sock)
         with suppress(OSError):
             sock._sock.shutdown(socket.SHUT_RDWR)  # not the cooperative one, which raises in the greenlet that waits
         return True
@@ -504,6 +504,12 @@ class Server(pywsgi.WSGIServer):  # type: ignore[misc]
     def _accept_again(self) -> None:
         if self.started:
             self.start_accepting()
+
+
+def _close_hard(sock: Any) -> None:
+    """Have closing a socket throw away what the kernel holds for a peer that accepts nothing; it would keep it for many minutes."""
+    with suppress(OSError):
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
 def _descriptor_limit() -> int | None:

@@ -35,13 +35,14 @@ from .errors import (
 from .event import check_event_id
 from .expiry import Expiry
 from .identity import ANONYMOUS, Authenticator, Handshake, Identity
+from .logs import told
 from .loop import sleep
 from .metrics import PUT_OUT, REFUSED, SESSIONS_REFUSED
 from .namespace import Namespace
 from .protocol import PUBLISH, REFRESH, REPLAY, SEEN, STATUS, SUBSCRIBE, UNSUBSCRIBE, WELCOME, notice_packet, ok, refused
 from .publisher import Publisher
 from .redis_link import open_client
-from .requests import read_refresh, read_resume, read_seen
+from .requests import check_text, read_refresh, read_resume, read_seen
 from .revocation import TOKEN, kind_of, revoked
 from .revocation_watch import RevocationWatch
 from .seen import mark_seen
@@ -240,6 +241,7 @@ class Gateway:
                 raise namespace.bus.last_error or BusUnavailable("the gateway has not reached Redis yet")
             if auth is not None and not isinstance(auth, Mapping):
                 raise InvalidRequest("auth: expected an object")
+            check_text(auth)
             point = read_resume((auth or {}).get("resume"))
             wanted = (auth or {}).get("subscriptions") or []
             wanted = wanted if isinstance(wanted, list) else [wanted]
@@ -252,7 +254,8 @@ class Gateway:
             self._admission.check(identity.user, address)
         except HeadgateError as error:
             REFUSED.labels(namespace.name, error.code).inc()
-            raise Refusal(error.message, error.to_wire()) from error
+            wire = told(error)
+            raise Refusal(wire["message"], wire) from error
         connection = self._server.eio.sockets[self._server.manager.eio_sid_from_sid(session, f"/{namespace.name}")]
         client = namespace.join(session, identity, connection)
         self._admission.join(client, address)
@@ -312,7 +315,7 @@ class Gateway:
                 except HeadgateError as error:
                     REFUSED.labels(namespace.name, error.code).inc()
                     pattern = pattern if isinstance(pattern, str) else None
-                    results.append({"pattern": pattern, "ok": False, "error": error.to_wire()})
+                    results.append({"pattern": pattern, "ok": False, "error": told(error)})
         return results
 
     def _answer(
@@ -328,10 +331,11 @@ class Gateway:
                 raise Unauthorized("left", "this session has left")
             if len(arguments) != 1 or not isinstance(arguments[0], Mapping):
                 raise InvalidRequest("expected one object as the argument")
+            check_text(arguments[0])
             return ok(**request(namespace, client, arguments[0]))
         except HeadgateError as error:
             REFUSED.labels(namespace.name, error.code).inc()
-            return refused(error.to_wire())
+            return refused(told(error))
 
     def _subscribe(self, namespace: Namespace, client: Client, body: Any) -> dict[str, Any]:
         pattern = namespace.subscribe(client, body)

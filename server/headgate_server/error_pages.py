@@ -12,9 +12,10 @@ from typing import Any
 import structlog
 from flask import Flask, Response, jsonify, request
 from flask.typing import ResponseReturnValue
-from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
+from werkzeug.exceptions import ClientDisconnected, HTTPException, RequestEntityTooLarge
 
 from headgate.errors import HeadgateError, PayloadTooLarge
+from headgate.logs import told
 
 # RFC 9110 section 15. What is not listed is the caller's fault: 400.
 STATUS_BY_CODE = {
@@ -43,7 +44,7 @@ def install_error_pages(app: Flask) -> None:
 def refusal(error: HeadgateError) -> Response:
     """Return the response for an error of the tree; what can be retried says when, and so does a limit (RFC 6585)."""
     status = STATUS_BY_CODE.get(error.code, 400)
-    response = _page(status, error.to_wire())
+    response = _page(status, told(error))
     if error.retry or status == 429:
         response.headers["Retry-After"] = str(RETRY_AFTER_S)
     if error.code == "unauthorized":
@@ -56,6 +57,8 @@ def _http_error(error: HTTPException) -> ResponseReturnValue:
     if isinstance(error, RequestEntityTooLarge):
         limit = request.max_content_length or 0
         return refusal(PayloadTooLarge(request.content_length or limit + 1, limit, "http"))
+    if isinstance(error, ClientDisconnected) and isinstance(error.__context__, TimeoutError):
+        return _page(408, {"code": "request_timeout", "message": "the request's body took too long", "retry": True})
     status = error.code or 500
     if status < 400:
         return error.get_response()

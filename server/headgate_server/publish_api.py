@@ -15,7 +15,7 @@ from headgate.errors import Forbidden, InvalidRequest, LimitReached, NotSerializ
 from headgate.settings import Settings
 from headgate.topic import check_topic
 
-from .callers import caller
+from .callers import caller, check_known
 from .gate import Gate
 from .rates import Rates
 
@@ -37,6 +37,7 @@ def publish_routes(gate: Gate, settings: Settings) -> Blueprint:
 
     @routes.post("/api/publish")
     def publish() -> Response:
+        check_known(gate, settings.namespaces)  # a stranger's body is not waited for
         # Nothing but JSON is read: a page of another site could send text/plain without asking first.
         asked, data = _read_body(settings.max_payload_bytes)
         topic = check_topic(asked.topic)

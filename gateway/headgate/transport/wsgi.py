@@ -316,7 +316,8 @@ class _Body(pywsgi.Input):  # type: ignore[misc]
         """How many are known to be missing; of a chunked body, more than we would read, until its end has come."""
         if self.chunked_input:
             return 0 if self.chunk_length == 0 else MAX_DISCARD_BYTES
-        return (self.content_length or 0) - self.position
+        declared: int = self.content_length or 0
+        return declared - int(self.position)
 
     @property
     def abandoned(self) -> bool:
@@ -329,10 +330,9 @@ class _Body(pywsgi.Input):  # type: ignore[misc]
         handler = self._handler
         if handler.broken or handler.socket is None or not self.unread_bytes:
             return
-        expects_continue, self.send_100_continue_enabled = self.socket is not None, False
         try:
-            if expects_continue:
-                handler.close_connection = True  # it has not sent its body, and need not
+            if self.socket is not None:
+                handler.close_connection = True  # it waits for 100 Continue with its body, and need not send it
             elif self.unread_bytes > MAX_DISCARD_BYTES or not self._read_rest():
                 self._linger()
         except OSError:

@@ -231,7 +231,7 @@ class Application:
         """Have other limits for what begins from now on."""
         self.sio.eio.limits = replace(self.sio.eio.limits, **limits)
 
-    def debug_hasten(self, **limits: float) -> None:
+    def debug_hasten(self, **limits: Any) -> None:
         """Have other limits for HTTP messages that begin from now on."""
         self.http.limits = replace(self.http.limits, **limits)
 

@@ -1,7 +1,7 @@
 """HTTP clients that take their time: bodies that do not come, headers that drip, answers that nobody reads.
 
-In: a kind of client from SLOW, how many, from which addresses. Out: a crowd of open sockets that drip as their kind does, and know
-how many of them the server has ended. The fault suite and the bench use the same ones; a new attack is a line in SLOW.
+In: a kind of client from SLOW, how many, from which addresses. Out: a crowd of open sockets that drip as their kind does, and
+count those that the server has ended. The fault suite and the bench use the same ones; a new attack is a line in SLOW.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ class SlowClient:
     """One kind.
 
     Attributes:
-        method, path, headers, body: the request as far as it comes at once; `{token}` in a header is a caller's. No method: no request.
+        method, path, headers, body: the request as far as it comes at once; `{token}` in a header is a caller's.
+            Without a method there is no request, only the body.
         drip: what follows, once every DRIP_S.
         times: how often the request is sent, one behind the other.
         half_closes: it ends its own side behind that.
@@ -71,7 +72,7 @@ SLOW = {
     "expect-continue": SlowClient("POST", _PUBLISH, {**_LONG, "Expect": "100-continue"}, reason="body deadline"),
     "silent-post-of-a-poll": SlowClient("POST", "/socket.io/?EIO=4&transport=polling&sid=none", {"Content-Length": "60000"}),
     "half-closed": SlowClient("POST", _PUBLISH, _LONG, body=b"{", half_closes=True),
-    "unread-pipelined": SlowClient("GET", "/metrics", times=200, reason="answer deadline"),
+    "unread-pipelined": SlowClient("GET", "/livez", times=2000, reason="answer deadline"),
     "unread-static": SlowClient("GET", "/static/demo.js", times=20, reason="answer deadline"),
     "idle": SlowClient("GET", "/livez"),
 }
@@ -84,7 +85,9 @@ class Crowd:
         addresses: where they come from in turn; loopback has 127.0.0.0/8.
     """
 
-    def __init__(self, port: int, kind: SlowClient, count: int, *, addresses: Sequence[str] = ("127.0.0.1",), token: str = "") -> None:
+    def __init__(
+        self, port: int, kind: SlowClient, count: int, *, addresses: Sequence[str] = ("127.0.0.1",), token: str = ""
+    ) -> None:
         self._kind = kind
         self._open: dict[int, socket.socket] = {}
         self._unsent: dict[int, bytes] = {}

@@ -134,7 +134,7 @@ class Outsiders:
 
 
 def address_of(environ: Mapping[str, Any], proxies: int) -> str | None:
-    """Return whose limits a request counts for: the `address_key` of where it came from; None where there is none (a Unix socket).
+    """Return whose limits a request counts for: the `address_key` of where it came from, or None (a Unix socket has none).
 
     Behind `proxies` of ours it is the one that the outermost of them saw: the last but so many of X-Forwarded-For. What
     stands before it anyone can have written.
@@ -152,8 +152,8 @@ def address_key(address: str) -> str:
     """Return the name under which limits per address count an address: one for all its spellings, and for what one visitor has.
 
     An IPv6 address counts as its /64 network, the least that a provider gives a customer (RFC 6177, RFC 7421): each visitor has
-    2^64 addresses. An IPv4 address that is written as an IPv6 one counts as what it is. A port, brackets and a zone do not count, as
-    some proxies write them. What is no address at all counts as it is written, up to 64 characters.
+    2^64 addresses. An IPv4 address that is written as an IPv6 one counts as what it is. A port, brackets and a zone, which some
+    proxies write, do not count. A text that is no address counts as it is written, up to 64 characters.
     """
     text = address.strip().lower()
     if text.startswith("["):

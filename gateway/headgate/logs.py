@@ -1,6 +1,7 @@
 """How the gateway writes its log: one line per thing that happened, past tense, with fields. Set up once by `headgate serve`.
 
-What clients can make happen at will is told seldom: `Seldom` counts the times between, `told` uses it for what strangers are not told.
+A line that clients can cause at will is written seldom: `Seldom` counts the times between. `told` keeps back what strangers are
+not to know of an error, and writes it to the log instead.
 """
 
 from __future__ import annotations

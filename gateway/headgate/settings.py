@@ -148,8 +148,8 @@ class Settings:
     http_min_bytes_per_s: float = option(
         1024.0,
         number(1, 1e9, "bytes per second"),
-        "The slowest that a request's body may come and an HTTP answer may be read; one that is slower is cut when it has used up "
-        "HEADGATE_BODY_DEADLINE_S or HEADGATE_WRITE_DEADLINE_S. The time that an application takes does not count.",
+        "The slowest that a request's body may come and an HTTP answer may be read; one that is slower is cut when it has used "
+        "up HEADGATE_BODY_DEADLINE_S or HEADGATE_WRITE_DEADLINE_S. The time that an application takes does not count.",
     )
     keep_alive_s: float = option(
         10.0, number(0.1, 3600, "seconds"), "An HTTP connection without a request is closed after this time."
@@ -162,8 +162,8 @@ class Settings:
     max_connections_per_address: int = option(
         1000,
         integer(0, 1_000_000, "connections (0 for no limit)"),
-        "HTTP connections from one network address at once, WebSockets not counted, and never more than an eighth of the descriptors. "
-        "Behind a proxy, set HEADGATE_PROXIES too. Not in development.",
+        "HTTP connections from one network address (IPv6: one /64) at once, WebSockets not counted; never more than an eighth of "
+        "the descriptors. Behind a proxy, set HEADGATE_PROXIES too. Not in development.",
     )
     drain_s: float = option(
         10.0,

@@ -1,7 +1,8 @@
 """Health for those who run the gateway: is the process alive, can it serve, what does it count.
 
 `/livez` 200 while the process answers at all (restart it when it does not). `/healthz` 200 once the gateway can publish
-and deliver, else 503 with what is missing (send it no traffic until then); why the bus is down is told to loopback only. `/metrics` in the Prometheus text format.
+and deliver, else 503 with what is missing (send it no traffic until then); only loopback is told why the bus is down, as the
+reason names Redis' address. `/metrics` in the Prometheus text format.
 """
 
 from __future__ import annotations

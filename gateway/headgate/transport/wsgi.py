@@ -60,6 +60,10 @@ MAX_RESERVED_DESCRIPTORS = 32
 HTTP_SHARE = 4
 ADDRESS_SHARE = 8
 _READ_BYTES = 8192
+# A peer that never keeps us waiting would keep the loop: after so many bytes of a message everybody else has a turn. Pieces of a
+# chunked body may be of one byte, each of which has to be parsed.
+_TURN_BYTES = 65536
+_CHUNKED_TURN_BYTES = 8192
 _WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 log = structlog.get_logger("headgate.wsgi")
@@ -123,7 +127,7 @@ class _Handler(pywsgi.WSGIHandler):  # type: ignore[misc]
         super().__init__(sock, address, server, rfile=io.BufferedReader(_Incoming(self), _READ_BYTES))
         self.broken = False  # nobody knows where the next request would begin
         self._heard = False  # a silent connection is closed in silence
-        self._body_bytes = 0
+        self._body_bytes = self._turn_bytes = 0
         self._begin(_Part.HEADERS)
 
     # -- bytes in and out ---------------------------------------------------------------------------------------------
@@ -148,6 +152,7 @@ class _Handler(pywsgi.WSGIHandler):  # type: ignore[misc]
             self._body_bytes += size
             if self.wsgi_input.chunked_input and self._body_bytes > self.server.limits.max_chunked_bytes:
                 raise OSError(errno.ECONNRESET, "a chunked body that does not end")
+            self._let_others(size, _CHUNKED_TURN_BYTES if self.wsgi_input.chunked_input else _TURN_BYTES)
         return size
 
     def _sendall(self, data: Any) -> None:
@@ -166,6 +171,7 @@ class _Handler(pywsgi.WSGIHandler):  # type: ignore[misc]
                 self._pace.moved(sent)
             rest = rest[sent:]
             self.response_length += sent
+            self._let_others(sent, _TURN_BYTES)
 
     def _in_time(self, move: Callable[[], int]) -> int:
         """Move bytes once the socket is ready for it.
@@ -189,6 +195,12 @@ class _Handler(pywsgi.WSGIHandler):  # type: ignore[misc]
             return move()  # after a stall of our own, timers come before sockets
         except _WOULD_BLOCK:
             raise self._too_slow() from None
+
+    def _let_others(self, size: int, turn_bytes: int) -> None:
+        self._turn_bytes += size
+        if self._turn_bytes >= turn_bytes:
+            self._turn_bytes = 0
+            gevent.sleep(0)
 
     def _too_slow(self) -> _TooSlow:
         part = self._part
@@ -221,6 +233,7 @@ class _Handler(pywsgi.WSGIHandler):  # type: ignore[misc]
         if self.environ is not None:
             self.server.between_requests(self.socket)
             self._begin(_Part.IDLE)
+            gevent.sleep(0)  # the next request may be here already, and the one behind it
         outcome = super().handle_one_request()
         return self._late_headers() if outcome is None and self._heard else outcome
 
@@ -271,7 +284,7 @@ class _Handler(pywsgi.WSGIHandler):  # type: ignore[misc]
         HTTP_ENDED.labels("bad request").inc()
         if isinstance(headers, RequestHeaders) and headers.status:
             return headers.answer[:3], _error_answer(headers.answer, headers.status)
-        return "400", _error_answer("400 Bad Request", "not a request that HTTP/1.1 allows")
+        return "400", _error_answer("400 Bad Request", "not a valid HTTP request")
 
     def _late_headers(self) -> tuple[str, bytes] | None:
         """Return the answer to a request line or headers that took too long; None when they did not."""
@@ -363,7 +376,12 @@ def _refusing(limit: int) -> Any:
 
     def refuse(environ: dict[str, Any], start_response: Any) -> list[bytes]:
         body = f"{_too_many_text(limit)}\n".encode()
-        headers = [("Content-Type", "text/plain"), ("Content-Length", str(len(body))), ("Retry-After", "1"), ("Connection", "close")]
+        headers = [
+            ("Content-Type", "text/plain"),
+            ("Content-Length", str(len(body))),
+            ("Retry-After", "1"),
+            ("Connection", "close"),
+        ]
         start_response("429 Too Many Requests", headers)
         return [body]
 
@@ -439,7 +457,9 @@ class Server(pywsgi.WSGIServer):  # type: ignore[misc]
         connections = self.connections
         descriptors = _descriptor_limit()
         if descriptors is not None and len(connections) >= descriptors // HTTP_SHARE and not self._end_longest_waiting("in all"):
-            return self._refuse(sock, "503 Service Unavailable", "too many", "this gateway has as many HTTP connections as it can")
+            return self._refuse(
+                sock, "503 Service Unavailable", "too many", "this gateway has as many HTTP connections as it can"
+            )
         if (
             key is not None
             and per_address
@@ -456,7 +476,7 @@ class Server(pywsgi.WSGIServer):  # type: ignore[misc]
         return min(limit, max(1, descriptors // ADDRESS_SHARE)) if limit and descriptors is not None else limit
 
     def _end_longest_waiting(self, why: str, address: str | None = None) -> bool:
-        """End the connection (of an address) that has waited longest for its peer; its greenlet closes it. Runs in the hub too."""
+        """End the connection (of an address) that has waited longest for its peer; its greenlet closes it."""
         sock = self.connections.longest_waiting(address)
         if sock is None:
             return False
@@ -507,7 +527,7 @@ class Server(pywsgi.WSGIServer):  # type: ignore[misc]
 
 
 def _close_hard(sock: Any) -> None:
-    """Have closing a socket throw away what the kernel holds for a peer that accepts nothing; it would keep it for many minutes."""
+    """Let closing a socket throw away what the kernel holds for its peer, for which it would try for many minutes."""
     with suppress(OSError):
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 

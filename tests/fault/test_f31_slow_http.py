@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import resource
-import subprocess
-import sys
 import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
@@ -22,7 +18,6 @@ from tests.raw_client import RawClient
 
 from .usage import descriptors, resident_bytes
 
-SECRET = "a secret of the tests that is long enough to be one"
 DEADLINE_S = 30.0
 DESCRIPTORS = 256
 # More than there are descriptors.
@@ -32,20 +27,11 @@ GROWTH_BYTES = 24 * 1024 * 1024
 MANY = tuple(f"127.0.{net}.{host}" for net in range(1, 6) for host in range(1, 51))
 
 
-@functools.cache
-def token(*arguments: str) -> str:
-    """Mint a token with the command line."""
-    command = [str(Path(sys.executable).with_name("headgate")), "token", *arguments]
-    environment = {"HEADGATE_TOKEN_SECRET": SECRET, "PATH": "/usr/bin:/bin"}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True).stdout.strip()
-
-
 @pytest.fixture(scope="module")
 def gateway(start_module_gateway: StartGateway) -> GatewayProcess:
     """A gateway with few descriptors, short deadlines, and otherwise the defaults of production."""
     started = start_module_gateway(
         {
-            "HEADGATE_TOKEN_SECRET": SECRET,
             "HEADGATE_HANDSHAKE_DEADLINE_S": "2",
             "HEADGATE_BODY_DEADLINE_S": "1",
             "HEADGATE_WRITE_DEADLINE_S": "1",
@@ -66,14 +52,19 @@ def publisher(gateway: GatewayProcess) -> Iterator[Publisher]:
 
 
 @pytest.fixture
-def witness(gateway: GatewayProcess) -> Iterator[RawClient]:
-    """A client that was there before."""
-    session = urllib.request.Request(
+def token(gateway: GatewayProcess) -> str:
+    """A token of a user who is known: the body of a request with it is read."""
+    asked = urllib.request.Request(
         f"{gateway.url}/demo/session", json.dumps({"user": "ana"}).encode(), {"Content-Type": "application/json"}
     )
-    with urllib.request.urlopen(session, timeout=DEADLINE_S) as answer:
-        shown = json.load(answer)["token"]
-    with RawClient(gateway.url, {"token": shown, "subscriptions": [{"pattern": "orders.#"}]}) as client:
+    with urllib.request.urlopen(asked, timeout=DEADLINE_S) as answer:
+        return str(json.load(answer)["token"])
+
+
+@pytest.fixture
+def witness(gateway: GatewayProcess, token: str) -> Iterator[RawClient]:
+    """A client that was there before."""
+    with RawClient(gateway.url, {"token": token, "subscriptions": [{"pattern": "orders.#"}]}) as client:
         assert client.welcome["subscriptions"][0]["ok"]
         yield client
 
@@ -81,13 +72,13 @@ def witness(gateway: GatewayProcess) -> Iterator[RawClient]:
 @pytest.mark.parametrize("addresses", [("127.0.0.1",), MANY], ids=["one address", "many addresses"])
 @pytest.mark.parametrize("name", SLOW)
 def test_slow_http_clients_are_ended_and_nobody_else_notices(
-    gateway: GatewayProcess, witness: RawClient, publisher: Publisher, name: str, addresses: tuple[str, ...]
+    gateway: GatewayProcess, witness: RawClient, publisher: Publisher, token: str, name: str, addresses: tuple[str, ...]
 ) -> None:
     """Health answers while they are there, events arrive, descriptors and memory stay, and every one of them is ended."""
     kind = SLOW[name]
     port = int(gateway.url.rpartition(":")[2])
     before_bytes, seen, counted = resident_bytes(gateway.pid), len(witness.events), ended(gateway, kind.reason)
-    with Crowd(port, kind, ATTACKERS, addresses=addresses, token="x") as crowd:
+    with Crowd(port, kind, ATTACKERS, addresses=addresses, token=token) as crowd:
         for number in range(EVENTS):
             publisher.publish("orders.1.noted", number)
             crowd.go_on()

@@ -109,7 +109,8 @@ def test_a_request_with_half_a_surrogate_pair_is_refused(client: RawClient, name
 
 def test_a_payload_with_half_a_surrogate_pair_is_refused(client: RawClient) -> None:
     """It could not be passed on."""
-    assert client.request("publish", {"topic": "a", "data": {"text": LONE}})["error"]["code"] == "invalid_request"
+    assert client.request("publish", {"topic": "a", "data": {"text": LONE}})["error"]["code"] == "not_serializable"
+    assert client.request("publish", {"topic": "a", "data": {LONE: 1}})["error"]["code"] == "not_serializable"
     assert client.request("publish", {"topic": "a", "data": 1, "id": LONE})["error"]["code"] == "invalid_request"
 
 

@@ -146,7 +146,7 @@ class _Handler(pywsgi.WSGIHandler):  # type: ignore[misc]
             size = self._in_time(lambda: self.socket.recv_into(buffer))
         if self._part is _Part.IDLE and size:
             self._begin(_Part.HEADERS)
-        self._heard = True
+        self._heard = self._heard or size > 0
         self._pace.moved(size)
         if self._part is _Part.BODY:
             self._body_bytes += size

@@ -52,7 +52,7 @@ class Application:
         self.reasons: dict[str, str] = {}
         self.seen: list[Any] = []
         self.gate = Event()
-        self.running = self.most_running = self.written = 0
+        self.running = self.most_running = self.written = self.waiting = 0
         for namespace in ("/", "/custom", "/other"):
             self.serve(namespace)
         self.http = HTTPServer(("127.0.0.1", 0), WSGIApp(self.sio, self))
@@ -141,6 +141,7 @@ class Application:
             "seen": self.seen,
             "most_running": self.most_running,
             "written": self.written,
+            "waiting": self.waiting,
         }
 
     def _waited_for(self) -> list[Any]:
@@ -276,6 +277,12 @@ class Application:
         reason = connection.reason
         connection.close()
         return reason
+
+    def debug_wait(self) -> None:
+        """Answer when the slow handlers may go on."""
+        self.waiting += 1
+        self.gate.wait()
+        self.waiting -= 1
 
     def debug_release(self) -> None:
         """Let the slow handlers go on."""

@@ -209,3 +209,51 @@ class TestDeadlines:
                 time.sleep(0.2)  # it is still written while it grows
                 written = server.state()["written"]
         assert written < 1_000_000
+
+
+class TestConnectionsPerAddress:
+    """As many as one address may have at once, when none of them waits for its peer; the others of F31 do."""
+
+    WAITING = b"POST /debug/wait HTTP/1.1\r\nHost: test\r\nContent-Length: 2\r\n%b\r\n{}"
+    FORWARDED = b"X-Forwarded-For: 198.51.100.1, %b\r\n"
+
+    @staticmethod
+    def status(sock: socket.socket) -> int:
+        answer = http.client.HTTPResponse(sock)
+        answer.begin()
+        if answer.status == 429:
+            assert b"connections_per_address (at most 2 " in answer.read()
+        return answer.status
+
+    def test_one_more_is_refused(self, start_server: StartServer) -> None:
+        """429 before its request is read; when the others are done there is room again."""
+        server = start_server()
+        with dial(server.port) as first, dial(server.port) as second:
+            first.sendall(self.WAITING % b"")
+            second.sendall(self.WAITING % b"")
+            server.until(lambda state: state["waiting"] == 2, "two at work")
+            server.debug("hasten", max_connections_per_address=2)
+            with dial(server.port) as third:
+                assert self.status(third) == 429
+        # Their clients have left; the application has not noticed yet, and works on.
+        with dial(server.port) as fourth:
+            assert self.status(fourth) == 429
+
+    def test_behind_a_proxy_requests_count_for_the_address_that_it_names(self, start_server: StartServer) -> None:
+        """One client of the proxy is refused its third, another is served, on the same connection too."""
+        server = start_server()
+        server.debug("hasten", max_connections_per_address=2, proxies=1)
+        busy = [dial(server.port) for _ in range(2)]
+        try:
+            for sock in busy:
+                sock.sendall(self.WAITING % (self.FORWARDED % b"203.0.113.5"))
+            server.until(lambda state: state["waiting"] == 2, "two at work")
+            with dial(server.port) as third:
+                third.sendall(b"GET /none HTTP/1.1\r\nHost: test\r\n" + self.FORWARDED % b"203.0.113.6" + b"\r\n")
+                assert self.status(third) == 404
+                third.sendall(b"GET /none HTTP/1.1\r\nHost: test\r\n" + self.FORWARDED % b"203.0.113.5" + b"\r\n")
+                assert self.status(third) == 429
+        finally:
+            for sock in busy:
+                sock.close()
+            server.debug("release")

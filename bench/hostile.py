@@ -19,6 +19,8 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from itertools import count
 
+from .slow_http import SLOW, Crowd
+
 ATTACK_DEADLINE_S = 20.0
 # How long an attack goes on that nobody ends; the load is watched for longer.
 ATTACK_S = 8.0
@@ -235,6 +237,49 @@ def _post(size_bytes: int) -> Callable[[int, str], Outcome]:
     return run
 
 
+# Loopback has 127.0.0.0/8: as many addresses as an attack wants to come from.
+_ADDRESSES = [f"127.0.{net}.{host}" for net in range(1, 6) for host in range(1, 51)]
+_SLOW_KINDS = ("silent", "drip-headers", "silent-body-no-token", "drip-chunked", "unread-pipelined", "half-closed")
+
+
+def _slow_http(clients: int) -> Callable[[int, str], Outcome]:
+    """HTTP clients of slow kinds, from 250 addresses; a kind comes again when it was ended. The health page is asked, too."""
+
+    def run(port: int, _connect: str) -> Outcome:
+        start, worst_s, asked, failed, came, ended = time.monotonic(), 0.0, 0, 0, 0, 0
+        with ExitStack() as open_crowds:
+            crowds: dict[str, Crowd] = {}
+            while (now := time.monotonic()) < start + ATTACK_S:
+                for name in _SLOW_KINDS:
+                    crowd = crowds.get(name)
+                    if crowd is None or not crowd.open:
+                        ended += crowd.ended if crowd is not None else 0
+                        count = clients // len(_SLOW_KINDS)
+                        crowds[name] = open_crowds.enter_context(Crowd(port, SLOW[name], count, addresses=_ADDRESSES))
+                        came += count
+                    crowds[name].go_on()
+                took_s = _healthy(port)
+                asked, failed, worst_s = asked + 1, failed + (took_s is None), max(worst_s, took_s or 0.0)
+                time.sleep(max(0.0, now + 0.1 - time.monotonic()))
+            ended += sum(crowd.ended for crowd in crowds.values())
+        answer = (
+            f"{ended} of {came} ended; {asked - failed} of {asked} looks at /healthz answered, at most {worst_s * 1000:.0f} ms"
+        )
+        return {"sent_mib": 0.0, "connections": came, "answer": answer}
+
+    return run
+
+
+def _healthy(port: int) -> float | None:
+    """Return how long the health page took to answer 200; None when it did not."""
+    began = time.monotonic()
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), _HANDSHAKE_S) as wire:
+        wire.sendall(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
+        if wire.recv(4096).startswith(b"HTTP/1.1 200 "):
+            return time.monotonic() - began
+    return None
+
+
 @dataclass(frozen=True)
 class Attack:
     """One attack: `run(port, connect)` makes it and returns `sent_mib`, `connections` and how it ended, as `answer`.
@@ -265,6 +310,7 @@ ATTACKS = {
     ),
     "joins-5k": Attack(_rude(lambda: _joins(5_000)), anywhere=False),
     "joins-again": Attack(_rude(lambda: iter([b"".join(_joins(49))]), again=True), "Client after client attacks", anywhere=False),
+    "slow-http-1200": Attack(_slow_http(1200), "F31: 1,200 slow HTTP clients of 250 addresses attack", keeps=40.0),
     "wildcards-100": Attack(
         _patient(100, _new_topics, 1.0, _worst_patterns), "A hundred clients attack within the limits", anywhere=False, keeps=15.0
     ),

@@ -10,6 +10,8 @@ page, or one visitor, from using up what belongs to all.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
+from functools import lru_cache
+from ipaddress import IPv6Address, ip_address
 from typing import Any, Generic, Protocol, TypeVar
 
 from .errors import LimitReached
@@ -137,7 +139,7 @@ class Outsiders:
 
 
 def address_of(environ: Mapping[str, Any], proxies: int) -> str | None:
-    """Return the network address that a request came from, or None where there is none (a Unix socket).
+    """Return whose limits a request counts for: the `address_key` of where it came from, or None (a Unix socket has none).
 
     Behind `proxies` of ours it is the one that the outermost of them saw: the last but so many of X-Forwarded-For. What
     stands before it anyone can have written.
@@ -146,8 +148,32 @@ def address_of(environ: Mapping[str, Any], proxies: int) -> str | None:
     if proxies:
         chain = [part.strip() for part in str(environ.get("HTTP_X_FORWARDED_FOR", "")).split(",") if part.strip()]
         if len(chain) >= proxies:
-            return chain[-proxies][:64]
-    return peer
+            return address_key(chain[-proxies])
+    return None if peer is None else address_key(peer)
+
+
+@lru_cache(maxsize=4096)
+def address_key(address: str) -> str:
+    """Return the name under which limits per address count an address: one for all its spellings, and for what one visitor has.
+
+    An IPv6 address counts as its /64 network, the least that a provider gives a customer (RFC 6177, RFC 7421): each visitor has
+    2^64 addresses. An IPv4 address that is written as an IPv6 one counts as what it is. A port, brackets and a zone, which some
+    proxies write, do not count. A text that is no address counts as it is written, up to 64 characters.
+    """
+    text = address.strip().lower()
+    if text.startswith("["):
+        text = text[1:].partition("]")[0]
+    elif text.count(":") == 1:
+        text = text.partition(":")[0]
+    try:
+        found = ip_address(text.partition("%")[0])
+    except ValueError:
+        return text[:64]
+    if not isinstance(found, IPv6Address):
+        return str(found)
+    if found.ipv4_mapped is not None:
+        return str(found.ipv4_mapped)
+    return f"{IPv6Address(int(found) >> 64 << 64)}/64"
 
 
 def _discard(index: dict[str, set[C]], name: str, client: Hashable) -> None:

@@ -11,6 +11,7 @@ Overflow of a client queue is not here: it is a result, not an exception (see cl
 from __future__ import annotations
 
 import math
+import reprlib
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -27,6 +28,8 @@ class HeadgateError(Exception):
     code: ClassVar[str] = "error"
     retry: bool = False
     retry_after_s: int | None = None
+    public: HeadgateError | None = None
+    """What strangers are told in its place, over the wire and over HTTP."""
 
     def __init__(self, message: str, **parts: Any) -> None:
         super().__init__(message)
@@ -39,6 +42,8 @@ class HeadgateError(Exception):
 
     def to_wire(self) -> dict[str, Any]:
         """Return `{code, message, retry, retry_after_s?, **parts}`: what a client or an HTTP caller is told."""
+        if self.public is not None:
+            return self.public.to_wire()
         wait = {} if self.retry_after_s is None else {"retry_after_s": self.retry_after_s}
         return {"code": self.code, "message": self.message, "retry": self.retry, **wait, **self.parts}
 
@@ -126,23 +131,31 @@ class NamespaceNotServed(HeadgateError):
 
 
 class BusUnavailable(HeadgateError):
-    """Redis did not answer, refused the write, or cannot be reached. Nothing is claimed to have been published."""
+    """Redis did not answer, refused the write, or cannot be reached. Nothing is claimed to have been published.
+
+    `reason` may name Redis' address, for the log and for publishers in Python; strangers are then told `told` in its place.
+    """
 
     code = "bus_unavailable"
     retry = True
     retry_after_s = 1
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: str, *, told: str | None = None) -> None:
         super().__init__(f"the bus is unavailable: {reason}", reason=reason)
+        self.public = None if told is None else BusUnavailable(told)
 
 
 class BusRefused(HeadgateError):
-    """Redis answered and will not do it: too old, wrong password, no permission, out of memory, a read-only replica."""
+    """Redis answered and will not do it: too old, wrong password, no permission, out of memory, a read-only replica.
+
+    `told`: as with BusUnavailable.
+    """
 
     code = "bus_refused"
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: str, *, told: str | None = None) -> None:
         super().__init__(f"the bus refused: {reason}", reason=reason)
+        self.public = None if told is None else BusRefused(told)
 
 
 class Unauthorized(HeadgateError):
@@ -216,6 +229,6 @@ def _printable(value: object, limit: int = 80) -> str:
 
     A part carries it as it is; a message puts it in quotes.
     """
-    text = value if isinstance(value, str) else repr(value)
+    text = value if isinstance(value, str) else reprlib.repr(value)  # not repr(): a thousand lists in each other end the stack
     text = text if text.isprintable() else ascii(text)[1:-1]
     return text if len(text) <= limit else text[:limit] + "…"

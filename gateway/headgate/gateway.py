@@ -35,6 +35,7 @@ from .errors import (
 from .event import check_event_id
 from .expiry import Expiry
 from .identity import ANONYMOUS, Authenticator, Handshake, Identity
+from .logs import told
 from .loop import sleep
 from .metrics import PUT_OUT, REFUSED, SESSIONS_REFUSED
 from .namespace import Namespace
@@ -43,7 +44,7 @@ from .publisher import Publisher
 from .redis_link import open_client
 from .registration import Registration
 from .registry import remembered
-from .requests import read_refresh, read_resume, read_seen
+from .requests import check_text, read_refresh, read_resume, read_seen
 from .revocation import TOKEN, kind_of, revoked
 from .revocation_watch import RevocationWatch
 from .seen import mark_seen
@@ -257,6 +258,7 @@ class Gateway:
                 raise namespace.bus.last_error or BusUnavailable("the gateway has not reached Redis yet")
             if auth is not None and not isinstance(auth, Mapping):
                 raise InvalidRequest("auth: expected an object")
+            check_text(auth)
             point = read_resume((auth or {}).get("resume"))
             wanted = (auth or {}).get("subscriptions") or []
             wanted = wanted if isinstance(wanted, list) else [wanted]
@@ -269,7 +271,8 @@ class Gateway:
             self._admission.check(identity.user, address)
         except HeadgateError as error:
             REFUSED.labels(namespace.name, error.code).inc()
-            raise Refusal(error.message, error.to_wire()) from error
+            wire = told(error)
+            raise Refusal(wire["message"], wire) from error
         connection = self._server.eio.sockets[self._server.manager.eio_sid_from_sid(session, f"/{namespace.name}")]
         client = namespace.join(session, identity, connection)
         self._admission.join(client, address)
@@ -329,7 +332,7 @@ class Gateway:
                 except HeadgateError as error:
                     REFUSED.labels(namespace.name, error.code).inc()
                     pattern = pattern if isinstance(pattern, str) else None
-                    results.append({"pattern": pattern, "ok": False, "error": error.to_wire()})
+                    results.append({"pattern": pattern, "ok": False, "error": told(error)})
         return results
 
     def _answer(
@@ -345,10 +348,12 @@ class Gateway:
                 raise Unauthorized("left", "this session has left")
             if len(arguments) != 1 or not isinstance(arguments[0], Mapping):
                 raise InvalidRequest("expected one object as the argument")
+            # What is published is checked as it is encoded, and has an error of its own.
+            check_text({name: value for name, value in arguments[0].items() if name != "data"})
             return ok(**request(namespace, client, arguments[0]))
         except HeadgateError as error:
             REFUSED.labels(namespace.name, error.code).inc()
-            return refused(error.to_wire())
+            return refused(told(error))
 
     def _subscribe(self, namespace: Namespace, client: Client, body: Any) -> dict[str, Any]:
         pattern = namespace.subscribe(client, body)

@@ -32,6 +32,12 @@ SESSIONS_REFUSED = Counter(
     "headgate_sessions_refused_total", "Engine.IO sessions refused: too many of their address had joined nothing."
 )
 SESSIONS_ENDED = Counter("headgate_sessions_ended_total", "Engine.IO sessions that ended.", ["reason"])
+HTTP_CONNECTIONS = Gauge("headgate_http_connections", "HTTP connections open now; one that becomes a WebSocket is none any more.")
+HTTP_ENDED = Counter(
+    "headgate_http_ended_total",
+    "HTTP connections ended by the gateway: a deadline passed (headers, body, answer), one too many, a bad request.",
+    ["reason"],
+)
 ACCEPT_FAILURES = Counter("headgate_accept_failures_total", "Times that no connection could be accepted for want of descriptors.")
 LOOP_STALLS = Counter("headgate_loop_stalls_total", "Times that the event loop stood still for more than half a second.")
 LOOP_STALLED_SECONDS = Counter("headgate_loop_stalled_seconds_total", "How long it did, in all.")

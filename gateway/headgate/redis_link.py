@@ -169,12 +169,12 @@ def check_server(client: Client) -> tuple[str, str]:
     """
     reply = call(client, "INFO", "server")
     if not isinstance(reply, dict) or "redis_version" not in reply:
-        raise BusRefused(f"what answers at {_place(client)} is not Redis; needed: {NEEDED}")
+        raise _refused(f"what answers at {_place(client)} is not Redis; needed: {NEEDED}")
     if "valkey_version" in reply:
         return "Valkey", str(reply["valkey_version"])
     version = str(reply["redis_version"])
     if not is_new_enough(version):
-        raise BusRefused(f"Redis {version} at {_place(client)} is too old; needed: {NEEDED}")
+        raise _refused(f"Redis {version} at {_place(client)} is too old; needed: {NEEDED}")
     return "Redis", version
 
 
@@ -299,7 +299,7 @@ class SubscriberLink:
         except OSError as error:
             raise self._broken(error) from error
         if not size:
-            raise BusUnavailable(f"{self._place} closed the connection")
+            raise _unavailable(f"{self._place} closed the connection")
         self._reader.feed(self._buffer, 0, size)
         replies: list[Any] = []
         gets = self._reader.gets
@@ -307,13 +307,13 @@ class SubscriberLink:
             while (reply := gets()) is not False:
                 replies.append(reply)
         except _BrokenReply as error:
-            broken = BusUnavailable(f"{self._place} sent something that is not a Redis reply")
+            broken = _unavailable(f"{self._place} sent something that is not a Redis reply")
             broken.add_note(_CHECK_PORT)
             raise broken from error
         if not replies:
             self._unfinished_bytes += size
             if self._unfinished_bytes > MAX_REPLY_BYTES:
-                raise BusUnavailable(f"{self._place} sent a reply larger than {MAX_REPLY_BYTES} bytes")
+                raise _unavailable(f"{self._place} sent a reply larger than {MAX_REPLY_BYTES} bytes")
             return replies
         self._unfinished_bytes = 0
         for reply in replies:
@@ -341,15 +341,23 @@ class SubscriberLink:
 
     def _open_socket(self) -> socket.socket:
         if self._socket is None:
-            raise BusUnavailable(f"the connection to {self._place} is closed")
+            raise _unavailable(f"the connection to {self._place} is closed")
         return self._socket
 
     def _broken(self, error: OSError) -> BusUnavailable:
         if self._socket is None:
-            return BusUnavailable(f"the connection to {self._place} was closed")
+            return _unavailable(f"the connection to {self._place} was closed")
         if isinstance(error, TimeoutError):
-            return BusUnavailable(f"{self._place} did not answer in time")
-        return BusUnavailable(f"the connection to {self._place} broke: {_reason(error)}")
+            return _unavailable(f"{self._place} did not answer in time")
+        return _unavailable(f"the connection to {self._place} broke: {_reason(error)}")
+
+
+def _unavailable(reason: str) -> BusUnavailable:
+    return BusUnavailable(reason, told="it does not answer")
+
+
+def _refused(reason: str) -> BusRefused:
+    return BusRefused(reason, told="the gateway's log says why")
 
 
 class _ErrorReply(Exception):
@@ -405,21 +413,21 @@ def _after(client: Client, error: Exception) -> HeadgateError:
 def _translate(error: BaseException, where: str = "Redis") -> HeadgateError:
     """Return the error of our tree for one of redis-py (or of the operating system)."""
     if isinstance(error, redis.exceptions.InvalidResponse):
-        return BusRefused(f"what answers at {where} is not Redis; needed: {NEEDED}")
+        return _refused(f"what answers at {where} is not Redis; needed: {NEEDED}")
     if isinstance(error, redis.TimeoutError | TimeoutError):
-        return BusUnavailable(f"{where} did not answer in time")
+        return _unavailable(f"{where} did not answer in time")
     word, text = _reply_of(error)
     if word == "HEADGATE":
         return _refusal(text)
     if word in _PASSING:
-        return BusUnavailable(f"{where}: {_MEANING.get(word, word)} ({text})" if text else f"{where}: {_MEANING.get(word, word)}")
+        return _unavailable(f"{where}: {_MEANING.get(word, word)} ({text})" if text else f"{where}: {_MEANING.get(word, word)}")
     if word in _MEANING or isinstance(error, redis.AuthenticationError):
-        return BusRefused(f"{where}: {_MEANING.get(word, 'wrong user name or password')}" + (f" ({text})" if text else ""))
+        return _refused(f"{where}: {_MEANING.get(word, 'wrong user name or password')}" + (f" ({text})" if text else ""))
     if "unknown command" in text.lower() and re.search(r"FCALL|FUNCTION", text, re.IGNORECASE):
-        return BusRefused(f"the server at {where} has no functions; needed: {NEEDED}")
+        return _refused(f"the server at {where} has no functions; needed: {NEEDED}")
     if isinstance(error, redis.ConnectionError | OSError):
-        return BusUnavailable(f"{where}: {_reason(error)}")
-    return BusRefused(f"{where}: {text or type(error).__name__}")
+        return _unavailable(f"{where}: {_reason(error)}")
+    return _refused(f"{where}: {text or type(error).__name__}")
 
 
 def _shown_cause(error: Exception) -> Exception | None:
@@ -508,4 +516,4 @@ def _refusal(text: str) -> HeadgateError:
                 return InvalidRequest(parts["reason"])
     except (msgspec.DecodeError, KeyError, TypeError, ValueError):
         pass  # a library of another version, or of somebody else: tell what it said
-    return BusRefused(f"the function library said {text}")
+    return _refused(f"the function library said {text}")

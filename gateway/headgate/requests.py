@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from .errors import InvalidRequest
 from .event import check_event_id
 from .protocol import Overflow
@@ -21,6 +23,7 @@ MAX_LAST = 1000
 MAX_SEEN_IDS = 100
 MAX_OFFSET = 2**53 - 1  # what JavaScript can count to
 _EPOCH = re.compile(r"[0-9a-f]{16}")
+_encode = msgspec.json.Encoder().encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,29 @@ class Replay:
     pattern: str
     first: int
     last: int
+
+
+def check_text(request: object) -> None:
+    """Check that every text in a request's JSON can be written as UTF-8: that there is no half of a surrogate pair in it.
+
+    JSON can spell one (`"\\ud800"`), and a browser does; nothing that we would pass it on to can take it: Redis, the log, an
+    authenticator, our own answer. So it is looked for once, before anything else.
+
+    Raises:
+        InvalidRequest.
+    """
+    try:
+        _encode(request)  # in C; it has no other way to fail on what came as JSON, but for numbers beyond its range
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        left = [request]
+        while left:
+            value = left.pop()
+            if isinstance(value, Mapping):
+                left += (*value, *value.values())
+            elif isinstance(value, list):
+                left += value
+            elif isinstance(value, str) and not _is_unicode(value):
+                raise InvalidRequest("text with half of a surrogate pair (U+D800 to U+DFFF); expected Unicode") from None
 
 
 def read_subscription(request: object) -> Subscription:
@@ -122,6 +148,14 @@ def read_seen(request: object) -> list[str]:
     if not isinstance(ids, list) or not 1 <= len(ids) <= MAX_SEEN_IDS:
         raise InvalidRequest(f"ids: expected a list of 1 to {MAX_SEEN_IDS} event ids")
     return [check_event_id(event_id) for event_id in ids]
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _since(request: object) -> Since:

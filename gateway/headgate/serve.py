@@ -26,6 +26,7 @@ from .loop import Signal, on_signal, spawn
 from .named import load_named
 from .redis_link import describe_server
 from .settings import PREFIX, Settings
+from .transport.http_limits import HttpLimits
 from .transport.wsgi import Server
 
 
@@ -92,6 +93,8 @@ def _load(target: str | None, settings: Settings) -> Flask:
     app = _made_by(found, target) if not isinstance(found, Flask) and callable(found) else found
     if not isinstance(app, Flask):
         raise InvalidRequest(f"{target!r} is a {type(app).__name__}; expected a Flask application or a function that returns one")
+    if app.config.get("MAX_CONTENT_LENGTH") is None:
+        app.config["MAX_CONTENT_LENGTH"] = settings.max_body_bytes
     if "headgate" not in app.extensions:
         Headgate(app, settings=settings)
     if not any(rule.rule == "/healthz" for rule in app.url_map.iter_rules()):
@@ -111,7 +114,7 @@ def _made_by(factory: Callable[..., Any], target: str) -> Any:
 
 def _serve(app: Flask, settings: Settings) -> int:
     gate: Headgate = app.extensions["headgate"]
-    server = Server((settings.host, settings.port), app, request_deadline_s=settings.handshake_deadline_s)
+    server = Server((settings.host, settings.port), app, limits=http_limits(settings))
     try:
         server.init_socket()
     except OSError as error:
@@ -139,6 +142,22 @@ def _serve(app: Flask, settings: Settings) -> int:
     gate.close()
     server.stop(timeout=1)
     return 0
+
+
+def http_limits(settings: Settings) -> HttpLimits:
+    """Return the HTTP server's limits."""
+    return HttpLimits(
+        header_deadline_s=settings.handshake_deadline_s,
+        keep_alive_s=settings.keep_alive_s,
+        body_deadline_s=settings.body_deadline_s,
+        write_deadline_s=settings.write_deadline_s,
+        min_bytes_per_s=settings.http_min_bytes_per_s,
+        max_body_bytes=settings.max_body_bytes,
+        send_buffer_bytes=settings.send_buffer_bytes,
+        # Development is one machine: there an address says nothing about who it is.
+        max_connections_per_address=0 if settings.dev else settings.max_connections_per_address,
+        proxies=settings.proxies,
+    )
 
 
 def _settle_memory() -> None:

@@ -137,7 +137,35 @@ class Settings:
         65536, integer(4096, 16 * 1024 * 1024, "bytes"), "Kernel send buffer (SO_SNDBUF) of each client's socket."
     )
     write_deadline_s: float = option(
-        10.0, number(0.1, 600, "seconds"), "A socket that accepts nothing for this long while frames wait is closed."
+        10.0,
+        number(0.1, 600, "seconds"),
+        "A socket that accepts nothing for this long while frames, or the rest of an HTTP answer, wait is closed.",
+    )
+    body_deadline_s: float = option(
+        10.0,
+        number(0.1, 3600, "seconds"),
+        "An HTTP client may keep the gateway waiting for a request's body for this long, and longer as long as it comes at "
+        "HEADGATE_HTTP_MIN_BYTES_PER_S or faster. Raise it for uploads over lines that pause.",
+    )
+    http_min_bytes_per_s: float = option(
+        1024.0,
+        number(1, 1e9, "bytes per second"),
+        "The slowest that a request's body may come and an HTTP answer may be read; one that is slower is cut when it has used "
+        "up HEADGATE_BODY_DEADLINE_S or HEADGATE_WRITE_DEADLINE_S. The time that an application takes does not count.",
+    )
+    keep_alive_s: float = option(
+        10.0, number(0.1, 3600, "seconds"), "An HTTP connection without a request is closed after this time."
+    )
+    max_body_bytes: int = option(
+        16 * 1024 * 1024,
+        integer(1024, 2**40, "bytes"),
+        "Largest body of an HTTP request to your application, unless it sets MAX_CONTENT_LENGTH itself.",
+    )
+    max_connections_per_address: int = option(
+        1000,
+        integer(0, 1_000_000, "connections (0 for no limit)"),
+        "HTTP connections from one network address (IPv6: one /64) at once, WebSockets not counted; never more than an eighth of "
+        "the descriptors. Behind a proxy, set HEADGATE_PROXIES too. Not in development.",
     )
     drain_s: float = option(
         10.0,

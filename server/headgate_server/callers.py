@@ -5,11 +5,12 @@ In: the Flask request. Out: an `Identity`, by the same authenticator, revocation
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from flask import request
 
-from headgate.errors import Forbidden, Unauthorized
+from headgate.errors import Forbidden, HeadgateError, Unauthorized
 from headgate.identity import Handshake, Identity
 from headgate.settings import is_loopback
 
@@ -30,6 +31,23 @@ def caller(gate: Gate, namespace: str) -> Identity:
     if not header:
         _refuse_other_sites()
     return gate.identify(Handshake(namespace, {"token": token.strip()} if header else {}, request.environ))
+
+
+def check_known(gate: Gate, namespaces: Sequence[str]) -> None:
+    """Refuse a caller whom no namespace knows: before a request's body, which names the namespace, is read.
+
+    Raises:
+        Unauthorized, Forbidden: as `caller`, for the first namespace.
+    """
+    first: HeadgateError | None = None
+    for namespace in namespaces:
+        try:
+            caller(gate, namespace)
+            return
+        except (Unauthorized, Forbidden) as error:
+            first = first or error
+    if first is not None:
+        raise first
 
 
 def _refuse_other_sites() -> None:

@@ -16,6 +16,7 @@ from flask import Blueprint, Response, jsonify, render_template, request
 
 from headgate.errors import InvalidRequest, Unauthorized
 from headgate.identity import Authenticator, Handshake, Identity
+from headgate.requests import check_text
 
 from .bursts import BURST_SIZES, Bursts
 from .demo_tokens import TOKEN_LIFETIME_S, USERS, DemoTokens
@@ -124,4 +125,5 @@ def _body() -> dict[str, Any]:
     body = request.get_json(silent=True) if request.mimetype == "application/json" else None
     if not isinstance(body, dict):
         raise InvalidRequest("expected a JSON object of type application/json")
+    check_text(body)
     return body

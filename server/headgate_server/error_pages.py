@@ -12,9 +12,10 @@ from typing import Any
 import structlog
 from flask import Flask, Response, jsonify, request
 from flask.typing import ResponseReturnValue
-from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
+from werkzeug.exceptions import ClientDisconnected, HTTPException, RequestEntityTooLarge
 
 from headgate.errors import HeadgateError, LimitReached, PayloadTooLarge
+from headgate.logs import told
 
 # RFC 9110 section 15. What is not listed is the caller's fault: 400.
 STATUS_BY_CODE = {
@@ -45,7 +46,7 @@ def install_error_pages(app: Flask) -> None:
 def refusal(error: HeadgateError) -> Response:
     """Return the response for an error of the tree; what can be tried again says when (RFC 9110, section 10.2.3; RFC 6585)."""
     status = STATUS_BY_CODE.get(error.code, 400)
-    response = _page(429 if error.code == LimitReached.code and error.retry else status, error.to_wire())
+    response = _page(429 if error.code == LimitReached.code and error.retry else status, told(error))
     if error.retry:
         response.headers["Retry-After"] = str(error.retry_after_s or RETRY_AFTER_S)
     if error.code == "unauthorized":
@@ -58,6 +59,8 @@ def _http_error(error: HTTPException) -> ResponseReturnValue:
     if isinstance(error, RequestEntityTooLarge):
         limit = request.max_content_length or 0
         return refusal(PayloadTooLarge(request.content_length or limit + 1, limit, "http"))
+    if isinstance(error, ClientDisconnected) and isinstance(error.__context__, TimeoutError):
+        return _page(408, {"code": "request_timeout", "message": "the request's body took too long", "retry": True})
     status = error.code or 500
     if status < 400:
         return error.get_response()

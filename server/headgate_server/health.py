@@ -1,7 +1,8 @@
 """Health for those who run the gateway: is the process alive, can it serve, what does it count.
 
 `/livez` 200 while the process answers at all (restart it when it does not). `/healthz` 200 once the gateway can publish
-and deliver, else 503 with what is missing (send it no traffic until then). `/metrics` in the Prometheus text format.
+and deliver, else 503 with what is missing (send it no traffic until then); only loopback is told why the bus is down, as the
+reason names Redis' address. `/metrics` in the Prometheus text format.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def health_routes(gate: Gate, *, metrics_open: bool) -> Blueprint:
     @routes.get("/healthz")
     def healthz() -> Response:
         state = dict(gate.ready())
-        response = jsonify({**state, "missing": missing(state)})
+        response = jsonify({**(state if _from_loopback() else for_strangers(state)), "missing": missing(state)})
         if not state.get("ready"):
             response.status_code = 503
             response.headers["Retry-After"] = str(RETRY_AFTER_S)
@@ -45,6 +46,14 @@ def health_routes(gate: Gate, *, metrics_open: bool) -> Blueprint:
         return Response(generate_latest(), content_type=CONTENT_TYPE_LATEST)
 
     return routes
+
+
+def for_strangers(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a readiness report without the errors of the bus: they name Redis' address."""
+    namespaces = {
+        name: {key: value for key, value in each.items() if key != "error"} for name, each in state.get("namespaces", {}).items()
+    }
+    return {**state, "namespaces": namespaces} if "namespaces" in state else dict(state)
 
 
 def missing(state: Mapping[str, Any]) -> list[str]:

@@ -10,12 +10,13 @@ from typing import Any
 
 import msgspec
 from flask import Blueprint, Response, jsonify, request
+from werkzeug.exceptions import RequestEntityTooLarge
 
 from headgate.errors import Forbidden, InvalidRequest, LimitReached, NotSerializable, PayloadTooLarge
 from headgate.settings import Settings
 from headgate.topic import check_topic
 
-from .callers import caller
+from .callers import caller, check_known
 from .gate import Gate
 from .rates import Rates
 
@@ -37,6 +38,7 @@ def publish_routes(gate: Gate, settings: Settings) -> Blueprint:
 
     @routes.post("/api/publish")
     def publish() -> Response:
+        check_known(gate, settings.namespaces)  # a stranger's body is not waited for
         # Nothing but JSON is read: a page of another site could send text/plain without asking first.
         asked, data = _read_body(settings.max_payload_bytes)
         topic = check_topic(asked.topic)
@@ -53,11 +55,19 @@ def publish_routes(gate: Gate, settings: Settings) -> Blueprint:
     return routes
 
 
+def _whole_body() -> bytes:
+    """Return the body. Of a chunked one werkzeug reads as much as may come, and passes that off as the whole."""
+    body = request.get_data(cache=False)
+    if request.content_length is None and request.environ["wsgi.input"].read(1):
+        raise RequestEntityTooLarge
+    return body
+
+
 def _read_body(max_payload_bytes: int) -> tuple[_Request, Any]:
     if request.mimetype != "application/json":
         raise InvalidRequest("expected a body of type application/json")
     try:
-        asked = _decode(request.get_data(cache=False))
+        asked = _decode(_whole_body())
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidRequest(f"expected {{topic, data, id?, namespace?}}: {error}") from error
     if (size := len(asked.data)) > max_payload_bytes:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import http.client
 import itertools
 import json
+import socket
 import subprocess
 import sys
 import time
@@ -200,3 +202,50 @@ def test_who_publishes_too_fast_is_told_to_wait_and_others_are_not(start_gateway
     assert ask(gateway, "/api/publish", bob, {"topic": "orders.1.paid", "data": "bob's"})[0] == 201
     _, page = events(gateway, ana, pattern="orders.#")
     assert [event["data"] for event in page["events"]] == [*range(len(passed)), "bob's"]
+
+
+def test_a_stranger_is_refused_before_the_body_is_read(gateway: GatewayProcess) -> None:
+    """401 while the body is still to come."""
+    host, port = gateway.url.rpartition("/")[2].split(":")
+    for authorization in ("", "Authorization: Bearer x.y.z\r\n"):
+        with socket.create_connection((host, int(port)), timeout=DEADLINE_S) as wire:
+            head = f"POST /api/publish HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n{authorization}"
+            wire.sendall(f"{head}Content-Length: 60000\r\n\r\n".encode())
+            answer = http.client.HTTPResponse(wire)
+            answer.begin()
+            assert answer.status == 401
+            assert json.load(answer)["error"]["code"] == "unauthorized"
+
+
+@pytest.mark.parametrize("framing", ["Content-Length: 10000000", "Transfer-Encoding: chunked"])
+def test_a_body_that_is_too_large_is_refused_from_its_size_or_as_it_is_counted(gateway: GatewayProcess, framing: str) -> None:
+    """413 with both numbers; of a chunked one no more is read than may come."""
+    writer = token("--user", "shop", "--publish", "orders.#", "--subscribe", "orders.#")
+    host, port = gateway.url.rpartition("/")[2].split(":")
+    with socket.create_connection((host, int(port)), timeout=DEADLINE_S) as wire:
+        head = (
+            f"POST /api/publish HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nAuthorization: Bearer {writer}\r\n"
+        )
+        wire.sendall(f"{head}{framing}\r\n\r\n".encode())
+        if "chunked" in framing:
+            wire.sendall(b"400\r\n" + b" " * 1024 + b"\r\n")
+            for _ in range(80):
+                wire.sendall(b"400\r\n" + b" " * 1024 + b"\r\n")
+        answer = http.client.HTTPResponse(wire)
+        answer.begin()
+        assert answer.status == 413
+        assert "chunked" in framing or answer.headers["Connection"] == "close"
+        assert json.load(answer)["error"]["code"] == "payload_too_large"
+
+
+def test_a_body_that_does_not_come_is_told(start_gateway: StartGateway) -> None:
+    """408, in words of the API."""
+    gateway = start_gateway({"HEADGATE_BODY_DEADLINE_S": "0.5"}, "--dev")
+    host, port = gateway.url.rpartition("/")[2].split(":")
+    with socket.create_connection((host, int(port)), timeout=DEADLINE_S) as wire:
+        wire.sendall(f"POST /api/publish HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n".encode())
+        wire.sendall(b"Content-Length: 60000\r\n\r\n{")
+        answer = http.client.HTTPResponse(wire)
+        answer.begin()
+        assert (answer.status, answer.headers["Connection"]) == (408, "close")
+        assert json.load(answer)["error"]["code"] == "request_timeout"

@@ -104,6 +104,42 @@ def test_healthz_is_503_and_names_what_is_missing(demo: FlaskClient, gate: Recor
     assert answer.get_json() == {"ready": False, "bus": "down", "clients": 3, "missing": ["bus"]}
 
 
+DOWN = {
+    "ready": False,
+    "bus": "down",
+    "namespaces": {"notifications": {"bus": "down", "clients": 3, "error": "the bus is unavailable: 10.1.2.3:6379: refused"}},
+}
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        {"environ_base": {"REMOTE_ADDR": "192.0.2.7"}},
+        {"headers": {"X-Forwarded-For": "127.0.0.1"}},
+        {"headers": {"Forwarded": "x"}},
+    ],
+    ids=["another address", "through a proxy", "through another proxy"],
+)
+def test_healthz_tells_strangers_that_the_bus_is_down_and_not_where_it_is(
+    demo: FlaskClient, gate: RecordingGate, request_: dict[str, Any]
+) -> None:
+    """Loopback is told why; nobody else learns Redis' address."""
+    gate.state = DOWN
+    answer = demo.get("/healthz", **request_)
+    assert answer.status_code == 503
+    assert answer.get_json()["namespaces"] == {"notifications": {"bus": "down", "clients": 3}}
+    assert "10.1.2.3" not in answer.text
+    assert "10.1.2.3" in demo.get("/healthz").text
+
+
+def test_an_error_of_the_bus_does_not_name_its_address(dev: FlaskClient, gate: RecordingGate) -> None:
+    """Over HTTP as on the wire."""
+    gate.error = BusUnavailable("10.1.2.3:6379 did not answer in time", told="it does not answer")
+    answer = dev.post("/api/publish", json={"topic": "a", "data": 1})
+    assert answer.get_json()["error"]["reason"] == "it does not answer"
+    assert "10.1.2.3" not in answer.text
+
+
 def test_livez_does_not_depend_on_the_bus(demo: FlaskClient, gate: RecordingGate) -> None:
     """A gateway whose Redis is away must not be restarted for it."""
     gate.state = {"ready": False, "bus": "down"}

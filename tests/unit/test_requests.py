@@ -17,6 +17,7 @@ from headgate.requests import (
     Resume,
     Since,
     Subscription,
+    check_text,
     read_replay,
     read_resume,
     read_seen,
@@ -180,3 +181,33 @@ def test_whatever_a_browser_sends_is_read_or_refused(read: Any, request_: Any) -
     except HeadgateError as refused:
         message = refused.message
     assert len(message) < 500
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        "\ud800",
+        {"a": "\udfff"},
+        {"\udc00": 1},
+        [[[["x\ud800y"]]]],
+        {"a": 10**30, "b": "\ud800"},
+        {"a": [10**30], "b": [{"c": "\ud800\ud800"}]},
+    ],
+    ids=ascii,
+)
+def test_text_that_is_not_unicode_is_refused_wherever_it_is(request_: Any) -> None:
+    """Also behind what the fast check stumbles over first."""
+    with pytest.raises(InvalidRequest, match="surrogate"):
+        check_text(request_)
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+        max_leaves=20,
+    )
+)
+def test_text_that_is_unicode_passes(request_: Any) -> None:
+    """Whatever it is: Hypothesis' own text has no surrogates."""
+    check_text(request_)

@@ -33,7 +33,7 @@ from .frames import Frame
 from .inbound import PROTOCOL_ERROR, accept_key
 from .last_words import LastWords
 from .long_poll import SessionClosed
-from .wsgi import CannotDetach, PollWatch, detach, read_body
+from .wsgi import CannotDetach, PollWatch, detach
 
 log = structlog.get_logger("headgate.engine")
 
@@ -268,7 +268,7 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
             )
         try:
             with connection.polling.posting():
-                body = read_body(environ, length)
+                body: bytes = environ["wsgi.input"].read(length)
                 connection.polling.posted(_split(body.decode(), limits.inbound_burst))
         except (ValueError, OSError, SessionClosed) as error:
             connection.end("transport error")

@@ -20,7 +20,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, cast
 
@@ -52,7 +52,7 @@ class Application:
         self.reasons: dict[str, str] = {}
         self.seen: list[Any] = []
         self.gate = Event()
-        self.running = self.most_running = 0
+        self.running = self.most_running = self.written = self.waiting = 0
         for namespace in ("/", "/custom", "/other"):
             self.serve(namespace)
         self.http = HTTPServer(("127.0.0.1", 0), WSGIApp(self.sio, self))
@@ -107,6 +107,8 @@ class Application:
         if command is None:
             start_response("404 Not Found", [("Content-Length", "0")])
             return []
+        if path in ("/debug/echo", "/debug/stream", "/debug/large"):
+            return command(environ, start_response)
         length = int(environ.get("CONTENT_LENGTH") or 0)
         body = json.dumps(command(**json.loads(environ["wsgi.input"].read(length) or b"{}"))).encode()
         start_response("200 OK", [("Content-Length", str(len(body))), ("Content-Type", "application/json")])
@@ -138,6 +140,8 @@ class Application:
             "reasons": self.reasons,
             "seen": self.seen,
             "most_running": self.most_running,
+            "written": self.written,
+            "waiting": self.waiting,
         }
 
     def _waited_for(self) -> list[Any]:
@@ -231,9 +235,29 @@ class Application:
         """Have other limits for what begins from now on."""
         self.sio.eio.limits = replace(self.sio.eio.limits, **limits)
 
-    def debug_hasten(self, request_deadline_s: float) -> None:
-        """From the next request on, requests must come more quickly."""
-        self.http.request_deadline_s = request_deadline_s
+    def debug_hasten(self, **limits: Any) -> None:
+        """Have other limits for HTTP messages that begin from now on."""
+        self.http.limits = replace(self.http.limits, **limits)
+
+    def debug_echo(self, environ: JSON, start_response: Any) -> list[bytes]:
+        """Answer with the request's body, as JSON."""
+        body = json.dumps(environ["wsgi.input"].read().decode("latin-1")).encode()
+        start_response("200 OK", [("Content-Length", str(len(body)))])
+        return [body]
+
+    def debug_stream(self, environ: JSON, start_response: Any) -> Iterator[bytes]:
+        """Answer in pieces that are far apart."""
+        start_response("200 OK", [])
+        for _ in range(4):
+            yield b"piece"
+            gevent.sleep(0.4)
+
+    def debug_large(self, environ: JSON, start_response: Any) -> Iterator[bytes]:
+        """Answer with more than anybody reads, and count what was taken of it."""
+        start_response("200 OK", [])
+        for _ in range(1000):
+            yield b"x" * 16384
+            self.written += 16384
 
     def debug_packets(self, packets: list[JSON]) -> list[str | None]:
         """Give each packet to a session of its own that has joined `/`; return why each ended, None for those that live."""
@@ -253,6 +277,12 @@ class Application:
         reason = connection.reason
         connection.close()
         return reason
+
+    def debug_wait(self) -> None:
+        """Answer when the slow handlers may go on."""
+        self.waiting += 1
+        self.gate.wait()
+        self.waiting -= 1
 
     def debug_release(self) -> None:
         """Let the slow handlers go on."""

@@ -39,7 +39,7 @@ def hasty(start_shared_server: StartServer) -> tuple[ServerProcess, Iterator[Pol
     """A server to which a request must come quickly, and a few of its sessions, opened when there was time yet."""
     server = start_shared_server(ping_interval_s=3600)
     sessions = [Polling(server.port, PATH) for _ in range(8)]
-    server.debug("hasten", request_deadline_s=0.5)
+    server.debug("hasten", header_deadline_s=0.5, body_deadline_s=0.5, keep_alive_s=0.5)
     return server, iter(sessions)
 
 

@@ -1,0 +1,115 @@
+"""F31: slow or silent HTTP bodies and answers, from one address and from many, on a gateway with 256 descriptors."""
+
+from __future__ import annotations
+
+import json
+import resource
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from bench.slow_http import SLOW, Crowd
+from headgate.publisher import Publisher
+from tests.gateway_process import GatewayProcess, StartGateway
+from tests.raw_client import RawClient
+
+from .usage import descriptors, resident_bytes
+
+DEADLINE_S = 30.0
+DESCRIPTORS = 256
+# More than there are descriptors.
+ATTACKERS = 250
+EVENTS = 20
+GROWTH_BYTES = 24 * 1024 * 1024
+MANY = tuple(f"127.0.{net}.{host}" for net in range(1, 6) for host in range(1, 51))
+
+
+@pytest.fixture(scope="module")
+def gateway(start_module_gateway: StartGateway) -> GatewayProcess:
+    """A gateway with few descriptors, short deadlines, and otherwise the defaults of production."""
+    started = start_module_gateway(
+        {
+            "HEADGATE_HANDSHAKE_DEADLINE_S": "2",
+            "HEADGATE_BODY_DEADLINE_S": "1",
+            "HEADGATE_WRITE_DEADLINE_S": "1",
+            "HEADGATE_KEEP_ALIVE_S": "1",
+            "HEADGATE_METRICS_OPEN": "1",
+        },
+        "--demo",
+    )
+    _, hard = resource.prlimit(started.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(started.pid, resource.RLIMIT_NOFILE, (DESCRIPTORS, hard))
+    return started
+
+
+@pytest.fixture
+def publisher(gateway: GatewayProcess) -> Iterator[Publisher]:
+    with closing(Publisher(f"unix://{gateway.folder}/data/redis.sock")) as publisher:
+        yield publisher
+
+
+@pytest.fixture
+def token(gateway: GatewayProcess) -> str:
+    """A token of a user who is known: the body of a request with it is read."""
+    asked = urllib.request.Request(
+        f"{gateway.url}/demo/session", json.dumps({"user": "ana"}).encode(), {"Content-Type": "application/json"}
+    )
+    with urllib.request.urlopen(asked, timeout=DEADLINE_S) as answer:
+        return str(json.load(answer)["token"])
+
+
+@pytest.fixture
+def witness(gateway: GatewayProcess, token: str) -> Iterator[RawClient]:
+    """A client that was there before."""
+    with RawClient(gateway.url, {"token": token, "subscriptions": [{"pattern": "orders.#"}]}) as client:
+        assert client.welcome["subscriptions"][0]["ok"]
+        yield client
+
+
+@pytest.mark.parametrize("addresses", [("127.0.0.1",), MANY], ids=["one address", "many addresses"])
+@pytest.mark.parametrize("name", SLOW)
+def test_slow_http_clients_are_ended_and_nobody_else_notices(
+    gateway: GatewayProcess, witness: RawClient, publisher: Publisher, token: str, name: str, addresses: tuple[str, ...]
+) -> None:
+    """Health answers while they are there, events arrive, descriptors and memory stay, and every one of them is ended."""
+    kind = SLOW[name]
+    port = int(gateway.url.rpartition(":")[2])
+    before_bytes, seen, counted = resident_bytes(gateway.pid), len(witness.events), ended(gateway, kind.reason)
+    with Crowd(port, kind, ATTACKERS, addresses=addresses, token=token) as crowd:
+        for number in range(EVENTS):
+            publisher.publish("orders.1.noted", number)
+            crowd.go_on()
+        assert health(gateway) == 200
+        assert [event[1] for event in witness.wait_for_events(seen + EVENTS)[seen:]] == list(range(EVENTS))
+        most = max(descriptors(gateway.pid))
+        grown_bytes = resident_bytes(gateway.pid) - before_bytes
+        give_up_s = time.monotonic() + DEADLINE_S
+        while crowd.open:
+            assert time.monotonic() < give_up_s, f"{crowd.open} of {ATTACKERS} were not ended within {DEADLINE_S:g} s"
+            crowd.go_on(0.1)
+    assert crowd.ended == ATTACKERS
+    assert most < DESCRIPTORS - DESCRIPTORS // 16
+    assert grown_bytes < GROWTH_BYTES
+    assert health(gateway) == 200
+    assert not kind.reason or ended(gateway, kind.reason) > counted
+    assert "Traceback" not in gateway.output
+    assert 'event="cannot accept connections"' not in gateway.output
+
+
+def health(gateway: GatewayProcess) -> int:
+    """Return the status of the health page."""
+    with urllib.request.urlopen(f"{gateway.url}/healthz", timeout=DEADLINE_S) as answer:
+        status: int = answer.status
+        return status
+
+
+def ended(gateway: GatewayProcess, reason: str) -> float:
+    """Return how many HTTP connections the gateway has ended for a reason."""
+    with urllib.request.urlopen(f"{gateway.url}/metrics", timeout=DEADLINE_S) as answer:
+        for line in answer.read().decode().splitlines():
+            if line.startswith(f'headgate_http_ended_total{{reason="{reason}"}}'):
+                return float(line.split()[-1])
+    return 0.0

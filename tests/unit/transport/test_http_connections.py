@@ -1,0 +1,69 @@
+"""Which HTTP connection has to go when there is one too many, against a naive list."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.transport.http_connections import HttpConnections
+
+STEPS = st.tuples(
+    st.sampled_from(["open", "wait", "work", "close", "attribute"]), st.integers(0, 9), st.sampled_from(["a", "b", None])
+)
+
+
+@given(st.lists(STEPS, max_size=200))
+def test_counts_and_order_are_those_of_a_list(steps: list[tuple[str, int, str | None]]) -> None:
+    """Who has waited longest, in all and of each address, whatever came before."""
+    connections: HttpConnections[int] = HttpConnections()
+    addresses: dict[int, str | None] = {}
+    waiting: list[int] = []
+    waiting_at: dict[str | None, list[int]] = {"a": [], "b": [], None: []}
+
+    def stop_waiting(number: int) -> None:
+        for each in (waiting, *waiting_at.values()):
+            if number in each:
+                each.remove(number)
+
+    for step, number, address in steps:
+        if step == "open" and number not in addresses:
+            connections.open(number, address)
+            addresses[number] = address
+            waiting.append(number)
+            waiting_at[address].append(number)
+        elif step == "attribute":
+            connections.attribute(number, address)
+            if number in addresses and addresses[number] != address:
+                addresses[number] = address
+                if number in waiting:
+                    for each in waiting_at.values():
+                        if number in each:
+                            each.remove(number)
+                    waiting_at[address].append(number)
+        elif step == "wait":
+            connections.wait(number)
+            if number in addresses and number not in waiting:
+                waiting.append(number)
+                waiting_at[addresses[number]].append(number)
+        elif step == "work":
+            connections.work(number)
+            stop_waiting(number)
+        elif step == "close":
+            connections.close(number)
+            addresses.pop(number, None)
+            stop_waiting(number)
+        assert len(connections) == len(addresses)
+        assert connections.longest_waiting() == (waiting[0] if waiting else None)
+        for name in ("a", "b"):
+            assert connections.count_at(name) == list(addresses.values()).count(name)
+            assert connections.longest_waiting(name) == (waiting_at[name][0] if waiting_at[name] else None)
+
+
+def test_nothing_is_remembered_of_connections_that_are_over() -> None:
+    """Ten thousand of ten thousand addresses."""
+    connections: HttpConnections[int] = HttpConnections()
+    for number in range(10_000):
+        connections.open(number, str(number))
+    for number in range(10_000):
+        connections.close(number)
+    assert not any([connections._address_of, connections._count_at, connections._waiting, connections._waiting_at])

@@ -41,6 +41,7 @@ def test_what_strangers_are_not_told_of_the_bus_is_in_the_log_instead(monkeypatc
         "code": "bus_unavailable",
         "message": "the bus is unavailable: it does not answer",
         "retry": True,
+        "retry_after_s": 1,
         "reason": "it does not answer",
     }
     assert "redis.internal:6379" in str(error)

@@ -25,6 +25,7 @@ from .errors import (
     Unauthorized,
     UnknownNamespace,
 )
+from .topic import own_topics, pattern
 
 if TYPE_CHECKING:
     from .flask_extension import Headgate
@@ -62,6 +63,8 @@ __all__ = [
     "Unauthorized",
     "UnknownNamespace",
     "__version__",
+    "own_topics",
+    "pattern",
 ]
 
 

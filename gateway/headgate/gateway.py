@@ -441,7 +441,7 @@ class Gateway:
         self._revocation_watch.check(identity)
         if identity.expires_at is not None and identity.expires_at <= time():
             raise refusal("expired")
-        return identity
+        return identity.with_own_topics()
 
 
 def check_served(gateway: Gateway, namespace: str | None) -> str:

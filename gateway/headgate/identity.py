@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from .topic import check_pattern, contains
+from .errors import InvalidPattern
+from .layout import check_namespace
+from .topic import check_pattern, contains, own_topics
+
+_WILDCARDS = frozenset("*#")
 
 
 @dataclass(frozen=True, slots=True)
 class Handshake:
-    """What a connecting client has shown: the CONNECT `auth` object, and the WSGI environment of its HTTP request."""
+    """What a connecting client has shown: the CONNECT `auth` object, and the WSGI environment of its HTTP request.
+
+    Neither is in its `repr`: both may hold the token.
+    """
 
     namespace: str
-    auth: Mapping[str, Any]
+    auth: Mapping[str, Any] = field(repr=False)
     environ: Mapping[str, Any] = field(repr=False)
 
     @property
@@ -30,13 +37,19 @@ ANONYMOUS = "anonymous"
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """An authenticated client: a name and the patterns that it may subscribe to and publish to. Nothing by default.
+    """An authenticated client: a name and the patterns that it may subscribe to and publish to.
 
+    By default it may do nothing, but for what the gateway grants to every user: the user's own topics, `users.<user>.#`.
     `expires_at` (seconds since 1970, None: never) ends the client then, unless a `refresh` has brought a later one;
-    `token_id` is what a single token can be revoked by.
+    `token_id` is what a single token can be revoked by; `namespaces` are those that it is for (None: the gateway's first).
+
+    Grants made of variables go through `headgate.pattern`. A name of which a part between dots is `*` or `#` is refused: in
+    an f-string it would be a wildcard.
 
     Raises:
-        InvalidPattern: a grant is not a pattern.
+        InvalidPattern: a grant is not a pattern, or the user's name could be one.
+        UnknownNamespace: a namespace has a name that none can have.
+        TypeError: the grants are one text, and not a list or tuple; the user's name is not text.
     """
 
     user: str
@@ -44,10 +57,31 @@ class Identity:
     publish: tuple[str, ...] = ()
     expires_at: float | None = None
     token_id: str | None = None
+    namespaces: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        for grant in (*self.subscribe, *self.publish):
-            check_pattern(grant)
+        if not isinstance(self.user, str):
+            raise TypeError(f"Identity(user=…): expected text, got {type(self.user).__name__}")
+        if not _WILDCARDS.isdisjoint(self.user.split(".")):
+            raise InvalidPattern(self.user, "a user's name may hold neither `*` nor `#` as a word of its own")
+        for name in ("subscribe", "publish"):
+            object.__setattr__(self, name, tuple(map(check_pattern, _listed(getattr(self, name), name, "patterns"))))
+        if self.namespaces is not None:
+            object.__setattr__(self, "namespaces", tuple(map(check_namespace, _listed(self.namespaces, "namespaces", "names"))))
+
+    def with_own_topics(self) -> Identity:
+        """Return this identity with the user's own topics granted, if the name is one word; all the anonymous have one name."""
+        if self.user == ANONYMOUS:
+            return self
+        try:
+            own = own_topics(self.user)
+        except InvalidPattern:
+            return self
+        return self if own in self.subscribe else replace(self, subscribe=(*self.subscribe, own))
+
+    def may_enter(self, namespace: str, first: str) -> bool:
+        """Return whether it is for a namespace, where `first` is the gateway's first one."""
+        return namespace == first if self.namespaces is None else namespace in self.namespaces
 
     def may_subscribe(self, pattern: str) -> bool:
         """Return whether some grant contains the whole pattern (pattern in pattern, not topic in pattern)."""
@@ -56,6 +90,13 @@ class Identity:
     def may_publish(self, topic: str) -> bool:
         """Return whether some grant contains the topic."""
         return any(contains(grant, topic) for grant in self.publish)
+
+
+def _listed(given: object, name: str, of: str) -> tuple[Any, ...]:
+    """Return a list or tuple as a tuple. One text is refused: its letters would be taken for the list."""
+    if isinstance(given, list | tuple | set | frozenset):
+        return tuple(given)
+    raise TypeError(f"Identity({name}=…): expected a list or tuple of {of}, got {type(given).__name__} {given!r:.80}")
 
 
 # An application's authenticator: the identity behind a handshake, or None (or an Unauthorized) to refuse it.

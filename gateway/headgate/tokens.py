@@ -29,7 +29,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from .errors import HeadgateError, InvalidTopic, SettingsError, Unauthorized
 from .identity import ANONYMOUS, Handshake, Identity
 from .settings import MIN_SECRET_BYTES, PREFIX, Settings
-from .topic import USERS, check_pattern, check_word
+from .topic import check_pattern, check_word
 
 MAX_TOKEN_BYTES = 8192
 # Patterns in one claim; containment is asked of each at every subscribe.
@@ -195,11 +195,11 @@ class Tokens:
             if claims.get(name) is not None and _time(claims, name) - self._leeway_s > now_s:
                 raise refusal("not_yet_valid", name)
         user, token_id = _text(claims, "sub"), _text(claims, "jti") if claims.get("jti") is not None else None
-        if user == ANONYMOUS:
+        if user == ANONYMOUS or not {"*", "#"}.isdisjoint(user.split(".")):
             raise refusal("invalid_claim", "sub")
         return Identity(
             user,
-            subscribe=(*_grants(claims, "subscribe", user), *own_topics(user)),
+            subscribe=_grants(claims, "subscribe", user),
             publish=_grants(claims, "publish", user),
             expires_at=expires_at + self._leeway_s,
             token_id=token_id,
@@ -248,14 +248,6 @@ def token_authenticator(tokens: Tokens | None, settings: Settings) -> Callable[[
         return tokens.verify(handshake.auth.get("token"))
 
     return authenticate
-
-
-def own_topics(user: str) -> tuple[str, ...]:
-    """Return what every user is granted: `users.<user>.#`; nothing for a user whose name is not one word of a topic."""
-    try:
-        return (check_pattern(f"{USERS}.{check_word(user)}.#"),)
-    except HeadgateError:
-        return ()
 
 
 def refusal(reason: str, claim: str | None = None) -> Unauthorized:

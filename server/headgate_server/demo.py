@@ -35,7 +35,7 @@ def demo_authenticator(tokens: DemoTokens, *, dev: bool) -> Authenticator:
         if dev and "token" not in handshake.auth:
             return Identity("anonymous", subscribe=("#",), publish=("#",))
         user = tokens.verify(handshake.token)
-        return Identity(user, subscribe=("orders.#", f"users.{user}.#"))
+        return Identity(user, subscribe=("orders.#",))
 
     return authenticate
 

@@ -424,10 +424,11 @@ class Gateway:
         self._server.eio.deadlines.after(self.settings.handshake_deadline_s, _end_outsider, connection, told)
 
     def identify(self, handshake: Handshake) -> Identity:
-        """Return who a handshake is from; neither nobody nor someone revoked or expired.
+        """Return who a handshake is from; neither nobody nor someone revoked or expired, nor someone for another namespace.
 
         Raises:
             Unauthorized: with the reason.
+            UnknownNamespace: this gateway does not serve it.
         """
         try:
             identity = self.authenticator(handshake)
@@ -438,6 +439,9 @@ class Gateway:
             raise Unauthorized("authenticator_failed", "the authenticator failed") from error
         if identity is None:
             raise Unauthorized("not_accepted", "the token was missing or not accepted")
+        first = check_served(self, None)
+        if not identity.may_enter(check_served(self, handshake.namespace), first):
+            raise Unauthorized("wrong_namespace", "this identity is not for this namespace")
         self._revocation_watch.check(identity)
         if identity.expires_at is not None and identity.expires_at <= time():
             raise refusal("expired")

@@ -108,6 +108,11 @@ class Settings:
         patterns(),
         "What clients without a token may subscribe to. Not set: a token is needed.",
     )
+    anonymous_namespaces: tuple[str, ...] = option(
+        (),
+        Kind(lambda raw: _namespaces(raw) if raw != () else (), "names out of HEADGATE_NAMESPACES, comma-separated"),
+        "Namespaces that HEADGATE_ANONYMOUS_SUBSCRIBE is for. Not set: the first one.",
+    )
     max_clients_per_user: int = option(
         64,
         integer(0, 1_000_000, "clients (0 for no limit)"),
@@ -231,6 +236,11 @@ def _cross_faults(settings: Settings) -> list[str]:
         )
     if "*" in settings.allowed_origins and not settings.dev:
         faults.append("HEADGATE_ALLOWED_ORIGINS=*: expected exact origins; * is only accepted together with HEADGATE_DEV=1")
+    if not set(settings.anonymous_namespaces) <= set(settings.namespaces):
+        faults.append(
+            f"HEADGATE_ANONYMOUS_NAMESPACES={','.join(settings.anonymous_namespaces)}: expected names out of HEADGATE_NAMESPACES "
+            f"({','.join(settings.namespaces)})"
+        )
     if settings.dev and not is_loopback(settings.host):
         faults.append(
             f"HEADGATE_DEV=1 with HEADGATE_HOST={settings.host}: expected a loopback address, as development lets anyone in"

@@ -26,8 +26,9 @@ import jwt
 import msgspec
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
-from .errors import HeadgateError, InvalidTopic, SettingsError, Unauthorized
+from .errors import HeadgateError, InvalidTopic, SettingsError, Unauthorized, UnknownNamespace
 from .identity import ANONYMOUS, Handshake, Identity
+from .layout import check_namespace
 from .settings import MIN_SECRET_BYTES, PREFIX, Settings
 from .topic import check_pattern, check_word
 
@@ -124,7 +125,16 @@ class Tokens:
             raise refusal("too_large")
         return self._identity(_claims(self._signed_payload(token)))
 
-    def mint(self, user: str, subscribe: list[str], publish: list[str], lifetime_s: int, *, key_id: str | None = None) -> str:
+    def mint(
+        self,
+        user: str,
+        subscribe: list[str],
+        publish: list[str],
+        lifetime_s: int,
+        *,
+        key_id: str | None = None,
+        namespaces: list[str] | None = None,
+    ) -> str:
         """Return a token signed with a configured secret: for development, and for tests.
 
         Raises:
@@ -134,7 +144,8 @@ class Tokens:
         key = self._signing_key(key_id)
         now_s = int(self._now())
         claims: dict[str, Any] = {"sub": user, "aud": self._audience, "iat": now_s, "exp": now_s + lifetime_s}
-        claims |= {name: grants for name, grants in (("subscribe", subscribe), ("publish", publish)) if grants}
+        lists = (("subscribe", subscribe), ("publish", publish), ("namespaces", namespaces))
+        claims |= {name: listed for name, listed in lists if listed}
         headers = {"kid": key.key_id} if len(self._keys) > 1 else None
         token = _jws.encode(json.dumps(claims).encode(), key.material, algorithm=key.algorithm, headers=headers)
         self.verify(token)
@@ -203,6 +214,7 @@ class Tokens:
             publish=_grants(claims, "publish", user),
             expires_at=expires_at + self._leeway_s,
             token_id=token_id,
+            namespaces=_namespaces(claims),
         )
 
     def _check_audience(self, audience: object) -> None:
@@ -318,9 +330,9 @@ def _key(key_id: str, entry: object) -> tuple[str, Key | None]:
 
 def _anonymous(settings: Settings) -> Identity | None:
     if settings.dev:
-        return Identity(ANONYMOUS, subscribe=("#",), publish=("#",))
+        return Identity(ANONYMOUS, subscribe=("#",), publish=("#",), namespaces=settings.namespaces)
     if settings.anonymous_subscribe:
-        return Identity(ANONYMOUS, subscribe=settings.anonymous_subscribe)
+        return Identity(ANONYMOUS, subscribe=settings.anonymous_subscribe, namespaces=settings.anonymous_namespaces or None)
     return None
 
 
@@ -375,6 +387,18 @@ def _text(claims: Mapping[str, Any], name: str) -> str:
     if not isinstance(value, str) or not value.isprintable() or not 0 < len(value) <= MAX_USER_CHARACTERS:
         raise refusal("invalid_claim", name)
     return value
+
+
+def _namespaces(claims: Mapping[str, Any]) -> tuple[str, ...] | None:
+    names = claims.get("namespaces")
+    if names is None:
+        return None
+    if not isinstance(names, list) or len(names) > MAX_GRANTS:
+        raise refusal("invalid_claim", "namespaces")
+    try:
+        return tuple(map(check_namespace, names))
+    except UnknownNamespace:
+        raise refusal("invalid_claim", "namespaces") from None
 
 
 def _grants(claims: Mapping[str, Any], name: str, user: str) -> tuple[str, ...]:

@@ -45,7 +45,8 @@ def create_app(settings: Settings | None = None, *, gate: Gate | None = None) ->
     install_security_headers(app)
     tokens = DemoTokens()
     if gate is None:
-        gate = _extension(app, settings, demo_authenticator(tokens, dev=settings.dev) if settings.demo else None)
+        demo = demo_authenticator(tokens, dev=settings.dev, namespaces=settings.namespaces) if settings.demo else None
+        gate = _extension(app, settings, demo)
     app.register_blueprint(health_routes(gate, metrics_open=settings.metrics_open))
     app.register_blueprint(publish_routes(gate, settings))
     app.register_blueprint(events_routes(gate, settings))

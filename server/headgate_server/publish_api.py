@@ -40,12 +40,13 @@ def publish_routes(gate: Gate, settings: Settings) -> Blueprint:
         # Nothing but JSON is read: a page of another site could send text/plain without asking first.
         asked, data = _read_body(settings.max_payload_bytes)
         topic = check_topic(asked.topic)
-        identity = caller(gate, (asked.namespace or settings.namespaces[0]).removeprefix("/"))
+        namespace = (asked.namespace if asked.namespace is not None else settings.namespaces[0]).removeprefix("/")
+        identity = caller(gate, namespace)
         if not identity.may_publish(topic):
             raise Forbidden("publish to", topic)
         if not rates.spend(identity.user, time.monotonic()):
             raise LimitReached("publish_per_s", settings.publish_per_s)
-        receipt = gate.publish(topic, data, id=asked.id, namespace=asked.namespace)
+        receipt = gate.publish(topic, data, id=asked.id, namespace=namespace)
         response = jsonify(epoch=receipt.epoch, offset=receipt.offset, duplicate=receipt.duplicate, id=receipt.id)
         response.status_code = 201
         return response

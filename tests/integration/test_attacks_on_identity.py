@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
+import jwt
 import pytest
 
 from tests.gateway_process import GatewayProcess, StartGateway
 from tests.raw_client import RawClient
 
 ROOT = str(Path(__file__).parents[2])
+
+DEADLINE_S = 30.0
 
 Join = Callable[..., RawClient]
 
@@ -80,3 +86,92 @@ def test_an_authenticator_that_grants_one_text_lets_nobody_in_and_the_log_says_w
     client = join(sign_up, signed_up("ana", one_text=True))
     assert client.refusal["data"]["reason"] == "authenticator_failed"
     sign_up.wait_for_line(r"expected a list or tuple of patterns, got str 'ab'")
+
+
+# Namespaces ----------------------------------------------------------------------------------------------------------------
+
+
+SECRET = "a secret of the tests that is long enough to be one"
+PUBLIC, INNER = "notifications", "audit"
+
+
+def minted(*namespaces: str, user: str = "ana") -> str:
+    """A token as another service would make it, with a `namespaces` claim if there are any."""
+    claims: dict[str, Any] = {"sub": user, "aud": "headgate", "exp": time.time() + 600, "subscribe": ["#"], "publish": ["#"]}
+    return jwt.encode({**claims, **({"namespaces": list(namespaces)} if namespaces else {})}, SECRET, "HS256")
+
+
+# What is shown → the namespaces that it opens.
+NAMESPACES_OF = [
+    ("no claim", minted(), {PUBLIC}),
+    ("the first", minted(PUBLIC), {PUBLIC}),
+    ("the other", minted(INNER), {INNER}),
+    ("both", minted(PUBLIC, INNER), {PUBLIC, INNER}),
+    ("one that is not served", minted("elsewhere"), set()),
+    ("nothing: anonymous", None, {PUBLIC}),
+]
+
+
+@pytest.fixture(scope="module")
+def by_token(start_module_gateway: StartGateway) -> GatewayProcess:
+    """A gateway with two namespaces, tokens, and anonymous access as it is without HEADGATE_ANONYMOUS_NAMESPACES."""
+    return start_module_gateway(
+        {
+            "HEADGATE_NAMESPACES": f"{PUBLIC},{INNER}",
+            "HEADGATE_TOKEN_SECRET": SECRET,
+            "HEADGATE_ANONYMOUS_SUBSCRIBE": "#",
+        }
+    )
+
+
+def http(gateway: GatewayProcess, method: str, path: str, token: str | None, body: Any = None, **headers: str) -> tuple[int, Any]:
+    """Status and JSON of a request."""
+    connection = HTTPConnection(urlsplit(gateway.url).netloc, timeout=DEADLINE_S)
+    if token is not None:
+        headers["Authorization"] = f"Bearer {token}"
+    if body is not None:
+        headers["Content-Type"] = "application/json"
+    connection.request(method, path, json.dumps(body) if body is not None else None, headers)
+    answer = connection.getresponse()
+    text = answer.read()
+    connection.close()
+    return answer.status, json.loads(text)
+
+
+@pytest.mark.parametrize("namespace", [PUBLIC, INNER])
+@pytest.mark.parametrize(("what", "token", "opens"), NAMESPACES_OF, ids=[row[0] for row in NAMESPACES_OF])
+def test_a_token_opens_the_namespaces_that_it_names(
+    by_token: GatewayProcess, join: Join, what: str, token: str | None, opens: set[str], namespace: str
+) -> None:
+    """At CONNECT, at `refresh`, over HTTP for publishing and for reading: the same answer everywhere."""
+    allowed = namespace in opens
+    client = join(by_token, token, namespace)
+    assert (client.refusal is None) is allowed
+    if not allowed:
+        assert (client.refusal["data"]["code"], client.refusal["data"]["reason"]) == ("unauthorized", "wrong_namespace")
+    status, read = http(by_token, "GET", f"/api/events?pattern=orders.%23&namespace={namespace}", token)
+    assert status == (200 if allowed else 401), read
+    if token is not None:
+        body = {"topic": "orders.1", "data": 1, "namespace": namespace}
+        status, published = http(by_token, "POST", "/api/publish", token, body)
+        assert status == (201 if allowed else 401), published
+        inside = join(by_token, minted(PUBLIC, INNER), namespace)
+        assert inside.request("refresh", {"token": token})["ok"] is allowed
+
+
+@pytest.mark.parametrize("spelt", ["/audit", "//audit", "audit/", "AUDIT", "audit%00", ""])
+def test_another_spelling_of_a_namespace_opens_nothing(by_token: GatewayProcess, spelt: str) -> None:
+    """What is authorized is what is read and written."""
+    token = minted()
+    assert http(by_token, "GET", f"/api/events?namespace={spelt}", token)[0] in (401, 404)
+    assert http(by_token, "POST", "/api/publish", token, {"topic": "a", "data": 1, "namespace": spelt})[0] in (401, 404)
+
+
+@pytest.mark.parametrize(("namespaces", "opens"), [(None, {PUBLIC}), ([INNER], {INNER}), ([PUBLIC, INNER], {PUBLIC, INNER})])
+@pytest.mark.parametrize("namespace", [PUBLIC, INNER])
+def test_an_authenticators_identity_opens_the_namespaces_that_it_names(
+    sign_up: GatewayProcess, join: Join, namespaces: list[str] | None, opens: set[str], namespace: str
+) -> None:
+    """As a token does."""
+    client = join(sign_up, signed_up("ana", namespaces=namespaces), namespace)
+    assert (client.refusal is None) is (namespace in opens)

@@ -181,6 +181,14 @@ def test_one_event_may_not_fill_a_clients_queue() -> None:
     assert fault.startswith("HEADGATE_QUEUE_BYTES=1048576: expected at least twice HEADGATE_MAX_PAYLOAD_BYTES (524289)")
 
 
+def test_anonymous_clients_are_for_namespaces_that_are_served() -> None:
+    """One that is misspelt would let nobody in, and say nothing."""
+    names = {"HEADGATE_NAMESPACES": "a,b", "HEADGATE_ANONYMOUS_NAMESPACES": "b"}
+    assert Settings.read(names).anonymous_namespaces == ("b",)
+    with pytest.raises(SettingsError, match="expected names out of HEADGATE_NAMESPACES"):
+        Settings.read({**names, "HEADGATE_ANONYMOUS_NAMESPACES": "a,c"})
+
+
 def test_any_origin_is_only_for_development() -> None:
     """`*` in production is how cross-site WebSocket hijacking begins."""
     (fault,) = faults_of(ALLOWED_ORIGINS="*")

@@ -118,6 +118,16 @@ def test_a_token_without_grants_gives_the_users_own_topics_only() -> None:
     assert found.with_own_topics().subscribe == ("users.ana.#",)
 
 
+@pytest.mark.parametrize(
+    ("namespaces", "entered"),
+    [(None, ["first"]), (["second"], ["second"]), (["first", "/second"], ["first", "second"]), ([], [])],
+)
+def test_a_token_is_for_the_namespaces_that_it_names(namespaces: list[str] | None, entered: list[str]) -> None:
+    """Without the claim: for the gateway's first."""
+    found = one_secret().verify(token(namespaces=namespaces))
+    assert [name for name in ("first", "second", "third") if found.may_enter(name, "first")] == entered
+
+
 def test_sub_in_a_pattern_is_the_user() -> None:
     """One template serves every user."""
     found = one_secret().verify(token(subscribe=["teams.*.{sub}.#"]))
@@ -231,6 +241,10 @@ BAD: list[tuple[str, str, Callable[[], object]]] = [
     ("invalid_claim", "subscribe with a number", lambda: signed(HS, claims(subscribe=[1]))),
     ("invalid_claim", "too many grants", lambda: signed(HS, claims(subscribe=["a"] * (MAX_GRANTS + 1)))),
     ("invalid_claim", "publish an object", lambda: signed(HS, claims(publish={"#": True}))),
+    ("invalid_claim", "namespaces a string", lambda: signed(HS, claims(namespaces="audit"))),
+    ("invalid_claim", "namespaces that none can be", lambda: signed(HS, claims(namespaces=["a b"]))),
+    ("invalid_claim", "namespaces with a number", lambda: signed(HS, claims(namespaces=[1]))),
+    ("invalid_claim", "too many namespaces", lambda: signed(HS, claims(namespaces=["a"] * (MAX_GRANTS + 1)))),
     ("invalid_grant", "a pattern that is none", lambda: token(subscribe=["orders..#"])),
     ("invalid_grant", "a publish pattern that is none", lambda: token(publish=["a*"])),
     ("invalid_grant", "{sub} with a dot", lambda: token(sub="ana.ben", subscribe=["users.{sub}"])),
@@ -330,7 +344,8 @@ def test_a_bad_token_never_makes_anyone_anonymous(bad: object) -> None:
 
 def test_development_lets_anyone_do_everything() -> None:
     """Only without a token."""
-    assert authenticate({}, dev="1") == Identity(ANONYMOUS, ("#",), ("#",))
+    assert authenticate({}, dev="1") == Identity(ANONYMOUS, ("#",), ("#",), namespaces=("notifications",))
+    assert authenticate({}, dev="1", namespaces="a,b").namespaces == ("a", "b")
 
 
 # configuration -------------------------------------------------------------------------------------------------------------

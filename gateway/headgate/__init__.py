@@ -23,6 +23,7 @@ from .errors import (
     PayloadTooLarge,
     SettingsError,
     Unauthorized,
+    UnknownHost,
     UnknownNamespace,
 )
 from .topic import own_topics, pattern
@@ -61,6 +62,7 @@ __all__ = [
     "Receipt",
     "SettingsError",
     "Unauthorized",
+    "UnknownHost",
     "UnknownNamespace",
     "__version__",
     "own_topics",

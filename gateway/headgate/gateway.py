@@ -10,12 +10,12 @@ has expired or was revoked.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from random import shuffle
 from time import monotonic, time
 from typing import Any
-from urllib.parse import urlsplit
 
 import structlog
 from socketio.exceptions import ConnectionRefusedError as Refusal
@@ -30,14 +30,16 @@ from .errors import (
     LimitReached,
     PayloadTooLarge,
     Unauthorized,
+    UnknownHost,
     UnknownNamespace,
 )
 from .event import check_event_id
 from .expiry import Expiry
 from .identity import ANONYMOUS, Authenticator, Handshake, Identity
 from .loop import sleep
-from .metrics import PUT_OUT, REFUSED, SESSIONS_REFUSED
+from .metrics import HOSTS_REFUSED, PUT_OUT, REFUSED, SESSIONS_REFUSED
 from .namespace import Namespace
+from .origins import Hosts, origin_check
 from .protocol import PUBLISH, REFRESH, REPLAY, SEEN, STATUS, SUBSCRIBE, UNSUBSCRIBE, WELCOME, notice_packet, ok, refused
 from .publisher import Publisher
 from .redis_link import open_client
@@ -45,7 +47,7 @@ from .requests import read_refresh, read_resume, read_seen
 from .revocation import TOKEN, kind_of, revoked
 from .revocation_watch import RevocationWatch
 from .seen import mark_seen
-from .settings import Settings, is_loopback
+from .settings import Settings
 from .socketio import Server, TransportLimits, WSGIApp
 from .tokens import Tokens, refusal, token_authenticator
 from .topic import check_topic
@@ -69,6 +71,8 @@ _KEPT_OF_ENVIRON = (
     "HTTP_HOST",
     "HTTP_ORIGIN",
     "HTTP_X_FORWARDED_FOR",
+    "HTTP_X_FORWARDED_HOST",
+    "HTTP_X_FORWARDED_PROTO",
     "REMOTE_ADDR",
     "wsgi.url_scheme",
 )
@@ -108,6 +112,7 @@ class Gateway:
         self._admission: Admission[Client] = Admission(settings.max_clients_per_user, settings.max_clients_per_address)
         # Development is one machine: there an address says nothing about who it is.
         self._outsiders = Outsiders(0 if settings.dev else settings.max_clients_per_address)
+        self._hosts = Hosts(settings)
         self._expiry: Expiry[Client] = Expiry(self._expired)
         self._revocation_watch = RevocationWatch(settings.redis_url, self._revoked)
         self.publisher = Publisher(settings.redis_url, max_payload_bytes=settings.max_payload_bytes, timeout_s=PUBLISH_TIMEOUT_S)
@@ -119,7 +124,7 @@ class Gateway:
             client_manager=Members(),
             serializer=FastPacket,
             namespaces=[f"/{name}" for name in settings.namespaces],
-            cors_allowed_origins=_allowed_origins(settings),
+            cors_allowed_origins="*" if "*" in settings.allowed_origins else origin_check(settings),
             transport_limits=_transport_limits(settings),
             http_compression=False,
             logger=False,
@@ -173,8 +178,21 @@ class Gateway:
         self._commands.close()
 
     def wsgi_app(self, application: Any) -> Any:
-        """Return a WSGI application: Socket.IO's path is ours, the rest is `application`'s."""
-        return WSGIApp(self._server, application)
+        """Return a WSGI application: Socket.IO's path is ours, the rest is `application`'s. Both under our names only."""
+        inner = WSGIApp(self._server, application)
+
+        def known_host(environ: Mapping[str, Any], start_response: Any) -> Any:
+            try:
+                self._hosts.check(environ)
+            except UnknownHost as error:
+                HOSTS_REFUSED.inc()
+                body = json.dumps({"error": error.to_wire()}).encode()
+                headers = [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
+                start_response("421 Misdirected Request", headers)
+                return [body]
+            return inner(environ, start_response)
+
+        return known_host
 
     def ready(self) -> dict[str, Any]:
         """Return `{ready, bus, revocations, namespaces: {name: {bus, epoch, offset, clients, error?}}}`. Never waits.
@@ -466,24 +484,6 @@ def _end_outsider(connection: Any, told: str) -> None:
     """End a connection whose clients have left, or were put out, and that has joined no namespace since. Runs in the hub."""
     if not connection.closed and not connection.owners:
         connection.end("outside every namespace", code=POLICY, told=told)
-
-
-def _allowed_origins(settings: Settings) -> Any:
-    if "*" in settings.allowed_origins:
-        return "*"
-    return lambda origin, environ: origin in settings.allowed_origins or _is_own(origin, environ, dev=settings.dev)
-
-
-def _is_own(origin: str | None, environ: Mapping[str, Any], *, dev: bool) -> bool:
-    """Return whether a page is ours: of the origin that we see, or that a proxy in front of us (which ends TLS, say) saw.
-
-    A page cannot set a proxy's headers on a WebSocket, and must ask before it does elsewhere. In development, which lets anyone
-    in, the origin must be of this machine: a page that rebinds its DNS name to it has the same one as we.
-    """
-    scheme, host = environ.get("wsgi.url_scheme", "http"), environ.get("HTTP_HOST", "")
-    seen = (environ.get("HTTP_X_FORWARDED_PROTO", scheme), environ.get("HTTP_X_FORWARDED_HOST", host))
-    by_proxy = "://".join(part.partition(",")[0].strip() for part in seen)
-    return origin in (f"{scheme}://{host}", by_proxy) and (not dev or is_loopback(urlsplit(origin).hostname))
 
 
 def _transport_limits(settings: Settings) -> TransportLimits:

@@ -31,6 +31,7 @@ CONFLATED = Counter("headgate_conflated_total", "Events that a newer one of thei
 SESSIONS_REFUSED = Counter(
     "headgate_sessions_refused_total", "Engine.IO sessions refused: too many of their address had joined nothing."
 )
+HOSTS_REFUSED = Counter("headgate_hosts_refused_total", "HTTP requests to a host name that is not this gateway's.")
 SESSIONS_ENDED = Counter("headgate_sessions_ended_total", "Engine.IO sessions that ended.", ["reason"])
 ACCEPT_FAILURES = Counter("headgate_accept_failures_total", "Times that no connection could be accepted for want of descriptors.")
 LOOP_STALLS = Counter("headgate_loop_stalls_total", "Times that the event loop stood still for more than half a second.")

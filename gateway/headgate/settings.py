@@ -6,6 +6,7 @@ is what the rest of Headgate reads; nothing else looks at the environment. `docs
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -51,6 +52,13 @@ def _origins(raw: Any) -> tuple[str, ...]:
     return origins
 
 
+def _hosts(raw: Any) -> tuple[str, ...]:
+    hosts = tuple(host.strip("[]").rstrip(".").lower() for host in read_words(raw))
+    if not all(host == "*" or re.fullmatch(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*|[0-9a-f:.]*:[0-9a-f:.]*", host) for host in hosts):
+        raise ValueError
+    return hosts
+
+
 def _secret(raw: Any) -> str:
     """Read a secret as it is: whoever signs with it does not strip it either."""
     if not isinstance(raw, str) or len(raw.encode(errors="surrogateescape")) < MIN_SECRET_BYTES:
@@ -86,7 +94,13 @@ class Settings:
     allowed_origins: tuple[str, ...] = option(
         (),
         Kind(_origins, "origins such as https://app.example.com, comma-separated"),
-        "Origins that may connect besides the gateway's own.",
+        "Origins whose pages may connect, and no others. Not set: the gateway's own, with the scheme that its proxies forward.",
+    )
+    hosts: tuple[str, ...] = option(
+        (),
+        Kind(_hosts, "host names such as app.example.com, without ports, comma-separated; or *"),
+        "Names that the gateway answers under, besides loopback; other requests get 421. Not set: what it listens on, addresses, "
+        "hosts of HEADGATE_ALLOWED_ORIGINS, and with HEADGATE_PROXIES what they forward.",
     )
     token_secret: str | None = option(
         None,

@@ -23,6 +23,7 @@ from headgate.errors import (
     PayloadTooLarge,
     SettingsError,
     Unauthorized,
+    UnknownHost,
     UnknownNamespace,
 )
 
@@ -33,6 +34,7 @@ EXAMPLES: tuple[HeadgateError, ...] = (
     NotSerializable("NaN"),
     PayloadTooLarge(70000, 65536, "publisher"),
     UnknownNamespace("/admin", ("notifications",)),
+    UnknownHost("evil.example"),
     BusUnavailable("connection refused"),
     BusRefused("out of memory"),
     Unauthorized("no token"),

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from random import shuffle
 from time import monotonic, time
+from traceback import extract_tb, format_exception_only
 from typing import Any
 
 import structlog
@@ -78,6 +79,8 @@ _KEPT_OF_ENVIRON = (
 )
 # Putting many out at once: let the loop run after so many.
 _PUT_OUT_STRIDE = 64
+# Of an authenticator that failed.
+_LOGGED_FRAMES = 5
 # While clients move: how often to look whether the next one has left by itself.
 _DRAIN_LOOK_S = 0.05
 
@@ -453,7 +456,8 @@ class Gateway:
         except HeadgateError:
             raise
         except Exception as error:
-            log.exception("authenticator failed", namespace=handshake.namespace)
+            # No traceback: the texts of exceptions, and of their causes, may hold the token.
+            log.error("authenticator failed", namespace=handshake.namespace, **_described(error, handshake))
             raise Unauthorized("authenticator_failed", "the authenticator failed") from error
         if identity is None:
             raise Unauthorized("not_accepted", "the token was missing or not accepted")
@@ -478,6 +482,13 @@ def check_served(gateway: Gateway, namespace: str | None) -> str:
     if name not in gateway.namespaces:
         raise UnknownNamespace(namespace, gateway.settings.namespaces)
     return name
+
+
+def _described(error: Exception, handshake: Handshake) -> dict[str, str]:
+    """Return what a log may be told of an exception that an authenticator raised: its text without the token, and where."""
+    frames = [f"{frame.filename}:{frame.lineno} in {frame.name}" for frame in extract_tb(error.__traceback__)[-_LOGGED_FRAMES:]]
+    text = "".join(format_exception_only(error)).strip()
+    return {"error": handshake.redacted(text), "where": handshake.redacted(", ".join(frames))}
 
 
 def _end_outsider(connection: Any, told: str) -> None:

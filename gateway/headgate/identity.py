@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,6 +12,9 @@ from .layout import check_namespace
 from .topic import check_pattern, contains, own_topics
 
 _WILDCARDS = frozenset("*#")
+# What a log is given of a text that may hold a secret, and which part of one counts as the secret.
+MAX_LOGGED_CHARACTERS = 500
+_RUN, _SHORTEST_SECRET, _MAX_DEPTH = 8, 4, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +33,11 @@ class Handshake:
         """The `token` of the auth object, if it is a string."""
         token = self.auth.get("token")
         return token if isinstance(token, str) else None
+
+    def redacted(self, text: str, limit: int = MAX_LOGGED_CHARACTERS) -> str:
+        """Return at most `limit` characters of a text, for a log, without any part of a secret that it holds."""
+        environ = (str(self.environ.get(name, "")) for name in ("HTTP_AUTHORIZATION", "HTTP_COOKIE", "QUERY_STRING"))
+        return _without(text[:limit], [*_texts(self.auth), *environ])
 
 
 # Who has shown no token, where that is allowed. Not one person: it is outside what is counted per user.
@@ -90,6 +99,29 @@ class Identity:
     def may_publish(self, topic: str) -> bool:
         """Return whether some grant contains the topic."""
         return any(contains(grant, topic) for grant in self.publish)
+
+
+def _texts(value: object, depth: int = 0) -> Iterator[str]:
+    """Yield every text in a JSON value, to the depth that an authenticator may look at."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | list) and depth < _MAX_DEPTH:
+        for inner in value.values() if isinstance(value, Mapping) else value:
+            yield from _texts(inner, depth + 1)
+
+
+def _without(text: str, secrets: Iterable[str]) -> str:
+    """Return a text in which every run of _RUN characters or more that a secret has too is hidden: a part of it tells as well."""
+    hidden = bytearray(len(text))
+    for secret in secrets:
+        size = min(_RUN, len(secret))
+        if size < _SHORTEST_SECRET:
+            continue
+        for at in range(len(text) - size + 1):
+            if text[at : at + size] in secret:
+                hidden[at : at + size] = b"\1" * size
+    shown = "".join("\0" if hide else letter for letter, hide in zip(text, hidden, strict=True))
+    return re.sub("\0+", "(hidden)", shown)
 
 
 def _listed(given: object, name: str, of: str) -> tuple[Any, ...]:

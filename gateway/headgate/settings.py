@@ -21,6 +21,12 @@ PREFIX = "HEADGATE_"
 HARD_MAX_PAYLOAD_BYTES = 1024 * 1024
 # RFC 7518, section 3.2: a secret is at least as long as the hash of HS256.
 MIN_SECRET_BYTES = 32
+# Of random bytes in hexadecimal all but one in a million have more than 8; a word that fills up the length has fewer, or repeats.
+MIN_SECRET_DIFFERENT = 8
+MIN_SECRET_REPEATED_BYTES = 16
+STRONG_SECRET = (
+    f"a secret of at least {MIN_SECRET_BYTES} bytes, {MIN_SECRET_DIFFERENT} of them different, that does not repeat a short text"
+)
 # Names with our prefix that belong to tools around the gateway (Makefile, tests, publishers), not to it.
 _FOREIGN = {"HEADGATE_REDIS_SERVER", "HEADGATE_CHROMIUM", "HEADGATE_CONFIG"}
 
@@ -61,9 +67,16 @@ def _hosts(raw: Any) -> tuple[str, ...]:
 
 def _secret(raw: Any) -> str:
     """Read a secret as it is: whoever signs with it does not strip it either."""
-    if not isinstance(raw, str) or len(raw.encode(errors="surrogateescape")) < MIN_SECRET_BYTES:
+    if not isinstance(raw, str) or is_weak_secret(raw.encode(errors="surrogateescape")):
         raise ValueError
     return raw
+
+
+def is_weak_secret(secret: bytes) -> bool:
+    """Return whether a secret can be guessed: STRONG_SECRET says what is expected."""
+    # The first place where a text is found again in itself doubled is what it repeats.
+    repeated_bytes = (secret + secret).find(secret, 1)
+    return len(secret) < MIN_SECRET_BYTES or len(set(secret)) < MIN_SECRET_DIFFERENT or repeated_bytes < MIN_SECRET_REPEATED_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +117,7 @@ class Settings:
     )
     token_secret: str | None = option(
         None,
-        Kind(_secret, f"a secret of at least {MIN_SECRET_BYTES} bytes"),
+        Kind(_secret, STRONG_SECRET),
         "Secret of tokens signed with HS256.",
         secret=True,
     )

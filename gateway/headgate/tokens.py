@@ -29,7 +29,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from .errors import HeadgateError, InvalidTopic, SettingsError, Unauthorized, UnknownNamespace
 from .identity import ANONYMOUS, Handshake, Identity
 from .layout import check_namespace
-from .settings import MIN_SECRET_BYTES, PREFIX, Settings
+from .settings import PREFIX, STRONG_SECRET, Settings, is_weak_secret
 from .topic import check_pattern, check_word
 
 MAX_TOKEN_BYTES = 8192
@@ -272,7 +272,7 @@ def refusal(reason: str, claim: str | None = None) -> Unauthorized:
 def read_keys(path: str) -> list[Key]:
     """Return the keys of a file: JSON, or TOML if it is named so, `{<key id>: {"alg": …, "key": …}}`.
 
-    `key` is a PEM public key, or for HS256 a secret of at least MIN_SECRET_BYTES.
+    `key` is a PEM public key, or for HS256 a secret (settings.STRONG_SECRET).
 
     Raises:
         SettingsError: with every fault, none of which shows any part of a key.
@@ -309,8 +309,8 @@ def _key(key_id: str, entry: object) -> tuple[str, Key | None]:
     algorithm, text = entry["alg"], entry["key"]
     if algorithm not in _ALGORITHMS:
         return f"alg: expected one of {', '.join(_ALGORITHMS)}", None
-    if algorithm == "HS256" and len(text.encode(errors="replace")) < MIN_SECRET_BYTES:
-        return f"expected a secret of at least {MIN_SECRET_BYTES} bytes", None
+    if algorithm == "HS256" and is_weak_secret(text.encode(errors="replace")):
+        return f"expected {STRONG_SECRET}", None
     try:
         # HS256 refuses a PEM text: a public key is not a secret.
         material: Any = _jws.get_algorithm_by_name(algorithm).prepare_key(text)

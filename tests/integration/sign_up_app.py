@@ -5,9 +5,10 @@ Its authenticator makes the mistakes that real ones make, so that tests can see 
 
 import json
 
-from flask import Flask
+from flask import Flask, request
+from flask.typing import ResponseReturnValue
 
-from headgate import Handshake, Headgate, Identity
+from headgate import Handshake, Headgate, HeadgateError, Identity
 
 app = Flask(__name__)
 gate = Headgate(app)
@@ -36,3 +37,13 @@ def who(handshake: Handshake) -> Identity | None:
     if asked.get("one_text"):
         return Identity(name, subscribe="ab")  # type: ignore[arg-type]
     return Identity(name, subscribe=("orders.#",), publish=("orders.#",), namespaces=asked.get("namespaces"))
+
+
+@app.get("/me")
+def me() -> ResponseReturnValue:
+    """Say who the bearer of a token is, by the same authenticator."""
+    token = request.headers.get("Authorization", "").removeprefix("Bearer ")
+    try:
+        return {"user": gate.identify(Handshake("notifications", {"token": token}, request.environ)).user}
+    except HeadgateError as error:
+        return {"error": error.to_wire()}, 401

@@ -10,6 +10,7 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+from urllib.request import urlopen
 
 import jwt
 import pytest
@@ -175,3 +176,24 @@ def test_an_authenticators_identity_opens_the_namespaces_that_it_names(
     """As a token does."""
     client = join(sign_up, signed_up("ana", namespaces=namespaces), namespace)
     assert (client.refusal is None) is (namespace in opens)
+
+
+# Secrets -------------------------------------------------------------------------------------------------------------------
+
+CANARY = "leak:canary-0f8e7d6c5b4a39281706f5e4d3c2b1a0"
+
+
+def test_a_token_reaches_no_log_metric_page_or_error(sign_up: GatewayProcess, join: Join) -> None:
+    """By an authenticator whose exceptions quote it, whole and in part, at CONNECT, at `refresh` and over HTTP."""
+    client = join(sign_up, CANARY)
+    assert client.refusal["data"]["reason"] == "authenticator_failed"
+    inside = join(sign_up, signed_up("ana"))
+    answer = inside.request("refresh", {"token": CANARY})
+    status, read = http(sign_up, "GET", "/me", CANARY)
+    assert (status, answer["ok"]) == (401, False)
+    pages = [client.refusal, answer, read, http(sign_up, "GET", "/healthz", CANARY, Cookie=f"session={CANARY}")]
+    found = sign_up.wait_for_line(r"RuntimeError.*\(hidden\).*sign_up_app\.py:\d+ in who.*authenticator failed")
+    with urlopen(f"{sign_up.url}/metrics", timeout=DEADLINE_S) as metrics:
+        seen = metrics.read().decode() + json.dumps(pages) + sign_up.output + found.string
+    assert "ValueError" not in sign_up.output  # nor its cause, which quotes it too
+    assert [CANARY[at : at + 10] for at in range(5, len(CANARY) - 9) if CANARY[at : at + 10] in seen] == []

@@ -10,6 +10,9 @@ import pytest
 
 from headgate.errors import InvalidPattern
 from headgate.identity import Handshake, Identity
+from headgate.publisher import Receipt
+from headgate.settings import Settings
+from headgate.tokens import Key
 from headgate.topic import own_topics, pattern
 
 
@@ -173,3 +176,54 @@ def test_every_user_of_one_word_is_granted_its_own_topics(user: str, own: bool) 
     found = Identity(user, subscribe=("orders.#",)).with_own_topics()
     assert found.subscribe == (("orders.#", f"users.{user}.#") if own else ("orders.#",))
     assert found.with_own_topics() is found
+
+
+CANARY = "canary-0f8e7d6c5b4a39281706f5e4d3c2b1a0"
+JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJjYW5hcnkifQ.c2lnbmF0dXJlLWNhbmFyeS0xMjM0"
+
+
+@pytest.mark.parametrize("auth", [{"token": CANARY}, {"token": JWT}, {"session": {"id": CANARY}}, {"keys": [[CANARY]]}], ids=str)
+@pytest.mark.parametrize("text", ["bad token {}", "{!r} is no session", "near {:.12}: bad padding", "{0} {0}", "{0:.20}…{0:.9}"])
+def test_what_a_log_is_told_of_a_handshake_holds_no_part_of_a_secret(auth: dict[str, Any], text: str) -> None:
+    """Whole, quoted or in parts; the rest of the text stays."""
+    secret = CANARY if CANARY in str(auth) else JWT
+    told = Handshake("n", auth, {}).redacted("from a.py: " + text.format(secret))
+    assert told.startswith("from a.py: ")
+    assert "(hidden)" in told
+    assert not any(secret[at : at + 8] in told for at in range(len(secret) - 7))
+
+
+@pytest.mark.parametrize("name", ["HTTP_AUTHORIZATION", "HTTP_COOKIE", "QUERY_STRING"])
+def test_a_secret_in_a_header_is_hidden_too(name: str) -> None:
+    """An application may keep its session in a cookie."""
+    assert CANARY not in Handshake("n", {}, {name: f"x={CANARY}; y"}).redacted(f"no session {CANARY}")
+
+
+def test_a_text_without_a_secret_is_kept_up_to_a_limit() -> None:
+    """An error that is not about the token must stay readable, and a huge one must not fill the log."""
+    shown = Handshake("n", {"token": CANARY, "n": 7, "short": "abc"}, {})
+    assert shown.redacted("division by zero abc") == "division by zero abc"
+    assert len(shown.redacted("x" * 10_000)) == 500
+
+
+def secrets_of_all_dataclasses() -> list[object]:
+    """One of every public dataclass, with the canary wherever a secret may stand."""
+
+    return [
+        Handshake("n", {"token": CANARY}, {"HTTP_AUTHORIZATION": CANARY}),
+        Identity("ana", token_id="t1"),
+        Settings(token_secret=CANARY, redis_url=f"redis://:{CANARY}@h/0"),
+        Key("k", "HS256", CANARY),
+        Receipt("e", 1, False, "id"),
+    ]
+
+
+def test_no_repr_of_a_public_dataclass_shows_a_secret() -> None:
+    """A log line, a traceback with locals or a debugger shows it."""
+    import headgate
+
+    shown = secrets_of_all_dataclasses()
+    public = {value for name in headgate.__all__ if dataclasses.is_dataclass(value := getattr(headgate, name))}
+    assert public <= {type(value) for value in shown}
+    for value in shown:
+        assert CANARY not in repr(value) + str(value)

@@ -375,6 +375,33 @@ def test_a_wrong_setting_is_told_at_start(name: str, bad: str) -> None:
         Settings.read({f"HEADGATE_{name}": bad})
 
 
+WEAK = ["", "x" * 31, "x" * 32, "x" * 1000, "ab" * 40, "abcdefg" * 10, "password" * 8, "0123456789abcde" * 4, "ß" * 40]
+STRONG = [
+    "0123456789abcdef" * 2,
+    "a secret of thirty-two bytes or more",
+    "d41d8cd98f00b204e9800998ecf8427e",
+    "1357924680" * 3 + "42",
+]
+
+
+@pytest.mark.parametrize("secret", WEAK, ids=lambda secret: secret[:12])
+def test_a_secret_that_can_be_guessed_is_refused(tmp_path: Path, secret: str) -> None:
+    """One letter again and again, a word that fills up the length: told at start with what is expected, and not shown."""
+    if secret:
+        with pytest.raises(SettingsError, match="expected a secret of at least 32 bytes, 8 of them different") as caught:
+            Settings.read({"HEADGATE_TOKEN_SECRET": secret})
+        assert secret not in str(caught.value)
+    (tmp_path / "keys.json").write_text(json.dumps({"k": {"alg": "HS256", "key": secret}}))
+    with pytest.raises(SettingsError, match="expected a secret of at least 32 bytes, 8 of them different"):
+        read_keys(str(tmp_path / "keys.json"))
+
+
+@pytest.mark.parametrize("secret", STRONG)
+def test_a_secret_that_looks_random_or_is_a_sentence_is_accepted(secret: str) -> None:
+    """The check is for what is certainly weak."""
+    assert Settings.read({"HEADGATE_TOKEN_SECRET": secret}).token_secret == secret
+
+
 def test_keys_are_read_from_json_and_from_toml(tmp_path: Path) -> None:
     """One key per id, each with its algorithm."""
     entries = {"a": {"alg": "HS256", "key": SECRET.decode()}, "b": {"alg": "EdDSA", "key": pem(ED_KEY)}}

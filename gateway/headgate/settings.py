@@ -97,7 +97,12 @@ class Settings:
         switch(),
         "Development: anonymous clients may subscribe to everything and publish. Never with a public address.",
     )
-    demo: bool = option(False, switch(), "Serve the demo (the shared orders board) at /.")
+    demo: bool = option(
+        False, switch(), "Serve the demo (the shared orders board) at /. Anyone may sign in: not beside tokens, nor in public."
+    )
+    demo_public: bool = option(
+        False, switch(), "Serve the demo on another address than loopback too, to whoever reaches it: in a container, say."
+    )
     metrics_open: bool = option(False, switch(), "Serve /metrics to every address, not only to loopback.")
     namespaces: tuple[str, ...] = option(
         (DEFAULT_NAMESPACE,),
@@ -267,6 +272,16 @@ def _cross_faults(settings: Settings) -> list[str]:
         faults.append(
             f"HEADGATE_ANONYMOUS_NAMESPACES={','.join(settings.anonymous_namespaces)}: expected names out of HEADGATE_NAMESPACES "
             f"({','.join(settings.namespaces)})"
+        )
+    if settings.demo and (settings.token_secret or settings.token_keys):
+        faults.append(
+            "HEADGATE_DEMO=on: expected neither HEADGATE_TOKEN_SECRET nor HEADGATE_TOKEN_KEYS beside it, as the demo signs in "
+            "anyone with tokens of its own"
+        )
+    if settings.demo and not settings.demo_public and not is_loopback(settings.host):
+        faults.append(
+            f"HEADGATE_DEMO=on with HEADGATE_HOST={settings.host}: expected a loopback address, as the demo signs in anyone; "
+            "HEADGATE_DEMO_PUBLIC=on is for where that is meant"
         )
     if settings.dev and not is_loopback(settings.host):
         faults.append(

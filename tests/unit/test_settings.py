@@ -189,6 +189,31 @@ def test_anonymous_clients_are_for_namespaces_that_are_served() -> None:
         Settings.read({**names, "HEADGATE_ANONYMOUS_NAMESPACES": "a,c"})
 
 
+@pytest.mark.parametrize(
+    ("beside", "told"),
+    [
+        ({}, None),
+        ({"HOST": "::1"}, None),
+        ({"HOST": "0.0.0.0"}, "HEADGATE_DEMO_PUBLIC"),
+        ({"HOST": "192.168.1.5"}, "HEADGATE_DEMO_PUBLIC"),
+        ({"HOST": "0.0.0.0", "DEMO_PUBLIC": "on"}, None),
+        ({"TOKEN_SECRET": "a secret of thirty-two bytes or more"}, "HEADGATE_TOKEN_SECRET"),
+        ({"TOKEN_KEYS": "keys.json"}, "HEADGATE_TOKEN_KEYS"),
+        ({"TOKEN_KEYS": "keys.json", "HOST": "0.0.0.0", "DEMO_PUBLIC": "on"}, "HEADGATE_TOKEN_KEYS"),
+    ],
+    ids=str,
+)
+def test_the_demo_replaces_no_tokens_and_is_not_public_by_accident(beside: dict[str, str], told: str | None) -> None:
+    """It signs in anyone as Ana or Ben."""
+    given = {f"HEADGATE_{name}": value for name, value in {"DEMO": "on", **beside}.items()}
+    if told is None:
+        assert Settings.read(given).demo
+    else:
+        with pytest.raises(SettingsError, match=told) as caught:
+            Settings.read(given)
+        assert len(caught.value.faults) == 1
+
+
 def test_any_origin_is_only_for_development() -> None:
     """`*` in production is how cross-site WebSocket hijacking begins."""
     (fault,) = faults_of(ALLOWED_ORIGINS="*")

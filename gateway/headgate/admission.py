@@ -9,11 +9,18 @@ page, or one visitor, from using up what belongs to all.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Mapping
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from typing import Any, Generic, Protocol, TypeVar
 
 from .errors import LimitReached
 from .identity import ANONYMOUS, Identity
+
+
+MAX_ADDRESS_CHARACTERS = 64
+_NAT64 = IPv6Network("64:ff9b::/96")  # RFC 6052
+_WITH_PORT = re.compile(r"\[(?P<bracketed>[^\]]*)\](?::\d+)?|(?P<plain>[^:]+):\d+")
 
 
 class Admitted(Protocol):
@@ -132,7 +139,7 @@ class Outsiders:
 
 
 def address_of(environ: Mapping[str, Any], proxies: int) -> str | None:
-    """Return the network address that a request came from, or None where there is none (a Unix socket).
+    """Return the key of the network address that a request came from, or None where there is none (a Unix socket).
 
     Behind `proxies` of ours it is the one that the outermost of them saw: the last but so many of X-Forwarded-For. What
     stands before it anyone can have written.
@@ -141,8 +148,32 @@ def address_of(environ: Mapping[str, Any], proxies: int) -> str | None:
     if proxies:
         chain = [part.strip() for part in str(environ.get("HTTP_X_FORWARDED_FOR", "")).split(",") if part.strip()]
         if len(chain) >= proxies:
-            return chain[-proxies][:64]
-    return peer
+            return address_key(chain[-proxies])
+    return address_key(peer) if peer is not None else None
+
+
+def address_key(address: str) -> str:
+    """Return what an address is counted under, one key for all its spellings.
+
+    An IPv6 address counts as its /64, the least that one customer or visitor is given (RFC 6177; privacy extensions change the
+    rest all the time); an IPv4 address inside an IPv6 one (mapped, or behind NAT64) as itself. The addresses of one link share
+    a /64 whoever they belong to, so these count each. A zone id and a port, which some proxies add, do not count.
+    """
+    text = address.strip()[:MAX_ADDRESS_CHARACTERS].lower()
+    if found := _WITH_PORT.fullmatch(text):
+        text = found["bracketed"] or found["plain"]
+    try:
+        parsed = ip_address(text.partition("%")[0])
+    except ValueError:
+        return text
+    if isinstance(parsed, IPv4Address):
+        return str(parsed)
+    inner = parsed.ipv4_mapped or (IPv4Address(int(parsed) & 0xFFFFFFFF) if parsed in _NAT64 else None)
+    if inner is not None:
+        return str(inner)
+    if parsed.is_link_local or parsed.is_loopback:
+        return str(parsed)
+    return f"{IPv6Address(int(parsed) >> 64 << 64)}/64"
 
 
 def _discard(index: dict[str, set[C]], name: str, client: Hashable) -> None:

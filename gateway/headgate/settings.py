@@ -153,7 +153,7 @@ class Settings:
     max_clients_per_address: int = option(
         1000,
         integer(0, 1_000_000, "clients (0 for no limit)"),
-        "Clients from one network address, on one gateway, and beside them sessions that are in no namespace. Behind a proxy, "
+        "Clients from one network address (of IPv6: one /64), on one gateway, and beside them sessions that are in no namespace. Behind a proxy, "
         "set HEADGATE_PROXIES too. Not for anonymous clients of development.",
     )
     proxies: int = option(

@@ -10,17 +10,29 @@ page, or one visitor, from using up what belongs to all.
 from __future__ import annotations
 
 import re
+from collections import OrderedDict
 from collections.abc import Hashable, Mapping
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from math import ceil
 from typing import Any, Generic, Protocol, TypeVar
 
 from .errors import LimitReached
 from .identity import ANONYMOUS, Identity
 
-
 MAX_ADDRESS_CHARACTERS = 64
+MAX_FAILED_ADDRESSES = 10_000
 _NAT64 = IPv6Network("64:ff9b::/96")  # RFC 6052
 _WITH_PORT = re.compile(r"\[(?P<bracketed>[^\]]*)\](?::\d+)?|(?P<plain>[^:]+):\d+")
+
+
+class LoginsThrottled(LimitReached):
+    """Too many logins of an address have failed: none is looked at for `retry_after_s` seconds."""
+
+    retry = True
+
+    def __init__(self, limit: int, retry_after_s: int) -> None:
+        super().__init__("failed_logins", limit)
+        self.parts = {**self.parts, "retry_after_s": retry_after_s}
 
 
 class Admitted(Protocol):
@@ -136,6 +148,46 @@ class Outsiders:
             self._at[address] -= 1
             if not self._at[address]:
                 del self._at[address]
+
+
+class FailedLogins:
+    """How many logins of an address have failed of late. Bounded: beyond that, the address that failed longest ago is forgotten.
+
+    Only what failed counts, so that any number may come in from one address, and good tokens are taken again as soon as bad ones
+    have become fewer.
+
+    Args:
+        per_s: how many are forgotten per second.
+        burst: how many there may be; 0 for any number.
+    """
+
+    def __init__(self, per_s: float, burst: int) -> None:
+        self._per_s, self._burst = per_s, burst
+        self._at: OrderedDict[str, tuple[float, float]] = OrderedDict()  # address → failures, as of when
+
+    def check(self, address: str | None, now_s: float) -> None:
+        """Refuse a login from an address (None: not counted) of which too many have failed.
+
+        Raises:
+            LoginsThrottled: with the seconds until the next one is looked at.
+        """
+        if self._burst and address is not None:
+            over = self._failures(address, now_s) - (self._burst - 1)
+            if over > 0:
+                raise LoginsThrottled(self._burst, max(1, ceil(over / self._per_s)))
+
+    def failed(self, address: str | None, now_s: float) -> None:
+        """Count one that has failed."""
+        if self._burst and address is not None:
+            failures = min(self._burst, self._failures(address, now_s) + 1)
+            self._at[address] = (failures, now_s)
+            self._at.move_to_end(address)
+            if len(self._at) > MAX_FAILED_ADDRESSES:
+                self._at.popitem(last=False)
+
+    def _failures(self, address: str, now_s: float) -> float:
+        failures, at_s = self._at.get(address, (0.0, now_s))
+        return max(0.0, failures - (now_s - at_s) * self._per_s)
 
 
 def address_of(environ: Mapping[str, Any], proxies: int) -> str | None:

@@ -390,11 +390,18 @@ def token(
 @_one_line_errors
 def revoke(user: str | None, token_id: str | None, for_: str, redis_url: str | None) -> None:
     """Refuse a user or a token on every gateway, and disconnect who is connected with it, within a second."""
+    import os
+
+    from . import logs
+    from .audit import audit
     from .publisher import Publisher
 
     for_s = _seconds(for_)
     with Publisher(redis_url) as publisher:
         publisher.revoke(user=user, token_id=token_id, for_s=for_s)
+    logs.configure("info")
+    who = f"uid {os.getuid()} on the command line"
+    audit.revoked(kind="user" if user is not None else "token", name=user or token_id or "", for_s=for_s, by=who)
     named = f"user {user!r}" if user is not None else f"token {token_id!r}"
     click.echo(f"revoked {named} for {for_s} s" if for_s else f"lifted the revocation of {named}")
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from flask import Flask
 
+from .audit import audit
 from .event import Event
 from .gateway import Gateway, check_served
 from .identity import Authenticator, Handshake, Identity
@@ -109,6 +110,9 @@ class Headgate:
             HeadgateError: as `Publisher.revoke`.
         """
         self.gateway.publisher.revoke(user=user, token_id=token_id, for_s=for_s)
+        audit.revoked(
+            kind="user" if user is not None else "token", name=user or token_id or "", for_s=for_s, by="this application"
+        )
 
     def identify(self, handshake: Handshake) -> Identity:
         """Return who a handshake is from, by the same authenticator, revocations and expiry as a connection's.

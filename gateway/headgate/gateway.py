@@ -21,7 +21,8 @@ from typing import Any
 import structlog
 from socketio.exceptions import ConnectionRefusedError as Refusal
 
-from .admission import Admission, Outsiders, address_of
+from .admission import Admission, FailedLogins, LoginsThrottled, Outsiders, address_of
+from .audit import audit
 from .client import Client
 from .errors import (
     BusUnavailable,
@@ -30,6 +31,7 @@ from .errors import (
     InvalidRequest,
     LimitReached,
     PayloadTooLarge,
+    SettingsError,
     Unauthorized,
     UnknownHost,
     UnknownNamespace,
@@ -37,8 +39,9 @@ from .errors import (
 from .event import check_event_id
 from .expiry import Expiry
 from .identity import ANONYMOUS, Authenticator, Handshake, Identity
+from .jwks import Jwks
 from .loop import sleep
-from .metrics import HOSTS_REFUSED, PUT_OUT, REFUSED, SESSIONS_REFUSED
+from .metrics import HOSTS_REFUSED, LOGINS_THROTTLED, PUT_OUT, REFUSED, SESSIONS_REFUSED
 from .namespace import Namespace
 from .origins import Hosts, origin_check
 from .protocol import PUBLISH, REFRESH, REPLAY, SEEN, STATUS, SUBSCRIBE, UNSUBSCRIBE, WELCOME, notice_packet, ok, refused
@@ -50,7 +53,7 @@ from .revocation_watch import RevocationWatch
 from .seen import mark_seen
 from .settings import Settings
 from .socketio import Server, TransportLimits, WSGIApp
-from .tokens import Tokens, refusal, token_authenticator
+from .tokens import Tokens, configured_keys, refusal, token_authenticator
 from .topic import check_topic
 from .transport.connection import CLIENT_DISCONNECT
 from .transport.engine import FastPacket, Members
@@ -79,6 +82,8 @@ _KEPT_OF_ENVIRON = (
 )
 # Putting many out at once: let the loop run after so many.
 _PUT_OUT_STRIDE = 64
+# Reasons that are no failed login.
+_OUR_FAULT = ("authenticator_failed", "no_authenticator")
 # Of an authenticator that failed.
 _LOGGED_FRAMES = 5
 # While clients move: how often to look whether the next one has left by itself.
@@ -111,10 +116,17 @@ class Gateway:
             raise BusUnavailable("no Redis: set HEADGATE_REDIS_URL, or start with `headgate serve`, which brings one")
         self.settings = settings
         self.draining = False
-        self.authenticator: Authenticator = authenticator or token_authenticator(Tokens.configured(settings), settings)
+        self._tokens = None if authenticator else Tokens.configured(settings)
+        self._by_token = token_authenticator(self._tokens, settings)
+        self.authenticator: Authenticator = authenticator or self._by_token
+        self._jwks: Jwks | None = None
+        if self._tokens is not None and settings.token_jwks_url is not None:
+            self._jwks = Jwks(settings.token_jwks_url, self._tokens.use_fetched)
+            self._tokens.may_come = self._jwks.may_bring
         self._admission: Admission[Client] = Admission(settings.max_clients_per_user, settings.max_clients_per_address)
         # Development is one machine: there an address says nothing about who it is.
         self._outsiders = Outsiders(0 if settings.dev else settings.max_clients_per_address)
+        self._failed_logins = FailedLogins(settings.failed_logins_per_s, 0 if settings.dev else settings.failed_logins_burst)
         self._hosts = Hosts(settings)
         self._expiry: Expiry[Client] = Expiry(self._expired)
         self._revocation_watch = RevocationWatch(settings.redis_url, self._revoked)
@@ -139,11 +151,27 @@ class Gateway:
             self._route(name)
 
     def start(self) -> None:
-        """Start listening to the bus and to revocations. Idempotent."""
+        """Start listening to the bus and to revocations, and fetching the keys of tokens. Idempotent."""
         self._watchdog.start()
+        if self._jwks is not None and self.authenticator is self._by_token:
+            self._jwks.start()
         self._revocation_watch.start()
         for namespace in self.namespaces.values():
             namespace.bus.start()
+
+    def reload_keys(self) -> None:
+        """Read the file of keys anew, and ask for the issuer's. With a fault in the file the keys before stay in force."""
+        if self._jwks is not None:
+            self._jwks.refresh()
+        if self._tokens is None:
+            return
+        try:
+            keys = configured_keys(self.settings)
+        except SettingsError as error:
+            log.error("token keys not reloaded", faults=list(error.faults))
+            return
+        self._tokens.configure(keys)
+        log.info("token keys reloaded", keys=len(keys))
 
     def drain(self, within_s: float) -> None:
         """Let clients move to another gateway: tell them, let nobody new in, and end what has not left by itself, in turn.
@@ -174,6 +202,8 @@ class Gateway:
         self._server.eio.disconnect()
         self._watchdog.close()
         self._revocation_watch.close()
+        if self._jwks is not None:
+            self._jwks.close()
         self._expiry.close()
         for namespace in self.namespaces.values():
             namespace.close()
@@ -450,7 +480,28 @@ class Gateway:
         Raises:
             Unauthorized: with the reason.
             UnknownNamespace: this gateway does not serve it.
+            LoginsThrottled: too many from this address have failed; the authenticator is not asked.
         """
+        address = address_of(handshake.environ, self.settings.proxies)
+        try:
+            self._failed_logins.check(address, monotonic())
+        except LoginsThrottled:
+            LOGINS_THROTTLED.inc()
+            raise
+        try:
+            return self._identified(handshake)
+        except HeadgateError as error:
+            # What is ours to mend, or only takes a while, is no failed login.
+            if not error.retry:
+                reason = str(error.parts.get("reason", error.code))
+                if reason not in _OUR_FAULT:
+                    self._failed_logins.failed(address, monotonic())
+                audit.login_refused(
+                    address=address, namespace=handshake.namespace, code=error.code, reason=handshake.redacted(reason)
+                )
+            raise
+
+    def _identified(self, handshake: Handshake) -> Identity:
         try:
             identity = self.authenticator(handshake)
         except HeadgateError:

@@ -72,6 +72,16 @@ def _secret(raw: Any) -> str:
     return raw
 
 
+def _jwks_url(raw: Any) -> str:
+    url = urlsplit(str(raw).strip())
+    _ = url.port  # raises ValueError when it is not a port
+    if not url.hostname or url.username is not None or url.password is not None or url.fragment or not url.geturl().isprintable():
+        raise ValueError
+    if url.scheme != "https" and not (url.scheme == "http" and is_loopback(url.hostname)):
+        raise ValueError
+    return url.geturl()
+
+
 def is_weak_secret(secret: bytes) -> bool:
     """Return whether a secret can be guessed: STRONG_SECRET says what is expected."""
     # The first place where a text is found again in itself doubled is what it repeats.
@@ -131,6 +141,14 @@ class Settings:
         text("path of a JSON or TOML file"),
         "Keys of tokens: key id → {alg, key}, with alg one of HS256, RS256, ES256, EdDSA and key a PEM public key or a secret.",
     )
+    token_jwks_url: str | None = option(
+        None,
+        Kind(_jwks_url, "a URL such as https://login.example.com/jwks.json; http only to loopback"),
+        "Where the keys of tokens are fetched from (JWKS), beside those that are configured; again every five minutes.",
+    )
+    token_issuer: str | None = option(
+        None, text("a name or URL"), "What the `iss` of a token must be. Not set: it is not looked at."
+    )
     token_audience: str = option("headgate", text("a name"), "What the `aud` of a token must hold.")
     token_leeway_s: float = option(
         5.0, number(0, 30, "seconds"), "How far the clocks of whoever makes tokens and of the gateway may differ."
@@ -153,8 +171,16 @@ class Settings:
     max_clients_per_address: int = option(
         1000,
         integer(0, 1_000_000, "clients (0 for no limit)"),
-        "Clients from one network address (of IPv6: one /64), on one gateway, and beside them sessions that are in no namespace. Behind a proxy, "
-        "set HEADGATE_PROXIES too. Not for anonymous clients of development.",
+        "Clients from one network address (of IPv6: one /64), on one gateway, and beside them sessions that are in no namespace. "
+        "Behind a proxy, set HEADGATE_PROXIES too. Not for anonymous clients of development.",
+    )
+    failed_logins_burst: int = option(
+        100,
+        integer(0, 1_000_000, "logins (0 for no limit)"),
+        "Logins of one network address that may fail before none of it is looked at for a while. Not in development.",
+    )
+    failed_logins_per_s: float = option(
+        2.0, number(0.01, 100000, "logins per second"), "How many failed logins of an address are forgotten per second."
     )
     proxies: int = option(
         0,
@@ -273,10 +299,10 @@ def _cross_faults(settings: Settings) -> list[str]:
             f"HEADGATE_ANONYMOUS_NAMESPACES={','.join(settings.anonymous_namespaces)}: expected names out of HEADGATE_NAMESPACES "
             f"({','.join(settings.namespaces)})"
         )
-    if settings.demo and (settings.token_secret or settings.token_keys):
+    if settings.demo and (settings.token_secret or settings.token_keys or settings.token_jwks_url):
         faults.append(
-            "HEADGATE_DEMO=on: expected neither HEADGATE_TOKEN_SECRET nor HEADGATE_TOKEN_KEYS beside it, as the demo signs in "
-            "anyone with tokens of its own"
+            "HEADGATE_DEMO=on: expected neither HEADGATE_TOKEN_SECRET, HEADGATE_TOKEN_KEYS nor HEADGATE_TOKEN_JWKS_URL beside "
+            "it, as the demo signs in anyone with tokens of its own"
         )
     if settings.demo and not settings.demo_public and not is_loopback(settings.host):
         faults.append(

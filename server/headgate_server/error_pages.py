@@ -47,7 +47,7 @@ def refusal(error: HeadgateError) -> Response:
     status = STATUS_BY_CODE.get(error.code, 400)
     response = _page(status, error.to_wire())
     if error.retry or status == 429:
-        response.headers["Retry-After"] = str(RETRY_AFTER_S)
+        response.headers["Retry-After"] = str(error.parts.get("retry_after_s", RETRY_AFTER_S))
     if error.code == "unauthorized":
         response.headers["WWW-Authenticate"] = 'Bearer realm="headgate"'
     return response

@@ -11,6 +11,8 @@ from typing import Any
 import msgspec
 from flask import Blueprint, Response, jsonify, request
 
+from headgate.admission import address_of
+from headgate.audit import audit
 from headgate.errors import Forbidden, InvalidRequest, LimitReached, NotSerializable, PayloadTooLarge
 from headgate.settings import Settings
 from headgate.topic import check_topic
@@ -43,6 +45,8 @@ def publish_routes(gate: Gate, settings: Settings) -> Blueprint:
         namespace = (asked.namespace if asked.namespace is not None else settings.namespaces[0]).removeprefix("/")
         identity = caller(gate, namespace)
         if not identity.may_publish(topic):
+            address = address_of(request.environ, settings.proxies)
+            audit.right_refused(address=address, namespace=namespace, user=identity.user, action="publish", name=topic)
             raise Forbidden("publish to", topic)
         if not rates.spend(identity.user, time.monotonic()):
             raise LimitReached("publish_per_s", settings.publish_per_s)

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -197,3 +201,65 @@ def test_a_token_reaches_no_log_metric_page_or_error(sign_up: GatewayProcess, jo
         seen = metrics.read().decode() + json.dumps(pages) + sign_up.output + found.string
     assert "ValueError" not in sign_up.output  # nor its cause, which quotes it too
     assert [CANARY[at : at + 10] for at in range(5, len(CANARY) - 9) if CANARY[at : at + 10] in seen] == []
+
+
+# Failed logins -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def strict(start_gateway: StartGateway) -> GatewayProcess:
+    """A gateway behind a proxy, of which an address may fail three times, and then once in 100 s."""
+    return start_gateway(
+        {
+            "HEADGATE_TOKEN_SECRET": SECRET,
+            "HEADGATE_PROXIES": "1",
+            "HEADGATE_FAILED_LOGINS_BURST": "3",
+            "HEADGATE_FAILED_LOGINS_PER_S": "0.01",
+        }
+    )
+
+
+def test_an_address_whose_logins_fail_is_told_to_wait_and_others_are_not(strict: GatewayProcess) -> None:
+    """By WebSocket and over HTTP together, in every spelling, with a good token too; and each refusal is in the audit log."""
+    near, far = "2001:db8:1:2::{}", "2001:db8:1:3::1"
+
+    def login(token: str, address: str) -> Any:
+        with RawClient(strict.url, {"token": token}, headers={"X-Forwarded-For": address}) as client:
+            client.wait_for(lambda: client.named("welcome") or client.refusal, "an answer to CONNECT")
+            return client.refusal and client.refusal["data"]
+
+    expired = jwt.encode({"sub": "ana", "aud": "headgate", "exp": 1}, SECRET, "HS256")
+    assert login(minted(), near.format(1)) is None
+    assert login(expired, near.format(2))["reason"] == "expired"
+    assert http(strict, "GET", "/api/events", "x.y.z", **{"X-Forwarded-For": near.format(3)})[0] == 401
+    assert login("", near.format(4).upper())["reason"] == "no_token"
+
+    refused = login(minted(), near.format(5) + "%eth0")
+    assert (refused["code"], refused["name"], refused["retry"]) == ("limit_reached", "failed_logins", True)
+    assert 1 <= refused["retry_after_s"] <= 100
+    status, told = http(strict, "GET", "/api/events", minted(), **{"X-Forwarded-For": near.format(6)})
+    assert (status, told["error"]["name"]) == (429, "failed_logins")
+    assert login(minted(), far) is None
+
+    line = strict.wait_for_line(r'address=(\S+) .*reason=expired.* logger=headgate.audit.* event="login refused"')
+    assert line[1] == "2001:db8:1:2::/64"
+    assert expired not in strict.output
+
+
+def test_revocations_and_refused_rights_are_in_the_audit_log(strict: GatewayProcess) -> None:
+    """On the gateway that acts on them, and where the command line was."""
+    token = minted(user="mallory")
+    claims = jwt.decode(token, SECRET, ["HS256"], audience="headgate")
+    narrow = jwt.encode({**claims, "publish": ["chat.#"], "subscribe": []}, SECRET, "HS256")
+    assert http(strict, "POST", "/api/publish", narrow, {"topic": "orders.1", "data": 1})[0] == 403
+    assert http(strict, "GET", "/api/events?pattern=orders.%23", narrow)[0] == 403
+    for action, name in (("publish", "orders.1"), ("read", "orders.#")):
+        strict.wait_for_line(rf'user=mallory action={action} name={name} .*logger=headgate.audit.* event="right refused"')
+
+    url = f"unix://{strict.folder}/data/redis.sock"
+    command = [str(Path(sys.executable).with_name("headgate")), "revoke", "--user", "mallory", "--for", "60", "--redis", url]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=True)
+    assert done.stdout.strip() == "revoked user 'mallory' for 60 s"
+    heard = r'kind=user name=mallory for_s=60 by="{}".* logger=headgate.audit.* event=revoked'
+    assert re.search(heard.format(rf"uid {os.getuid()} on the command line"), done.stderr)
+    strict.wait_for_line(heard.format("heard from Redis"))

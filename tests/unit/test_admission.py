@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.admission import Admission, Outsiders, address_key, address_of
+from headgate.admission import MAX_FAILED_ADDRESSES, Admission, FailedLogins, LoginsThrottled, Outsiders, address_key, address_of
 from headgate.errors import LimitReached
 from headgate.identity import ANONYMOUS, Identity
 
@@ -225,6 +225,53 @@ def test_limits_count_all_addresses_of_one_visitor_together() -> None:
         admission.check("ana", third)
     with pytest.raises(LimitReached):
         outsiders.open("third", third)
+
+
+def looked_at(failed: FailedLogins, address: str | None, now_s: float) -> int | None:
+    """None when a login would be looked at, else after how many seconds."""
+    try:
+        failed.check(address, now_s)
+    except LoginsThrottled as error:
+        return int(error.parts["retry_after_s"])
+    return None
+
+
+def test_too_many_failed_logins_close_an_address_for_a_while() -> None:
+    """The refusal says for how long, and that is so; others are not concerned, nor is who never failed."""
+    failed = FailedLogins(0.5, 3)
+    for _ in range(3):
+        assert looked_at(failed, "a", 0.0) is None
+        failed.failed("a", 0.0)
+    with pytest.raises(LoginsThrottled) as caught:
+        failed.check("a", 0.0)
+    parts = {"name": "failed_logins", "limit": 3, "retry_after_s": 2}
+    message = "limit reached: failed_logins (at most 3)"
+    assert caught.value.to_wire() == {"code": "limit_reached", "message": message, "retry": True, **parts}
+    assert looked_at(failed, "b", 0.0) is None
+    assert looked_at(failed, None, 0.0) is None
+    assert looked_at(failed, "a", 1.9) == 1
+    assert looked_at(failed, "a", 2.0) is None
+    failed.failed("a", 2.0)
+    assert looked_at(failed, "a", 2.0) == 2
+
+
+def test_failed_logins_are_remembered_of_so_many_addresses_only() -> None:
+    """Who failed longest ago is forgotten first, and nothing grows."""
+    failed = FailedLogins(0.001, 1)
+    for number in range(MAX_FAILED_ADDRESSES + 10):
+        failed.failed(str(number), 0.0)
+    assert len(failed._at) == MAX_FAILED_ADDRESSES
+    assert looked_at(failed, "9", 0.0) is None
+    assert looked_at(failed, "10", 0.0) is not None
+
+
+def test_without_a_limit_any_number_of_logins_may_fail() -> None:
+    """And nothing is remembered."""
+    failed = FailedLogins(1.0, 0)
+    for _ in range(1000):
+        failed.failed("a", 0.0)
+    assert looked_at(failed, "a", 0.0) is None
+    assert not failed._at
 
 
 def test_a_unix_socket_has_no_address() -> None:

@@ -26,8 +26,10 @@ from headgate.tokens import (
     REASONS,
     SECRET_KEY_ID,
     Key,
+    KeysPending,
     Tokens,
     _decode_part,
+    read_jwks,
     read_keys,
     token_authenticator,
 )
@@ -276,7 +278,7 @@ def test_a_bad_token_is_refused_with_its_word_and_never_shown(reason: str, make:
 
 def test_the_table_of_bad_tokens_knows_every_reason() -> None:
     """A new reason comes with an example."""
-    assert {reason for reason, _, _ in BAD} == set(REASONS)
+    assert {reason for reason, _, _ in BAD} == set(REASONS) - {"wrong_issuer"}  # below
 
 
 MANY_BAD: list[tuple[str, str, Callable[[], str]]] = [
@@ -521,3 +523,118 @@ def test_a_public_key_is_no_secret() -> None:
     with pytest.raises(Unauthorized) as refusal:
         tokens.verify(signed({"alg": "HS256"}, claims(), secret))
     assert refusal.value.reason == "bad_signature"
+
+
+# the issuer ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("issuer", "reason"),
+    [
+        ("https://login.example.com", None),
+        ("https://login.example.com/", "wrong_issuer"),
+        ("https://evil.example", "wrong_issuer"),
+        (["https://login.example.com"], "wrong_issuer"),
+        ("", "wrong_issuer"),
+        (None, "missing_claim"),
+    ],
+)
+def test_where_an_issuer_is_set_the_token_must_be_from_it(issuer: Any, reason: str | None) -> None:
+    """Letter by letter; without the setting nobody looks."""
+    key = Key(SECRET_KEY_ID, "HS256", SECRET)
+    strict = Tokens([key], "headgate", LEEWAY_S, lambda: NOW_S, issuer="https://login.example.com")
+    shown = signed(HS, claims(iss=issuer))
+    assert one_secret().verify(shown).user == "ana"
+    if reason is None:
+        assert strict.verify(shown).user == "ana"
+    else:
+        assert refused(strict, shown).reason == reason
+    assert strict.verify(strict.mint("ana", [], [], 60)).user == "ana"
+
+
+def jwk(key_id: object, private: Any, **changes: Any) -> dict[str, Any]:
+    """The public half of a key as an issuer shows it."""
+    algorithm = "RS256" if isinstance(private, rsa.RSAPrivateKey) else "ES256" if private is EC_KEY else "EdDSA"
+    body = jwt.get_algorithm_by_name(algorithm).to_jwk(private.public_key(), as_dict=True)
+    shown = {**body, "kid": key_id, "use": "sig", **changes}
+    shown.pop("key_ops", None) if "key_ops" not in changes else None
+    return {name: value for name, value in shown.items() if value is not None}
+
+
+SMALL_RSA = rsa.generate_private_key(public_exponent=65537, key_size=1024)
+# What an issuer may show → whether it is taken for a key.
+JWKS = [
+    ("RSA", jwk("k", RSA_KEY), True),
+    ("RSA with its algorithm", jwk("k", RSA_KEY, alg="RS256"), True),
+    ("EC", jwk("k", EC_KEY), True),
+    ("Ed25519", jwk("k", ED_KEY), True),
+    ("for verifying", jwk("k", RSA_KEY, key_ops=["verify"]), True),
+    ("without use", jwk("k", RSA_KEY, use=None), True),
+    ("for encryption", jwk("k", RSA_KEY, use="enc"), False),
+    ("for signing only", jwk("k", RSA_KEY, key_ops=["sign"]), False),
+    ("another algorithm", jwk("k", RSA_KEY, alg="HS256"), False),
+    ("an algorithm that we do not have", jwk("k", RSA_KEY, alg="PS256"), False),
+    ("another curve", jwk("k", EC_KEY, crv="P-384"), False),
+    ("no name", jwk(None, RSA_KEY), False),
+    ("a name that is none", jwk(7, RSA_KEY), False),
+    ("a huge name", jwk("k" * 256, RSA_KEY), False),
+    ("a weak key", jwk("k", SMALL_RSA), False),
+    ("a private key", {**jwt.get_algorithm_by_name("RS256").to_jwk(RSA_KEY, as_dict=True), "kid": "k", "use": "sig"}, False),
+    ("a secret", {"kty": "oct", "kid": "k", "k": segment(SECRET)}, False),
+    ("damaged", jwk("k", EC_KEY, x="AAAA"), False),
+    ("no type", {"kid": "k"}, False),
+    ("a list", ["k"], False),
+]
+
+
+@pytest.mark.parametrize(("what", "entry", "taken"), JWKS, ids=[row[0] for row in JWKS])
+def test_only_named_public_signature_keys_are_taken_from_an_issuer(what: str, entry: Any, taken: bool) -> None:
+    """Others are passed over; a set of nothing else is refused."""
+    sound = jwk("sound", RSA_KEY)
+    assert [key.key_id for key in read_jwks(json.dumps({"keys": [entry, sound]}).encode())] == (["k"] if taken else []) + [
+        "sound"
+    ]
+    if not taken:
+        with pytest.raises(ValueError, match="no public key"):
+            read_jwks(json.dumps({"keys": [entry]}).encode())
+
+
+@pytest.mark.parametrize("text", [b"", b"[]", b"{}", b"nonsense", b"\xff", b'{"keys": 7}', b'{"keys": []}', b"[" * 100_000])
+def test_what_is_no_set_of_keys_is_refused(text: bytes) -> None:
+    """With a ValueError and no other: the fetch goes on."""
+    with pytest.raises(ValueError, match="the answer"):
+        read_jwks(text)
+
+
+def test_fetched_keys_replace_those_before_and_never_a_configured_one() -> None:
+    """An issuer's key of the name of ours would otherwise take its place."""
+    tokens = Tokens([Key("ours", "HS256", SECRET)], "headgate", LEEWAY_S, lambda: NOW_S)
+
+    def by_issuer(key_id: str) -> str:
+        return jwt.encode(claims(), RSA_KEY, "RS256", headers={"kid": key_id})
+
+    tokens.use_fetched(read_jwks(json.dumps({"keys": [jwk("a", RSA_KEY), jwk("ours", RSA_KEY)]}).encode()))
+    assert tokens.verify(by_issuer("a")).user == "ana"
+    assert tokens.verify(token({"kid": "ours"})).user == "ana"
+    assert refused(tokens, by_issuer("ours")).reason == "algorithm_mismatch"
+    tokens.use_fetched(read_jwks(json.dumps({"keys": [jwk("b", RSA_KEY)]}).encode()))
+    assert refused(tokens, by_issuer("a")).reason == "unknown_key"
+    assert tokens.verify(by_issuer("b")).user == "ana"
+    tokens.configure([Key("newer", "HS256", OTHER_SECRET)])
+    assert refused(tokens, token({"kid": "ours"})).reason == "unknown_key"
+    assert tokens.verify(by_issuer("b")).user == "ana"
+
+
+def test_a_token_of_a_key_that_may_be_on_its_way_may_be_tried_again() -> None:
+    """It is not known to be bad."""
+    tokens = one_secret()
+    asked: list[str] = []
+    tokens.may_come = lambda key_id: not asked.append(key_id)  # type: ignore[func-returns-value]
+    error = refused(tokens, token({"kid": "new"}))
+    assert isinstance(error, KeysPending)
+    assert (error.to_wire()["code"], error.to_wire()["reason"], error.to_wire()["retry"]) == (
+        "unauthorized",
+        "keys_pending",
+        True,
+    )
+    assert asked == ["new"]

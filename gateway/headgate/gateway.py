@@ -539,7 +539,7 @@ def _described(error: Exception, handshake: Handshake) -> dict[str, str]:
     """Return what a log may be told of an exception that an authenticator raised: its text without the token, and where."""
     frames = [f"{frame.filename}:{frame.lineno} in {frame.name}" for frame in extract_tb(error.__traceback__)[-_LOGGED_FRAMES:]]
     text = "".join(format_exception_only(error)).strip()
-    return {"error": handshake.redacted(text), "where": handshake.redacted(", ".join(frames))}
+    return {"error": handshake.redacted(text), "where": ", ".join(frames)}
 
 
 def _end_outsider(connection: Any, told: str) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
+from urllib.parse import unquote_plus
 
 from .errors import InvalidPattern
 from .layout import check_namespace
@@ -15,6 +17,8 @@ _WILDCARDS = frozenset("*#")
 # What a log is given of a text that may hold a secret, and which part of one counts as the secret.
 MAX_LOGGED_CHARACTERS = 500
 _RUN, _SHORTEST_SECRET, _MAX_DEPTH = 8, 4, 4
+# Of a query, what is Engine.IO's own.
+_TRANSPORT_FIELDS = ("EIO", "transport", "sid", "t")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +40,10 @@ class Handshake:
 
     def redacted(self, text: str, limit: int = MAX_LOGGED_CHARACTERS) -> str:
         """Return at most `limit` characters of a text, for a log, without any part of a secret that it holds."""
-        environ = (str(self.environ.get(name, "")) for name in ("HTTP_AUTHORIZATION", "HTTP_COOKIE", "QUERY_STRING"))
-        return _without(text[:limit], [*_texts(self.auth), *environ])
+        headers = (str(self.environ.get(name, "")) for name in ("HTTP_AUTHORIZATION", "HTTP_COOKIE"))
+        query = str(self.environ.get("QUERY_STRING", "")).split("&")
+        values = [value for name, _, value in (field.partition("=") for field in query) if name not in _TRANSPORT_FIELDS]
+        return _without(text[:limit], [*_texts(self.auth), *headers, *values, *map(unquote_plus, values)])
 
 
 # Who has shown no token, where that is allowed. Not one person: it is outside what is counted per user.
@@ -80,13 +86,8 @@ class Identity:
 
     def with_own_topics(self) -> Identity:
         """Return this identity with the user's own topics granted, if the name is one word; all the anonymous have one name."""
-        if self.user == ANONYMOUS:
-            return self
-        try:
-            own = own_topics(self.user)
-        except InvalidPattern:
-            return self
-        return self if own in self.subscribe else replace(self, subscribe=(*self.subscribe, own))
+        own = _own_topics(self.user)
+        return self if own is None or own in self.subscribe else replace(self, subscribe=(*self.subscribe, own))
 
     def may_enter(self, namespace: str, first: str) -> bool:
         """Return whether it is for a namespace, where `first` is the gateway's first one."""
@@ -122,6 +123,14 @@ def _without(text: str, secrets: Iterable[str]) -> str:
                 hidden[at : at + size] = b"\1" * size
     shown = "".join("\0" if hide else letter for letter, hide in zip(text, hidden, strict=True))
     return re.sub("\0+", "(hidden)", shown)
+
+
+@lru_cache(maxsize=4096)  # a user who comes back: 8 µs of each login
+def _own_topics(user: str) -> str | None:
+    try:
+        return None if user == ANONYMOUS else own_topics(user)
+    except InvalidPattern:
+        return None
 
 
 def _listed(given: object, name: str, of: str) -> tuple[Any, ...]:

@@ -199,6 +199,13 @@ def test_a_secret_in_a_header_is_hidden_too(name: str) -> None:
     assert CANARY not in Handshake("n", {}, {name: f"x={CANARY}; y"}).redacted(f"no session {CANARY}")
 
 
+def test_a_secret_in_the_query_is_hidden_and_what_the_transport_says_there_is_not() -> None:
+    """An application may read a token from there; every path of ours has `transport` in it."""
+    shown = Handshake("n", {}, {"QUERY_STRING": "EIO=4&transport=websocket&key=canary%2Bcanary"})
+    told = shown.redacted("transport=websocket failed with canary+canary or canary%2Bcanary")
+    assert told == "transport=websocket failed with (hidden) or (hidden)"
+
+
 def test_a_text_without_a_secret_is_kept_up_to_a_limit() -> None:
     """An error that is not about the token must stay readable, and a huge one must not fill the log."""
     shown = Handshake("n", {"token": CANARY, "n": 7, "short": "abc"}, {})

@@ -164,6 +164,20 @@ def test_a_token_opens_the_namespaces_that_it_names(
         assert inside.request("refresh", {"token": token})["ok"] is allowed
 
 
+@pytest.mark.parametrize(("asked", "claim"), [((), None), ((INNER,), [INNER]), ((PUBLIC, INNER), [PUBLIC, INNER])])
+def test_the_command_line_makes_tokens_for_namespaces(
+    by_token: GatewayProcess, join: Join, asked: tuple[str, ...], claim: list[str] | None
+) -> None:
+    """`--namespace`, once for each; without it the gateway's first."""
+    command = [str(Path(sys.executable).with_name("headgate")), "token", "--user", "ana"]
+    command += [word for name in asked for word in ("--namespace", name)]
+    environment = {"HEADGATE_TOKEN_SECRET": SECRET, "PATH": "/usr/bin:/bin"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=DEADLINE_S, check=True)
+    token = done.stdout.strip()
+    assert jwt.decode(token, SECRET, ["HS256"], audience="headgate").get("namespaces") == claim
+    assert [name for name in (PUBLIC, INNER) if join(by_token, token, name).refusal is None] == (claim or [PUBLIC])
+
+
 @pytest.mark.parametrize("spelt", ["/audit", "//audit", "audit/", "AUDIT", "audit%00", ""])
 def test_another_spelling_of_a_namespace_opens_nothing(by_token: GatewayProcess, spelt: str) -> None:
     """What is authorized is what is read and written."""

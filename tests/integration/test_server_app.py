@@ -10,6 +10,7 @@ import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 
+from headgate.admission import LoginsThrottled
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError, InvalidTopic, LimitReached, Unauthorized
 from headgate.event import Event
 from headgate.identity import Handshake, Identity
@@ -291,6 +292,15 @@ def test_errors_of_the_gateway_reach_the_caller(
 
 
 # --- The demo ---------------------------------------------------------------------------------------------------------
+
+
+def test_who_failed_to_log_in_too_often_is_told_when_to_come_back(gate: RecordingGate) -> None:
+    """By the header that every HTTP client knows, and not after the second that other limits take."""
+    gate.error = LoginsThrottled(100, 7)
+    client = create_app(Settings(), gate=gate).test_client()
+    answer = client.post("/api/publish", json={"topic": "a", "data": 1}, headers={"Authorization": "Bearer x"})
+    assert (answer.status_code, answer.headers["Retry-After"]) == (429, "7")
+    assert answer.get_json()["error"]["retry_after_s"] == 7
 
 
 def test_a_change_is_saved_and_published(demo: FlaskClient, gate: RecordingGate, as_ana: dict[str, str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -18,6 +19,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from headgate.jwks import AGAIN_S, MAX_BYTES
+from tests.certificates import Authority
 from tests.gateway_process import GatewayProcess, StartGateway
 from tests.raw_client import RawClient
 from tests.redis_server import wait_until
@@ -52,7 +54,7 @@ GOOD = jwks(**{name: (algorithm, key) for algorithm, (name, key) in KEYS.items()
 class Issuer:
     """A server of keys on loopback. `answer` writes the response; `paths` is what was asked for."""
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self.paths: list[str] = []
         self.answer: Callable[[BaseHTTPRequestHandler], None] = serve(GOOD)
         self.ending = threading.Event()
@@ -68,7 +70,9 @@ class Issuer:
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/jwks.json"
+        if tls is not None:
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
+        self.url = f"http{'s' if tls is not None else ''}://127.0.0.1:{self._server.server_address[1]}/jwks.json"
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
     def close(self) -> None:
@@ -203,6 +207,33 @@ def test_while_the_issuer_is_away_the_known_keys_stay_in_force(start: Callable[[
     gateway.wait_for_line("the answer is 503.*token keys could not be fetched")
     assert login(gateway, token("rsa", RSA_KEY, "RS256"))[0] == "welcome"
     assert login(gateway, token("other", RSA_KEY, "RS256")) == ("keys_pending", True)
+
+
+# What an issuer shows of itself → whether its keys are taken.
+CERTIFICATES = [
+    ("of a trusted authority", "127.0.0.1", False, True),
+    ("for another name", "login.example.com", False, False),
+    ("expired", "127.0.0.1", True, False),
+]
+
+
+@pytest.mark.parametrize(("what", "host", "expired", "taken"), CERTIFICATES, ids=[row[0] for row in CERTIFICATES])
+def test_keys_over_tls_are_taken_from_a_trusted_issuer_only(
+    start_gateway: StartGateway, tmp_path: Path, what: str, host: str, expired: bool, taken: bool
+) -> None:
+    """Who can answer in its place could sign any token."""
+    authority = Authority(tmp_path)
+    issuer = Issuer(authority.server_context(host, expired=expired))
+    try:
+        gateway = start_gateway({"HEADGATE_TOKEN_JWKS_URL": issuer.url, "SSL_CERT_FILE": authority.ca_file})
+        if taken:
+            wait_until_in(gateway, token("rsa", RSA_KEY, "RS256"))
+        else:
+            gateway.wait_for_line("CERTIFICATE_VERIFY_FAILED.*token keys could not be fetched")
+            assert login(gateway, token("rsa", RSA_KEY, "RS256")) == ("keys_pending", True)
+            assert issuer.paths == []
+    finally:
+        issuer.close()
 
 
 # A file of keys ------------------------------------------------------------------------------------------------------------

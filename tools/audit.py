@@ -21,7 +21,7 @@ TIMEOUT_S = 300
 
 
 class Outcome(NamedTuple):
-    """What one service says of one lock: lines about what was found (None if it could not be asked), and why some was not."""
+    """One answer about one lock: lines about what was found (None if it could not be asked), and what was not asked."""
 
     lock: str
     found: list[str] | None

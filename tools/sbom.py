@@ -50,7 +50,7 @@ def javascript_packages(lock: Path) -> Iterator[dict[str, Any]]:
 def bill(root: Path) -> dict[str, Any]:
     """Return the whole document for a checkout."""
     found: dict[str, dict[str, Any]] = {}
-    # What is needed to run wins over the same version for tests.
+    # The scope `required` wins over that of the same version for tests.
     for component in (
         *python_packages(root / "requirements.txt", "required"),
         *python_packages(root / "requirements-dev.txt", "excluded"),

@@ -3,7 +3,7 @@
 In: what the gateway, the HTTP API and the command line have decided. Out: structured lines without secrets: a reason is a word of
 ours, or an application's with the token taken out; tokens, cookies and payloads are never passed in.
 
-Who is refused can be refused again at will, so these lines are limited, per address and in all; the next line that is written
+An attacker can be refused again at will, so these lines are limited, per address and in all; the next line that is written
 for an address says how many were left out. Revocations are not limited: only those with access to Redis make any.
 """
 

@@ -491,7 +491,7 @@ class Gateway:
         try:
             return self._identified(handshake)
         except HeadgateError as error:
-            # What is ours to mend, or only takes a while, is no failed login.
+            # A fault of ours, and a refusal that only takes a while, are no failed logins.
             if not error.retry:
                 reason = str(error.parts.get("reason", error.code))
                 if reason not in _OUR_FAULT:

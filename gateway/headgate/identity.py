@@ -14,7 +14,7 @@ from .layout import check_namespace
 from .topic import check_pattern, contains, own_topics
 
 _WILDCARDS = frozenset("*#")
-# What a log is given of a text that may hold a secret, and which part of one counts as the secret.
+# Bounds of a text for the log that may hold a secret, and of the part of a secret that is hidden in it.
 MAX_LOGGED_CHARACTERS = 500
 _RUN, _SHORTEST_SECRET, _MAX_DEPTH = 8, 4, 4
 # Of a query, what is Engine.IO's own.

@@ -1,7 +1,7 @@
 """Keys of tokens from a URL that the operator configures (JWKS, RFC 7517): fetched in the background, never for a token.
 
-In: HEADGATE_TOKEN_JWKS_URL. Out: `on_keys(keys)`, from a greenlet of its own, after every fetch that brought some. What a token
-says decides at most *whether* there is another fetch, and that at most every AGAIN_S; never where from.
+In: HEADGATE_TOKEN_JWKS_URL. Out: `on_keys(keys)`, from a greenlet of its own, after every fetch that brought some. A token
+decides at most *whether* there is another fetch, and that at most every AGAIN_S; never where from.
 
 Rules. 1. One GET at a time, without redirects or proxies, under one deadline from the name's resolution to the last byte, and of
 bounded size. 2. A set replaces the one before it. 3. When a fetch fails, the keys that are known stay in force, for KEPT_S at
@@ -39,7 +39,7 @@ MAX_ASKED, MAX_KEY_ID = 256, 255
 
 
 class State(Enum):
-    """What is known of the issuer's keys. EMPTY → CURRENT ⇄ FAILING → EMPTY (after KEPT_S)."""
+    """The state of the issuer's keys. EMPTY → CURRENT ⇄ FAILING → EMPTY (after KEPT_S)."""
 
     EMPTY = "no set of keys yet"
     CURRENT = "the last fetch brought a set"

@@ -1,7 +1,7 @@
 """A private folder: one that belongs to us, that nobody else can write to, and that no link has led us to.
 
 In: the path of a data folder, which may be anybody's, as `./.headgate` is wherever one happens to be. Out: a descriptor of it,
-or one error that says whose it is. What is read in it goes through that descriptor, so that it cannot be exchanged in between.
+or one error that says whose it is. Its files are opened through that descriptor: nobody can exchange the folder meanwhile.
 """
 
 from __future__ import annotations

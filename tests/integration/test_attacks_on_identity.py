@@ -106,7 +106,7 @@ def minted(*namespaces: str, user: str = "ana") -> str:
     return jwt.encode({**claims, **({"namespaces": list(namespaces)} if namespaces else {})}, SECRET, "HS256")
 
 
-# What is shown → the namespaces that it opens.
+# A token → the namespaces that it opens.
 NAMESPACES_OF = [
     ("no claim", minted(), {PUBLIC}),
     ("the first", minted(PUBLIC), {PUBLIC}),
@@ -180,7 +180,7 @@ def test_the_command_line_makes_tokens_for_namespaces(
 
 @pytest.mark.parametrize("spelt", ["/audit", "//audit", "audit/", "AUDIT", "audit%00", ""])
 def test_another_spelling_of_a_namespace_opens_nothing(by_token: GatewayProcess, spelt: str) -> None:
-    """What is authorized is what is read and written."""
+    """The name that is authorized is the one that is read and written."""
     token = minted()
     assert http(by_token, "GET", f"/api/events?namespace={spelt}", token)[0] in (401, 404)
     assert http(by_token, "POST", "/api/publish", token, {"topic": "a", "data": 1, "namespace": spelt})[0] in (401, 404)

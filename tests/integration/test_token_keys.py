@@ -173,7 +173,7 @@ def drip(request: BaseHTTPRequestHandler) -> None:
         pass  # the gateway has given up
 
 
-# What an issuer may answer instead of keys, and what the log says.
+# Answers of an issuer that hold no keys, and the words of the log about them.
 BROKEN: list[tuple[str, Callable[[BaseHTTPRequestHandler], None], str]] = [
     ("an error", serve(GOOD, 500), "the answer is 500, expected 200"),
     ("a redirect", serve(b"", 302, Location="/elsewhere.json"), "the answer is 302"),
@@ -209,7 +209,7 @@ def test_while_the_issuer_is_away_the_known_keys_stay_in_force(start: Callable[[
     assert login(gateway, token("other", RSA_KEY, "RS256")) == ("keys_pending", True)
 
 
-# What an issuer shows of itself → whether its keys are taken.
+# A certificate of an issuer → whether its keys are taken.
 CERTIFICATES = [
     ("of a trusted authority", "127.0.0.1", False, True),
     ("for another name", "login.example.com", False, False),
@@ -221,7 +221,7 @@ CERTIFICATES = [
 def test_keys_over_tls_are_taken_from_a_trusted_issuer_only(
     start_gateway: StartGateway, tmp_path: Path, what: str, host: str, expired: bool, taken: bool
 ) -> None:
-    """Who can answer in its place could sign any token."""
+    """A server that can answer in its place could sign any token."""
     authority = Authority(tmp_path)
     issuer = Issuer(authority.server_context(host, expired=expired))
     try:

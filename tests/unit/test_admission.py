@@ -208,7 +208,7 @@ def test_an_address_counts_under_one_key_however_it_is_spelt(address: str, key: 
 
 @given(st.text(max_size=80))
 def test_any_text_has_a_short_key(address: str) -> None:
-    """What a proxy forwards may be anything."""
+    """A proxy may forward anything."""
     assert len(address_key(address)) <= 66
 
 
@@ -256,7 +256,7 @@ def test_too_many_failed_logins_close_an_address_for_a_while() -> None:
 
 
 def test_failed_logins_are_remembered_of_so_many_addresses_only() -> None:
-    """Who failed longest ago is forgotten first, and nothing grows."""
+    """The address that failed longest ago is forgotten first, and nothing grows."""
     failed = FailedLogins(0.001, 1)
     for number in range(MAX_FAILED_ADDRESSES + 10):
         failed.failed(str(number), 0.0)

@@ -20,7 +20,7 @@ def document() -> dict[str, Any]:
 
 
 def test_it_is_cyclonedx(document: dict[str, Any]) -> None:
-    """What CycloneDX 1.6 asks of a document and of each component."""
+    """It has the fields that CycloneDX 1.6 asks of a document and of each component."""
     assert (document["bomFormat"], document["specVersion"], document["version"]) == ("CycloneDX", "1.6", 1)
     assert re.fullmatch(r"urn:uuid:[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", document["serialNumber"])
     for component in document["components"]:
@@ -32,7 +32,7 @@ def test_it_is_cyclonedx(document: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(("lock", "scope"), [("requirements.txt", "required"), ("requirements-dev.txt", None)])
 def test_every_python_pin_is_in_it_with_all_hashes(document: dict[str, Any], lock: str, scope: str | None) -> None:
-    """What runs is required, also where tests need it too."""
+    """A package that the product runs with is required, also where tests need it too."""
     listed = {component["purl"]: component for component in document["components"]}
     text = (ROOT / lock).read_text()
     for name, version in re.findall(r"^([a-z0-9-]+)==(\S+)", text, re.MULTILINE):

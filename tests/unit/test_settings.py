@@ -234,7 +234,7 @@ def test_the_demo_replaces_no_tokens_and_is_not_public_by_accident(beside: dict[
     ],
 )
 def test_keys_are_fetched_over_tls_or_from_this_machine(url: str, accepted: bool) -> None:
-    """Who can change them on the way can sign any token."""
+    """An attacker who can change them on the way can sign any token."""
     if accepted:
         assert Settings.read({"HEADGATE_TOKEN_JWKS_URL": url}).token_jwks_url == url
     else:

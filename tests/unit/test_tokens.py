@@ -562,7 +562,7 @@ def jwk(key_id: object, private: Any, **changes: Any) -> dict[str, Any]:
 
 
 SMALL_RSA = rsa.generate_private_key(public_exponent=65537, key_size=1024)
-# What an issuer may show → whether it is taken for a key.
+# Entries of a set of keys → whether each is taken.
 JWKS = [
     ("RSA", jwk("k", RSA_KEY), True),
     ("RSA with its algorithm", jwk("k", RSA_KEY, alg="RS256"), True),

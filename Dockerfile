@@ -1,6 +1,7 @@
-# The gateway with its ready-made server, as an unprivileged process that writes nothing but to /tmp.
+# The gateway with its ready-made server, as an unprivileged process that writes nothing but to /tmp. The tags of the bases get their
+# patches when the image is built anew with --pull; .github/dependabot.yml says when there is a newer one.
 
-FROM node:20-bookworm-slim AS web
+FROM node:24-trixie-slim AS web
 WORKDIR /src
 COPY package.json package-lock.json tsconfig.json ./
 COPY web/package.json web/
@@ -9,7 +10,7 @@ COPY web/ web/
 COPY server/ server/
 RUN npm run build
 
-FROM python:3.11-slim-bookworm AS wheel
+FROM python:3.11-slim-trixie AS wheel
 WORKDIR /src
 COPY requirements.txt ./
 RUN python -m venv /opt/headgate && /opt/headgate/bin/pip install --no-cache-dir --require-hashes -r requirements.txt
@@ -20,7 +21,7 @@ COPY --from=web /src/gateway/headgate/static/ gateway/headgate/static/
 COPY --from=web /src/server/ server/
 RUN /opt/headgate/bin/pip install --no-cache-dir --no-deps --no-build-isolation .
 
-FROM python:3.11-slim-bookworm
+FROM python:3.11-slim-trixie
 COPY --from=wheel /opt/headgate /opt/headgate
 ENV PATH=/opt/headgate/bin:$PATH \
     PYTHONUNBUFFERED=1 \

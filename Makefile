@@ -15,6 +15,9 @@ RUNTIME := $(VENV)/.headgate-runtime
 DEV := $(VENV)/.headgate-dev
 NODE := node_modules/.headgate-node
 WEB := web/dist/.headgate-built
+SBOM := build/sbom.cdx.json
+# pip-audit has dependencies of its own, which must not decide what the product is tested with.
+AUDIT := build/audit/.headgate-audit
 WEB_SOURCES := $(shell find web \( -name node_modules -o -name dist -o -name test -o -name types \) -prune -o -type f -print 2>/dev/null)
 
 # The load generator is C: its tests run where there is a compiler.
@@ -27,7 +30,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 .PHONY: help run build dist floors test lint style types imports docs-check web-check web-test client-test py-test py-test-together py-test-alone unit e2e chromium format settings \
-	requirements screenshot bench faults fuzz clean
+	requirements screenshot bench faults fuzz sbom audit clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -35,7 +38,7 @@ help: ## Show this list
 run: build ## Set up everything and start the gateway with the demo (HEADGATE_* settings are honoured)
 	@exec $(BIN)/headgate serve --demo --with-consumers --config "$${HEADGATE_CONFIG:-server/headgate_server/demo.toml}" $(ARGS)
 
-build: $(RUNTIME) $(WEB) ## Install pinned dependencies, build the browser client and the demo
+build: $(RUNTIME) $(WEB) $(SBOM) ## Install pinned dependencies, build the browser client and the demo, list what is in them
 
 dist: build ## Make dist/headgate-*.whl for pip and dist/headgate-*.tgz for npm
 	@rm -rf dist && mkdir -p dist
@@ -118,6 +121,12 @@ settings: $(DEV) ## Write docs/settings.md, and the tables of docs/consumers.md,
 requirements: $(DEV) ## Pin requirements*.txt anew after a change of dependencies (UPGRADE=1: to the newest versions)
 	@$(STEP) "pinning requirements.txt" requirements sh -c '$(PIP_COMPILE) --extra server --extra consumers --extra embedded -o requirements.txt pyproject.toml requirements.in'
 	@$(STEP) "pinning requirements-dev.txt" requirements-dev sh -c '$(PIP_COMPILE) -o requirements-dev.txt requirements-dev.in'
+	@$(STEP) "pinning requirements-audit.txt" requirements-audit sh -c '$(PIP_COMPILE) -o requirements-audit.txt requirements-audit.in'
+
+sbom: $(SBOM) ## The software bill of materials (CycloneDX) from the lock files, in build/
+
+audit: $(AUDIT) $(NODE) ## Ask for known vulnerabilities in what the lock files pin (needs the network, and says what it could not ask)
+	@build/audit/bin/python -m tools.audit
 
 screenshot: $(DEV) build chromium ## Make docs/screenshot.png with the tests' own browser
 	@$(BIN)/python -m tests.e2e.screenshot
@@ -148,6 +157,14 @@ $(RUNTIME): requirements.txt pyproject.toml
 
 $(DEV): $(RUNTIME) requirements-dev.txt
 	@$(STEP) "installing the pinned test tools" pip-dev $(PIP_INSTALL) --require-hashes -r requirements-dev.txt
+	@touch $@
+
+$(SBOM): tools/sbom.py requirements.txt requirements-dev.txt package-lock.json gateway/headgate/__init__.py | $(RUNTIME)
+	@$(BIN)/python -m tools.sbom $@
+
+$(AUDIT): requirements-audit.txt | $(RUNTIME)
+	@$(STEP) "installing the pinned audit tools" audit sh -c '$(BIN)/python -m venv build/audit && build/audit/bin/python -m pip install \
+		--quiet --disable-pip-version-check --no-input --require-hashes -r requirements-audit.txt'
 	@touch $@
 
 $(NODE): package.json package-lock.json web/package.json

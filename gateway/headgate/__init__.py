@@ -24,9 +24,11 @@ from .errors import (
     PayloadTooLarge,
     SettingsError,
     Unauthorized,
+    UnknownHost,
     UnknownNamespace,
 )
 from .extras import needing
+from .topic import own_topics, pattern
 
 if TYPE_CHECKING:
     from .flask_extension import Headgate
@@ -63,8 +65,11 @@ __all__ = [
     "Receipt",
     "SettingsError",
     "Unauthorized",
+    "UnknownHost",
     "UnknownNamespace",
     "__version__",
+    "own_topics",
+    "pattern",
 ]
 
 

@@ -9,9 +9,12 @@ page, or one visitor, from using up what belongs to all.
 
 from __future__ import annotations
 
+import re
+from collections import OrderedDict
 from collections.abc import Hashable, Mapping
 from functools import lru_cache
-from ipaddress import IPv6Address, ip_address
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from math import ceil
 from typing import Any, Generic, Protocol, TypeVar
 
 from .errors import LimitReached
@@ -21,6 +24,17 @@ from .identity import ANONYMOUS, Identity
 PLACE_RETRY_S = 10
 # A session joins within milliseconds, or is ended at the handshake deadline.
 SESSION_RETRY_S = 1
+MAX_ADDRESS_CHARACTERS = 64
+MAX_FAILED_ADDRESSES = 10_000
+_NAT64 = IPv6Network("64:ff9b::/96")  # RFC 6052
+_WITH_PORT = re.compile(r"\[(?P<bracketed>[^\]]*)\](?::\d+)?|(?P<plain>[^:]+):\d+")
+
+
+class LoginsThrottled(LimitReached):
+    """Too many logins of an address have failed: none is looked at for `retry_after_s` seconds."""
+
+    def __init__(self, limit: int, retry_after_s: int) -> None:
+        super().__init__("failed_logins", limit, retry_after_s)
 
 
 class Admitted(Protocol):
@@ -138,6 +152,46 @@ class Outsiders:
                 del self._at[address]
 
 
+class FailedLogins:
+    """How many logins of an address have failed of late. Bounded: beyond that, the address that failed longest ago is forgotten.
+
+    Only what failed counts, so that any number may come in from one address, and good tokens are taken again as soon as bad ones
+    have become fewer.
+
+    Args:
+        per_s: how many are forgotten per second.
+        burst: how many there may be; 0 for any number.
+    """
+
+    def __init__(self, per_s: float, burst: int) -> None:
+        self._per_s, self._burst = per_s, burst
+        self._at: OrderedDict[str, tuple[float, float]] = OrderedDict()  # address → failures, as of when
+
+    def check(self, address: str | None, now_s: float) -> None:
+        """Refuse a login from an address (None: not counted) of which too many have failed.
+
+        Raises:
+            LoginsThrottled: with the seconds until the next one is looked at.
+        """
+        if self._burst and address is not None:
+            over = self._failures(address, now_s) - (self._burst - 1)
+            if over > 0:
+                raise LoginsThrottled(self._burst, max(1, ceil(over / self._per_s)))
+
+    def failed(self, address: str | None, now_s: float) -> None:
+        """Count one that has failed."""
+        if self._burst and address is not None:
+            failures = min(self._burst, self._failures(address, now_s) + 1)
+            self._at[address] = (failures, now_s)
+            self._at.move_to_end(address)
+            if len(self._at) > MAX_FAILED_ADDRESSES:
+                self._at.popitem(last=False)
+
+    def _failures(self, address: str, now_s: float) -> float:
+        failures, at_s = self._at.get(address, (0.0, now_s))
+        return max(0.0, failures - (now_s - at_s) * self._per_s)
+
+
 def address_of(environ: Mapping[str, Any], proxies: int) -> str | None:
     """Return whose limits a request counts for: the `address_key` of where it came from, or None (a Unix socket has none).
 
@@ -154,26 +208,27 @@ def address_of(environ: Mapping[str, Any], proxies: int) -> str | None:
 
 @lru_cache(maxsize=4096)
 def address_key(address: str) -> str:
-    """Return the name under which limits per address count an address: one for all its spellings, and for what one visitor has.
+    """Return what an address is counted under, one key for all its spellings.
 
-    An IPv6 address counts as its /64 network, the least that a provider gives a customer (RFC 6177, RFC 7421): each visitor has
-    2^64 addresses. An IPv4 address that is written as an IPv6 one counts as what it is. A port, brackets and a zone, which some
-    proxies write, do not count. A text that is no address counts as it is written, up to 64 characters.
+    An IPv6 address counts as its /64, the least that one customer or visitor is given (RFC 6177; privacy extensions change the
+    rest all the time); an IPv4 address inside an IPv6 one (mapped, or behind NAT64) as itself. The addresses of one link share
+    a /64 whoever they belong to, so these count each. A zone id and a port, which some proxies add, do not count.
     """
-    text = address.strip().lower()
-    if text.startswith("["):
-        text = text[1:].partition("]")[0]
-    elif text.count(":") == 1:
-        text = text.partition(":")[0]
+    text = address.strip()[:MAX_ADDRESS_CHARACTERS].lower()
+    if found := _WITH_PORT.fullmatch(text):
+        text = found["bracketed"] or found["plain"]
     try:
-        found = ip_address(text.partition("%")[0])
+        parsed = ip_address(text.partition("%")[0])
     except ValueError:
-        return text[:64]
-    if not isinstance(found, IPv6Address):
-        return str(found)
-    if found.ipv4_mapped is not None:
-        return str(found.ipv4_mapped)
-    return f"{IPv6Address(int(found) >> 64 << 64)}/64"
+        return text
+    if isinstance(parsed, IPv4Address):
+        return str(parsed)
+    inner = parsed.ipv4_mapped or (IPv4Address(int(parsed) & 0xFFFFFFFF) if parsed in _NAT64 else None)
+    if inner is not None:
+        return str(inner)
+    if parsed.is_link_local or parsed.is_loopback:
+        return str(parsed)
+    return f"{IPv6Address(int(parsed) >> 64 << 64)}/64"
 
 
 def _discard(index: dict[str, set[C]], name: str, client: Hashable) -> None:

@@ -381,10 +381,19 @@ def drop_letters(letters: DeadLetters, letter_ids: tuple[str, ...], all_: bool) 
 @click.option("--user", required=True, metavar="NAME", help="Whom the token is for.")
 @click.option("--subscribe", multiple=True, metavar="PATTERN", help="May subscribe to this; repeatable. {sub} is the user.")
 @click.option("--publish", "publish_", multiple=True, metavar="PATTERN", help="May publish to this; repeatable.")
+@click.option(
+    "--namespace",
+    "namespaces",
+    multiple=True,
+    metavar="NAME",
+    help="Namespace that it is for; repeatable. Default: the gateway's first.",
+)
 @click.option("--ttl", default="1h", show_default=True, metavar="TIME", help="How long it holds: 90, 90s, 15m, 1h or 7d.")
 @click.option("--kid", metavar="ID", help="Which configured secret signs it, where there are several.")
 @_one_line_errors
-def token(user: str, subscribe: tuple[str, ...], publish_: tuple[str, ...], ttl: str, kid: str | None) -> None:
+def token(
+    user: str, subscribe: tuple[str, ...], publish_: tuple[str, ...], namespaces: tuple[str, ...], ttl: str, kid: str | None
+) -> None:
     """Print a token for development, signed with HEADGATE_TOKEN_SECRET (or a secret of HEADGATE_TOKEN_KEYS).
 
     Every user may also subscribe to users.NAME.#, whatever the token says.
@@ -395,12 +404,12 @@ def token(user: str, subscribe: tuple[str, ...], publish_: tuple[str, ...], ttl:
     from .settings import Settings
     from .tokens import Tokens
 
-    names = ("SECRET", "KEYS", "AUDIENCE", "LEEWAY_S")
-    settings = Settings.read({f"HEADGATE_TOKEN_{name}": os.environ.get(f"HEADGATE_TOKEN_{name}") for name in names})
+    settings = Settings.read({name: value for name, value in os.environ.items() if name.startswith("HEADGATE_TOKEN_")})
     tokens = Tokens.configured(settings)
     if tokens is None:
         raise SettingsError(["no secret to sign with: set HEADGATE_TOKEN_SECRET, for the gateway too"])
-    click.echo(tokens.mint(user, list(subscribe), list(publish_), _seconds(ttl), key_id=kid))
+    names = list(namespaces)
+    click.echo(tokens.mint(user, list(subscribe), list(publish_), _seconds(ttl), key_id=kid, namespaces=names))
 
 
 @main.command()
@@ -413,11 +422,18 @@ def token(user: str, subscribe: tuple[str, ...], publish_: tuple[str, ...], ttl:
 @_one_line_errors
 def revoke(user: str | None, token_id: str | None, for_: str, redis_url: str | None) -> None:
     """Refuse a user or a token on every gateway, and disconnect who is connected with it, within a second."""
+    import os
+
+    from . import logs
+    from .audit import audit
     from .publisher import Publisher
 
     for_s = _seconds(for_)
     with Publisher(redis_url) as publisher:
         publisher.revoke(user=user, token_id=token_id, for_s=for_s)
+    logs.configure("info")
+    who = f"uid {os.getuid()} on the command line"
+    audit.revoked(kind="user" if user is not None else "token", name=user or token_id or "", for_s=for_s, by=who)
     named = f"user {user!r}" if user is not None else f"token {token_id!r}"
     click.echo(f"revoked {named} for {for_s} s" if for_s else f"lifted the revocation of {named}")
 

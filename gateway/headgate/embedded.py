@@ -16,6 +16,7 @@ Works the same in a process patched by gevent. POSIX only.
 from __future__ import annotations
 
 import atexit
+import errno
 import fcntl
 import json
 import os
@@ -24,7 +25,6 @@ import re
 import shutil
 import signal
 import socket
-import stat
 import subprocess
 import sys
 import tempfile
@@ -40,9 +40,11 @@ from typing import Any
 from urllib.parse import quote
 
 from .errors import BusRefused, BusUnavailable, HeadgateError
+from .private_folder import is_private, open_file, open_folder
 from .redis_link import NEEDED, call, is_new_enough, open_client
 
 LOCK_NAME, SOCKET_NAME, LOG_NAME = "redis.lock", "redis.sock", "redis.log"
+MAX_RECORD_BYTES = 64 * 1024
 # sun_path holds 108 bytes on Linux and 104 on macOS, the final zero included.
 MAX_SOCKET_PATH_BYTES = 100
 START_DEADLINE_S = 30.0  # loading a log of the default retention takes a second or two
@@ -160,19 +162,17 @@ def start_private_redis(data_dir: str | Path, *, server: str | None = None) -> E
     """Start a private server whose data, log and socket are in `data_dir` (made if missing); wait until it answers.
 
     Args:
-        data_dir: a folder of ours alone; its mode becomes 700.
+        data_dir: a folder of ours alone, that others cannot write to; its mode becomes 700.
         server: path of the server program; None: HEADGATE_REDIS_SERVER, else the first that `find_server` finds.
 
     Raises:
-        BusRefused: a server for this folder is running already, or the program is too old.
+        BusRefused: a server for this folder is running already, the folder is not ours alone, or the program is too old.
         BusUnavailable: there is no program to start, or it died, with its last words.
     """
     binary = find_server(server or os.environ.get("HEADGATE_REDIS_SERVER") or None)
     folder = Path(data_dir).absolute()
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        folder.chmod(0o700)
-        lock = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lock = _open_lock(folder)
     except OSError as error:
         raise BusUnavailable(f"the data folder {folder} cannot be used: {error.strerror}") from error
     try:
@@ -184,9 +184,13 @@ def start_private_redis(data_dir: str | Path, *, server: str | None = None) -> E
 
 
 def find_private_redis(data_dir: str | Path) -> str | None:
-    """Return the URL of the private server that runs in `data_dir`, or None if none does."""
+    """Return the URL of the private server that runs in `data_dir`, or None if none does.
+
+    Raises:
+        BusRefused: the folder, or the record in it, is not ours alone: who wrote it could have us talk to a server of theirs.
+    """
     path = _read_record(Path(data_dir).absolute() / LOCK_NAME).get("socket")
-    if not isinstance(path, str) or not path:
+    if not isinstance(path, str) or not path or not is_private(Path(path).parent):
         return None
     return _url(path) if _server_pid(path) is not None else None
 
@@ -308,18 +312,10 @@ def _socket_path(folder: Path) -> tuple[str, Path | None]:
     if len(os.fsencode(path)) <= MAX_SOCKET_PATH_BYTES:
         return path, None
     recorded = _read_record(folder / LOCK_NAME).get("socket")
-    if isinstance(recorded, str) and _is_private_folder(Path(recorded).parent):
+    if isinstance(recorded, str) and is_private(Path(recorded).parent):
         return recorded, Path(recorded).parent  # left by a process that was killed
     temporary = Path(tempfile.mkdtemp(prefix="headgate-"))
     return str(temporary / SOCKET_NAME), temporary
-
-
-def _is_private_folder(folder: Path) -> bool:
-    try:
-        found = folder.lstat()
-    except OSError:
-        return False
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and stat.S_IMODE(found.st_mode) == 0o700
 
 
 def _wait_until_ready(process: subprocess.Popen[bytes], socket_path: str, folder: Path) -> None:
@@ -406,11 +402,29 @@ def _write_record(lock: int, record: dict[str, Any]) -> None:
 
 
 def _read_record(path: Path) -> dict[str, Any]:
+    folder = open_folder(path.parent)
+    if folder is None:
+        return {}
     try:
-        record = json.loads(path.read_bytes())
+        with os.fdopen(open_file(folder, path, os.O_RDONLY), "rb") as file:
+            record = json.loads(file.read(MAX_RECORD_BYTES))
     except (OSError, ValueError):
         return {}
+    finally:
+        os.close(folder)
     return record if isinstance(record, dict) else {}
+
+
+def _open_lock(path: Path) -> int:
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder = open_folder(path)
+    if folder is None:
+        raise OSError(errno.EACCES, os.strerror(errno.EACCES))
+    try:
+        os.fchmod(folder, 0o700)
+        return open_file(folder, path / LOCK_NAME, os.O_RDWR | os.O_CREAT)
+    finally:
+        os.close(folder)
 
 
 def _already_running(pid: object, folder: Path) -> BusRefused:

@@ -198,6 +198,20 @@ class LimitReached(HeadgateError):
         super().__init__(f"limit reached: {name} (at most {limit})", name=name, limit=limit)
 
 
+class UnknownHost(HeadgateError):
+    """An HTTP request to a host name that is not this gateway's (RFC 9110, section 15.5.20)."""
+
+    code = "unknown_host"
+
+    def __init__(self, host: object) -> None:
+        shown = _printable(host)
+        super().__init__(
+            f"this gateway does not answer as {shown!r}; HEADGATE_HOSTS lists the names that it answers under "
+            "(behind a proxy, set HEADGATE_PROXIES)",
+            host=shown,
+        )
+
+
 class InvalidRequest(HeadgateError):
     """A message from a client that is not one of the requests in docs/protocol.md."""
 

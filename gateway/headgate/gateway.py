@@ -10,17 +10,19 @@ has expired or was revoked.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from random import shuffle
 from time import monotonic, time
+from traceback import extract_tb, format_exception_only
 from typing import Any
-from urllib.parse import urlsplit
 
 import structlog
 from socketio.exceptions import ConnectionRefusedError as Refusal
 
-from .admission import SESSION_RETRY_S, Admission, Outsiders, address_of
+from .admission import SESSION_RETRY_S, Admission, FailedLogins, LoginsThrottled, Outsiders, address_of
+from .audit import audit
 from .client import Client
 from .errors import (
     BusUnavailable,
@@ -29,16 +31,20 @@ from .errors import (
     InvalidRequest,
     LimitReached,
     PayloadTooLarge,
+    SettingsError,
     Unauthorized,
+    UnknownHost,
     leaving,
 )
 from .event import check_event_id
 from .expiry import Expiry
 from .identity import ANONYMOUS, Authenticator, Handshake, Identity
+from .jwks import Jwks
 from .logs import told
 from .loop import sleep
-from .metrics import PUT_OUT, REFUSED, SESSIONS_REFUSED
+from .metrics import HOSTS_REFUSED, LOGINS_THROTTLED, PUT_OUT, REFUSED, SESSIONS_REFUSED
 from .namespace import Namespace
+from .origins import Hosts, origin_check
 from .protocol import PUBLISH, REFRESH, REPLAY, SEEN, STATUS, SUBSCRIBE, UNSUBSCRIBE, WELCOME, notice_packet, ok, refused
 from .publisher import Publisher
 from .redis_link import open_client
@@ -48,9 +54,9 @@ from .requests import check_text, read_refresh, read_resume, read_seen
 from .revocation import TOKEN, kind_of, revoked
 from .revocation_watch import RevocationWatch
 from .seen import mark_seen
-from .settings import Settings, is_loopback
+from .settings import Settings
 from .socketio import Server, TransportLimits, WSGIApp
-from .tokens import Tokens, refusal, token_authenticator
+from .tokens import Tokens, configured_keys, refusal, token_authenticator
 from .topic import check_topic
 from .transport.connection import CLIENT_DISCONNECT
 from .transport.engine import FastPacket, Members, OneTooMany
@@ -72,11 +78,17 @@ _KEPT_OF_ENVIRON = (
     "HTTP_HOST",
     "HTTP_ORIGIN",
     "HTTP_X_FORWARDED_FOR",
+    "HTTP_X_FORWARDED_HOST",
+    "HTTP_X_FORWARDED_PROTO",
     "REMOTE_ADDR",
     "wsgi.url_scheme",
 )
 # Putting many out at once: let the loop run after so many.
 _PUT_OUT_STRIDE = 64
+# Reasons that are no failed login.
+_OUR_FAULT = ("authenticator_failed", "no_authenticator")
+# Of an authenticator that failed.
+_LOGGED_FRAMES = 5
 # While clients move: how often to look whether the next one has left by itself.
 _DRAIN_LOOK_S = 0.05
 
@@ -107,10 +119,18 @@ class Gateway:
             raise BusUnavailable("no Redis: set HEADGATE_REDIS_URL, or start with `headgate serve`, which brings one")
         self.settings = settings
         self.draining = False
-        self.authenticator: Authenticator = authenticator or token_authenticator(Tokens.configured(settings), settings)
+        self._tokens = None if authenticator else Tokens.configured(settings)
+        self._by_token = token_authenticator(self._tokens, settings)
+        self.authenticator: Authenticator = authenticator or self._by_token
+        self._jwks: Jwks | None = None
+        if self._tokens is not None and settings.token_jwks_url is not None:
+            self._jwks = Jwks(settings.token_jwks_url, self._tokens.use_fetched)
+            self._tokens.may_come = self._jwks.may_bring
         self._admission: Admission[Client] = Admission(settings.max_clients_per_user, settings.max_clients_per_address)
         # Development is one machine: there an address says nothing about who it is.
         self._outsiders = Outsiders(0 if settings.dev else settings.max_clients_per_address)
+        self._failed_logins = FailedLogins(settings.failed_logins_per_s, 0 if settings.dev else settings.failed_logins_burst)
+        self._hosts = Hosts(settings)
         self._expiry: Expiry[Client] = Expiry(self._expired)
         self._revocation_watch = RevocationWatch(settings.redis_url, self._revoked)
         self.publisher = Publisher(settings.redis_url, max_payload_bytes=settings.max_payload_bytes, timeout_s=PUBLISH_TIMEOUT_S)
@@ -127,7 +147,7 @@ class Gateway:
             client_manager=Members(),
             serializer=FastPacket,
             namespaces=[f"/{name}" for name in settings.namespaces],
-            cors_allowed_origins=_allowed_origins(settings),
+            cors_allowed_origins="*" if "*" in settings.allowed_origins else origin_check(settings),
             transport_limits=_transport_limits(settings),
             http_compression=False,
             logger=False,
@@ -139,9 +159,11 @@ class Gateway:
             self._route(name)
 
     def start(self) -> None:
-        """Start listening to the bus and to revocations, and register with the other gateways. Idempotent."""
+        """Listen to the bus and to revocations, register with the other gateways, fetch the keys of tokens. Idempotent."""
         self._watchdog.start()
         self.registration.start()
+        if self._jwks is not None and self.authenticator is self._by_token:
+            self._jwks.start()
         self._revocation_watch.start()
         for namespace in self.namespaces.values():
             namespace.bus.start()
@@ -153,6 +175,20 @@ class Gateway:
         """
         self.draining = True
         return self.registration.leave()
+
+    def reload_keys(self) -> None:
+        """Read the file of keys anew, and ask for the issuer's. With a fault in the file the keys before stay in force."""
+        if self._jwks is not None:
+            self._jwks.refresh()
+        if self._tokens is None:
+            return
+        try:
+            keys = configured_keys(self.settings)
+        except SettingsError as error:
+            log.error("token keys not reloaded", faults=list(error.faults))
+            return
+        self._tokens.configure(keys)
+        log.info("token keys reloaded", keys=len(keys))
 
     def drain(self, within_s: float) -> None:
         """Let clients move to another gateway: tell them, let nobody new in, and end what has not left by itself, in turn.
@@ -184,6 +220,8 @@ class Gateway:
         self._watchdog.close()
         self.registration.close()
         self._revocation_watch.close()
+        if self._jwks is not None:
+            self._jwks.close()
         self._expiry.close()
         for namespace in self.namespaces.values():
             namespace.close()
@@ -191,8 +229,21 @@ class Gateway:
         self._commands.close()
 
     def wsgi_app(self, application: Any) -> Any:
-        """Return a WSGI application: Socket.IO's path is ours, the rest is `application`'s."""
-        return WSGIApp(self._server, application)
+        """Return a WSGI application: Socket.IO's path is ours, the rest is `application`'s. Both under our names only."""
+        inner = WSGIApp(self._server, application)
+
+        def known_host(environ: Mapping[str, Any], start_response: Any) -> Any:
+            try:
+                self._hosts.check(environ)
+            except UnknownHost as error:
+                HOSTS_REFUSED.inc()
+                body = json.dumps({"error": error.to_wire()}).encode()
+                headers = [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
+                start_response("421 Misdirected Request", headers)
+                return [body]
+            return inner(environ, start_response)
+
+        return known_host
 
     def ready(self) -> dict[str, Any]:
         """Return `{ready, bus, revocations, namespaces: {name: {bus, epoch, offset, clients, error?}}}`. Never waits.
@@ -446,48 +497,63 @@ class Gateway:
         self._server.eio.deadlines.after(self.settings.handshake_deadline_s, _end_outsider, connection, told)
 
     def identify(self, handshake: Handshake) -> Identity:
-        """Return who a handshake is from; neither nobody nor someone revoked or expired.
+        """Return who a handshake is from; neither nobody nor someone revoked or expired, nor someone for another namespace.
 
         Raises:
             Unauthorized: with the reason.
+            UnknownNamespace: this gateway does not serve it.
+            LoginsThrottled: too many from this address have failed; the authenticator is not asked.
         """
+        address = address_of(handshake.environ, self.settings.proxies)
+        try:
+            self._failed_logins.check(address, monotonic())
+        except LoginsThrottled:
+            LOGINS_THROTTLED.inc()
+            raise
+        try:
+            return self._identified(handshake)
+        except HeadgateError as error:
+            # A fault of ours, and a refusal that only takes a while, are no failed logins.
+            if not error.retry:
+                reason = str(error.parts.get("reason", error.code))
+                if reason not in _OUR_FAULT:
+                    self._failed_logins.failed(address, monotonic())
+                audit.login_refused(
+                    address=address, namespace=handshake.namespace, code=error.code, reason=handshake.redacted(reason)
+                )
+            raise
+
+    def _identified(self, handshake: Handshake) -> Identity:
         try:
             identity = self.authenticator(handshake)
         except HeadgateError:
             raise
         except Exception as error:
-            log.exception("authenticator failed", namespace=handshake.namespace)
+            # No traceback: the texts of exceptions, and of their causes, may hold the token.
+            log.error("authenticator failed", namespace=handshake.namespace, **_described(error, handshake))
             raise Unauthorized("authenticator_failed", "the authenticator failed") from error
         if identity is None:
             raise Unauthorized("not_accepted", "the token was missing or not accepted")
+        first = self.settings.served(None)
+        if not identity.may_enter(self.settings.served(handshake.namespace), first):
+            raise Unauthorized("wrong_namespace", "this identity is not for this namespace")
         self._revocation_watch.check(identity)
         if identity.expires_at is not None and identity.expires_at <= time():
             raise refusal("expired")
-        return identity
+        return identity.with_own_topics()
+
+
+def _described(error: Exception, handshake: Handshake) -> dict[str, str]:
+    """Return what a log may be told of an exception that an authenticator raised: its text without the token, and where."""
+    frames = [f"{frame.filename}:{frame.lineno} in {frame.name}" for frame in extract_tb(error.__traceback__)[-_LOGGED_FRAMES:]]
+    text = "".join(format_exception_only(error)).strip()
+    return {"error": handshake.redacted(text), "where": ", ".join(frames)}
 
 
 def _end_outsider(connection: Any, told: str) -> None:
     """End a connection whose clients have left, or were put out, and that has joined no namespace since. Runs in the hub."""
     if not connection.closed and not connection.owners:
         connection.end("outside every namespace", code=POLICY, told=told)
-
-
-def _allowed_origins(settings: Settings) -> Any:
-    if "*" in settings.allowed_origins:
-        return "*"
-    return lambda origin, environ: origin in settings.allowed_origins or _is_own(origin, environ, dev=settings.dev)
-
-
-def _is_own(origin: str | None, environ: Mapping[str, Any], *, dev: bool) -> bool:
-    """Return whether a page is ours: of the origin that we see, or that a proxy in front of us (which ends TLS, say) saw.
-
-    A page cannot set a proxy's headers on a WebSocket, and must ask before it does elsewhere. In development, which lets anyone
-    in, the origin must be of this machine: a page that rebinds its DNS name to it has the same one as we.
-    """
-    scheme, host = environ.get("wsgi.url_scheme", "http"), environ.get("HTTP_HOST", "")
-    seen = (environ.get("HTTP_X_FORWARDED_PROTO", scheme), environ.get("HTTP_X_FORWARDED_HOST", host))
-    by_proxy = "://".join(part.partition(",")[0].strip() for part in seen)
-    return origin in (f"{scheme}://{host}", by_proxy) and (not dev or is_loopback(urlsplit(origin).hostname))
 
 
 def _transport_limits(settings: Settings) -> TransportLimits:

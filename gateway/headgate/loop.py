@@ -26,6 +26,7 @@ __all__ = [
     "Signal",
     "Turn",
     "Watcher",
+    "deadline",
     "in_hub_after",
     "in_native_thread",
     "io_watcher",
@@ -51,6 +52,11 @@ class Watcher(Protocol):
 def Turn() -> Any:
     """Return a context manager that lets one greenlet in at a time, in the order in which they came."""
     return BoundedSemaphore(1)
+
+
+def deadline(seconds: float) -> Any:
+    """Return a context manager: what waits inside it for longer than `seconds` in all raises TimeoutError there."""
+    return gevent.Timeout(seconds, TimeoutError(f"not within {seconds:g} s"))
 
 
 def spawn(function: Callable[..., Any], *args: Any) -> Greenlet:

@@ -31,6 +31,10 @@ CONFLATED = Counter("headgate_conflated_total", "Events that a newer one of thei
 SESSIONS_REFUSED = Counter(
     "headgate_sessions_refused_total", "Engine.IO sessions refused: too many of their address had joined nothing."
 )
+HOSTS_REFUSED = Counter("headgate_hosts_refused_total", "HTTP requests to a host name that is not this gateway's.")
+AUDIT_LEFT_OUT = Counter("headgate_audit_left_out_total", "Lines of the audit log that were left out: too many of an address.")
+LOGINS_THROTTLED = Counter("headgate_logins_throttled_total", "Logins not looked at: too many of their address had failed.")
+JWKS_FETCHES = Counter("headgate_jwks_fetches_total", "Fetches of token keys from HEADGATE_TOKEN_JWKS_URL.", ["outcome"])
 SESSIONS_ENDED = Counter("headgate_sessions_ended_total", "Engine.IO sessions that ended.", ["reason"])
 HTTP_CONNECTIONS = Gauge("headgate_http_connections", "HTTP connections open now; one that becomes a WebSocket is none any more.")
 HTTP_ENDED = Counter(

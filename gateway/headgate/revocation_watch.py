@@ -14,12 +14,13 @@ from collections.abc import Callable
 
 import structlog
 
+from .audit import audit
 from .errors import BusUnavailable, HeadgateError
 from .identity import Identity
 from .layout import REVOKED
 from .loop import Greenlet, sleep, spawn
 from .redis_link import SubscriberLink, open_client
-from .revocation import Revocations, read_revoked
+from .revocation import MAX_NAME_CHARACTERS, Revocations, kind_of, read_revoked
 
 log = structlog.get_logger("headgate.revocation")
 
@@ -109,7 +110,17 @@ class RevocationWatch:
                 self.revocations.replace(read_revoked(self._client))
                 self.known = True
                 hit = self.revocations.members()
-            elif reply[0] == b"message" and (member := self.revocations.apply(reply[2])) is not None:
-                hit.append(member)
+            elif reply[0] == b"message":
+                _note(reply[2])
+                if (member := self.revocations.apply(reply[2])) is not None:
+                    hit.append(member)
         if hit:
             self._on_revoked(hit)
+
+
+def _note(message: bytes) -> None:
+    """Put a revocation into the audit log of this gateway, which acts on it from now on."""
+    left, _, member = message[: 2 * MAX_NAME_CHARACTERS * 4].decode("utf-8", "replace").partition(" ")
+    found = kind_of(member)
+    if found is not None and left.isascii() and left.isdecimal() and len(left) <= 9:
+        audit.revoked(kind=found[0], name=found[1], for_s=int(left), by="heard from Redis")

@@ -127,6 +127,8 @@ def _serve(app: Flask, settings: Settings) -> int:
     asked_to_stop, at_once = Signal(), Signal()
     for number in (signal.SIGINT, signal.SIGTERM):
         on_signal(number, lambda: (at_once if asked_to_stop.is_set() else asked_to_stop).set())
+    if settings.token_keys or settings.token_jwks_url:  # elsewhere a closed terminal must end the process, as ever
+        on_signal(signal.SIGHUP, gate.gateway.reload_keys)
     gate.start()
     for namespace in gate.gateway.namespaces.values():
         namespace.bus.was_up.wait(timeout=10)

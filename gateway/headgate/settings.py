@@ -6,6 +6,7 @@ is what the rest of Headgate reads; nothing else looks at the environment. `docs
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,12 @@ PREFIX = "HEADGATE_"
 HARD_MAX_PAYLOAD_BYTES = 1024 * 1024
 # RFC 7518, section 3.2: a secret is at least as long as the hash of HS256.
 MIN_SECRET_BYTES = 32
+# Of random bytes in hexadecimal all but one in a million have more than 8; a word that fills up the length has fewer, or repeats.
+MIN_SECRET_DIFFERENT = 8
+MIN_SECRET_REPEATED_BYTES = 16
+STRONG_SECRET = (
+    f"a secret of at least {MIN_SECRET_BYTES} bytes, {MIN_SECRET_DIFFERENT} of them different, that does not repeat a short text"
+)
 # Names with our prefix that belong to tools around the gateway (Makefile, tests, publishers), not to it.
 _FOREIGN = {"HEADGATE_REDIS_SERVER", "HEADGATE_CHROMIUM", "HEADGATE_CONFIG"}
 
@@ -51,11 +58,35 @@ def _origins(raw: Any) -> tuple[str, ...]:
     return origins
 
 
+def _hosts(raw: Any) -> tuple[str, ...]:
+    hosts = tuple(host.strip("[]").rstrip(".").lower() for host in read_words(raw))
+    if not all(host == "*" or re.fullmatch(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*|[0-9a-f:.]*:[0-9a-f:.]*", host) for host in hosts):
+        raise ValueError
+    return hosts
+
+
 def _secret(raw: Any) -> str:
     """Read a secret as it is: whoever signs with it does not strip it either."""
-    if not isinstance(raw, str) or len(raw.encode(errors="surrogateescape")) < MIN_SECRET_BYTES:
+    if not isinstance(raw, str) or is_weak_secret(raw.encode(errors="surrogateescape")):
         raise ValueError
     return raw
+
+
+def _jwks_url(raw: Any) -> str:
+    url = urlsplit(str(raw).strip())
+    _ = url.port  # raises ValueError when it is not a port
+    if not url.hostname or url.username is not None or url.password is not None or url.fragment or not url.geturl().isprintable():
+        raise ValueError
+    if url.scheme != "https" and not (url.scheme == "http" and is_loopback(url.hostname)):
+        raise ValueError
+    return url.geturl()
+
+
+def is_weak_secret(secret: bytes) -> bool:
+    """Return whether a secret can be guessed: STRONG_SECRET says what is expected."""
+    # The first place where a text is found again in itself doubled is what it repeats.
+    repeated_bytes = (secret + secret).find(secret, 1)
+    return len(secret) < MIN_SECRET_BYTES or len(set(secret)) < MIN_SECRET_DIFFERENT or repeated_bytes < MIN_SECRET_REPEATED_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +109,12 @@ class Settings:
         switch(),
         "Development: anonymous clients may subscribe to everything and publish. Never with a public address.",
     )
-    demo: bool = option(False, switch(), "Serve the demo (the shared orders board) at /.")
+    demo: bool = option(
+        False, switch(), "Serve the demo (the shared orders board) at /. Anyone may sign in: not beside tokens, nor in public."
+    )
+    demo_public: bool = option(
+        False, switch(), "Serve the demo on another address than loopback too, to whoever reaches it: in a container, say."
+    )
     metrics_open: bool = option(False, switch(), "Serve /metrics to every address, not only to loopback.")
     namespaces: tuple[str, ...] = option(
         (DEFAULT_NAMESPACE,),
@@ -88,11 +124,17 @@ class Settings:
     allowed_origins: tuple[str, ...] = option(
         (),
         Kind(_origins, "origins such as https://app.example.com, comma-separated"),
-        "Origins that may connect besides the gateway's own.",
+        "Origins whose pages may connect, and no others. Not set: the gateway's own, with the scheme that its proxies forward.",
+    )
+    hosts: tuple[str, ...] = option(
+        (),
+        Kind(_hosts, "host names such as app.example.com, without ports, comma-separated; or *"),
+        "Names that the gateway answers under, besides loopback; other requests get 421. Not set: what it listens on, addresses, "
+        "hosts of HEADGATE_ALLOWED_ORIGINS, and with HEADGATE_PROXIES what they forward.",
     )
     token_secret: str | None = option(
         None,
-        Kind(_secret, f"a secret of at least {MIN_SECRET_BYTES} bytes"),
+        Kind(_secret, STRONG_SECRET),
         "Secret of tokens signed with HS256.",
         secret=True,
     )
@@ -100,6 +142,14 @@ class Settings:
         None,
         text("path of a JSON or TOML file"),
         "Keys of tokens: key id → {alg, key}, with alg one of HS256, RS256, ES256, EdDSA and key a PEM public key or a secret.",
+    )
+    token_jwks_url: str | None = option(
+        None,
+        Kind(_jwks_url, "a URL such as https://login.example.com/jwks.json; http only to loopback"),
+        "Where the keys of tokens are fetched from (JWKS), beside those that are configured; again every five minutes.",
+    )
+    token_issuer: str | None = option(
+        None, text("a name or URL"), "What the `iss` of a token must be. Not set: it is not looked at."
     )
     token_audience: str = option("headgate", text("a name"), "What the `aud` of a token must hold.")
     token_leeway_s: float = option(
@@ -110,6 +160,11 @@ class Settings:
         patterns(),
         "What clients without a token may subscribe to. Not set: a token is needed.",
     )
+    anonymous_namespaces: tuple[str, ...] = option(
+        (),
+        Kind(lambda raw: _namespaces(raw) if raw != () else (), "names out of HEADGATE_NAMESPACES, comma-separated"),
+        "Namespaces that HEADGATE_ANONYMOUS_SUBSCRIBE is for. Not set: the first one.",
+    )
     max_clients_per_user: int = option(
         64,
         integer(0, 1_000_000, "clients (0 for no limit)"),
@@ -118,8 +173,16 @@ class Settings:
     max_clients_per_address: int = option(
         1000,
         integer(0, 1_000_000, "clients (0 for no limit)"),
-        "Clients from one network address, on one gateway, and beside them sessions that are in no namespace. Behind a proxy, "
-        "set HEADGATE_PROXIES too. Not for anonymous clients of development.",
+        "Clients from one network address (of IPv6: one /64), on one gateway, and beside them sessions that are in no namespace. "
+        "Behind a proxy, set HEADGATE_PROXIES too. Not for anonymous clients of development.",
+    )
+    failed_logins_burst: int = option(
+        100,
+        integer(0, 1_000_000, "logins (0 for no limit)"),
+        "Logins of one network address that may fail before none of it is looked at for a while. Not in development.",
+    )
+    failed_logins_per_s: float = option(
+        2.0, number(0.01, 100000, "logins per second"), "How many failed logins of an address are forgotten per second."
     )
     proxies: int = option(
         0,
@@ -275,6 +338,21 @@ def _cross_faults(settings: Settings) -> list[str]:
         )
     if "*" in settings.allowed_origins and not settings.dev:
         faults.append("HEADGATE_ALLOWED_ORIGINS=*: expected exact origins; * is only accepted together with HEADGATE_DEV=1")
+    if not set(settings.anonymous_namespaces) <= set(settings.namespaces):
+        faults.append(
+            f"HEADGATE_ANONYMOUS_NAMESPACES={','.join(settings.anonymous_namespaces)}: expected names out of HEADGATE_NAMESPACES "
+            f"({','.join(settings.namespaces)})"
+        )
+    if settings.demo and (settings.token_secret or settings.token_keys or settings.token_jwks_url):
+        faults.append(
+            "HEADGATE_DEMO=on: expected neither HEADGATE_TOKEN_SECRET, HEADGATE_TOKEN_KEYS nor HEADGATE_TOKEN_JWKS_URL beside "
+            "it, as the demo signs in anyone with tokens of its own"
+        )
+    if settings.demo and not settings.demo_public and not is_loopback(settings.host):
+        faults.append(
+            f"HEADGATE_DEMO=on with HEADGATE_HOST={settings.host}: expected a loopback address, as the demo signs in anyone; "
+            "HEADGATE_DEMO_PUBLIC=on is for where that is meant"
+        )
     if settings.dev and not is_loopback(settings.host):
         faults.append(
             f"HEADGATE_DEV=1 with HEADGATE_HOST={settings.host}: expected a loopback address, as development lets anyone in"

@@ -4,10 +4,11 @@ In: the `token` of a handshake or of a `refresh`, and the keys that were configu
 whose `reason` is one of the words below and whose text never holds any part of the token.
 
 Rules (RFC 8725), in the order of their cost. 1. Size before parsing. 2. The header only chooses among configured keys;
-each key has one algorithm, and the token must name that one. Nothing is fetched, whatever the header says. 3. Signature
-before claims. 4. `exp`, `aud` and `sub` are required, and every claim that we read must have the type that it should have.
+each key has one algorithm, and the token must name that one. Nothing is fetched from where a token says; jwks.py fetches the
+issuer's keys from where the operator says. 3. Signature before claims. 4. `exp`, `aud` and `sub` are required, and every claim
+that we read must have the type that it should have.
 
-No I/O but for the file of keys, which is read once, at start.
+No I/O but for the file of keys, which is read at start and when the operator asks for it.
 """
 
 from __future__ import annotations
@@ -26,10 +27,11 @@ import jwt
 import msgspec
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
-from .errors import HeadgateError, InvalidTopic, SettingsError, Unauthorized
+from .errors import HeadgateError, InvalidTopic, SettingsError, Unauthorized, UnknownNamespace
 from .identity import ANONYMOUS, Handshake, Identity
-from .settings import MIN_SECRET_BYTES, PREFIX, Settings
-from .topic import USERS, check_pattern, check_word
+from .layout import check_namespace
+from .settings import PREFIX, STRONG_SECRET, Settings, is_weak_secret
+from .topic import check_pattern, check_word
 
 MAX_TOKEN_BYTES = 8192
 # Patterns in one claim; containment is asked of each at every subscribe.
@@ -37,12 +39,13 @@ MAX_GRANTS = 64
 MAX_USER_CHARACTERS = 255
 MAX_KEYS = 64
 MAX_KEYS_FILE_BYTES = 256 * 1024
-MIN_RSA_BITS = 2048
+MIN_RSA_BITS, MAX_RSA_BITS = 2048, 8192
 # The key id of HEADGATE_TOKEN_SECRET, needed only beside other keys.
 SECRET_KEY_ID = "default"
 # Headers that would have us take a key, or a rule, from the token itself.
 _REFUSED_HEADERS = frozenset(("crit", "b64", "jku", "jwk", "x5u", "x5c"))
 _ALGORITHMS = ("HS256", "RS256", "ES256", "EdDSA")
+_JWK_ALGORITHMS: Mapping[tuple[str, ...], str] = {("RSA", ""): "RS256", ("EC", "P-256"): "ES256", ("OKP", "Ed25519"): "EdDSA"}
 
 # `reason` → what people are told. docs/protocol.md says what to do about each.
 REASONS: Mapping[str, str] = {
@@ -56,6 +59,7 @@ REASONS: Mapping[str, str] = {
     "missing_claim": "a required claim is missing",
     "invalid_claim": "a claim has a value that it cannot have",
     "wrong_audience": "the token is meant for somebody else",
+    "wrong_issuer": "the token is from another issuer",
     "expired": "the token has expired",
     "not_yet_valid": "the token is not valid yet",
     "invalid_grant": "a granted pattern is not a pattern",
@@ -66,6 +70,15 @@ _jws = jwt.PyJWS(algorithms=list(_ALGORITHMS))
 _FROM_URL = str.maketrans("-_+/", "+/\0\0")
 _TO_URL = bytes.maketrans(b"+/", b"-_")
 _decode_json = msgspec.json.Decoder().decode
+
+
+class KeysPending(Unauthorized):
+    """A token of a key that is not known yet, while the issuer's keys are being fetched: it is not known to be bad."""
+
+    retry = True
+
+    def __init__(self) -> None:
+        super().__init__("keys_pending", "the token's key is not known yet; the issuer's keys are being fetched")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +98,27 @@ class Tokens:
         audience: what `aud` must hold.
         leeway_s: how far clocks may differ, for `exp`, `nbf` and `iat`.
         now: seconds since 1970.
+        issuer: what `iss` must be; None: it is not looked at.
+
+    Attributes:
+        may_come: asked about a key id that is unknown ("" for none): whether a key of that name may be on its way. Must not wait.
     """
 
-    def __init__(self, keys: list[Key], audience: str, leeway_s: float, now: Callable[[], float] = time.time) -> None:
-        self._keys = {key.key_id: key for key in keys}
+    def __init__(
+        self,
+        keys: list[Key],
+        audience: str,
+        leeway_s: float,
+        now: Callable[[], float] = time.time,
+        *,
+        issuer: str | None = None,
+    ) -> None:
+        self.may_come: Callable[[str], bool] = lambda key_id: False
+        self._configured = {key.key_id: key for key in keys}
+        self._fetched: dict[str, Key] = {}
+        self._keys: dict[str, Key] = self._configured
         self._prepared: dict[str, Any] = {}  # key id → the material as its algorithm wants it
-        self._audience = audience
+        self._audience, self._issuer = audience, issuer
         self._leeway_s = leeway_s
         self._now = now
 
@@ -101,14 +129,24 @@ class Tokens:
         Raises:
             SettingsError: the file of keys cannot be read or holds a key that is none.
         """
-        keys = read_keys(settings.token_keys) if settings.token_keys else []
-        if settings.token_secret is not None:
-            if any(key.key_id == SECRET_KEY_ID for key in keys):
-                raise SettingsError(
-                    [f"{PREFIX}TOKEN_KEYS: key {SECRET_KEY_ID!r} is {PREFIX}TOKEN_SECRET's name; give it another or set only one"]
-                )
-            keys.append(Key(SECRET_KEY_ID, "HS256", settings.token_secret.encode(errors="surrogateescape")))
-        return cls(keys, settings.token_audience, settings.token_leeway_s) if keys else None
+        keys = configured_keys(settings)
+        if not keys and settings.token_jwks_url is None:
+            return None
+        return cls(keys, settings.token_audience, settings.token_leeway_s, issuer=settings.token_issuer)
+
+    def configure(self, keys: list[Key]) -> None:
+        """Put other configured keys in force, in place of those before."""
+        self._configured = {key.key_id: key for key in keys}
+        self._put_in_force()
+
+    def use_fetched(self, keys: list[Key]) -> None:
+        """Put other keys of the issuer's in force, in place of those before. A configured one of the same name wins."""
+        self._fetched = {key.key_id: key for key in keys}
+        self._put_in_force()
+
+    def _put_in_force(self) -> None:
+        self._keys = {**self._fetched, **self._configured}
+        self._prepared.clear()
 
     def verify(self, token: object) -> Identity:
         """Return the identity that a token proves. Pure computation, some 15 µs for HS256.
@@ -124,7 +162,16 @@ class Tokens:
             raise refusal("too_large")
         return self._identity(_claims(self._signed_payload(token)))
 
-    def mint(self, user: str, subscribe: list[str], publish: list[str], lifetime_s: int, *, key_id: str | None = None) -> str:
+    def mint(
+        self,
+        user: str,
+        subscribe: list[str],
+        publish: list[str],
+        lifetime_s: int,
+        *,
+        key_id: str | None = None,
+        namespaces: list[str] | None = None,
+    ) -> str:
         """Return a token signed with a configured secret: for development, and for tests.
 
         Raises:
@@ -134,7 +181,10 @@ class Tokens:
         key = self._signing_key(key_id)
         now_s = int(self._now())
         claims: dict[str, Any] = {"sub": user, "aud": self._audience, "iat": now_s, "exp": now_s + lifetime_s}
-        claims |= {name: grants for name, grants in (("subscribe", subscribe), ("publish", publish)) if grants}
+        lists = (("subscribe", subscribe), ("publish", publish), ("namespaces", namespaces))
+        claims |= {name: listed for name, listed in lists if listed}
+        if self._issuer is not None:
+            claims["iss"] = self._issuer
         headers = {"kid": key.key_id} if len(self._keys) > 1 else None
         token = _jws.encode(json.dumps(claims).encode(), key.material, algorithm=key.algorithm, headers=headers)
         self.verify(token)
@@ -172,13 +222,13 @@ class Tokens:
             return False
 
     def _key_of(self, header: Mapping[str, Any]) -> Key:
-        if "kid" not in header:
-            if len(self._keys) == 1:
-                return next(iter(self._keys.values()))
-            raise refusal("unknown_key")
-        key_id = header["kid"]
+        key_id = header.get("kid", "")
+        if "kid" not in header and len(self._keys) == 1:
+            return next(iter(self._keys.values()))
         key = self._keys.get(key_id) if isinstance(key_id, str) else None
         if key is None:
+            if self.may_come(str(key_id)):
+                raise KeysPending
             raise refusal("unknown_key")
         return key
 
@@ -188,6 +238,11 @@ class Tokens:
                 raise refusal("missing_claim", name)
         expires_at = _time(claims, "exp")
         self._check_audience(claims["aud"])
+        if self._issuer is not None:
+            if claims.get("iss") is None:
+                raise refusal("missing_claim", "iss")
+            if claims["iss"] != self._issuer:
+                raise refusal("wrong_issuer")
         now_s = self._now()
         if expires_at + self._leeway_s <= now_s:
             raise refusal("expired")
@@ -195,14 +250,15 @@ class Tokens:
             if claims.get(name) is not None and _time(claims, name) - self._leeway_s > now_s:
                 raise refusal("not_yet_valid", name)
         user, token_id = _text(claims, "sub"), _text(claims, "jti") if claims.get("jti") is not None else None
-        if user == ANONYMOUS:
+        if user == ANONYMOUS or not {"*", "#"}.isdisjoint(user.split(".")):
             raise refusal("invalid_claim", "sub")
         return Identity(
             user,
-            subscribe=(*_grants(claims, "subscribe", user), *own_topics(user)),
+            subscribe=_grants(claims, "subscribe", user),
             publish=_grants(claims, "publish", user),
             expires_at=expires_at + self._leeway_s,
             token_id=token_id,
+            namespaces=_namespaces(claims),
         )
 
     def _check_audience(self, audience: object) -> None:
@@ -228,6 +284,22 @@ class Tokens:
         )
 
 
+def configured_keys(settings: Settings) -> list[Key]:
+    """Return the keys that the settings name, read anew: HEADGATE_TOKEN_KEYS and HEADGATE_TOKEN_SECRET.
+
+    Raises:
+        SettingsError: the file cannot be read or holds a key that is none.
+    """
+    keys = read_keys(settings.token_keys) if settings.token_keys else []
+    if settings.token_secret is not None:
+        if any(key.key_id == SECRET_KEY_ID for key in keys):
+            raise SettingsError(
+                [f"{PREFIX}TOKEN_KEYS: key {SECRET_KEY_ID!r} is {PREFIX}TOKEN_SECRET's name; give it another or set only one"]
+            )
+        keys.append(Key(SECRET_KEY_ID, "HS256", settings.token_secret.encode(errors="surrogateescape")))
+    return keys
+
+
 def token_authenticator(tokens: Tokens | None, settings: Settings) -> Callable[[Handshake], Identity]:
     """Return the authenticator that is used when an application brings none.
 
@@ -242,20 +314,12 @@ def token_authenticator(tokens: Tokens | None, settings: Settings) -> Callable[[
         if tokens is None:
             raise Unauthorized(
                 "no_authenticator",
-                f"this gateway has no authenticator: give `Headgate` one, set {PREFIX}TOKEN_SECRET or {PREFIX}TOKEN_KEYS, "
-                "or start with --dev on your own machine",
+                f"this gateway has no authenticator: give `Headgate` one, set {PREFIX}TOKEN_SECRET, {PREFIX}TOKEN_KEYS "
+                f"or {PREFIX}TOKEN_JWKS_URL, or start with --dev on your own machine",
             )
         return tokens.verify(handshake.auth.get("token"))
 
     return authenticate
-
-
-def own_topics(user: str) -> tuple[str, ...]:
-    """Return what every user is granted: `users.<user>.#`; nothing for a user whose name is not one word of a topic."""
-    try:
-        return (check_pattern(f"{USERS}.{check_word(user)}.#"),)
-    except HeadgateError:
-        return ()
 
 
 def refusal(reason: str, claim: str | None = None) -> Unauthorized:
@@ -268,7 +332,7 @@ def refusal(reason: str, claim: str | None = None) -> Unauthorized:
 def read_keys(path: str) -> list[Key]:
     """Return the keys of a file: JSON, or TOML if it is named so, `{<key id>: {"alg": …, "key": …}}`.
 
-    `key` is a PEM public key, or for HS256 a secret of at least MIN_SECRET_BYTES.
+    `key` is a PEM public key, or for HS256 a secret (settings.STRONG_SECRET).
 
     Raises:
         SettingsError: with every fault, none of which shows any part of a key.
@@ -305,30 +369,84 @@ def _key(key_id: str, entry: object) -> tuple[str, Key | None]:
     algorithm, text = entry["alg"], entry["key"]
     if algorithm not in _ALGORITHMS:
         return f"alg: expected one of {', '.join(_ALGORITHMS)}", None
-    if algorithm == "HS256" and len(text.encode(errors="replace")) < MIN_SECRET_BYTES:
-        return f"expected a secret of at least {MIN_SECRET_BYTES} bytes", None
+    if algorithm == "HS256" and is_weak_secret(text.encode(errors="replace")):
+        return f"expected {STRONG_SECRET}", None
     try:
         # HS256 refuses a PEM text: a public key is not a secret.
         material: Any = _jws.get_algorithm_by_name(algorithm).prepare_key(text)
     except (jwt.PyJWTError, ValueError, TypeError):
         return f"its key does not fit {algorithm}", None
-    fits = {
-        "HS256": isinstance(material, bytes),
-        "RS256": isinstance(material, rsa.RSAPublicKey) and material.key_size >= MIN_RSA_BITS,
-        "ES256": isinstance(material, ec.EllipticCurvePublicKey) and isinstance(material.curve, ec.SECP256R1),
-        "EdDSA": isinstance(material, ed25519.Ed25519PublicKey),
+    expected = {
+        "RS256": f"an RSA public key of at least {MIN_RSA_BITS} bits, at most {MAX_RSA_BITS},",
+        "ES256": "a P-256 public key",
     }
-    expected = {"RS256": f"an RSA public key of at least {MIN_RSA_BITS} bits", "ES256": "a P-256 public key"}
-    if not fits[algorithm]:
+    if not _fits(algorithm, material):
         return f"expected {expected.get(algorithm, 'an Ed25519 public key')} in PEM", None
     return "", Key(key_id, algorithm, material)
 
 
+def _fits(algorithm: str, material: object) -> bool:
+    """Return whether a prepared key is one of its algorithm's, and strong enough, but not so large that it costs too much."""
+    match algorithm:
+        case "HS256":
+            return isinstance(material, bytes)
+        case "RS256":
+            return isinstance(material, rsa.RSAPublicKey) and MIN_RSA_BITS <= material.key_size <= MAX_RSA_BITS
+        case "ES256":
+            return isinstance(material, ec.EllipticCurvePublicKey) and isinstance(material.curve, ec.SECP256R1)
+    return isinstance(material, ed25519.Ed25519PublicKey)
+
+
+def read_jwks(text: bytes) -> list[Key]:
+    """Return the keys of a JWKS (RFC 7517) that can verify tokens here: public, named, for signatures, each with one algorithm.
+
+    Others are passed over, as an issuer may have some for other purposes. Secrets (`oct`) are never taken: whoever can read
+    the address could sign.
+
+    Raises:
+        ValueError: it is no JWKS, or has no key of use.
+    """
+    try:
+        parsed = json.loads(text)
+    except (ValueError, RecursionError):
+        raise ValueError("the answer is not JSON") from None
+    entries = parsed.get("keys") if isinstance(parsed, dict) else None
+    if not isinstance(entries, list) or len(entries) > MAX_KEYS:
+        raise ValueError(f"the answer is no JWKS with at most {MAX_KEYS} keys")
+    keys: dict[str, Key] = {}
+    for entry in entries:
+        key = _jwk(entry)
+        if key is not None:
+            keys.setdefault(key.key_id, key)
+    if not keys:
+        raise ValueError(f"the answer has no public key with a `kid` for one of {', '.join(_JWK_ALGORITHMS.values())}")
+    return list(keys.values())
+
+
+def _jwk(entry: object) -> Key | None:
+    """Return the key of an entry of a JWKS, or None where it is not one for us."""
+    if not isinstance(entry, dict):
+        return None
+    key_id, operations = entry.get("kid"), entry.get("key_ops")
+    algorithm = _JWK_ALGORITHMS.get((str(entry.get("kty")), str(entry.get("crv", ""))))
+    if algorithm is None or entry.get("alg", algorithm) != algorithm or entry.get("use", "sig") != "sig" or "d" in entry:
+        return None
+    if not isinstance(key_id, str) or not 0 < len(key_id) <= MAX_USER_CHARACTERS:
+        return None
+    if operations is not None and not (isinstance(operations, list) and "verify" in operations):
+        return None
+    try:
+        material = _jws.get_algorithm_by_name(algorithm).from_jwk(entry)
+    except (jwt.PyJWTError, ValueError, TypeError, KeyError):
+        return None
+    return Key(key_id, algorithm, material) if _fits(algorithm, material) else None
+
+
 def _anonymous(settings: Settings) -> Identity | None:
     if settings.dev:
-        return Identity(ANONYMOUS, subscribe=("#",), publish=("#",))
+        return Identity(ANONYMOUS, subscribe=("#",), publish=("#",), namespaces=settings.namespaces)
     if settings.anonymous_subscribe:
-        return Identity(ANONYMOUS, subscribe=settings.anonymous_subscribe)
+        return Identity(ANONYMOUS, subscribe=settings.anonymous_subscribe, namespaces=settings.anonymous_namespaces or None)
     return None
 
 
@@ -383,6 +501,18 @@ def _text(claims: Mapping[str, Any], name: str) -> str:
     if not isinstance(value, str) or not value.isprintable() or not 0 < len(value) <= MAX_USER_CHARACTERS:
         raise refusal("invalid_claim", name)
     return value
+
+
+def _namespaces(claims: Mapping[str, Any]) -> tuple[str, ...] | None:
+    names = claims.get("namespaces")
+    if names is None:
+        return None
+    if not isinstance(names, list) or len(names) > MAX_GRANTS:
+        raise refusal("invalid_claim", "namespaces")
+    try:
+        return tuple(map(check_namespace, names))
+    except UnknownNamespace:
+        raise refusal("invalid_claim", "namespaces") from None
 
 
 def _grants(claims: Mapping[str, Any], name: str, user: str) -> tuple[str, ...]:

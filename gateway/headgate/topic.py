@@ -22,6 +22,8 @@ USERS = "users"
 
 _WORD = "[A-Za-z0-9_-]+"
 _TOPIC = re.compile(rf"{_WORD}(?:\.{_WORD})*", re.ASCII)
+# Where `pattern` puts a word.
+_PLACE = re.compile(r"\{([A-Za-z_]\w*)\}", re.ASCII)
 _PATTERN = re.compile(rf"(?:{_WORD}|\*|#)(?:\.(?:{_WORD}|\*|#))*", re.ASCII)
 
 
@@ -67,6 +69,33 @@ def user_topic(user: object, topic: object) -> str:
         InvalidTopic: `user` is not one word, or the whole is no topic.
     """
     return check_topic(f"{USERS}.{check_word(user)}.{check_topic(topic)}")
+
+
+def own_topics(user: object) -> str:
+    """Return the pattern of one user's own topics, `users.<user>.#`. The gateway grants it to every user by itself.
+
+    Raises:
+        InvalidPattern: `user` is not one word, and a grant made of it would reach other users' topics.
+    """
+    return pattern(f"{USERS}.{{user}}.#", user=user)
+
+
+def pattern(template: str, **words: object) -> str:
+    """Return a pattern whose variable parts cannot widen it: `pattern("teams.{team}.*", team=team)`.
+
+    The wildcards are those that the template has; each `{name}` in it stands for exactly one word (text, or a number).
+
+    Raises:
+        InvalidPattern: a value is not one word, is missing or is not used, or the result is no pattern.
+    """
+    names = _PLACE.findall(template)
+    if odd := sorted(set(names) ^ set(words)):
+        raise InvalidPattern(template, f"{odd[0]} is {'not given' if odd[0] in names else 'not in the template'}")
+    for name, value in words.items():
+        text = str(value) if type(value) is int else value
+        if not isinstance(text, str) or not re.fullmatch(_WORD, text, re.ASCII):
+            raise InvalidPattern(template, f"{name}={repr(value)[:80]}: expected one word of letters, digits, _ and -")
+    return check_pattern(_PLACE.sub(lambda found: str(words[found[1]]), template))
 
 
 def is_wildcard(pattern: str) -> bool:

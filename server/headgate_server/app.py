@@ -48,7 +48,8 @@ def create_app(settings: Settings | None = None, *, gate: Gate | None = None) ->
     install_security_headers(app)
     tokens = DemoTokens(demo_secret(Path(settings.data_dir))) if settings.demo else None
     if gate is None:
-        gate = _extension(app, settings, demo_authenticator(tokens, dev=settings.dev) if tokens else None)
+        demo = demo_authenticator(tokens, dev=settings.dev, namespaces=settings.namespaces) if tokens else None
+        gate = _extension(app, settings, demo)
     else:
         add_page_files(app)  # as the extension does
     app.register_blueprint(health_routes(gate, metrics_open=settings.metrics_open))

@@ -15,6 +15,7 @@ from flask.typing import ResponseReturnValue
 from werkzeug.exceptions import ClientDisconnected, HTTPException, RequestEntityTooLarge
 
 from headgate.errors import HeadgateError, LimitReached, PayloadTooLarge
+from headgate.identity import Handshake
 from headgate.logs import told
 
 # RFC 9110 section 15. What is not listed is the caller's fault: 400.
@@ -32,6 +33,7 @@ STATUS_BY_CODE = {
 }
 # Of an error of the tree that can be tried again and does not say when.
 RETRY_AFTER_S = 1
+MAX_TRACE_CHARACTERS = 16_000
 
 _log = structlog.get_logger("headgate.server")
 
@@ -74,9 +76,11 @@ def _http_error(error: HTTPException) -> ResponseReturnValue:
 def _unexpected(error: Exception) -> Response:
     """Tell the log what happened and the caller nothing: the text of a stray exception may hold a secret.
 
-    The traceback goes in as text: structlog's own console rendering would add every local variable, tokens included.
+    The traceback goes in as text: structlog's own console rendering would add every local variable, tokens included. What
+    the request's Authorization and Cookie hold is taken out of it.
     """
-    trace = "".join(traceback.format_exception(error))
+    shown = Handshake("", {}, request.environ)
+    trace = shown.redacted("".join(traceback.format_exception(error)), MAX_TRACE_CHARACTERS)
     _log.error("request_failed", path=request.path, method=request.method, traceback=trace)
     return _page(500, {"code": "internal_error", "message": "the server failed; its log says why", "retry": False})
 

@@ -11,6 +11,7 @@ import time
 from flask import Blueprint, Response, request
 
 from headgate.admission import address_of
+from headgate.audit import audit
 from headgate.errors import Forbidden, InvalidRequest, LimitReached
 from headgate.identity import ANONYMOUS, Identity
 from headgate.requests import MAX_OFFSET
@@ -36,6 +37,8 @@ def events_routes(gate: Gate, settings: Settings) -> Blueprint:
         pattern = check_pattern(request.args.get("pattern", "#"))
         identity = caller(gate, namespace)
         if not identity.may_subscribe(pattern):
+            address = address_of(request.environ, settings.proxies)
+            audit.right_refused(address=address, namespace=namespace, user=identity.user, action="read", name=pattern)
             raise Forbidden("read", pattern)
         first, last = _offset("from") or 1, _offset("to")
         if last is not None and last < first:

@@ -12,6 +12,8 @@ import msgspec
 from flask import Blueprint, Response, jsonify, request
 from werkzeug.exceptions import RequestEntityTooLarge
 
+from headgate.admission import address_of
+from headgate.audit import audit
 from headgate.errors import Forbidden, InvalidRequest, LimitReached, NotSerializable, PayloadTooLarge
 from headgate.settings import Settings
 from headgate.topic import check_topic
@@ -42,12 +44,15 @@ def publish_routes(gate: Gate, settings: Settings) -> Blueprint:
         # Nothing but JSON is read: a page of another site could send text/plain without asking first.
         asked, data = _read_body(settings.max_payload_bytes)
         topic = check_topic(asked.topic)
-        identity = caller(gate, (asked.namespace or settings.namespaces[0]).removeprefix("/"))
+        namespace = (asked.namespace if asked.namespace is not None else settings.namespaces[0]).removeprefix("/")
+        identity = caller(gate, namespace)
         if not identity.may_publish(topic):
+            address = address_of(request.environ, settings.proxies)
+            audit.right_refused(address=address, namespace=namespace, user=identity.user, action="publish", name=topic)
             raise Forbidden("publish to", topic)
         if wait_s := rates.spend(identity.user, time.monotonic()):
             raise LimitReached("publish_per_s", settings.publish_per_s, wait_s)
-        receipt = gate.publish(topic, data, id=asked.id, namespace=asked.namespace, by=identity.user)
+        receipt = gate.publish(topic, data, id=asked.id, namespace=namespace, by=identity.user)
         response = jsonify(epoch=receipt.epoch, offset=receipt.offset, duplicate=receipt.duplicate, id=receipt.id)
         response.status_code = 201
         return response

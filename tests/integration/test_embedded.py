@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
+import json
 import os
 import signal
 import socket
@@ -11,7 +13,7 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,6 +22,7 @@ import pytest
 
 from headgate import BusRefused, BusUnavailable, embedded
 from headgate.embedded import EmbeddedRedis, find_private_redis, find_server, start_private_redis
+from headgate.publisher import Publisher
 from headgate.redis_link import Client, call, check_server, open_client
 from tests.processes import has_ended, stat_of
 from tests.redis_server import DEADLINE_S, wait_until
@@ -449,3 +452,87 @@ def test_a_folder_that_cannot_be_used_is_named(tmp_path: Path) -> None:
 
     with pytest.raises(BusUnavailable, match=r"the data folder .*file.* cannot be used"):
         start_private_redis(tmp_path / "file")
+
+
+# Folders of others -----------------------------------------------------------------------------------------------------------
+
+
+def as_a_link(folder: Path) -> Path:
+    link = folder.with_name("link")
+    link.symlink_to(folder)
+    return link
+
+
+def writable(folder: Path, mode: int = 0o777) -> Path:
+    folder.chmod(mode)
+    return folder
+
+
+def with_writable_record(folder: Path) -> Path:
+    (folder / "redis.lock").chmod(0o666)
+    return folder
+
+
+def with_linked_record(folder: Path) -> Path:
+    (folder / "redis.lock").rename(folder.with_name("elsewhere"))
+    (folder / "redis.lock").symlink_to(folder.with_name("elsewhere"))
+    return folder
+
+
+def with_a_pipe_for_a_record(folder: Path) -> Path:
+    (folder / "redis.lock").unlink()
+    os.mkfifo(folder / "redis.lock", 0o600)
+    return folder
+
+
+# How somebody else may have laid out `./.headgate`, and what is said about it.
+TRAPS = [
+    (as_a_link, "is a symbolic link"),
+    (writable, "can be written by others (mode 777)"),
+    (functools.partial(writable, mode=0o770), "can be written by others (mode 770)"),
+    (with_writable_record, "can be written by others (mode 666)"),
+    (with_linked_record, "is a symbolic link"),
+    (with_a_pipe_for_a_record, "is not a regular file"),
+]
+
+
+@pytest.fixture
+def somebodys(tmp_path: Path, redis_url: str) -> Path:
+    """A data folder with the record of a live server, laid out by hand."""
+    folder = tmp_path / ".headgate"
+    folder.mkdir(mode=0o700)
+    (folder / "redis.lock").write_text(json.dumps({"socket": redis_url.removeprefix("unix://")}))
+    (folder / "redis.lock").chmod(0o600)
+    return folder
+
+
+@pytest.mark.parametrize(("trap", "told"), TRAPS, ids=lambda value: getattr(value, "__name__", str(value)))
+def test_a_folder_that_others_can_write_to_is_not_trusted(somebodys: Path, trap: Callable[[Path], Path], told: str) -> None:
+    """Neither to find a server nor to start one: publishers and the command line would talk to a server of theirs."""
+    assert find_private_redis(somebodys) is not None
+    folder = trap(somebodys)
+    for use in (find_private_redis, start_private_redis):
+        with pytest.raises(BusRefused, match="HEADGATE_REDIS_URL") as caught:
+            use(folder)
+        assert told in caught.value.message
+        assert "\n" not in caught.value.message
+
+
+def test_a_folder_of_somebody_else_is_not_trusted(somebodys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error says whose it is; the publisher and the command line pass it on."""
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    monkeypatch.setenv("HEADGATE_DATA_DIR", str(somebodys))
+    monkeypatch.delenv("HEADGATE_REDIS_URL", raising=False)
+    for use in (lambda: find_private_redis(somebodys), lambda: start_private_redis(somebodys), Publisher):
+        with pytest.raises(BusRefused, match=f"belongs to user id {os.getuid()}, and we are"):
+            use()
+
+
+def test_a_socket_in_a_folder_that_others_can_write_to_is_not_trusted(somebodys: Path) -> None:
+    """The record outlives a server that was killed, and its temporary folder may have been made anew by somebody else."""
+    record = json.loads((somebodys / "redis.lock").read_text())
+    writable(Path(record["socket"]).parent)
+    try:
+        assert find_private_redis(somebodys) is None
+    finally:
+        writable(Path(record["socket"]).parent, 0o700)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import json
 from urllib.parse import urlsplit
 
 import pytest
@@ -24,10 +25,16 @@ def alone(start_module_gateway: StartGateway) -> GatewayProcess:
 
 @pytest.fixture(scope="module")
 def listed(start_module_gateway: StartGateway) -> GatewayProcess:
-    """A gateway that allows two more."""
+    """A gateway that allows two, and not its own."""
     return start_module_gateway(
         {"HEADGATE_ANONYMOUS_SUBSCRIBE": "news", "HEADGATE_ALLOWED_ORIGINS": f"{ALLOWED},http://localhost:3000"}
     )
+
+
+@pytest.fixture(scope="module")
+def proxied(start_module_gateway: StartGateway) -> GatewayProcess:
+    """A gateway behind a proxy."""
+    return start_module_gateway({"HEADGATE_ANONYMOUS_SUBSCRIBE": "news", "HEADGATE_PROXIES": "1"})
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +52,7 @@ def in_development(start_module_gateway: StartGateway) -> GatewayProcess:
 TABLE = [
     # origin, alone, listed
     (None, True, True),  # no browser: the token decides
-    (OWN, True, True),
+    (OWN, True, False),
     (ALLOWED, False, True),
     ("http://localhost:3000", False, True),
     ("http://app.example.com", False, False),
@@ -120,24 +127,42 @@ def test_only_exact_origins_may_connect(
 @pytest.mark.parametrize("header", ["X-Forwarded-Host", "X-Forwarded-Proto"])
 def test_a_forwarded_header_makes_no_origin_ours(alone: GatewayProcess, header: str) -> None:
     """A page cannot set them on a WebSocket; elsewhere they stand for a proxy, and name no foreign page."""
-    value = "evil.example" if header.endswith("Host") else "https"
+    value = "another.example" if header.endswith("Host") else "https"
     assert websocket(alone, {"Origin": "https://another.example", header: value}) == 403
 
 
-@pytest.mark.parametrize("which", ["alone", "listed"])
+@pytest.mark.parametrize("which", ["alone", "proxied"])
 def test_behind_a_proxy_that_ends_tls_the_own_origin_is_the_proxys(request: pytest.FixtureRequest, which: str) -> None:
-    """Whether or not other origins are allowed too."""
+    """`http://` is the one of whoever sits between the browser and the proxy. All cases: tests/unit/test_origins.py."""
     gateway: GatewayProcess = request.getfixturevalue(which)
-    origin = gateway.url.replace("http", "https", 1)
-    assert websocket(gateway, {"Origin": origin}) == 403
-    assert websocket(gateway, {"Origin": origin, "X-Forwarded-Proto": "https"}) == 101
+    plain, secure = gateway.url, gateway.url.replace("http", "https", 1)
+    passed_on = {"X-Forwarded-For": "203.0.113.9", "X-Forwarded-Proto": "https"}
+    assert websocket(gateway, {"Origin": secure}) == 403
+    assert websocket(gateway, {"Origin": secure, **passed_on}) == 101
+    assert websocket(gateway, {"Origin": plain, **passed_on}) == 403
+    assert polling(gateway, "GET", {"Origin": plain, **passed_on})[0] == 403
+    assert websocket(gateway, {"Origin": plain}) == (101 if which == "alone" else 403)
+
+
+@pytest.mark.parametrize("path", ["/", "/healthz", "/api/events", "/socket.io/?EIO=4&transport=polling", "/no/such/page"])
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:8000", "localhost.evil.example"])
+def test_a_name_that_was_rebound_to_the_gateway_gets_nothing(alone: GatewayProcess, path: str, host: str) -> None:
+    """Whatever it asks for, and whatever it says beside; the answer names the setting."""
+    for more in ({}, {"Origin": f"http://{host}"}, {"X-Forwarded-Host": "localhost", "X-Forwarded-For": "127.0.0.1"}):
+        connection = http.client.HTTPConnection(urlsplit(alone.url).netloc, timeout=DEADLINE_S)
+        connection.request("GET", path, headers={"Host": host, **more})
+        answer = connection.getresponse()
+        error = json.loads(answer.read())["error"]
+        connection.close()
+        assert (answer.status, error["code"], error["host"]) == (421, "unknown_host", host)
+        assert "HEADGATE_HOSTS" in error["message"]
 
 
 def test_in_development_a_name_that_was_rebound_to_this_machine_is_not_ours(in_development: GatewayProcess) -> None:
     """The page and its Host have one name, as they would if it were ours; and development lets anyone in."""
     port = urlsplit(in_development.url).port
     assert websocket(in_development, {"Origin": in_development.url}) == 101
-    assert polling(in_development, "GET", {"Host": f"evil.example:{port}", "Origin": f"http://evil.example:{port}"})[0] == 403
+    assert polling(in_development, "GET", {"Host": f"evil.example:{port}", "Origin": f"http://evil.example:{port}"})[0] == 421
     assert polling(in_development, "GET", {"Host": f"localhost:{port}", "Origin": f"http://localhost:{port}"})[0] == 200
 
 

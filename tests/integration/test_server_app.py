@@ -11,6 +11,7 @@ import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 
+from headgate.admission import LoginsThrottled
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError, InvalidTopic, LimitReached, Unauthorized
 from headgate.event import Event
 from headgate.identity import Handshake, Identity
@@ -335,6 +336,15 @@ def test_errors_of_the_gateway_reach_the_caller(
 # --- The demo ---------------------------------------------------------------------------------------------------------
 
 
+def test_who_failed_to_log_in_too_often_is_told_when_to_come_back(gate: RecordingGate) -> None:
+    """By the header that every HTTP client knows, and not after the second that other limits take."""
+    gate.error = LoginsThrottled(100, 7)
+    client = create_app(Settings(), gate=gate).test_client()
+    answer = client.post("/api/publish", json={"topic": "a", "data": 1}, headers={"Authorization": "Bearer x"})
+    assert (answer.status_code, answer.headers["Retry-After"]) == (429, "7")
+    assert answer.get_json()["error"]["retry_after_s"] == 7
+
+
 def test_a_change_is_saved_and_published(demo: FlaskClient, gate: RecordingGate, as_ana: dict[str, str]) -> None:
     """The event holds the whole order as saved, with who did it."""
     seen = order(demo, "42")
@@ -489,11 +499,12 @@ def test_only_the_demos_users_get_a_token(demo: FlaskClient, body: Any) -> None:
 
 
 def test_the_authenticator_grants_orders_and_the_users_own_messages() -> None:
-    """A pattern in a grant, never beyond: not another user's, not everything, no publishing."""
+    """A pattern in a grant, never beyond: not another user's, not everything, no publishing. The own topics are the gateway's."""
     tokens = DemoTokens(SECRET)
     handshake = Handshake("notifications", {"token": tokens.issue("ana")}, {})
-    ana = demo_authenticator(tokens, dev=False)(handshake)
-    assert ana is not None
+    found = demo_authenticator(tokens, dev=False)(handshake)
+    assert found is not None
+    ana = found.with_own_topics()
     assert ana.user == "ana"
     assert all(map(ana.may_subscribe, ("orders.#", "orders.*.shipped", "users.ana.#")))
     assert not any(map(ana.may_subscribe, ("#", "users.ben.#", "users.#", "*.42.shipped")))

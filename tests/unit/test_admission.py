@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.admission import Admission, Outsiders, address_key, address_of
+from headgate.admission import MAX_FAILED_ADDRESSES, Admission, FailedLogins, LoginsThrottled, Outsiders, address_key, address_of
 from headgate.errors import LimitReached
 from headgate.identity import ANONYMOUS, Identity
 
@@ -165,6 +165,113 @@ def test_the_address_is_what_the_outermost_proxy_of_ours_saw(proxies: int, chain
     """What a client writes into X-Forwarded-For itself stands further left and does not count."""
     environ = {"REMOTE_ADDR": "192.0.2.9"} | ({"HTTP_X_FORWARDED_FOR": chain} if chain is not None else {})
     assert address_of(environ, proxies) == address
+
+
+# Spellings of one visitor's address, and the key that all of them are counted under.
+KEYS = [
+    ("192.0.2.9", "192.0.2.9"),
+    (" 192.0.2.9 ", "192.0.2.9"),
+    ("192.0.2.9:51234", "192.0.2.9"),
+    ("::ffff:192.0.2.9", "192.0.2.9"),
+    ("::FFFF:C000:0209", "192.0.2.9"),
+    ("[::ffff:192.0.2.9]:443", "192.0.2.9"),
+    ("64:ff9b::192.0.2.9", "192.0.2.9"),
+    ("2001:db8:1:2::1", "2001:db8:1:2::/64"),
+    ("2001:db8:1:2:ffff:ffff:ffff:ffff", "2001:db8:1:2::/64"),
+    ("2001:0DB8:0001:0002:0:0:0:5", "2001:db8:1:2::/64"),
+    ("[2001:db8:1:2::9]", "2001:db8:1:2::/64"),
+    ("[2001:db8:1:2::9]:8443", "2001:db8:1:2::/64"),
+    ("2001:db8:1:2::9%eth0", "2001:db8:1:2::/64"),
+    ("2001:db8:1:3::1", "2001:db8:1:3::/64"),
+    ("fe80::1%eth0", "fe80::1"),
+    ("fe80::1%eth1", "fe80::1"),
+    ("FE80::2", "fe80::2"),
+    ("::1", "::1"),
+    ("127.0.0.1", "127.0.0.1"),
+    ("127.0.0.2", "127.0.0.2"),
+    ("unknown", "unknown"),
+    ("UNKNOWN", "unknown"),
+    ("", ""),
+    ("x" * 9999, "x" * 64),
+    ("1.2.3.4.5", "1.2.3.4.5"),
+    ("[", "["),
+    ("2001:db8::/64", "2001:db8::/64"),
+]
+
+
+@pytest.mark.parametrize(("address", "key"), KEYS)
+def test_an_address_counts_under_one_key_however_it_is_spelt(address: str, key: str) -> None:
+    """A visitor with IPv6 has 2^64 addresses: they count as one. Keys are their own keys."""
+    assert address_key(address) == key
+    assert address_key(key) == key
+
+
+@given(st.text(max_size=80))
+def test_any_text_has_a_short_key(address: str) -> None:
+    """A proxy may forward anything."""
+    assert len(address_key(address)) <= 66
+
+
+def test_limits_count_all_addresses_of_one_visitor_together() -> None:
+    """For clients and for sessions that have not joined."""
+    admission: Admission[Guest] = Admission(0, 2)
+    outsiders = Outsiders(2)
+    for number, spelt in enumerate(["2001:db8::1", "2001:DB8:0::2%eth0"]):
+        address = address_of({"REMOTE_ADDR": spelt}, 0)
+        admission.join(guest(), address)
+        outsiders.open(str(number), address)
+    third = address_of({"REMOTE_ADDR": "10.0.0.1", "HTTP_X_FORWARDED_FOR": "[2001:db8::3]:4711"}, 1)
+    with pytest.raises(LimitReached):
+        admission.check("ana", third)
+    with pytest.raises(LimitReached):
+        outsiders.open("third", third)
+
+
+def looked_at(failed: FailedLogins, address: str | None, now_s: float) -> int | None:
+    """None when a login would be looked at, else after how many seconds."""
+    try:
+        failed.check(address, now_s)
+    except LoginsThrottled as error:
+        return int(error.parts["retry_after_s"])
+    return None
+
+
+def test_too_many_failed_logins_close_an_address_for_a_while() -> None:
+    """The refusal says for how long, and that is so; others are not concerned, nor is who never failed."""
+    failed = FailedLogins(0.5, 3)
+    for _ in range(3):
+        assert looked_at(failed, "a", 0.0) is None
+        failed.failed("a", 0.0)
+    with pytest.raises(LoginsThrottled) as caught:
+        failed.check("a", 0.0)
+    parts = {"name": "failed_logins", "limit": 3, "retry_after_s": 2}
+    message = "limit reached: failed_logins (at most 3)"
+    assert caught.value.to_wire() == {"code": "limit_reached", "message": message, "retry": True, **parts}
+    assert looked_at(failed, "b", 0.0) is None
+    assert looked_at(failed, None, 0.0) is None
+    assert looked_at(failed, "a", 1.9) == 1
+    assert looked_at(failed, "a", 2.0) is None
+    failed.failed("a", 2.0)
+    assert looked_at(failed, "a", 2.0) == 2
+
+
+def test_failed_logins_are_remembered_of_so_many_addresses_only() -> None:
+    """The address that failed longest ago is forgotten first, and nothing grows."""
+    failed = FailedLogins(0.001, 1)
+    for number in range(MAX_FAILED_ADDRESSES + 10):
+        failed.failed(str(number), 0.0)
+    assert len(failed._at) == MAX_FAILED_ADDRESSES
+    assert looked_at(failed, "9", 0.0) is None
+    assert looked_at(failed, "10", 0.0) is not None
+
+
+def test_without_a_limit_any_number_of_logins_may_fail() -> None:
+    """And nothing is remembered."""
+    failed = FailedLogins(1.0, 0)
+    for _ in range(1000):
+        failed.failed("a", 0.0)
+    assert looked_at(failed, "a", 0.0) is None
+    assert not failed._at
 
 
 def test_a_unix_socket_has_no_address() -> None:

@@ -17,7 +17,7 @@ from headgate.settings import Settings
 ROOT = Path(__file__).resolve().parents[2]
 # What a checkout runs, and the image: all but Apprise.
 LOCKED_EXTRAS = ("server", "consumers", "embedded")
-LOCKS = ("requirements.txt", "requirements-dev.txt")
+LOCKS = ("requirements.txt", "requirements-dev.txt", "requirements-audit.txt")
 PIN = re.compile(r"^([a-z0-9-]+)==\S+ \\$")
 
 
@@ -154,7 +154,7 @@ def test_the_image_runs_as_nobody_in_particular_from_pinned_bases() -> None:
     """No root, no `latest`, and the gateway itself is process 1."""
     lines = (ROOT / "Dockerfile").read_text().splitlines()
     bases = [line.split()[1] for line in lines if line.startswith("FROM")]
-    assert all(re.fullmatch(r"(node:20|python:3\.11)(-\w+)+", base) for base in bases), bases
+    assert all(re.fullmatch(r"(node:24|python:3\.11)(-\w+)+", base) for base in bases), bases
     last_stage = lines[max(index for index, line in enumerate(lines) if line.startswith("FROM")) :]
     assert "USER 10001:10001" in last_stage
     assert 'CMD ["headgate", "serve"]' in last_stage
@@ -172,3 +172,27 @@ def test_the_image_has_what_its_build_of_the_browser_client_refers_to() -> None:
     for file in (ROOT / "web").glob("tsconfig*.json"):
         extended = (file.parent / json.loads(file.read_text())["extends"]).resolve().relative_to(ROOT)
         assert extended.parts[0] in copied, f"{file.name} extends {extended}"
+
+
+# Versions with known holes, by image: what a later edit must not go back to.
+KNOWN_HOLES = {
+    "redis": (8, 2, 8),  # July 2026: remote code execution in all lines below it
+    "axllent/mailpit": (1, 28, 3),  # CVE-2026-23829
+}
+
+
+@pytest.mark.parametrize("image", KNOWN_HOLES)
+def test_no_composed_image_is_older_than_its_last_known_hole(compose: dict[str, Any], image: str) -> None:
+    """The audit found both pinned to versions with published ones."""
+    (named,) = [service["image"] for service in compose["services"].values() if service.get("image", "").startswith(image + ":")]
+    version = re.search(r"(\d+)\.(\d+)\.(\d+)", named)
+    assert version is not None
+    assert tuple(map(int, version.groups())) >= KNOWN_HOLES[image]
+
+
+def test_updates_of_everything_that_is_pinned_are_looked_for_every_week() -> None:
+    """A pin that nobody looks after grows old with its holes."""
+    parsed = yaml.safe_load((ROOT / ".github" / "dependabot.yml").read_text())
+    watched = {update["package-ecosystem"]: update for update in parsed["updates"]}
+    assert set(watched) == {"pip", "npm", "docker", "docker-compose", "github-actions"}
+    assert all((update["directory"], update["schedule"]["interval"]) == ("/", "weekly") for update in watched.values())

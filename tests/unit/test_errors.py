@@ -24,6 +24,7 @@ from headgate.errors import (
     PayloadTooLarge,
     SettingsError,
     Unauthorized,
+    UnknownHost,
     UnknownNamespace,
 )
 
@@ -35,6 +36,7 @@ EXAMPLES: tuple[HeadgateError, ...] = (
     PayloadTooLarge(70000, 65536, "publisher"),
     UnknownNamespace("/admin", ("notifications",)),
     NamespaceNotServed("nobody", ("notifications",)),
+    UnknownHost("evil.example"),
     BusUnavailable("connection refused"),
     BusRefused("out of memory"),
     Unauthorized("no token"),

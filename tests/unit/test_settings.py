@@ -181,6 +181,67 @@ def test_one_event_may_not_fill_a_clients_queue() -> None:
     assert fault.startswith("HEADGATE_QUEUE_BYTES=1048576: expected at least twice HEADGATE_MAX_PAYLOAD_BYTES (524289)")
 
 
+def test_anonymous_clients_are_for_namespaces_that_are_served() -> None:
+    """One that is misspelt would let nobody in, and say nothing."""
+    names = {"HEADGATE_NAMESPACES": "a,b", "HEADGATE_ANONYMOUS_NAMESPACES": "b"}
+    assert Settings.read(names).anonymous_namespaces == ("b",)
+    with pytest.raises(SettingsError, match="expected names out of HEADGATE_NAMESPACES"):
+        Settings.read({**names, "HEADGATE_ANONYMOUS_NAMESPACES": "a,c"})
+
+
+@pytest.mark.parametrize(
+    ("beside", "told"),
+    [
+        ({}, None),
+        ({"HOST": "::1"}, None),
+        ({"HOST": "0.0.0.0"}, "HEADGATE_DEMO_PUBLIC"),
+        ({"HOST": "192.168.1.5"}, "HEADGATE_DEMO_PUBLIC"),
+        ({"HOST": "0.0.0.0", "DEMO_PUBLIC": "on"}, None),
+        ({"TOKEN_SECRET": "a secret of thirty-two bytes or more"}, "HEADGATE_TOKEN_SECRET"),
+        ({"TOKEN_KEYS": "keys.json"}, "HEADGATE_TOKEN_KEYS"),
+        ({"TOKEN_JWKS_URL": "https://a.example/jwks"}, "HEADGATE_TOKEN_JWKS_URL"),
+        ({"TOKEN_KEYS": "keys.json", "HOST": "0.0.0.0", "DEMO_PUBLIC": "on"}, "HEADGATE_TOKEN_KEYS"),
+    ],
+    ids=str,
+)
+def test_the_demo_replaces_no_tokens_and_is_not_public_by_accident(beside: dict[str, str], told: str | None) -> None:
+    """It signs in anyone as Ana or Ben."""
+    given = {f"HEADGATE_{name}": value for name, value in {"DEMO": "on", **beside}.items()}
+    if told is None:
+        assert Settings.read(given).demo
+    else:
+        with pytest.raises(SettingsError, match=told) as caught:
+            Settings.read(given)
+        assert len(caught.value.faults) == 1
+
+
+@pytest.mark.parametrize(
+    ("url", "accepted"),
+    [
+        ("https://login.example.com/.well-known/jwks.json", True),
+        ("https://login.example.com:8443/jwks?a=b", True),
+        ("http://127.0.0.1:9000/jwks", True),
+        ("http://[::1]:9000/jwks", True),
+        ("http://login.example.com/jwks", False),
+        ("http://127.0.0.1.evil.example/jwks", False),
+        ("http://10.0.0.1/jwks", False),
+        ("ftp://login.example.com/jwks", False),
+        ("file:///etc/passwd", False),
+        ("https:///jwks", False),
+        ("https://user:password@login.example.com/jwks", False),
+        ("https://login.example.com:port/jwks", False),
+        ("login.example.com", False),
+    ],
+)
+def test_keys_are_fetched_over_tls_or_from_this_machine(url: str, accepted: bool) -> None:
+    """An attacker who can change them on the way can sign any token."""
+    if accepted:
+        assert Settings.read({"HEADGATE_TOKEN_JWKS_URL": url}).token_jwks_url == url
+    else:
+        with pytest.raises(SettingsError, match=r"HEADGATE_TOKEN_JWKS_URL=.*http only to loopback"):
+            Settings.read({"HEADGATE_TOKEN_JWKS_URL": url})
+
+
 def test_any_origin_is_only_for_development() -> None:
     """`*` in production is how cross-site WebSocket hijacking begins."""
     (fault,) = faults_of(ALLOWED_ORIGINS="*")

@@ -26,8 +26,10 @@ from headgate.tokens import (
     REASONS,
     SECRET_KEY_ID,
     Key,
+    KeysPending,
     Tokens,
     _decode_part,
+    read_jwks,
     read_keys,
     token_authenticator,
 )
@@ -106,15 +108,26 @@ def refused(tokens: Tokens, shown: object) -> Unauthorized:
 
 
 def test_a_token_gives_its_user_grants_and_expiry() -> None:
-    """`subscribe` and `publish` are what it says, and every user's own topics besides."""
+    """`subscribe` and `publish` are what it says; the user's own topics are the gateway's to add."""
     found = one_secret().verify(token(publish=["chat.{sub}"], jti="t1"))
-    assert found == Identity("ana", ("orders.#", "users.ana.#"), ("chat.ana",), NOW_S + 60 + LEEWAY_S, "t1")
+    assert found == Identity("ana", ("orders.#",), ("chat.ana",), NOW_S + 60 + LEEWAY_S, "t1")
 
 
 def test_a_token_without_grants_gives_the_users_own_topics_only() -> None:
     """Nothing else is granted by default."""
     found = one_secret().verify(token(subscribe=None))
-    assert (found.subscribe, found.publish) == (("users.ana.#",), ())
+    assert (found.subscribe, found.publish) == ((), ())
+    assert found.with_own_topics().subscribe == ("users.ana.#",)
+
+
+@pytest.mark.parametrize(
+    ("namespaces", "entered"),
+    [(None, ["first"]), (["second"], ["second"]), (["first", "/second"], ["first", "second"]), ([], [])],
+)
+def test_a_token_is_for_the_namespaces_that_it_names(namespaces: list[str] | None, entered: list[str]) -> None:
+    """Without the claim: for the gateway's first."""
+    found = one_secret().verify(token(namespaces=namespaces))
+    assert [name for name in ("first", "second", "third") if found.may_enter(name, "first")] == entered
 
 
 def test_sub_in_a_pattern_is_the_user() -> None:
@@ -124,10 +137,10 @@ def test_sub_in_a_pattern_is_the_user() -> None:
     assert not found.may_subscribe("teams.x.ben.y")
 
 
-@pytest.mark.parametrize("user", ["ana@example.com", "a.b", "*", "#", "auth0|1", "x" * 250, "Ана"])
+@pytest.mark.parametrize("user", ["ana@example.com", "a.b", "a#b", "**", "auth0|1", "x" * 250, "Ана"])
 def test_a_user_whose_name_is_not_one_word_has_no_topics_of_its_own(user: str) -> None:
     """A dot or a wildcard in a name must not become part of a pattern."""
-    found = one_secret().verify(token(sub=user, subscribe=None))
+    found = one_secret().verify(token(sub=user, subscribe=None)).with_own_topics()
     assert (found.user, found.subscribe) == (user, ())
 
 
@@ -230,10 +243,14 @@ BAD: list[tuple[str, str, Callable[[], object]]] = [
     ("invalid_claim", "subscribe with a number", lambda: signed(HS, claims(subscribe=[1]))),
     ("invalid_claim", "too many grants", lambda: signed(HS, claims(subscribe=["a"] * (MAX_GRANTS + 1)))),
     ("invalid_claim", "publish an object", lambda: signed(HS, claims(publish={"#": True}))),
+    ("invalid_claim", "namespaces a string", lambda: signed(HS, claims(namespaces="audit"))),
+    ("invalid_claim", "namespaces that none can be", lambda: signed(HS, claims(namespaces=["a b"]))),
+    ("invalid_claim", "namespaces with a number", lambda: signed(HS, claims(namespaces=[1]))),
+    ("invalid_claim", "too many namespaces", lambda: signed(HS, claims(namespaces=["a"] * (MAX_GRANTS + 1)))),
     ("invalid_grant", "a pattern that is none", lambda: token(subscribe=["orders..#"])),
     ("invalid_grant", "a publish pattern that is none", lambda: token(publish=["a*"])),
     ("invalid_grant", "{sub} with a dot", lambda: token(sub="ana.ben", subscribe=["users.{sub}"])),
-    ("invalid_grant", "{sub} a wildcard", lambda: token(sub="#", subscribe=["users.{sub}"])),
+    ("invalid_claim", "a user whose name is a wildcard", lambda: token(sub="#", subscribe=["users.{sub}"])),
     ("invalid_grant", "{sub} an address", lambda: token(sub="ana@example.com", publish=["{sub}"])),
     ("wrong_audience", "another audience", lambda: token(aud="shop")),
     ("wrong_audience", "other audiences", lambda: token(aud=["shop", "mail"])),
@@ -261,7 +278,7 @@ def test_a_bad_token_is_refused_with_its_word_and_never_shown(reason: str, make:
 
 def test_the_table_of_bad_tokens_knows_every_reason() -> None:
     """A new reason comes with an example."""
-    assert {reason for reason, _, _ in BAD} == set(REASONS)
+    assert {reason for reason, _, _ in BAD} == set(REASONS) - {"wrong_issuer"}  # below
 
 
 MANY_BAD: list[tuple[str, str, Callable[[], str]]] = [
@@ -329,7 +346,8 @@ def test_a_bad_token_never_makes_anyone_anonymous(bad: object) -> None:
 
 def test_development_lets_anyone_do_everything() -> None:
     """Only without a token."""
-    assert authenticate({}, dev="1") == Identity(ANONYMOUS, ("#",), ("#",))
+    assert authenticate({}, dev="1") == Identity(ANONYMOUS, ("#",), ("#",), namespaces=("notifications",))
+    assert authenticate({}, dev="1", namespaces="a,b").namespaces == ("a", "b")
 
 
 # configuration -------------------------------------------------------------------------------------------------------------
@@ -357,6 +375,33 @@ def test_a_wrong_setting_is_told_at_start(name: str, bad: str) -> None:
     """A short secret, too much leeway, a pattern that is none."""
     with pytest.raises(SettingsError, match=f"HEADGATE_{name}"):
         Settings.read({f"HEADGATE_{name}": bad})
+
+
+WEAK = ["", "x" * 31, "x" * 32, "x" * 1000, "ab" * 40, "abcdefg" * 10, "password" * 8, "0123456789abcde" * 4, "ß" * 40]
+STRONG = [
+    "0123456789abcdef" * 2,
+    "a secret of thirty-two bytes or more",
+    "d41d8cd98f00b204e9800998ecf8427e",
+    "1357924680" * 3 + "42",
+]
+
+
+@pytest.mark.parametrize("secret", WEAK, ids=lambda secret: secret[:12])
+def test_a_secret_that_can_be_guessed_is_refused(tmp_path: Path, secret: str) -> None:
+    """One letter again and again, a word that fills up the length: told at start with what is expected, and not shown."""
+    if secret:
+        with pytest.raises(SettingsError, match="expected a secret of at least 32 bytes, 8 of them different") as caught:
+            Settings.read({"HEADGATE_TOKEN_SECRET": secret})
+        assert secret not in str(caught.value)
+    (tmp_path / "keys.json").write_text(json.dumps({"k": {"alg": "HS256", "key": secret}}))
+    with pytest.raises(SettingsError, match="expected a secret of at least 32 bytes, 8 of them different"):
+        read_keys(str(tmp_path / "keys.json"))
+
+
+@pytest.mark.parametrize("secret", STRONG)
+def test_a_secret_that_looks_random_or_is_a_sentence_is_accepted(secret: str) -> None:
+    """The check is for what is certainly weak."""
+    assert Settings.read({"HEADGATE_TOKEN_SECRET": secret}).token_secret == secret
 
 
 def test_keys_are_read_from_json_and_from_toml(tmp_path: Path) -> None:
@@ -478,3 +523,118 @@ def test_a_public_key_is_no_secret() -> None:
     with pytest.raises(Unauthorized) as refusal:
         tokens.verify(signed({"alg": "HS256"}, claims(), secret))
     assert refusal.value.reason == "bad_signature"
+
+
+# the issuer ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("issuer", "reason"),
+    [
+        ("https://login.example.com", None),
+        ("https://login.example.com/", "wrong_issuer"),
+        ("https://evil.example", "wrong_issuer"),
+        (["https://login.example.com"], "wrong_issuer"),
+        ("", "wrong_issuer"),
+        (None, "missing_claim"),
+    ],
+)
+def test_where_an_issuer_is_set_the_token_must_be_from_it(issuer: Any, reason: str | None) -> None:
+    """Letter by letter; without the setting nobody looks."""
+    key = Key(SECRET_KEY_ID, "HS256", SECRET)
+    strict = Tokens([key], "headgate", LEEWAY_S, lambda: NOW_S, issuer="https://login.example.com")
+    shown = signed(HS, claims(iss=issuer))
+    assert one_secret().verify(shown).user == "ana"
+    if reason is None:
+        assert strict.verify(shown).user == "ana"
+    else:
+        assert refused(strict, shown).reason == reason
+    assert strict.verify(strict.mint("ana", [], [], 60)).user == "ana"
+
+
+def jwk(key_id: object, private: Any, **changes: Any) -> dict[str, Any]:
+    """The public half of a key as an issuer shows it."""
+    algorithm = "RS256" if isinstance(private, rsa.RSAPrivateKey) else "ES256" if private is EC_KEY else "EdDSA"
+    body = jwt.get_algorithm_by_name(algorithm).to_jwk(private.public_key(), as_dict=True)
+    shown = {**body, "kid": key_id, "use": "sig", **changes}
+    shown.pop("key_ops", None) if "key_ops" not in changes else None
+    return {name: value for name, value in shown.items() if value is not None}
+
+
+SMALL_RSA = rsa.generate_private_key(public_exponent=65537, key_size=1024)
+# Entries of a set of keys → whether each is taken.
+JWKS = [
+    ("RSA", jwk("k", RSA_KEY), True),
+    ("RSA with its algorithm", jwk("k", RSA_KEY, alg="RS256"), True),
+    ("EC", jwk("k", EC_KEY), True),
+    ("Ed25519", jwk("k", ED_KEY), True),
+    ("for verifying", jwk("k", RSA_KEY, key_ops=["verify"]), True),
+    ("without use", jwk("k", RSA_KEY, use=None), True),
+    ("for encryption", jwk("k", RSA_KEY, use="enc"), False),
+    ("for signing only", jwk("k", RSA_KEY, key_ops=["sign"]), False),
+    ("another algorithm", jwk("k", RSA_KEY, alg="HS256"), False),
+    ("an algorithm that we do not have", jwk("k", RSA_KEY, alg="PS256"), False),
+    ("another curve", jwk("k", EC_KEY, crv="P-384"), False),
+    ("no name", jwk(None, RSA_KEY), False),
+    ("a name that is none", jwk(7, RSA_KEY), False),
+    ("a huge name", jwk("k" * 256, RSA_KEY), False),
+    ("a weak key", jwk("k", SMALL_RSA), False),
+    ("a private key", {**jwt.get_algorithm_by_name("RS256").to_jwk(RSA_KEY, as_dict=True), "kid": "k", "use": "sig"}, False),
+    ("a secret", {"kty": "oct", "kid": "k", "k": segment(SECRET)}, False),
+    ("damaged", jwk("k", EC_KEY, x="AAAA"), False),
+    ("no type", {"kid": "k"}, False),
+    ("a list", ["k"], False),
+]
+
+
+@pytest.mark.parametrize(("what", "entry", "taken"), JWKS, ids=[row[0] for row in JWKS])
+def test_only_named_public_signature_keys_are_taken_from_an_issuer(what: str, entry: Any, taken: bool) -> None:
+    """Others are passed over; a set of nothing else is refused."""
+    sound = jwk("sound", RSA_KEY)
+    assert [key.key_id for key in read_jwks(json.dumps({"keys": [entry, sound]}).encode())] == (["k"] if taken else []) + [
+        "sound"
+    ]
+    if not taken:
+        with pytest.raises(ValueError, match="no public key"):
+            read_jwks(json.dumps({"keys": [entry]}).encode())
+
+
+@pytest.mark.parametrize("text", [b"", b"[]", b"{}", b"nonsense", b"\xff", b'{"keys": 7}', b'{"keys": []}', b"[" * 100_000])
+def test_what_is_no_set_of_keys_is_refused(text: bytes) -> None:
+    """With a ValueError and no other: the fetch goes on."""
+    with pytest.raises(ValueError, match="the answer"):
+        read_jwks(text)
+
+
+def test_fetched_keys_replace_those_before_and_never_a_configured_one() -> None:
+    """An issuer's key of the name of ours would otherwise take its place."""
+    tokens = Tokens([Key("ours", "HS256", SECRET)], "headgate", LEEWAY_S, lambda: NOW_S)
+
+    def by_issuer(key_id: str) -> str:
+        return jwt.encode(claims(), RSA_KEY, "RS256", headers={"kid": key_id})
+
+    tokens.use_fetched(read_jwks(json.dumps({"keys": [jwk("a", RSA_KEY), jwk("ours", RSA_KEY)]}).encode()))
+    assert tokens.verify(by_issuer("a")).user == "ana"
+    assert tokens.verify(token({"kid": "ours"})).user == "ana"
+    assert refused(tokens, by_issuer("ours")).reason == "algorithm_mismatch"
+    tokens.use_fetched(read_jwks(json.dumps({"keys": [jwk("b", RSA_KEY)]}).encode()))
+    assert refused(tokens, by_issuer("a")).reason == "unknown_key"
+    assert tokens.verify(by_issuer("b")).user == "ana"
+    tokens.configure([Key("newer", "HS256", OTHER_SECRET)])
+    assert refused(tokens, token({"kid": "ours"})).reason == "unknown_key"
+    assert tokens.verify(by_issuer("b")).user == "ana"
+
+
+def test_a_token_of_a_key_that_may_be_on_its_way_may_be_tried_again() -> None:
+    """It is not known to be bad."""
+    tokens = one_secret()
+    asked: list[str] = []
+    tokens.may_come = lambda key_id: not asked.append(key_id)  # type: ignore[func-returns-value]
+    error = refused(tokens, token({"kid": "new"}))
+    assert isinstance(error, KeysPending)
+    assert (error.to_wire()["code"], error.to_wire()["reason"], error.to_wire()["retry"]) == (
+        "unauthorized",
+        "keys_pending",
+        True,
+    )
+    assert asked == ["new"]

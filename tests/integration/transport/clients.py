@@ -97,14 +97,14 @@ class Polling:
     def begin_poll(self) -> socket.socket:
         """Start a poll and return the socket on which its answer will come."""
         sock = dial(self.port)
-        sock.sendall(f"GET {self.target} HTTP/1.1\r\nHost: test\r\n\r\n".encode())
+        sock.sendall(f"GET {self.target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         return sock
 
     def begin_post(self, *packets: str) -> socket.socket:
         """Start to send packets and return the socket on which the answer will come."""
         body = SEPARATOR.join(packets).encode()
         sock = dial(self.port)
-        sock.sendall(f"POST {self.target} HTTP/1.1\r\nHost: test\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+        sock.sendall(f"POST {self.target} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
         return sock
 
 
@@ -133,7 +133,7 @@ class WebSocket:
         self._buffer = b""
         query = "EIO=4&transport=websocket" + (f"&sid={sid}" if sid else "")
         fields = {
-            "Host": "test",
+            "Host": "localhost",
             "Upgrade": "websocket",
             "Connection": "Upgrade",
             "Sec-WebSocket-Version": "13",

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from flask import Flask
 
-from .audit import audit
 from .errors import HeadgateError, leaving
 from .event import Event
 from .extras import needing
@@ -134,9 +133,6 @@ class Headgate:
             HeadgateError: as `Publisher.revoke`.
         """
         self._find_publisher().revoke(user=user, token_id=token_id, for_s=for_s)
-        audit.revoked(
-            kind="user" if user is not None else "token", name=user or token_id or "", for_s=for_s, by="this application"
-        )
 
     def identify(self, handshake: Handshake) -> Identity:
         """Return who a handshake is from, by the same authenticator, revocations and expiry as a connection's.

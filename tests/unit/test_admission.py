@@ -232,7 +232,7 @@ def looked_at(failed: FailedLogins, address: str | None, now_s: float) -> int | 
     try:
         failed.check(address, now_s)
     except LoginsThrottled as error:
-        return int(error.parts["retry_after_s"])
+        return error.retry_after_s
     return None
 
 
@@ -291,7 +291,7 @@ def test_a_unix_socket_has_no_address() -> None:
             ["2001:db8:1:2::1", "2001:DB8:1:2:ffff::9", "2001:0db8:0001:0002:0:0:0:1", "[2001:db8:1:2::7]:443"],
         ),
         ("2001:db8:1:3::/64", ["2001:db8:1:3::1"]),
-        ("fe80::/64", ["fe80::1%eth0", "fe80::2"]),
+        ("fe80::1", ["fe80::1%eth0", "FE80::1"]),
         ("unknown", ["unknown", "Unknown"]),
         ("x" * 64, ["x" * 9999, "x" * 64]),
     ],

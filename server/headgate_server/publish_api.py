@@ -12,12 +12,12 @@ import msgspec
 from flask import Blueprint, Response, jsonify, request
 
 from headgate.errors import Forbidden, InvalidRequest, LimitReached, NotSerializable, PayloadTooLarge
+from headgate.rates import Rates
 from headgate.settings import Settings
 from headgate.topic import check_topic
 
 from .callers import caller
 from .gate import Gate
-from .rates import Rates
 
 
 class _Request(msgspec.Struct, forbid_unknown_fields=True):

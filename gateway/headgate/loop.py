@@ -61,8 +61,8 @@ def Turn() -> Any:
 class Share:
     """What work of one kind may have of the loop: one greenlet at a time, a slice each, in the order in which they came.
 
-    A context manager around work that may be long; the block calls `pause` where others may have their turn, and waits for nothing
-    but in `outside`. However many do such work at once, everybody else has a turn after each slice.
+    A context manager around work that may be long. The block calls `pause` where others may have their turn, and waits only in
+    `outside`. However many do such work at once, everybody else has a turn after each slice.
     """
 
     def __init__(self, slice_s: float) -> None:

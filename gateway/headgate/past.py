@@ -17,6 +17,8 @@ from .trie import SubscriptionTrie
 TOPIC_PAGE_OFFSETS = 100
 # Between two calls of `pause`: 32 events whose topics are new, matched with 32 of the costliest patterns, take 5 ms.
 _PAUSE_EVENTS = 8
+# Topics that are not matched anew each time that they come up.
+_KEPT_TOPICS = 512
 
 
 @dataclass(slots=True)
@@ -83,19 +85,31 @@ def _go_back(
     trie: SubscriptionTrie[int] = SubscriptionTrie()
     for index in left:
         trie.add(wanted[index][0], index)
+        pause()
+    reached: dict[str, list[int]] = {}  # topic → who wants its events
     for number in range(page_of(last), page_of(max(first, 1)) - 1, -1):
         page = read(number)
         for offset in range(min(page.last, last), max(page.first, first) - 1, -1):
             topic = page.topics[offset - page.first]
-            if topic is not None:
-                for index in trie.match(topic).clients:
-                    starts[index] = offset - 1
-                    left[index] -= 1
-                    if not left[index]:
-                        del left[index]
-                        trie.remove(wanted[index][0], index)
+            if topic is None:
+                continue
+            found = reached.get(topic)
+            if found is None:
+                if len(reached) >= _KEPT_TOPICS:
+                    reached.clear()
+                found = reached[topic] = [index for _, indexes in trie.reached(topic) for index in indexes]
+            done = False
+            for index in found:
+                starts[index] = offset - 1
+                left[index] -= 1
+                if not left[index]:
+                    del left[index]
+                    trie.remove(wanted[index][0], index)
+                    done = True
+            if done:
                 if not left:
                     return
+                reached.clear()
             if not offset % _PAUSE_EVENTS:
                 pause()
 

@@ -213,6 +213,14 @@ class SubscriptionTrie(Generic[S]):
             self._index.discard(self._topics.popitem(last=False)[0])
         return audience
 
+    def reached(self, topic: str) -> list[tuple[str, dict[S, Overflow]]]:
+        """Return the patterns that match a valid topic, with their subscribers: for who matches many topics, each about once.
+
+        Nothing is remembered: an audience and its place in the index are a dozen objects, which cost the garbage collector more than
+        matching anew costs us.
+        """
+        return [(entry.text, entry.subscribers) for entry in self._reached(topic)]
+
     def __iter__(self) -> Iterator[str]:
         """Yield every pattern."""
         stack = [self._root]

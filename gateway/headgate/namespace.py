@@ -41,7 +41,7 @@ SEARCH_TURN_S = 10.0
 # A client that has used up what it may read of the log waits for its next page up to this long in all, and is then refused.
 READ_WAIT_S = 10.0
 # How long subscriptions are worked on, whosever they are, before everybody else has a turn: 128 thought out ones take 60 ms.
-SHARE_S = 0.002
+SHARE_S = 0.001
 # Notices to everyone: let the loop run after so many clients.
 _NOTICE_STRIDE = 256
 

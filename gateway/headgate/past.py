@@ -86,7 +86,7 @@ def _go_back(
     for index in left:
         trie.add(wanted[index][0], index)
         pause()
-    reached: dict[str, list[int]] = {}  # topic → who wants its events
+    reached: dict[str, tuple[int, ...]] = {}  # topic → who wants its events; an empty tuple is nothing to the garbage collector
     for number in range(page_of(last), page_of(max(first, 1)) - 1, -1):
         page = read(number)
         for offset in range(min(page.last, last), max(page.first, first) - 1, -1):
@@ -97,7 +97,7 @@ def _go_back(
             if found is None:
                 if len(reached) >= _KEPT_TOPICS:
                     reached.clear()
-                found = reached[topic] = [index for _, indexes in trie.reached(topic) for index in indexes]
+                found = reached[topic] = tuple(index for _, indexes in trie.reached(topic) for index in indexes)
             done = False
             for index in found:
                 starts[index] = offset - 1

@@ -216,8 +216,8 @@ class SubscriptionTrie(Generic[S]):
     def reached(self, topic: str) -> list[tuple[str, dict[S, Overflow]]]:
         """Return the patterns that match a valid topic, with their subscribers: for who matches many topics, each about once.
 
-        Nothing is remembered: an audience and its place in the index are a dozen objects, which cost the garbage collector more than
-        matching anew costs us.
+        Nothing is remembered: an audience and its place in the index are a dozen objects, which cost the garbage collector more
+        than matching anew costs us.
         """
         return [(entry.text, entry.subscribers) for entry in self._reached(topic)]
 

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
+from headgate.topic import matches
 from tests.integration.log_clients import DEADLINE_S, Grounds, LogGround, ask, offsets, wait_for_offset
 
 
 @pytest.fixture(scope="module")
 def grounds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Grounds]:
     """A gateway with a namespace for each test."""
-    with Grounds(tmp_path_factory.mktemp("grounds"), 25, write_deadline_s=60) as grounds:
+    with Grounds(tmp_path_factory.mktemp("grounds"), 25, write_deadline_s=60, read_burst=64, read_per_s=20) as grounds:
         yield grounds
 
 
@@ -105,6 +106,46 @@ def test_a_resume_and_the_past_of_a_new_pattern_go_together(ground: LogGround) -
     swarm.wait(lambda: last in offsets(client), "the last event")
     assert [seen.offset for seen in client.record.seen() if seen.topic == "orders.1"] == [missed[0] - 1, *missed]
     assert [seen.offset for seen in client.record.seen() if seen.topic == "bills.1"] == [8, 10, last]
+
+
+def test_the_pasts_of_as_many_patterns_as_a_client_may_have_come_together(ground: LogGround) -> None:
+    """One handshake, each pattern with a past of its own, most of which hold nothing: in order, each event once, and on live."""
+    for number in range(12):
+        ground.publish(20, f"orders.{number}")
+        ground.publish(5, "bills.1")
+    pasts = {f"orders.{number}": {"last": 3 * number + 1} for number in range(12)}
+    pasts |= {f"none.{number}": {"last": 1000} for number in range(80)}
+    pasts |= {f"soon.{number}": {"time": number} for number in range(20)}
+    pasts |= {f"none.{number}.*": {"last": 1000} for number in range(10)}
+    pasts |= {"bills.#": {"last": 7}, "*.*": {"last": 30}, "#": {"offset": 305}, "bills.1": {"time": 0}}
+    assert len(pasts) <= 128
+    swarm = ground.clients(1, pasts)
+    (client,) = swarm.clients
+    client.since.update(pasts)
+    swarm.open()
+    live = ground.publish(1, "bills.1")[-1]
+    swarm.wait(lambda: live in offsets(client), "the last event")
+    topics = {event.offset: event.topic for event in ground.history.events.values()}
+    wanted = {live, *range(306, live)}
+    for pattern, since in pasts.items():
+        matching = [offset for offset in sorted(topics) if offset < live and matches(pattern, topics[offset])]
+        wanted.update(matching[-since["last"] :] if "last" in since else matching if "time" in since else [])
+    assert offsets(client) == sorted(wanted)
+    assert client.record.gaps() == []
+
+
+def test_who_asks_for_much_of_the_past_waits_for_it_and_the_others_do_not(ground: LogGround) -> None:
+    """A page of the log at the pace that one may read at: slower, and never less."""
+    swarm, client = ground.client("nothing")
+    witness, _ = ground.client("orders.*")
+    answers: list[Any] = []
+    pages = 80  # 64 at once, and then as the settings say; no faster than messages may come
+    swarm.each(
+        lambda one: [one.request("replay", {"pattern": "#", "from": 1, "to": 10}, answers.append) for _ in range(pages)], [client]
+    )
+    wait_for_offset(witness, ground.publish(1, "orders.1")[-1])
+    swarm.wait(lambda: len(answers) == pages, "every page")
+    assert all(answer["ok"] and len(answer["events"]) == 10 for answer in answers)
 
 
 def test_a_range_is_replayed_in_the_acknowledgement(ground: LogGround) -> None:

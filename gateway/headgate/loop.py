@@ -19,8 +19,8 @@ from gevent.lock import BoundedSemaphore
 
 READ, WRITE = 1, 2
 
-# A time that is over at once, for which the loop looks at sockets nevertheless. It does not for `sleep(0)`, as long as there is any
-# other greenlet to run: fifteen slices of 2 ms went by before an event was read.
+# A time that is over at once, for which the loop looks at sockets nevertheless. It does not for `sleep(0)` as long as there is
+# another greenlet to run: fifteen slices of 2 ms went by before an event was read.
 _ONE_ROUND_S = 1e-6
 
 # A running greenlet; nobody here needs more of it than that it exists.

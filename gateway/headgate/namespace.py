@@ -92,7 +92,7 @@ class Namespace:
             self._losses_counted.pop(client, None)
             # Until then it is still found among those who get an event, and takes none.
             with self._share:
-                for pattern in client.subscriptions:
+                for pattern in tuple(client.subscriptions):
                     self._remove(pattern, client)
                     self._share.pause()
             client.subscriptions.clear()

@@ -168,9 +168,12 @@ def test_the_costliest_connects_leave_others_their_service(
     tokens = Tokens.configured(Settings.read({"HEADGATE_TOKEN_SECRET": SECRET}))
     assert tokens is not None
     with ExitStack() as open_clients:
-        attackers = []
+        attackers: list[tuple[dict[str, Any], RawClient]] = []
         for number in range(BOMBERS):
-            auth = {"token": tokens.mint(f"mallory-{number}", GRANTS, [], 600), "subscriptions": COSTLY[attack](number)}
+            auth: dict[str, Any] = {
+                "token": tokens.mint(f"mallory-{number}", GRANTS, [], 600),
+                "subscriptions": COSTLY[attack](number),
+            }
             attackers.append((auth, open_clients.enter_context(RawClient(gateway.url, auth))))
         served(witness, publisher)
         for auth, attacker in attackers:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from headgate.topic import matches
+from tests.fault.many_clients import BrowserClient
 from tests.integration.log_clients import DEADLINE_S, Grounds, LogGround, ask, offsets, wait_for_offset
 
 
@@ -140,9 +141,12 @@ def test_who_asks_for_much_of_the_past_waits_for_it_and_the_others_do_not(ground
     witness, _ = ground.client("orders.*")
     answers: list[Any] = []
     pages = 80  # 64 at once, and then as the settings say; no faster than messages may come
-    swarm.each(
-        lambda one: [one.request("replay", {"pattern": "#", "from": 1, "to": 10}, answers.append) for _ in range(pages)], [client]
-    )
+
+    def ask_for_all(one: BrowserClient) -> None:
+        for _ in range(pages):
+            one.request("replay", {"pattern": "#", "from": 1, "to": 10}, answers.append)
+
+    swarm.each(ask_for_all, [client])
     wait_for_offset(witness, ground.publish(1, "orders.1")[-1])
     swarm.wait(lambda: len(answers) == pages, "every page")
     assert all(answer["ok"] and len(answer["events"]) == 10 for answer in answers)

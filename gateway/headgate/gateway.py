@@ -11,6 +11,7 @@ has expired or was revoked.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from random import shuffle
 from time import monotonic, time
 from typing import Any
@@ -34,7 +35,7 @@ from .errors import (
 from .event import check_event_id
 from .expiry import Expiry
 from .identity import ANONYMOUS, Authenticator, Handshake, Identity
-from .loop import sleep
+from .loop import Share, sleep
 from .metrics import PUT_OUT, REFUSED, SESSIONS_REFUSED
 from .namespace import Namespace
 from .protocol import PUBLISH, REFRESH, REPLAY, SEEN, STATUS, SUBSCRIBE, UNSUBSCRIBE, WELCOME, notice_packet, ok, refused
@@ -72,6 +73,8 @@ _KEPT_OF_ENVIRON = (
     "REMOTE_ADDR",
     "wsgi.url_scheme",
 )
+# How long tokens are read, whosever they are, before everybody else has a turn.
+TOKENS_SHARE_S = 0.001
 # A page that is refused something now and then, for hours, means no harm.
 REFUSALS_FORGIVEN_PER_S = 1.0
 # Putting many out at once: let the loop run after so many.
@@ -107,6 +110,8 @@ class Gateway:
         self.settings = settings
         self.draining = False
         self.authenticator: Authenticator = authenticator or token_authenticator(Tokens.configured(settings), settings)
+        # Reading a token takes up to 1 ms, and a hundred may come at once. An application's own authenticator may wait.
+        self._reading_tokens: Any = Share(TOKENS_SHARE_S) if authenticator is None else nullcontext()
         self._admission: Admission[Client] = Admission(settings.max_clients_per_user, settings.max_clients_per_address)
         # Development is one machine: there an address says nothing about who it is.
         self._outsiders = Outsiders(0 if settings.dev else settings.max_clients_per_address)
@@ -446,7 +451,8 @@ class Gateway:
             Unauthorized: with the reason.
         """
         try:
-            identity = self.authenticator(handshake)
+            with self._reading_tokens:
+                identity = self.authenticator(handshake)
         except HeadgateError:
             raise
         except Exception as error:

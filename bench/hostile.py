@@ -318,7 +318,10 @@ ATTACKS = {
         _patient(4, _hashes, _MESSAGES_PER_S), "Four clients attack within the limits", anywhere=False
     ),
     "joins-5k": Attack(_rude(lambda: _joins(5_000)), anywhere=False),
-    "joins-again": Attack(_rude(lambda: iter([b"".join(_joins(49))]), again=True), "Client after client attacks", anywhere=False),
+    # Their joins go on in turns when they have left, so several of them are there at once.
+    "joins-again": Attack(
+        _rude(lambda: iter([b"".join(_joins(49))]), again=True), "Client after client attacks", anywhere=False, keeps=15.0
+    ),
     "wildcards-100": Attack(
         _patient(100, _new_topics, 1.0, _worst_patterns), "A hundred clients attack within the limits", anywhere=False, keeps=15.0
     ),

@@ -104,7 +104,7 @@ class CatchUp:
 
     def _serve(self, client: Client) -> None:
         """Give one client what its socket takes of the next page, or make it live."""
-        if not client.reading or client.connection.closed:
+        if not client.reading or client.held_back or client.connection.closed:
             return
         position = client.position
         if position >= self._feed.position():

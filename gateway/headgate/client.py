@@ -101,6 +101,7 @@ class Client:
         direct: events written straight to the socket.
         offered: events that had to go through the queue; of these `sent`, `discarded` and `conflated` are settled.
         account: on whom what it has read out of the log counts.
+        held_back: whether it is to read later, when all that it has asked for at once is in force.
         reading, position: whether the log feeds it, and the offset up to which it has.
         base, starts: while reading, the offset above which events are wanted, and the patterns for which it is another one.
     """
@@ -122,6 +123,7 @@ class Client:
         "connection",
         "direct",
         "discarded",
+        "held_back",
         "identity",
         "namespace",
         "offered",
@@ -151,7 +153,7 @@ class Client:
         self.subscriptions: dict[str, Overflow] = {}
         self.wildcards = 0
         self.direct = self.offered = self.sent = self.discarded = self.conflated = 0
-        self.reading = False
+        self.reading = self.held_back = False
         self.position = self.base = 0
         self.starts: dict[str, int] = {}
         self._reader = reader

@@ -5,7 +5,8 @@ In: joins, subscribes and leaves from the gateway; events and news from the bus.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from time import monotonic
 
@@ -130,18 +131,19 @@ class Namespace:
                         self.bus.wait_for(wanted.pattern)
                     except HeadgateError as error:
                         outcomes[index] = error
-            starts = self._find_starts(client, outcomes)
-            with self._share:
-                for wanted in outcomes:
-                    if isinstance(wanted, Subscription):
+            pending = deque(index for index, wanted in enumerate(outcomes) if isinstance(wanted, Subscription))
+            while pending:
+                epoch, starts = self._find_starts(client, outcomes, pending)
+                with self._share, self._held_back(client):
+                    # Offsets of a log that has just been lost mean nothing in the next one: look again.
+                    while pending and (not starts or epoch == self.bus.epoch):
                         self._check_in(client)
-                        client.subscribe(wanted.pattern, wanted.overflow)
-                        if self._trie.add(wanted.pattern, client, wanted.overflow):
-                            self.bus.want(wanted.pattern)
+                        index = pending.popleft()
+                        wanted = outcomes[index]
+                        if isinstance(wanted, Subscription):
+                            self._put_in_force(client, wanted, starts.get(index))
                         self._share.pause()
-                self._check_in(client)
-        if starts:
-            self._read_back(client, starts)
+                    self._check_in(client)
         return [wanted.pattern if isinstance(wanted, Subscription) else wanted for wanted in outcomes]
 
     def unsubscribe(self, client: Client, request: object) -> str:
@@ -437,29 +439,52 @@ class Namespace:
                     outcomes.append(error)
         return outcomes
 
-    def _find_starts(self, client: Client, outcomes: list[Subscription | HeadgateError]) -> dict[str, int]:
-        """Return the offsets after which the events begin that the subscriptions with a `since` ask for, by pattern.
+    @contextmanager
+    def _held_back(self, client: Client) -> Iterator[None]:
+        """Let a client read from the log behind the block only: all pasts that begin in it come in one reading, in order."""
+        client.held_back = True
+        try:
+            yield
+        finally:
+            client.held_back = False
+            if client.reading:
+                self._catch_up.add(client)
+
+    def _put_in_force(self, client: Client, wanted: Subscription, start: int | None) -> None:
+        """Let a client have what its subscription matches: live, and from an offset on, if any, out of the log.
+
+        Both in one step: what came live between the two would come out of the log again.
+        """
+        client.subscribe(wanted.pattern, wanted.overflow)
+        if self._trie.add(wanted.pattern, client, wanted.overflow):
+            self.bus.want(wanted.pattern)
+        if start is not None:
+            self._read_back(client, wanted.pattern, start)
+
+    def _find_starts(
+        self, client: Client, outcomes: list[Subscription | HeadgateError], indexes: Iterable[int]
+    ) -> tuple[str | None, dict[int, int]]:
+        """Return the epoch of the log, and the offsets after which the events begin that subscriptions with a `since` ask for.
 
         Where they cannot be found, such a subscription's outcome becomes the error. Waits for Redis, and lets the loop run.
         """
-        asking = {
-            index: (wanted.pattern, wanted.since)
-            for index, wanted in enumerate(outcomes)
-            if isinstance(wanted, Subscription) and wanted.since is not None
-        }
+        asking: dict[int, tuple[str, Since]] = {}
+        for index in indexes:
+            wanted = outcomes[index]
+            if isinstance(wanted, Subscription) and wanted.since is not None:
+                asking[index] = (wanted.pattern, wanted.since)
         if all(since.offset is not None and since.offset <= self.bus.offset for _, since in asking.values()):
-            return {pattern: since.offset or 0 for pattern, since in asking.values()}
-        asked = list(asking.values())
+            return self.bus.epoch, {index: since.offset or 0 for index, (_, since) in asking.items()}
         try:
             while True:
                 epoch = self.bus.epoch
-                found = self._look_back(client, asked)
+                found = self._look_back(client, list(asking.values()))
                 if epoch == self.bus.epoch:  # and not a place in a log that has just been lost
-                    return {pattern: start for (pattern, _), start in zip(asked, found, strict=True)}
+                    return epoch, dict(zip(asking, found, strict=True))
         except HeadgateError as error:
             for index in asking:
                 outcomes[index] = error
-            return {}
+            return self.bus.epoch, {}
 
     def _look_back(self, client: Client, asked: Sequence[tuple[str, Since]]) -> list[int]:
         """Return where the pasts begin that are asked for, out of one reading of the log."""
@@ -515,26 +540,23 @@ class Namespace:
         if self.clients.get(client.session) is not client:
             raise Unauthorized("left", "this session has left")
 
-    def _read_back(self, client: Client, starts: Mapping[str, int]) -> None:
-        """Make the client a reader from `starts` for these patterns, and from where it is for its others.
+    def _read_back(self, client: Client, pattern: str, start: int) -> None:
+        """Make the client a reader from `start` for this pattern, and from where it is for its others.
 
         Where a live client is, is only exact between passes, so the change waits for the end of one that is under way.
         """
 
         def change() -> None:
-            if client.connection.closed:
-                return
-            wanted = {pattern: start for pattern, start in starts.items() if pattern in client.subscriptions}
-            if not wanted:
+            if client.connection.closed or pattern not in client.subscriptions:
                 return
             if client.live:
-                client.read_from(self.bus.offset, wanted)
+                client.read_from(self.bus.offset, {pattern: start})
             else:
-                # What it has had, it has had: only the new patterns go further back than its position.
+                # What it has had, it has had: only the new pattern goes further back than its position.
                 here = client.position
-                others = {other: max(begin, here) for other, begin in client.starts.items()} if client.reading else {}
+                starts = {other: max(begin, here) for other, begin in client.starts.items()} if client.reading else {}
                 base = max(client.base, here) if client.reading else here
-                client.read_from(base, {**others, **wanted})
+                client.read_from(base, {**starts, pattern: start})
 
         if self._routing:
             self._between.append(change)

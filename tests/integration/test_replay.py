@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -133,6 +134,40 @@ def test_the_pasts_of_as_many_patterns_as_a_client_may_have_come_together(ground
         wanted.update(matching[-since["last"] :] if "last" in since else matching if "time" in since else [])
     assert offsets(client) == sorted(wanted)
     assert client.record.gaps() == []
+
+
+def test_many_pasts_and_live_events_that_come_meanwhile_have_no_seam(ground: LogGround) -> None:
+    """Published without a pause while clients join: each event once, none missing between a pattern's past and its present."""
+    patterns = [f"orders.{number}" for number in range(100)]
+    ground.publish(1, "orders.7")
+    joined = Event()
+
+    def publish_on() -> None:
+        number = 0
+        while not joined.is_set():
+            ground.publish(1, f"orders.{number % 100}")
+            number += 1
+
+    publishing = Thread(target=publish_on)
+    publishing.start()
+    try:
+        swarms = [ground.clients(1, patterns) for _ in range(10)]
+        for swarm in swarms:
+            swarm.clients[0].since.update({pattern: {"last": 2} for pattern in patterns})
+            swarm.open()
+    finally:
+        joined.set()
+        publishing.join()
+    last = ground.publish(1, "orders.7")[-1]
+    for swarm in swarms:
+        (client,) = swarm.clients
+        swarm.wait(lambda client=client: last in offsets(client), "the last event")  # type: ignore[misc]
+        seen = offsets(client)
+        assert seen == sorted(set(seen)), "twice, or out of order"
+        for pattern in patterns:
+            of_pattern = [event.offset for event in ground.history.events.values() if event.topic == pattern]
+            told = [offset for offset in seen if offset in set(of_pattern)]
+            assert told == [offset for offset in of_pattern if told and offset >= told[0]]
 
 
 def test_who_asks_for_much_of_the_past_waits_for_it_and_the_others_do_not(ground: LogGround) -> None:

@@ -474,3 +474,51 @@ def test_a_replay_is_a_page_of_what_a_client_may_read(wired: WiredClient, monkey
     assert refusal.value.parts["name"] == "read_per_s"
     assert namespace.replay(there, wanted) == {"events": [], "next": None}
     namespace.close()
+
+
+def test_what_comes_live_between_two_subscriptions_is_not_read_from_the_log_as_well(
+    namespace: Namespace, wired: WiredClient
+) -> None:
+    """Each begins to read in the step in which it comes into force: from there on, live events pass the client by."""
+    namespace._share = Share(0)
+    searching(namespace, ["a"] * 10)
+    client = joined(namespace, wired, "other")
+    live: list[int] = []
+
+    def publish_on() -> None:
+        while len(client.subscriptions) < 21:
+            publish(namespace, namespace.bus.offset + 1)
+            if "a" in client.subscriptions and not client.reading:
+                live.append(namespace.bus.offset)
+            gevent.sleep()
+
+    publishing = gevent.spawn(publish_on)
+    requests = [{"pattern": pattern, "since": {"last": 2}} for pattern in ("a", *(f"none.{number}" for number in range(19)))]
+    assert not any(isinstance(outcome, HeadgateError) for outcome in namespace.subscribe_all(client, requests))
+    client.subscribe("last", Overflow.DROP)
+    publishing.join()
+    assert live == []
+    assert namespace.bus.offset > 20
+    assert client.reading
+    assert "event" not in names(wired)
+
+
+def test_a_log_that_is_lost_between_two_subscriptions_is_looked_through_anew(namespace: Namespace, wired: WiredClient) -> None:
+    """Those that are in force by then are told of it; the others begin where the new log says."""
+    namespace._share = Share(0)
+    log = searching(namespace, ["a"] * 10)
+    client = joined(namespace, wired, "other")
+
+    def lose() -> None:
+        while "none.3" not in client.subscriptions:
+            gevent.sleep()
+        log._topics = ["b", "a", "a"]
+        namespace.bus.epoch, namespace.bus.offset, namespace.bus.first = OTHER, 3, 1
+        namespace.log_lost(Head(OTHER, 3, 1))
+
+    losing = gevent.spawn(lose)
+    requests = [{"pattern": pattern, "since": {"last": 2}} for pattern in (*(f"none.{number}" for number in range(20)), "a")]
+    assert not any(isinstance(outcome, HeadgateError) for outcome in namespace.subscribe_all(client, requests))
+    losing.join()
+    assert log.heads == 2
+    assert client.starts["a"] == 1

@@ -15,15 +15,21 @@ import socket
 import struct
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from itertools import count
 
+from headgate.trie import MAX_CACHED_TOPICS
+
 from .slow_http import SLOW, Crowd
+from .variants import mint
 
 ATTACK_DEADLINE_S = 20.0
 # How long an attack goes on that nobody ends; the load is watched for longer.
 ATTACK_S = 8.0
+# How long one that wants to be welcomed waits for that.
+_PATIENCE_S = 30.0
 _MASK = b"\0\0\0\0"  # masked with zeros: the server has the same work, we have none
 _CHUNK_BYTES = 1 << 16
 _HANDSHAKE_S = 10.0
@@ -125,6 +131,49 @@ def _hashes(client: int) -> Iterator[bytes]:
         pattern = f"#.*.#.*.#.*.#.{client}-{number}"
         yield _request("subscribe", pattern=pattern)
         yield _request("unsubscribe", pattern=pattern)
+
+
+# The costliest CONNECT --------------------------------------------------------------------------------------------------
+
+# As many grants as a token may hold. One of them contains the wildcards that are asked for, which every expansion has to show.
+_COSTLY_GRANTS = [
+    "x.#",
+    *(f"#.a.#.b.#.{number}" for number in range(31)),
+    *(f"#.{number}.*.#.c" for number in range(31)),
+    "#.a.#.b.#.c.#",
+]
+
+
+def _costly_connect(number: int, token: str) -> str:
+    """Return a CONNECT with all the subscriptions that one client may have, all of them new, each with the longest past."""
+    wildcards = [f"#.a.#.b.#.c.#.{number}-{each}" for each in range(_WILDCARDS)]
+    topics = [f"x.{each}.{number}.d.e.f.g.h" for each in range(_SUBSCRIPTIONS - _WILDCARDS)]
+    subscriptions = [{"pattern": pattern, "since": {"last": 1000}} for pattern in (*wildcards, *topics)]
+    return f"40{_NAMESPACE},{json.dumps({'token': token, 'subscriptions': subscriptions})}"
+
+
+def _from_addresses(count: int) -> Callable[[int, str], Outcome]:
+    """As many addresses, each with a user of its own, join, wait to be welcomed, leave, and do that again."""
+
+    def keep_joining(port: int, address: str, user: int, until: float) -> tuple[int, int]:
+        token = mint(f"mallory-{user}", _COSTLY_GRANTS, [])
+        welcomed, sent = 0, 0
+        while time.monotonic() < until:
+            text = _costly_connect(user * 1000 + welcomed, token)
+            with socket.create_connection(("127.0.0.1", port), _PATIENCE_S, (address, 0)) as wire:
+                _join(wire, text)
+                _until(wire, b'"heartbeat_s"')
+            welcomed, sent = welcomed + 1, sent + len(text)
+        return welcomed, sent
+
+    def run(port: int, _connect: str) -> Outcome:
+        until = time.monotonic() + ATTACK_S
+        with ThreadPoolExecutor(count) as pool:
+            joining = [pool.submit(keep_joining, port, f"127.0.1.{user + 1}", user, until) for user in range(count)]
+            welcomed, sent = (sum(column) for column in zip(*(each.result() for each in joining), strict=True))
+        return {"sent_mib": round(sent / MIB, 2), "connections": welcomed, "answer": "welcomed each time"}
+
+    return run
 
 
 # The attacks ------------------------------------------------------------------------------------------------------------
@@ -287,13 +336,17 @@ class Attack:
     Attributes:
         what: who does what, for the title.
         anywhere: whether it means something to any Socket.IO server, and not to Headgate alone.
+        topics: how many topics the log holds an event of, where it does not mean something anywhere.
+        p99_ms: what the others' p99 may be.
         keeps: MiB that the attackers may have, as any clients of their number and subscriptions, on top of what a fault may cost.
     """
 
     run: Callable[[int, str], Outcome]
     what: str = "One client attacks"
     anywhere: bool = True
+    topics: int = MAX_CACHED_TOPICS
     keeps: float = 0.0
+    p99_ms: float = 250
 
 
 ATTACKS = {
@@ -309,10 +362,21 @@ ATTACKS = {
         _patient(4, _hashes, _MESSAGES_PER_S), "Four clients attack within the limits", anywhere=False
     ),
     "joins-5k": Attack(_rude(lambda: _joins(5_000)), anywhere=False),
-    "joins-again": Attack(_rude(lambda: iter([b"".join(_joins(49))]), again=True), "Client after client attacks", anywhere=False),
+    # Their joins go on in turns when they have left, so several of them are there at once.
+    "joins-again": Attack(
+        _rude(lambda: iter([b"".join(_joins(49))]), again=True), "Client after client attacks", anywhere=False, keeps=15.0
+    ),
     "slow-http-1200": Attack(_slow_http(1200), "F31: 1,200 slow HTTP clients of 250 addresses attack", keeps=40.0),
     "wildcards-100": Attack(
         _patient(100, _new_topics, 1.0, _worst_patterns), "A hundred clients attack within the limits", anywhere=False, keeps=15.0
+    ),
+    "connects-100": Attack(
+        _from_addresses(100),
+        "A hundred addresses send the costliest CONNECT again and again",
+        anywhere=False,
+        topics=10_000,
+        keeps=50.0,
+        p99_ms=50,
     ),
 }
 

@@ -16,6 +16,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from headgate.settings import Settings
+from headgate.tokens import Tokens
+
 from . import publishing
 from .bus import Bus
 from .child import Child
@@ -27,6 +30,13 @@ CHANNEL = "hg:{notifications}:" + publishing.TOPIC
 PEERS = Path(__file__).parent / "peers"
 # For the scenario whose clients have tokens; the others are anonymous, as --dev allows.
 TOKEN_SECRET = "no secret: every bench has this one"
+
+
+def mint(user: str, subscribe: list[str], publish: list[str]) -> str:
+    """Return a token that Headgate takes for an hour."""
+    tokens = Tokens.configured(Settings.read({"HEADGATE_TOKEN_SECRET": TOKEN_SECRET}))
+    assert tokens is not None
+    return tokens.mint(user, subscribe, publish, 3600)
 
 
 @dataclass(frozen=True)

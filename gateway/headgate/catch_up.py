@@ -104,7 +104,7 @@ class CatchUp:
 
     def _serve(self, client: Client) -> None:
         """Give one client what its socket takes of the next page, or make it live."""
-        if not client.reading or client.connection.closed:
+        if not client.reading or client.held_back or client.connection.closed:
             return
         position = client.position
         if position >= self._feed.position():
@@ -134,7 +134,7 @@ class CatchUp:
 
 def _deliver(client: Client, page: Page) -> bool:
     """Give a client what its socket and queue take of a page; True when that was all of it."""
-    chunks = page.chunks_of(client.wants) if client.starts else page.chunks(client.pattern_key)
+    chunks = page.chunks_of(client.wants) if client.starts else page.chunks(client.pattern_key, client.subscribed_to)
     for whole in chunks:
         if whole.last <= client.position:
             continue

@@ -24,8 +24,9 @@ from .client_queue import RELIEF_LEVEL, WARNING_LEVEL, ClientQueue
 from .gap import Gaps
 from .identity import Identity
 from .protocol import BACKPRESSURE, GapReason, Overflow, notice_packet
-from .topic import is_wildcard, matches
+from .topic import is_wildcard
 from .transport.frames import Frame, message_frame
+from .trie import SubscriptionTrie
 
 _STRENGTH = (Overflow.CATCH_UP, Overflow.LATEST, Overflow.DROP)
 
@@ -99,6 +100,8 @@ class Client:
     Attributes:
         direct: events written straight to the socket.
         offered: events that had to go through the queue; of these `sent`, `discarded` and `conflated` are settled.
+        account: on whom what it has read out of the log counts.
+        held_back: whether it is to read later, when all that it has asked for at once is in force.
         reading, position: whether the log feeds it, and the offset up to which it has.
         base, starts: while reading, the offset above which events are wanted, and the patterns for which it is another one.
     """
@@ -108,16 +111,19 @@ class Client:
         "_gaps",
         "_latest",
         "_latest_bytes",
+        "_own_trie",
         "_pattern_key",
         "_pressed",
         "_reader",
         "_told_on",
         "_warned",
+        "account",
         "base",
         "conflated",
         "connection",
         "direct",
         "discarded",
+        "held_back",
         "identity",
         "namespace",
         "offered",
@@ -130,21 +136,31 @@ class Client:
         "wildcards",
     )
 
-    def __init__(self, namespace: str, session: str, identity: Identity, connection: ClientConnection, reader: LogReader) -> None:
+    def __init__(
+        self,
+        namespace: str,
+        session: str,
+        identity: Identity,
+        connection: ClientConnection,
+        reader: LogReader,
+        account: str | None = None,
+    ) -> None:
         self.namespace = namespace
         self.session = session
         self.identity = identity
+        self.account = account or session
         self.connection = connection
         self.subscriptions: dict[str, Overflow] = {}
         self.wildcards = 0
         self.direct = self.offered = self.sent = self.discarded = self.conflated = 0
-        self.reading = False
+        self.reading = self.held_back = False
         self.position = self.base = 0
         self.starts: dict[str, int] = {}
         self._reader = reader
         self._floor: int | None = None
         self._pattern_key: tuple[str, ...] | None = None
         self._pressed = self._warned = self._told_on = False
+        self._own_trie: SubscriptionTrie[None] | None = None
         self._gaps: Gaps | None = None
         self._latest: dict[str, Frame] | None = None
         self._latest_bytes = 0
@@ -171,6 +187,7 @@ class Client:
         if pattern not in self.subscriptions:
             self.wildcards += is_wildcard(pattern)
             self._pattern_key = None
+        self._own_trie = None
         self.subscriptions[pattern] = overflow
 
     def unsubscribe(self, pattern: str) -> bool:
@@ -179,7 +196,7 @@ class Client:
             return False
         self.wildcards -= is_wildcard(pattern)
         self.starts.pop(pattern, None)
-        self._pattern_key = None
+        self._pattern_key = self._own_trie = None
         return True
 
     # -- live -----------------------------------------------------------------------------------------------------
@@ -248,6 +265,7 @@ class Client:
             self._tell_gaps()
             self._hand_over_latest()
             if not self.reading:
+                self._own_trie = None
                 self._tell("off")
             self.connection.flush()
         if self.reading:
@@ -269,9 +287,11 @@ class Client:
     def wants(self, frame: Frame) -> bool:
         """Whether an event of the log is for this client, by what each subscription has not had yet."""
         offset = frame.offset or 0
-        return any(
-            offset > self.starts.get(pattern, self.base) and matches(pattern, frame.topic or "") for pattern in self.subscriptions
-        )
+        return any(offset > self.starts.get(pattern, self.base) for pattern, _ in self._reached_by(frame.topic or ""))
+
+    def subscribed_to(self, frame: Frame) -> bool:
+        """Whether a subscription matches an event of the log."""
+        return bool(self._reached_by(frame.topic or ""))
 
     def take_chunk(self, frames: Sequence[Frame], last: int) -> bool:
         """Send consecutive frames of the log; False when there was not room for all (`position` says how far it came)."""
@@ -294,6 +314,7 @@ class Client:
     def live_from(self, position: int) -> None:
         """Take live events above `position` from now on; `release` must follow when the feed has reached it."""
         self.reading = False
+        self._own_trie = None
         self.starts.clear()
         self.position = self._floor = position
         if self._told_on:
@@ -323,14 +344,15 @@ class Client:
         self._tell("on")
 
     def _settle(self, frame: Frame) -> None:
-        policy, patterns = self._reached_by(frame.topic or "")
+        reached = self._reached_by(frame.topic or "")
+        policy = min((policy for _, policy in reached), key=_STRENGTH.index, default=Overflow.DROP)
         if policy is Overflow.LATEST and self._keep_latest(frame):
             return
         self.discarded += 1
         if policy is Overflow.CATCH_UP and frame.offset is not None:
             self.read_from(frame.offset - 1)
             return
-        self._note(GapReason.OVERFLOW, frame.offset, frame.offset, 1, frame.payload_bytes, patterns)
+        self._note(GapReason.OVERFLOW, frame.offset, frame.offset, 1, frame.payload_bytes, [pattern for pattern, _ in reached])
 
     def _note(
         self, reason: GapReason, first: int | None, last: int | None, count: int, size: int, patterns: Iterable[str]
@@ -380,10 +402,13 @@ class Client:
             for frame in self.connection.queue.discard(self):
                 self._settle(frame)
 
-    def _reached_by(self, topic: str) -> tuple[Overflow, list[str]]:
-        reached = {pattern: policy for pattern, policy in self.subscriptions.items() if matches(pattern, topic)}
-        strongest = min(reached.values(), key=_STRENGTH.index, default=Overflow.DROP)
-        return strongest, list(reached)
+    def _reached_by(self, topic: str) -> list[tuple[str, Overflow]]:
+        """Return the subscriptions that a topic reaches. One pattern after the other would take 0.3 ms when there are 128."""
+        if self._own_trie is None:
+            self._own_trie = SubscriptionTrie()
+            for pattern, policy in self.subscriptions.items():
+                self._own_trie.add(pattern, None, policy)
+        return [(pattern, policies[None]) for pattern, policies in self._own_trie.reached(topic)]
 
     def _tell(self, state: str) -> None:
         self._told_on = state == "on"

@@ -15,7 +15,7 @@ from .event import Event, check_event_id, check_json
 from .function_library import VERSION, call_function, ensure_loaded
 from .layout import head_key, log_key
 from .redis_link import Client, call, call_many, drop_idle
-from .topic import check_topic, matches
+from .topic import check_topic
 
 # A page: enough that a round trip is cheap per event, small enough to hold (100 × 64 KiB at the most usual limit).
 PAGE_EVENTS = 100
@@ -102,47 +102,23 @@ class EventLog:
             raise BusUnavailable("the log has just been replaced by another one")
         return [read_entry(int(entry_id.partition(b"-")[0]), fields, self._max_payload_bytes) for entry_id, fields in found]
 
-    def offset_before_time(self, time_ms: int) -> int:
-        """Return the offset of the last event before `time_ms`: the events after it are the ones since then.
+    def topics(self, after: int, upto: int) -> list[tuple[int, str, int]]:
+        """Return (offset, topic, time) of the entries with `after` < offset ≤ `upto` that the log still holds, in order.
 
-        A search in the log, not in anyone's clock: the log's times never go backwards within an epoch.
-
-        Raises:
-            BusUnavailable, BusRefused: as redis_link.call.
-        """
-        head = self.head()
-        low, high = head.first - 1, head.offset  # invariant: low is before the time, everything above high is not
-        while low < high:
-            middle = (low + high + 1) // 2
-            found = self._range(middle, head.offset, 1)
-            # An entry without a time, put there by hand, counts as old: the search goes on above it.
-            if found and _time_or_zero(found[0][1].get(b"time", b"")) < time_ms:
-                low = int(found[0][0].partition(b"-")[0])
-            else:
-                high = middle - 1
-        return low
-
-    def offset_before_last(self, count: int, pattern: str) -> int:
-        """Return the offset after which the last `count` events that match `pattern` lie. Reads back page by page.
+        As they are, deliverable or not; a time that is none is 0.
 
         Raises:
             BusUnavailable, BusRefused: as redis_link.call.
         """
-        head = self.head()
-        upper, left = head.offset, count
-        while left and upper >= head.first:
-            raw = call(self._client, "XREVRANGE", self._key, f"{upper}-0", "-", "COUNT", PAGE_EVENTS)
-            if not raw:
-                break
-            for entry_id, fields in raw:
-                upper = int(entry_id.partition(b"-")[0]) - 1
-                left -= matches(pattern, fields.get(b"topic", b"").decode("ascii", "replace"))
-                if not left:
-                    break
-        return upper
-
-    def _range(self, first: int, last: int, limit: int) -> list[tuple[bytes, dict[bytes, bytes]]]:
-        return call(self._client, "XRANGE", self._key, f"{first}-0", f"{last}-0", "COUNT", limit)  # type: ignore[no-any-return]
+        found = call(self._client, "XRANGE", self._key, f"{after + 1}-0", f"{upto}-0")
+        return [
+            (
+                int(entry_id.partition(b"-")[0]),
+                fields.get(b"topic", b"").decode("ascii", "replace"),
+                _time_or_zero(fields.get(b"time", b"")),
+            )
+            for entry_id, fields in found
+        ]
 
 
 def read_entry(offset: int, fields: Mapping[bytes, bytes], max_payload_bytes: int) -> Entry:

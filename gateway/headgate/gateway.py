@@ -41,12 +41,13 @@ from .expiry import Expiry
 from .identity import ANONYMOUS, Authenticator, Handshake, Identity
 from .jwks import Jwks
 from .logs import told
-from .loop import sleep
+from .loop import Share, sleep
 from .metrics import HOSTS_REFUSED, LOGINS_THROTTLED, PUT_OUT, REFUSED, SESSIONS_REFUSED
 from .namespace import Namespace
 from .origins import Hosts, origin_check
 from .protocol import PUBLISH, REFRESH, REPLAY, SEEN, STATUS, SUBSCRIBE, UNSUBSCRIBE, WELCOME, notice_packet, ok, refused
 from .publisher import Publisher
+from .rates import Rates
 from .redis_link import open_client
 from .registration import Registration
 from .registry import remembered
@@ -83,6 +84,10 @@ _KEPT_OF_ENVIRON = (
     "REMOTE_ADDR",
     "wsgi.url_scheme",
 )
+# How long tokens are read, whosever they are, before everybody else has a turn.
+TOKENS_SHARE_S = 0.001
+# A page that is refused something now and then, for hours, means no harm.
+REFUSALS_FORGIVEN_PER_S = 1.0
 # Putting many out at once: let the loop run after so many.
 _PUT_OUT_STRIDE = 64
 # Reasons that are no failed login.
@@ -126,11 +131,14 @@ class Gateway:
         if self._tokens is not None and settings.token_jwks_url is not None:
             self._jwks = Jwks(settings.token_jwks_url, self._tokens.use_fetched)
             self._tokens.may_come = self._jwks.may_bring
+        # Reading a token takes up to 1 ms, and a hundred may come at once. An application's own authenticator may wait.
+        self._reading_tokens: Any = Share(TOKENS_SHARE_S) if authenticator is None else nullcontext()
         self._admission: Admission[Client] = Admission(settings.max_clients_per_user, settings.max_clients_per_address)
         # Development is one machine: there an address says nothing about who it is.
         self._outsiders = Outsiders(0 if settings.dev else settings.max_clients_per_address)
         self._failed_logins = FailedLogins(settings.failed_logins_per_s, 0 if settings.dev else settings.failed_logins_burst)
         self._hosts = Hosts(settings)
+        self._refusals = Rates(REFUSALS_FORGIVEN_PER_S, settings.max_refusals)
         self._expiry: Expiry[Client] = Expiry(self._expired)
         self._revocation_watch = RevocationWatch(settings.redis_url, self._revoked)
         self.publisher = Publisher(settings.redis_url, max_payload_bytes=settings.max_payload_bytes, timeout_s=PUBLISH_TIMEOUT_S)
@@ -154,7 +162,7 @@ class Gateway:
         )
         self._server.on_opening = self._opening
         self._server.on_joined = self._joined
-        self._server.on_over = self._outsiders.forget
+        self._server.on_over = self._over
         for name in self.namespaces:
             self._route(name)
 
@@ -290,7 +298,7 @@ class Gateway:
         server.on(PUBLISH, acknowledged(self._publish), namespace=path)
         server.on(REFRESH, acknowledged(self._refresh), namespace=path)
         server.on(SEEN, acknowledged(self._seen), namespace=path)
-        server.on("*", lambda name, session, *_: refused(_unknown_request(name).to_wire()), namespace=path)
+        server.on("*", lambda name, session, *_: self._unknown(namespace, session, name), namespace=path)
 
     def _opening(self, eio_sid: str, environ: Mapping[str, Any]) -> OneTooMany | None:
         """Count a session until it joins. Who never does costs as much as a client, which has a limit per address."""
@@ -300,6 +308,10 @@ class Gateway:
             SESSIONS_REFUSED.inc()
             return OneTooMany(error.message, error.retry_after_s or SESSION_RETRY_S)
         return None
+
+    def _over(self, eio_sid: str) -> None:
+        self._outsiders.forget(eio_sid)
+        self._refusals.forget(eio_sid)
 
     def _connect(self, namespace: Namespace, session: str, environ: dict[str, Any], auth: Any) -> None:
         """Authenticate; what is refused is told as connect_error with `{code, message, retry, …}` in `data`."""
@@ -325,7 +337,7 @@ class Gateway:
             wire = told(error)
             raise Refusal(wire["message"], wire) from error
         connection = self._server.eio.sockets[self._server.manager.eio_sid_from_sid(session, f"/{namespace.name}")]
-        client = namespace.join(session, identity, connection)
+        client = namespace.join(session, identity, connection, address)
         self._admission.join(client, address)
         self._expiry.set(client, identity.expires_at)
         connection.owners = (*connection.owners, client)
@@ -374,17 +386,24 @@ class Gateway:
     def _subscribe_all(self, namespace: Namespace, client: Client, wanted: list[Any]) -> list[dict[str, Any]]:
         """Put the handshake's subscriptions in force; one that is refused does not cost the others theirs."""
         results: list[dict[str, Any]] = []
-        # One alone asks for itself.
-        with namespace.expecting(client, wanted) if len(wanted) > 1 else nullcontext():
-            for request in wanted:
+        for request, outcome in zip(wanted, namespace.subscribe_all(client, wanted), strict=True):
+            if isinstance(outcome, HeadgateError):
                 pattern = request.get("pattern") if isinstance(request, Mapping) else None
-                try:
-                    results.append({"pattern": namespace.subscribe(client, request), "ok": True})
-                except HeadgateError as error:
-                    REFUSED.labels(namespace.name, error.code).inc()
-                    pattern = pattern if isinstance(pattern, str) else None
-                    results.append({"pattern": pattern, "ok": False, "error": told(error)})
+                pattern = pattern if isinstance(pattern, str) else None
+                results.append({"pattern": pattern, "ok": False, "error": self._refuse(namespace, client, outcome)})
+            else:
+                results.append({"pattern": outcome, "ok": True})
         return results
+
+    def _refuse(self, namespace: Namespace, client: Client | None, error: HeadgateError) -> dict[str, Any]:
+        """Count a refusal, and end the connection of a client that has been refused too often; return the error for the wire."""
+        REFUSED.labels(namespace.name, error.code).inc()
+        if client is not None and not error.retry and not client.connection.closed:
+            connection: Any = client.connection
+            if self._refusals.spend(connection.sid, monotonic()):
+                limit = self.settings.max_refusals
+                connection.end("refused too often", code=POLICY, told=f"limit_reached: refusals (at most {limit})")
+        return told(error)
 
     def _answer(
         self,
@@ -403,8 +422,10 @@ class Gateway:
             check_text({name: value for name, value in arguments[0].items() if name != "data"})
             return ok(**request(namespace, client, arguments[0]))
         except HeadgateError as error:
-            REFUSED.labels(namespace.name, error.code).inc()
-            return refused(told(error))
+            return refused(self._refuse(namespace, client, error))
+
+    def _unknown(self, namespace: Namespace, session: str, name: str) -> dict[str, Any]:
+        return refused(self._refuse(namespace, namespace.clients.get(session), _unknown_request(name)))
 
     def _subscribe(self, namespace: Namespace, client: Client, body: Any) -> dict[str, Any]:
         pattern = namespace.subscribe(client, body)
@@ -439,9 +460,9 @@ class Gateway:
         if client is not None:
             connection: Any = client.connection
             connection.owners = tuple(owner for owner in connection.owners if owner is not client)
-            namespace.leave(session)
             self._admission.leave(client)
             self._expiry.forget(client)
+            namespace.leave(session)
             if reason == CLIENT_DISCONNECT:
                 # It is counted no more, so its connection may not stay for ever either.
                 self._end_outsider_later(connection, f"no CONNECT within {self.settings.handshake_deadline_s:g} s")
@@ -525,7 +546,8 @@ class Gateway:
 
     def _identified(self, handshake: Handshake) -> Identity:
         try:
-            identity = self.authenticator(handshake)
+            with self._reading_tokens:
+                identity = self.authenticator(handshake)
         except HeadgateError:
             raise
         except Exception as error:

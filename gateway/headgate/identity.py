@@ -10,8 +10,9 @@ from typing import Any
 from urllib.parse import unquote_plus
 
 from .errors import InvalidPattern
+from .grants import compiled
 from .layout import check_namespace
-from .topic import check_pattern, contains, own_topics
+from .topic import check_pattern, own_topics
 
 _WILDCARDS = frozenset("*#")
 # Bounds of a text for the log that may hold a secret, and of the part of a secret that is hidden in it.
@@ -95,11 +96,11 @@ class Identity:
 
     def may_subscribe(self, pattern: str) -> bool:
         """Return whether some grant contains the whole pattern (pattern in pattern, not topic in pattern)."""
-        return any(contains(grant, pattern) for grant in self.subscribe)
+        return compiled(tuple(self.subscribe)).contain(pattern)
 
     def may_publish(self, topic: str) -> bool:
         """Return whether some grant contains the topic."""
-        return any(contains(grant, topic) for grant in self.publish)
+        return compiled(tuple(self.publish)).contain(topic)
 
 
 def _texts(value: object, depth: int = 0) -> Iterator[str]:

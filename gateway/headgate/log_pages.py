@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from .errors import BusUnavailable
 from .event_log import Entry, EventLog
 from .protocol import GapReason, event_packet
-from .topic import matches
 from .transport.frames import Frame, message_frame
 
 # Offsets per page: one XRANGE. At most 32 × 64 KiB at the usual payload limit; 1,500 missed events are 47 reads, however many
@@ -62,13 +61,16 @@ class Page:
         """The oldest offset that the log held when this page was read; what is below, in this page, was gone by then."""
         return next(iter(self.frames))
 
-    def chunks(self, patterns: tuple[str, ...]) -> list[Chunk]:
-        """Return what a client with these patterns gets of this page, in order, in joined writes."""
+    def chunks(self, patterns: tuple[str, ...], wanted: Callable[[Frame], bool]) -> list[Chunk]:
+        """Return what a client with these patterns gets of this page, in order, in joined writes.
+
+        Args:
+            patterns: all clients with the same ones share the answer.
+            wanted: whether one of them matches an event's topic.
+        """
         found = self.selections.get(patterns)
         if found is None:
-            found = self.selections[patterns] = self.chunks_of(
-                lambda frame: any(matches(pattern, frame.topic or "") for pattern in patterns)
-            )
+            found = self.selections[patterns] = self.chunks_of(wanted)
             if len(self.selections) > MAX_SELECTIONS:
                 self.selections.popitem(last=False)
         return found

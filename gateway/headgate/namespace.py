@@ -5,8 +5,9 @@ In: joins, subscribes and leaves from the gateway; events and news from the bus.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from time import monotonic
 
 from .bus import Bus
@@ -16,12 +17,15 @@ from .errors import BusUnavailable, Forbidden, HeadgateError, InvalidEvent, Limi
 from .event import Event
 from .event_log import PAGE_EVENTS, Entry, EventLog, Head
 from .fanout import Matched, Pass
-from .identity import Identity
+from .identity import ANONYMOUS, Identity
 from .log_pages import LogPages
-from .loop import Turn, sleep
+from .log_topics import LogTopics
+from .loop import Share, Turn, sleep
 from .metrics import CLIENTS, CONFLATED, DELIVERIES, DISCARDED, FAN_OUT_SECONDS, SUBSCRIPTIONS
+from .past import TopicPage, find_starts
 from .protocol import CURSOR, STATUS, GapReason, notice_packet
-from .requests import Replay, Resume, Since, read_replay, read_subscription
+from .rates import Rates
+from .requests import Replay, Resume, Since, Subscription, read_replay, read_subscription
 from .router import Router
 from .settings import Settings
 from .topic import is_wildcard, matches
@@ -35,6 +39,10 @@ REPLAY_BYTES = 65536
 # Searches of the log go one at a time. Who has not had a turn by then is refused, and may ask again: each search may take as long
 # as a dead Redis takes to be noticed.
 SEARCH_TURN_S = 10.0
+# A client that has used up what it may read of the log waits for its next page up to this long in all, and is then refused.
+READ_WAIT_S = 10.0
+# How long subscriptions are worked on, whosever they are, before everybody else has a turn: 128 thought out ones take 60 ms.
+SHARE_S = 0.001
 # Notices to everyone: let the loop run after so many clients.
 _NOTICE_STRIDE = 256
 
@@ -53,7 +61,10 @@ class Namespace:
         self.bus = Bus(name, redis_url, settings, self)
         self._search_log, pages_log = self._logs = self.bus.open_log(), self.bus.open_log()
         self._catch_up = CatchUp(LogPages(name, pages_log), self)
+        self._log_topics = LogTopics()
         self._searching = Turn()
+        self._share = Share(SHARE_S)
+        self._reads = Rates(settings.read_per_s, settings.read_burst)
         self._routing = False
         self._between: list[Callable[[], None]] = []
         self._floored: set[Client] = set()
@@ -64,25 +75,29 @@ class Namespace:
 
     # -- clients --------------------------------------------------------------------------------------------------
 
-    def join(self, session: str, identity: Identity, connection: ClientConnection) -> Client:
-        """Take a client in and return it."""
-        client = Client(self.name, session, identity, connection, self._catch_up)
+    def join(self, session: str, identity: Identity, connection: ClientConnection, address: str | None = None) -> Client:
+        """Take a client in and return it. What it reads counts for its user, or for its address when it is anonymous."""
+        account = identity.user if identity.user != ANONYMOUS else f"\0{address or session}"  # no user's name
+        client = Client(self.name, session, identity, connection, self._catch_up, account)
         self.clients[session] = client
         self._arriving.add(client)
         return client
 
     def leave(self, session: str) -> Client | None:
-        """Forget a client and its subscriptions. Idempotent."""
+        """Forget a client and its subscriptions. Idempotent. Lets the loop run, when it is out already."""
         client = self.clients.pop(session, None)
         if client is not None:
-            for pattern in client.subscriptions:
-                self._remove(pattern, client)
-            client.subscriptions.clear()
             self._floored.discard(client)
             self._arriving.discard(client)
             client.leave()
             self._count_losses(client)
             self._losses_counted.pop(client, None)
+            # Until then it is still found among those who get an event, and takes none.
+            with self._share:
+                for pattern in tuple(client.subscriptions):
+                    self._remove(pattern, client)
+                    self._share.pause()
+            client.subscriptions.clear()
         return client
 
     def subscribe(self, client: Client, request: object) -> str:
@@ -92,41 +107,45 @@ class Namespace:
         come first, out of the log. May switch greenlets: until Redis has confirmed a pattern that nobody here had.
 
         Raises:
-            InvalidRequest, InvalidPattern, Forbidden, LimitReached, BusUnavailable: nothing has changed.
+            InvalidRequest, InvalidPattern, Forbidden, LimitReached, BusUnavailable, BusRefused: nothing has changed.
+            Unauthorized: the client has left meanwhile.
         """
-        subscription = read_subscription(request)
-        pattern = subscription.pattern
-        if not client.identity.may_subscribe(pattern):
-            raise Forbidden("subscribe to", pattern)
-        if pattern not in client.subscriptions:
-            if len(client.subscriptions) >= self._settings.max_subscriptions:
-                raise LimitReached("subscriptions", self._settings.max_subscriptions)
-            if is_wildcard(pattern) and client.wildcards >= self._settings.max_wildcards:
-                raise LimitReached("wildcards", self._settings.max_wildcards)
-        with self._wanted([pattern]):
-            self.bus.wait_for(pattern)
-            start = self._start_of(pattern, subscription.since) if subscription.since is not None else None
-            self._check_in(client)
-            client.subscribe(pattern, subscription.overflow)
-            if self._trie.add(pattern, client, subscription.overflow):
-                self.bus.want(pattern)
-        if start is not None:
-            self._read_back(client, pattern, start)
-        return pattern
+        (outcome,) = self.subscribe_all(client, [request])
+        if isinstance(outcome, HeadgateError):
+            raise outcome
+        return outcome
 
-    @contextmanager
-    def expecting(self, client: Client, requests: Iterable[object]) -> Iterator[None]:
-        """Let Redis be asked for all of these subscriptions at once, as the first is put in force in the block. Refuses none."""
-        patterns: list[str] = []
-        for request in requests:
-            with suppress(HeadgateError):
-                pattern = read_subscription(request).pattern
-                if client.identity.may_subscribe(pattern):
-                    patterns.append(pattern)
-        wildcards = [pattern for pattern in patterns if is_wildcard(pattern)]
-        beyond = set(wildcards[self._settings.max_wildcards :])
-        with self._wanted([pattern for pattern in patterns if pattern not in beyond]):
-            yield
+    def subscribe_all(self, client: Client, requests: Iterable[object]) -> list[str | HeadgateError]:
+        """Put subscriptions in force, as `subscribe` does each; return for each its pattern, or the error that refused it.
+
+        Redis is asked for all of them at once, and the log is read once for all that have a `since`. What is beyond a limit is
+        refused before anything is decided about it, so a pattern that turns out to be forbidden counts as well.
+
+        Raises:
+            Unauthorized: the client has left meanwhile.
+        """
+        outcomes = self._admit(client, requests)
+        with self._wanted([wanted.pattern for wanted in outcomes if isinstance(wanted, Subscription)]):
+            for index, wanted in enumerate(outcomes):
+                if isinstance(wanted, Subscription):
+                    try:
+                        self.bus.wait_for(wanted.pattern)
+                    except HeadgateError as error:
+                        outcomes[index] = error
+            pending = deque(index for index, wanted in enumerate(outcomes) if isinstance(wanted, Subscription))
+            while pending:
+                epoch, starts = self._find_starts(client, outcomes, pending)
+                with self._share, self._held_back(client):
+                    # Offsets of a log that has just been lost mean nothing in the next one: look again.
+                    while pending and (not starts or epoch == self.bus.epoch):
+                        self._check_in(client)
+                        index = pending.popleft()
+                        wanted = outcomes[index]
+                        if isinstance(wanted, Subscription):
+                            self._put_in_force(client, wanted, starts.get(index))
+                        self._share.pause()
+                    self._check_in(client)
+        return [wanted.pattern if isinstance(wanted, Subscription) else wanted for wanted in outcomes]
 
     def unsubscribe(self, client: Client, request: object) -> str:
         """End a subscription `{pattern}`; ending one that is not there is no fault. Returns the pattern.
@@ -140,11 +159,19 @@ class Namespace:
         return pattern
 
     def end_subscriptions(self, client: Client, ends: Callable[[str], bool]) -> list[str]:
-        """End a client's subscriptions to patterns of which `ends` is true; return them."""
-        ended = [pattern for pattern in client.subscriptions if ends(pattern)]
-        for pattern in ended:
-            client.unsubscribe(pattern)
-            self._remove(pattern, client)
+        """End a client's subscriptions to patterns of which `ends` is true; return them. Lets the loop run.
+
+        Raises:
+            Unauthorized: the client has left meanwhile.
+        """
+        ended = []
+        with self._share:
+            for pattern in tuple(client.subscriptions):
+                self._check_in(client)
+                if ends(pattern) and client.unsubscribe(pattern):
+                    self._remove(pattern, client)
+                    ended.append(pattern)
+                self._share.pause()
         return ended
 
     def resume(self, client: Client, point: Resume | None) -> bool | None:
@@ -188,11 +215,13 @@ class Namespace:
         `next` is the offset to ask from for the rest, or None. May switch greenlets.
 
         Raises:
-            InvalidRequest, InvalidPattern, Forbidden, BusUnavailable, BusRefused.
+            InvalidRequest, InvalidPattern, Forbidden, LimitReached, BusUnavailable, BusRefused.
         """
         wanted = read_replay(request)
         if not client.identity.may_subscribe(wanted.pattern):
             raise Forbidden("replay", wanted.pattern)
+        if (wait_s := self._borrow_read(client, READ_WAIT_S)) > 0:
+            sleep(wait_s)
         events, next_ = self.page(wanted)
         return {
             "events": [
@@ -312,6 +341,7 @@ class Namespace:
         self._on_log_lost()
         cursor = self._cursor_frame(head)
         self._catch_up.pages.clear()
+        self._log_topics.clear()
         # All at once, before anyone else's turn: positions in the old log mean nothing in the new one.
         readers = [client for client in self.clients.values() if not client.live]
         for client in readers:
@@ -386,16 +416,112 @@ class Namespace:
             if client.connection.idle and self.bus.epoch is not None:
                 client.connection.offer_control(self._cursor_frame(Head(self.bus.epoch, self.bus.offset, 0)))
 
-    def _start_of(self, pattern: str, since: Since) -> int:
-        """Return the offset after which the events begin that a `since` asks for. Waits for Redis, one search at a time."""
-        if since.offset is not None and since.offset <= self.bus.offset:
-            return since.offset
-        with self._turn_to_search() as log:
+    def _admit(self, client: Client, requests: Iterable[object]) -> list[Subscription | HeadgateError]:
+        """Read requests, and hold them against the limits and then against what the client is granted. Lets the loop run."""
+        outcomes: list[Subscription | HeadgateError] = []
+        fresh: set[str] = set()
+        wildcards = client.wildcards
+        with self._share:
+            for request in requests:
+                self._share.pause()
+                try:
+                    wanted = read_subscription(request)
+                    pattern = wanted.pattern
+                    if pattern not in client.subscriptions and pattern not in fresh:
+                        if len(client.subscriptions) + len(fresh) >= self._settings.max_subscriptions:
+                            raise LimitReached("subscriptions", self._settings.max_subscriptions)
+                        if is_wildcard(pattern) and wildcards >= self._settings.max_wildcards:
+                            raise LimitReached("wildcards", self._settings.max_wildcards)
+                        fresh.add(pattern)
+                        wildcards += is_wildcard(pattern)
+                    if not client.identity.may_subscribe(pattern):
+                        raise Forbidden("subscribe to", pattern)
+                    outcomes.append(wanted)
+                except HeadgateError as error:
+                    outcomes.append(error)
+        return outcomes
+
+    @contextmanager
+    def _held_back(self, client: Client) -> Iterator[None]:
+        """Let a client read from the log behind the block only: all pasts that begin in it come in one reading, in order."""
+        client.held_back = True
+        try:
+            yield
+        finally:
+            client.held_back = False
+            if client.reading:
+                self._catch_up.add(client)
+
+    def _put_in_force(self, client: Client, wanted: Subscription, start: int | None) -> None:
+        """Let a client have what its subscription matches: live, and from an offset on, if any, out of the log.
+
+        Both in one step: what came live between the two would come out of the log again.
+        """
+        client.subscribe(wanted.pattern, wanted.overflow)
+        if self._trie.add(wanted.pattern, client, wanted.overflow):
+            self.bus.want(wanted.pattern)
+        if start is not None:
+            self._read_back(client, wanted.pattern, start)
+
+    def _find_starts(
+        self, client: Client, outcomes: list[Subscription | HeadgateError], indexes: Iterable[int]
+    ) -> tuple[str | None, dict[int, int]]:
+        """Return the epoch of the log, and the offsets after which the events begin that subscriptions with a `since` ask for.
+
+        Where they cannot be found, such a subscription's outcome becomes the error. Waits for Redis, and lets the loop run.
+        """
+        asking: dict[int, tuple[str, Since]] = {}
+        for index in indexes:
+            wanted = outcomes[index]
+            if isinstance(wanted, Subscription) and wanted.since is not None:
+                asking[index] = (wanted.pattern, wanted.since)
+        if all(since.offset is not None and since.offset <= self.bus.offset for _, since in asking.values()):
+            return self.bus.epoch, {index: since.offset or 0 for index, (_, since) in asking.items()}
+        try:
             while True:
                 epoch = self.bus.epoch
-                start = _found(log, pattern, since)
-                if epoch == self.bus.epoch:
-                    return start  # and not a place in a log that has just been lost
+                found = self._look_back(client, list(asking.values()))
+                if epoch == self.bus.epoch:  # and not a place in a log that has just been lost
+                    return epoch, dict(zip(asking, found, strict=True))
+        except HeadgateError as error:
+            for index in asking:
+                outcomes[index] = error
+            return self.bus.epoch, {}
+
+    def _look_back(self, client: Client, asked: Sequence[tuple[str, Since]]) -> list[int]:
+        """Return where the pasts begin that are asked for, out of one reading of the log."""
+        give_up_s = monotonic() + READ_WAIT_S
+        with self._turn_to_search() as log:
+            head = log.head()
+
+        pages: dict[int, TopicPage] = {}
+
+        def read(number: int) -> TopicPage:
+            if number in pages:
+                return pages[number]
+            wait_s = self._borrow_read(client, give_up_s - monotonic())
+            page = self._log_topics.known(number, head.offset)
+            if wait_s > 0 or page is None:
+                with self._share.outside():
+                    sleep(wait_s)
+                    with self._turn_to_search() as log:
+                        page = self._log_topics.read(number, head.offset, log)
+            pages[number] = page
+            return page
+
+        with self._share:
+            return find_starts(asked, head.first, head.offset, read, self._share.pause)
+
+    def _borrow_read(self, client: Client, max_wait_s: float) -> float:
+        """Count one page of the log as read by a client; return for how long it is to wait for it.
+
+        Raises:
+            LimitReached: `read_per_s`: longer than `max_wait_s`.
+        """
+        wait_s = self._reads.borrow(client.account, monotonic(), max_wait_s)
+        if wait_s is None:
+            raise LimitReached("read_per_s", self._settings.read_per_s, max_wait_s)
+        return wait_s
 
     @contextmanager
     def _turn_to_search(self) -> Iterator[EventLog]:
@@ -457,12 +583,3 @@ class Namespace:
 
     def _cursor_frame(self, head: Head) -> Frame:
         return message_frame(notice_packet(self.name, CURSOR, {"epoch": head.epoch, "offset": head.offset}))
-
-
-def _found(log: EventLog, pattern: str, since: Since) -> int:
-    if since.offset is not None:
-        # Another gateway may be ahead of this one, but nothing is ahead of the log: what comes next is news.
-        return min(since.offset, log.head().offset)
-    if since.time_ms is not None:
-        return log.offset_before_time(since.time_ms)
-    return log.offset_before_last(since.last or 0, pattern)

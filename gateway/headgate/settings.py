@@ -254,11 +254,18 @@ class Settings:
     read_per_s: float = option(
         50.0,
         number(0.1, 100000, "pages per second"),
-        "Pages of the log that one user (or, without a token, one address) may read over HTTP per second, on each gateway.",
+        "Pages of the log that one user (or, without a token, one address) may read per second, on each gateway: as many over "
+        "HTTP, and as many with `replay` and `since` in each namespace.",
     )
-    read_burst: int = option(200, integer(1, 100000, "pages"), "Pages of the log that one user may read over HTTP at once.")
+    read_burst: int = option(200, integer(1, 100000, "pages"), "Pages of the log that one user may read at once.")
     max_subscriptions: int = option(128, integer(1, 65536, "patterns"), "Subscriptions of one client.")
     max_wildcards: int = option(32, integer(0, 65536, "patterns"), "Subscriptions of one client that hold a wildcard.")
+    max_refusals: int = option(
+        256,
+        integer(1, 1_000_000, "requests"),
+        "Requests of one connection that may be refused before it is ended; each subscription of a CONNECT counts, and one is "
+        "forgiven each second. More than HEADGATE_MAX_SUBSCRIPTIONS.",
+    )
     log_max_events: int = option(10000, integer(1, 10_000_000, "events"), "Log retention by count, per namespace.")
     log_max_age_s: int = option(600, integer(1, 30 * 86400, "seconds"), "Log retention by age, per namespace.")
     fence_interval_s: float = option(
@@ -309,6 +316,7 @@ class Settings:
             "queue_bytes": self.queue_bytes,
             "max_subscriptions": self.max_subscriptions,
             "max_wildcards": self.max_wildcards,
+            "max_refusals": self.max_refusals,
             "inbound_per_s": self.inbound_per_s,
             "inbound_burst": self.inbound_burst,
             "write_deadline_s": self.write_deadline_s,
@@ -335,6 +343,11 @@ def _cross_faults(settings: Settings) -> list[str]:
         faults.append(
             f"HEADGATE_QUEUE_BYTES={settings.queue_bytes}: expected at least twice HEADGATE_MAX_PAYLOAD_BYTES "
             f"({settings.max_payload_bytes}), or one event could fill a client's queue"
+        )
+    if settings.max_refusals <= settings.max_subscriptions:
+        faults.append(
+            f"HEADGATE_MAX_REFUSALS={settings.max_refusals}: expected more than HEADGATE_MAX_SUBSCRIPTIONS "
+            f"({settings.max_subscriptions}), or a client whose subscriptions are all refused would be ended as soon as it joins"
         )
     if "*" in settings.allowed_origins and not settings.dev:
         faults.append("HEADGATE_ALLOWED_ORIGINS=*: expected exact origins; * is only accepted together with HEADGATE_DEV=1")

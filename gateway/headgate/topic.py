@@ -4,14 +4,14 @@ A topic is 1 to 8 words of `[A-Za-z0-9_-]` joined by dots, at most 255 bytes. A 
 `*` (exactly one word) and `#` (zero or more words) as whole words, anywhere. `tests/golden/topics.json` holds the
 vectors that both implementations must satisfy.
 
-`matches` here is the plain definition: the oracle of the trie and of the tests. The hot path uses trie.py.
+`matches` and `contains` here are the plain definitions: the oracles of the tests. The hot path uses trie.py, and authorization
+grants.py.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import lru_cache
 
 from .errors import InvalidPattern, InvalidTopic
 
@@ -113,13 +113,34 @@ def matches(pattern: str, topic: str) -> bool:
     return bool(positions >> len(tokens) & 1)
 
 
-@lru_cache(maxsize=4096)
+def normal_form(pattern: str) -> tuple[str, ...]:
+    """Return the tokens of a pattern that matches exactly the same topics, with no `#` before a `*` and no two `#` in a row.
+
+    `#.*.#` and `*.#.#` both become `*.#`, and that alone, which every topic matches, becomes `#`.
+    """
+    tokens: list[str] = []
+    pending = False
+    for token in pattern.split("."):
+        if token == "#":
+            pending = True
+            continue
+        if pending and token != "*":
+            tokens.append("#")
+            pending = False
+        tokens.append(token)
+    if pending:
+        tokens.append("#")
+    return ("#",) if tokens == ["*", "#"] else tuple(tokens)
+
+
 def contains(grant: str, pattern: str) -> bool:
     """Return whether every valid topic that matches `pattern` also matches `grant`: pattern in pattern.
 
+    The plain definition, as `matches` is: the oracle of grants.py, which decides the same for many grants at once.
+
     Exact, also for the edges of the grammar (a topic has 1 to 8 words, so `*.#` contains `#`). It walks the two
     patterns as automata over the words that occur in either of them and one word that occurs in neither, which
-    stands for all others. Patterns have at most 8 words, so the walk is small; the cache is bounded.
+    stands for all others. That takes 16 µs for a usual pair, and milliseconds for pairs that somebody has thought about.
     """
     inner, outer = tuple(pattern.split(".")), tuple(grant.split("."))
     return all(covered >> len(outer) & 1 for inside, covered in _walk(inner, outer) if inside >> len(inner) & 1)

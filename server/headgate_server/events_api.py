@@ -14,13 +14,13 @@ from headgate.admission import address_of
 from headgate.audit import audit
 from headgate.errors import Forbidden, InvalidRequest, LimitReached
 from headgate.identity import ANONYMOUS, Identity
+from headgate.rates import Rates
 from headgate.requests import MAX_OFFSET
 from headgate.settings import Settings
 from headgate.topic import check_pattern
 
 from .callers import caller
 from .gate import Gate
-from .rates import Rates
 
 
 def events_routes(gate: Gate, settings: Settings) -> Blueprint:

@@ -15,12 +15,12 @@ from werkzeug.exceptions import RequestEntityTooLarge
 from headgate.admission import address_of
 from headgate.audit import audit
 from headgate.errors import Forbidden, InvalidRequest, LimitReached, NotSerializable, PayloadTooLarge
+from headgate.rates import Rates
 from headgate.settings import Settings
 from headgate.topic import check_topic
 
 from .callers import caller, check_known
 from .gate import Gate
-from .rates import Rates
 
 
 class _Request(msgspec.Struct, forbid_unknown_fields=True):

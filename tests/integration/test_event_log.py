@@ -8,8 +8,11 @@ import pytest
 
 from headgate.errors import BusUnavailable
 from headgate.event_log import EventLog
+from headgate.log_topics import LogTopics
+from headgate.past import find_starts
 from headgate.publisher import Publisher
 from headgate.redis_link import Client, call
+from headgate.requests import Since
 
 LOG, HEAD = "hg:{notifications}:log", "hg:{notifications}:head"
 
@@ -32,6 +35,13 @@ def publisher(redis_url: str) -> Iterator[Publisher]:
 def offsets(log: EventLog, after: int, upto: int | None, limit: int = 100) -> list[int]:
     """Return the offsets of a page."""
     return [entry.offset for entry in log.page(after, upto, limit)]
+
+
+def start(log: EventLog, since: Since, pattern: str = "#") -> int:
+    """Return the offset after which a past begins."""
+    topics, head = LogTopics(), log.head()
+    (found,) = find_starts([(pattern, since)], head.first, head.offset, lambda n: topics.read(n, head.offset, log), lambda: None)
+    return found
 
 
 def timed(client: Client, offset: int, time: str, topic: str = "a") -> None:
@@ -119,7 +129,7 @@ def test_a_time_is_found_between_the_events_before_and_since(log: EventLog, redi
     """The offset after which the events since that time lie."""
     for offset, time in enumerate([100, 100, 250, 250, 251, 900], 1):
         timed(redis_client, offset, str(time))
-    found = {time: log.offset_before_time(time) for time in (0, 100, 101, 250, 251, 252, 900, 901)}
+    found = {time: start(log, Since(time_ms=time)) for time in (0, 100, 101, 250, 251, 252, 900, 901)}
     assert found == {0: 0, 100: 0, 101: 2, 250: 2, 251: 4, 252: 5, 900: 5, 901: 6}
 
 
@@ -129,26 +139,48 @@ def test_a_time_is_found_in_a_log_that_was_trimmed(log: EventLog, redis_client: 
         timed(redis_client, offset, str(offset * 10))
     call(redis_client, "XTRIM", LOG, "MINID", 11)
     call(redis_client, "XDEL", LOG, "15-0", "16-0")
-    assert log.offset_before_time(0) == 10
-    assert log.offset_before_time(200) == 19
+    assert start(log, Since(time_ms=0)) == 10
+    assert start(log, Since(time_ms=200)) == 19
     # Holes are no events: either side of one is before its time.
-    assert log.offset_before_time(165) in (14, 15, 16)
+    assert start(log, Since(time_ms=165)) in (14, 15, 16)
+
+
+def test_a_time_is_found_next_to_pages_that_hold_nothing(log: EventLog, redis_client: Client) -> None:
+    """Hundreds of events deleted by hand: the search looks beyond them before it decides."""
+    call(
+        redis_client,
+        "EVAL",
+        "for n = 1, 900 do redis.call('XADD', KEYS[1], n .. '-0', 'topic', 'a', 'time', n) end "
+        "for n = 301, 650 do redis.call('XDEL', KEYS[1], n .. '-0') end redis.call('HSET', KEYS[2], 'offset', 900)",
+        2,
+        LOG,
+        HEAD,
+    )
+    for time, before in (
+        (1, (0,)),
+        (250, (249,)),
+        (301, range(300, 651)),
+        (500, range(300, 651)),
+        (651, range(300, 651)),
+        (652, (651,)),
+    ):
+        assert start(log, Since(time_ms=time)) in before, time
 
 
 def test_an_entry_without_a_time_does_not_stop_the_search(log: EventLog, redis_client: Client) -> None:
     """Put there by hand; it counts as old."""
     for offset, time in enumerate(["100", "soon", "300", "400"], 1):
         timed(redis_client, offset, time)
-    assert log.offset_before_time(300) == 2
+    assert start(log, Since(time_ms=300)) == 2
 
 
 def test_the_last_events_of_a_pattern_are_found_from_the_end(log: EventLog, publisher: Publisher) -> None:
     """Those of other topics between them are not counted."""
     publisher.publish_many([(f"orders.{number % 5}", number) for number in range(50)])
-    assert log.offset_before_last(1, "#") == 49
-    assert log.offset_before_last(3, "orders.1") == 36  # 37, 42 and 47 are orders.1
-    assert log.offset_before_last(1000, "orders.1") <= 1
-    assert log.offset_before_last(5, "bills.#") == 0
+    assert start(log, Since(last=1), "#") == 49
+    assert start(log, Since(last=3), "orders.1") == 36  # 37, 42 and 47 are orders.1
+    assert start(log, Since(last=1000), "orders.1") == 1
+    assert start(log, Since(last=5), "bills.#") == 50  # nothing is to be told
 
 
 def test_the_last_events_are_found_over_many_pages(redis_url: str, redis_client: Client) -> None:
@@ -157,10 +189,10 @@ def test_the_last_events_are_found_over_many_pages(redis_url: str, redis_client:
     log.configure(1000, 600)
     with Publisher(redis_url) as publisher:
         publisher.publish_many([("rare" if number in (3, 700) else "busy", number) for number in range(1, 801)])
-    assert log.offset_before_last(2, "rare") == 2
+    assert start(log, Since(last=2), "rare") == 2
 
 
 def test_an_empty_log_has_nothing_to_find(log: EventLog) -> None:
     """And no time in it."""
-    assert log.offset_before_time(0) == 0
-    assert log.offset_before_last(10, "#") == 0
+    assert start(log, Since(time_ms=0)) == 0
+    assert start(log, Since(last=10), "#") == 0

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from threading import Event, Thread
 from typing import Any
 
 import pytest
 
+from headgate.topic import matches
+from tests.fault.many_clients import BrowserClient
 from tests.integration.log_clients import DEADLINE_S, Grounds, LogGround, ask, offsets, wait_for_offset
 
 
 @pytest.fixture(scope="module")
 def grounds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Grounds]:
     """A gateway with a namespace for each test."""
-    with Grounds(tmp_path_factory.mktemp("grounds"), 25, write_deadline_s=60) as grounds:
+    with Grounds(tmp_path_factory.mktemp("grounds"), 25, write_deadline_s=60, read_burst=64, read_per_s=20) as grounds:
         yield grounds
 
 
@@ -105,6 +108,83 @@ def test_a_resume_and_the_past_of_a_new_pattern_go_together(ground: LogGround) -
     swarm.wait(lambda: last in offsets(client), "the last event")
     assert [seen.offset for seen in client.record.seen() if seen.topic == "orders.1"] == [missed[0] - 1, *missed]
     assert [seen.offset for seen in client.record.seen() if seen.topic == "bills.1"] == [8, 10, last]
+
+
+def test_the_pasts_of_as_many_patterns_as_a_client_may_have_come_together(ground: LogGround) -> None:
+    """One handshake, each pattern with a past of its own, most of which hold nothing: in order, each event once, and on live."""
+    for number in range(12):
+        ground.publish(20, f"orders.{number}")
+        ground.publish(5, "bills.1")
+    pasts = {f"orders.{number}": {"last": 3 * number + 1} for number in range(12)}
+    pasts |= {f"none.{number}": {"last": 1000} for number in range(80)}
+    pasts |= {f"soon.{number}": {"time": number} for number in range(20)}
+    pasts |= {f"none.{number}.*": {"last": 1000} for number in range(10)}
+    pasts |= {"bills.#": {"last": 7}, "*.*": {"last": 30}, "#": {"offset": 305}, "bills.1": {"time": 0}}
+    assert len(pasts) <= 128
+    swarm = ground.clients(1, pasts)
+    (client,) = swarm.clients
+    client.since.update(pasts)
+    swarm.open()
+    live = ground.publish(1, "bills.1")[-1]
+    swarm.wait(lambda: live in offsets(client), "the last event")
+    topics = {event.offset: event.topic for event in ground.history.events.values()}
+    wanted = {live, *range(306, live)}
+    for pattern, since in pasts.items():
+        matching = [offset for offset in sorted(topics) if offset < live and matches(pattern, topics[offset])]
+        wanted.update(matching[-since["last"] :] if "last" in since else matching if "time" in since else [])
+    assert offsets(client) == sorted(wanted)
+    assert client.record.gaps() == []
+
+
+def test_many_pasts_and_live_events_that_come_meanwhile_have_no_seam(ground: LogGround) -> None:
+    """Published without a pause while clients join: each event once, none missing between a pattern's past and its present."""
+    patterns = [f"orders.{number}" for number in range(100)]
+    ground.publish(1, "orders.7")
+    joined = Event()
+
+    def publish_on() -> None:
+        number = 0
+        while not joined.is_set():
+            ground.publish(1, f"orders.{number % 100}")
+            number += 1
+
+    publishing = Thread(target=publish_on)
+    publishing.start()
+    try:
+        swarms = [ground.clients(1, patterns) for _ in range(10)]
+        for swarm in swarms:
+            swarm.clients[0].since.update({pattern: {"last": 2} for pattern in patterns})
+            swarm.open()
+    finally:
+        joined.set()
+        publishing.join()
+    last = ground.publish(1, "orders.7")[-1]
+    for swarm in swarms:
+        (client,) = swarm.clients
+        swarm.wait(lambda client=client: last in offsets(client), "the last event")  # type: ignore[misc]
+        seen = offsets(client)
+        assert seen == sorted(set(seen)), "twice, or out of order"
+        for pattern in patterns:
+            of_pattern = [event.offset for event in ground.history.events.values() if event.topic == pattern]
+            told = [offset for offset in seen if offset in set(of_pattern)]
+            assert told == [offset for offset in of_pattern if told and offset >= told[0]]
+
+
+def test_who_asks_for_much_of_the_past_waits_for_it_and_the_others_do_not(ground: LogGround) -> None:
+    """A page of the log at the pace that one may read at: slower, and never less."""
+    swarm, client = ground.client("nothing")
+    witness, _ = ground.client("orders.*")
+    answers: list[Any] = []
+    pages = 80  # 64 at once, and then as the settings say; no faster than messages may come
+
+    def ask_for_all(one: BrowserClient) -> None:
+        for _ in range(pages):
+            one.request("replay", {"pattern": "#", "from": 1, "to": 10}, answers.append)
+
+    swarm.each(ask_for_all, [client])
+    wait_for_offset(witness, ground.publish(1, "orders.1")[-1])
+    swarm.wait(lambda: len(answers) == pages, "every page")
+    assert all(answer["ok"] and len(answer["events"]) == 10 for answer in answers)
 
 
 def test_a_range_is_replayed_in_the_acknowledgement(ground: LogGround) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -423,3 +425,41 @@ def test_a_closed_client_is_owed_nothing(make_client: MakeClient) -> None:
 
     assert wired.client.offered == before
     assert wired.connection.queue.frames == 0
+
+
+@pytest.mark.parametrize("policy", [Overflow.DROP, Overflow.LATEST])
+def test_many_subscriptions_cost_a_client_that_is_behind_one_walk_for_each_event(
+    make_client: MakeClient, policy: Overflow
+) -> None:
+    """Not a comparison with each of 128: that took more than a thousand calls of functions."""
+    patterns = [f"a.{number}.#" for number in range(32)] + [f"a.b.{number}" for number in range(95)] + ["a.b.c"]
+    wired = make_client(dict.fromkeys(patterns, policy))
+    offset = fill(wired, "a.b.c")
+    calls = 0
+
+    def count(frame: FrameType, event_: str, argument: object) -> None:
+        nonlocal calls
+        calls += event_ == "call"
+
+    sys.setprofile(count)
+    try:
+        publish(wired.trie, [event(offset + 1, "a.b.c")])
+    finally:
+        sys.setprofile(None)
+    assert calls <= 150
+
+
+def test_what_a_client_that_is_behind_is_told_follows_its_subscriptions(make_client: MakeClient) -> None:
+    """Those that it gains and loses while its queue is full."""
+    wired = make_client({"a.#": Overflow.DROP, "*.b": Overflow.DROP})
+    offset = fill(wired, "a.b")
+    assert wired.client.unsubscribe("a.#")
+    wired.trie.remove("a.#", wired.client)
+    publish(wired.trie, [event(offset + 1, "a.b")])
+    wired.client.subscribe("a.*", Overflow.LATEST)
+    wired.trie.add("a.*", wired.client, Overflow.LATEST)
+    publish(wired.trie, [event(offset + 2, "a.b")])
+    wired.drain()
+    (gap,) = wired.notices("gap")
+    assert (gap["to"], sorted(gap["patterns"])) == (offset + 1, ["*.b", "a.#"])
+    assert wired.offsets[-1] == offset + 2

@@ -14,6 +14,8 @@ from headgate.event import Event
 from headgate.event_log import Entry, EventLog
 from headgate.log_pages import CHUNK_BYTES, MAX_SELECTIONS, PAGE_OFFSETS, LogPages, Page
 from headgate.protocol import GapReason
+from headgate.topic import matches
+from headgate.transport.frames import Frame
 
 EPOCH = "a" * 16
 
@@ -46,6 +48,11 @@ def pages_of(log: FakeLog, **options: Any) -> LogPages:
     return LogPages("notifications", cast(EventLog, log), **options)
 
 
+def wanted(*patterns: str) -> Callable[[Frame], bool]:
+    """Return whether an event is for a client with these patterns."""
+    return lambda frame: any(matches(pattern, frame.topic or "") for pattern in patterns)
+
+
 def nobody(entry: Entry) -> None:
     """Expect no entry to be quarantined."""
     pytest.fail(f"{entry} was quarantined")
@@ -60,7 +67,7 @@ def read_all(pages: LogPages, position: int, patterns: tuple[str, ...] = ("#",))
         if page.oldest > position + 1:
             missed.append((position + 1, page.oldest - 1, "trimmed"))
             position = page.oldest - 1
-        for whole in page.chunks(patterns):
+        for whole in page.chunks(patterns, wanted(*patterns)):
             if whole.last <= position:
                 continue
             chunk = whole.after(position)
@@ -150,10 +157,10 @@ def test_the_parts_of_a_page_are_remembered_up_to_a_bound() -> None:
     pages = pages_of(FakeLog(range(1, 5)))
     page = pages.page_after(0, EPOCH, nobody)
     assert page is not None
-    first = page.chunks(("orders.odd",))
-    assert page.chunks(("orders.odd",)) is first
+    first = page.chunks(("orders.odd",), wanted("orders.odd"))
+    assert page.chunks(("orders.odd",), wanted("orders.odd")) is first
     for number in range(2 * MAX_SELECTIONS):
-        page.chunks((f"orders.{number}",))
+        page.chunks((f"orders.{number}",), wanted(f"orders.{number}"))
     assert len(page.selections) == MAX_SELECTIONS
 
 
@@ -162,7 +169,7 @@ def test_a_chunk_is_one_write_at_most() -> None:
     pages = pages_of(FakeLog(range(1, 11), size=30_000))
     page = pages.page_after(0, EPOCH, nobody)
     assert page is not None
-    chunks = page.chunks(("#",))
+    chunks = page.chunks(("#",), wanted("#"))
     assert [len(chunk.frames) for chunk in chunks] == [2, 2, 2, 2, 2]
     assert all(sum(len(frame.wire) for frame in chunk.frames) <= CHUNK_BYTES for chunk in chunks)
 
@@ -238,7 +245,7 @@ def test_a_page_made_by_hand_says_what_is_missing_between() -> None:
     pages = pages_of(FakeLog([2, 3, 6]))
     page = pages.page_after(0, EPOCH, nobody)
     assert isinstance(page, Page)
-    assert [(chunk.first, chunk.last, chunk.missing) for chunk in page.chunks(("#",))] == [
+    assert [(chunk.first, chunk.last, chunk.missing) for chunk in page.chunks(("#",), wanted("#"))] == [
         (1, 1, GapReason.TRIMMED),
         (2, 3, None),
         (4, 5, GapReason.TRIMMED),

@@ -6,7 +6,7 @@ Its bus is not started and its Redis is a port where nobody listens: what is tes
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import cast
 
 import gevent
@@ -14,9 +14,10 @@ import pytest
 from prometheus_client import REGISTRY
 
 from headgate.client import Client
-from headgate.errors import BusUnavailable, Unauthorized
+from headgate.errors import BusUnavailable, HeadgateError, LimitReached, Unauthorized
 from headgate.event_log import EventLog, Head
-from headgate.identity import Identity
+from headgate.identity import ANONYMOUS, Identity
+from headgate.loop import Share
 from headgate.namespace import Namespace
 from headgate.protocol import GapReason, Overflow
 from headgate.requests import Resume
@@ -255,23 +256,29 @@ def test_a_missing_range_is_told_to_one_that_begins_to_read_above_it_meanwhile(n
 
 
 class SearchLog:
-    """Stands for the log that is searched: while it answers, something happens."""
+    """Stands for the log that is searched, with an event on each of `topics`: while it answers, something happens."""
 
-    def __init__(self, *answers: tuple[int, Callable[[], object]]) -> None:
-        self._answers = iter(answers)
-
-    def offset_before_last(self, count: int, pattern: str) -> int:
-        offset, meanwhile = next(self._answers)
-        meanwhile()
-        return offset
+    def __init__(self, topics: Sequence[str], *meanwhile: Callable[[], object]) -> None:
+        self._topics = topics
+        self._meanwhile = iter(meanwhile)
+        self.heads = self.reads = 0
 
     def head(self) -> Head:
-        return Head(EPOCH, self.offset_before_last(0, "#"), 1)
+        self.heads += 1
+        last = len(self._topics)
+        next(self._meanwhile, list)()
+        return Head(EPOCH, last, 1)
+
+    def topics(self, after: int, upto: int) -> list[tuple[int, str, int]]:
+        self.reads += 1
+        return [(offset, self._topics[offset - 1], offset) for offset in range(after + 1, upto + 1)]
 
 
-def searching(namespace: Namespace, *answers: tuple[int, Callable[[], object]]) -> None:
-    """Have searches answered with these offsets."""
-    namespace._search_log = cast(EventLog, SearchLog(*answers))
+def searching(namespace: Namespace, topics: Sequence[str], meanwhile: Sequence[Callable[[], object]] = ()) -> SearchLog:
+    """Have the log that is searched hold events on these topics."""
+    search_log = SearchLog(topics, *meanwhile)
+    namespace._search_log = cast(EventLog, search_log)
+    return search_log
 
 
 def test_where_a_past_begins_is_looked_for_again_when_the_log_is_replaced_meanwhile(
@@ -281,11 +288,15 @@ def test_where_a_past_begins_is_looked_for_again_when_the_log_is_replaced_meanwh
 
     def replace() -> None:
         namespace.bus.epoch, namespace.bus.offset = OTHER, 5
+        namespace._log_topics.clear()
 
-    searching(namespace, (7, replace), (2, list))
+    def other_log() -> None:
+        log._topics = ["b", "a", "a", "a", "b"]
+
+    log = searching(namespace, ["a"] * 10, meanwhile=(replace, other_log))
     client = joined(namespace, wired, "other")
     namespace.subscribe(client, {"pattern": "a", "since": {"last": 3}})
-    assert client.starts == {"a": 2}
+    assert log.heads == 2
 
 
 def test_a_client_that_leaves_while_redis_is_asked_where_to_resume_is_not_welcomed(
@@ -293,7 +304,7 @@ def test_a_client_that_leaves_while_redis_is_asked_where_to_resume_is_not_welcom
 ) -> None:
     """It is told nothing, and reads nothing."""
     client = arriving(namespace, wired)
-    searching(namespace, (99, lambda: namespace.leave(client.session)))
+    searching(namespace, ["a"] * 99, meanwhile=(lambda: namespace.leave(client.session),))
     with pytest.raises(Unauthorized):
         namespace.resume(client, Resume(EPOCH, 99))
     assert client.live
@@ -319,3 +330,195 @@ def test_a_client_that_has_left_gets_nothing_of_a_pass_that_is_under_way(namespa
     pass_.advance()
     assert names(wired) == []
     assert client.routed == 0
+
+
+WORST = [f"#.{letter}.#.{number}.#" for letter in "abcdefgh" for number in range(16)]
+
+
+def asked(outcomes: list[str | HeadgateError]) -> list[str]:
+    """What became of each request: the pattern, or the code of the refusal and the name of the limit."""
+    return [one if isinstance(one, str) else one.parts.get("name", one.code) for one in outcomes]
+
+
+def test_what_is_beyond_a_limit_is_refused_before_anything_is_decided(
+    namespace: Namespace, wired: WiredClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 128 wildcards, none of them granted, 32 are held against the grants."""
+    decided: list[str] = []
+    may_subscribe = Identity.may_subscribe
+
+    def note(identity: Identity, pattern: str) -> bool:
+        decided.append(pattern)
+        return may_subscribe(identity, pattern)
+
+    monkeypatch.setattr(Identity, "may_subscribe", note)
+    client = namespace.join("session", Identity("mallory", ("#.granted.#.b.#",)), wired.connection)
+    outcomes = namespace.subscribe_all(client, [{"pattern": pattern} for pattern in WORST])
+    assert decided == WORST[:32]
+    assert asked(outcomes) == [*WORST[:32], *["wildcards"] * 96]  # the name of a forbidden pattern is its own
+    assert client.subscriptions == {}
+
+
+def test_a_pattern_that_was_asked_for_before_counts_once(namespace: Namespace, wired: WiredClient) -> None:
+    """Within a request, and among those in force; the last policy counts."""
+    client = joined(namespace, wired, "a.*")
+    requests = [
+        {"pattern": "a.*"},
+        *({"pattern": f"b.{number}.*"} for number in range(31)),
+        {"pattern": "b.0.*", "overflow": "drop"},
+    ]
+    outcomes = namespace.subscribe_all(client, [*requests, {"pattern": "one.too.many.*"}])
+    assert asked(outcomes)[-1] == "wildcards"
+    assert all(isinstance(outcome, str) for outcome in outcomes[:-1])
+    assert (client.wildcards, client.subscriptions["b.0.*"]) == (32, Overflow.DROP)
+
+
+def turns_of_others(act: Callable[[], object]) -> int:
+    """Return how often another greenlet has its turn during an act."""
+    turns, done = 0, False
+
+    def count() -> None:
+        nonlocal turns
+        while not done:
+            turns += 1
+            gevent.sleep()
+
+    other = gevent.spawn(count)
+    gevent.sleep()
+    before = turns
+    act()
+    during = turns - before
+    done = True
+    other.join()
+    return during
+
+
+def test_others_have_their_turn_between_the_subscriptions_of_one_connect_and_between_their_ends(
+    namespace: Namespace, wired: WiredClient
+) -> None:
+    """Each costs little; 128 of them, from a hundred clients, do not."""
+    namespace._share = Share(0)
+    client = arriving(namespace, wired)
+    requests = [{"pattern": pattern} for pattern in WORST[:31]] + [{"pattern": f"a.{number}"} for number in range(96)]
+    outcomes: list[object] = []
+    assert turns_of_others(lambda: outcomes.extend(namespace.subscribe_all(client, requests))) >= len(requests)
+    assert not any(isinstance(outcome, HeadgateError) for outcome in outcomes)
+    assert turns_of_others(lambda: namespace.end_subscriptions(client, lambda pattern: pattern.startswith("a"))) >= 96
+    assert len(client.subscriptions) == 32
+    assert turns_of_others(lambda: namespace.leave(client.session)) >= 32
+    assert (namespace._trie.subscriptions, namespace._trie.patterns) == (0, 0)
+
+
+def test_a_client_that_leaves_between_two_of_its_subscriptions_leaves_nothing_behind(
+    namespace: Namespace, wired: WiredClient
+) -> None:
+    """Whatever was not in force yet does not come into force any more."""
+    namespace._share = Share(0)
+    client = arriving(namespace, wired)
+    requests = [{"pattern": f"a.{number}"} for number in range(100)]
+    leaving = gevent.spawn(namespace.leave, client.session)
+    with pytest.raises(Unauthorized):
+        namespace.subscribe_all(client, requests)
+    leaving.join()
+    assert (namespace._trie.subscriptions, client.subscriptions) == (0, {})
+
+
+def test_all_pasts_of_one_connect_are_found_in_one_reading_of_the_log(namespace: Namespace, wired: WiredClient) -> None:
+    """The head once, each page once; and whoever asks next reads nothing again."""
+    log = searching(namespace, ["a", "b", "c", "d"] * 250)
+    client = arriving(namespace, wired)
+    requests = [{"pattern": f"none.{number}", "since": {"last": 1000}} for number in range(100)]
+    requests += [{"pattern": f"soon.{number}", "since": {"time": 10 * number}} for number in range(20)]
+    requests += [{"pattern": "b", "since": {"last": 3}}]
+    outcomes = namespace.subscribe_all(client, requests)
+    assert not any(isinstance(outcome, HeadgateError) for outcome in outcomes)
+    assert (log.heads, log.reads) == (1, 10)
+    assert (client.starts["b"], client.starts["none.7"], client.starts["soon.7"]) == (989, 1000, 69)
+    namespace.subscribe(client, {"pattern": "b", "since": {"last": 5}})
+    assert (log.heads, log.reads) == (2, 10)
+
+
+def test_who_reads_more_of_the_log_than_it_may_waits_and_is_then_refused(
+    wired: WiredClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By name; the subscriptions without a past are in force, and another user is not concerned."""
+    monkeypatch.setattr("headgate.namespace.READ_WAIT_S", 0.05)
+    namespace = Namespace(NAMESPACE, "redis://127.0.0.1:1/0", Settings(read_per_s=100, read_burst=10))
+    namespace.bus.epoch, namespace.bus.offset, namespace.bus.first = EPOCH, 1300, 1
+    searching(namespace, ["a"] * 1300)
+    client = namespace.join("one", Identity("ana", ("#",)), wired.connection)
+    # 13 pages: ten at once, and three that it waits for.
+    assert asked(namespace.subscribe_all(client, [{"pattern": "none", "since": {"last": 1}}])) == ["none"]
+    second = namespace.join("two", Identity("ana", ("#",)), wired.connection)
+    requests = [{"pattern": "other", "since": {"last": 1}}, {"pattern": "plain"}]
+    assert asked(namespace.subscribe_all(second, requests)) == ["read_per_s", "plain"]
+    assert list(second.subscriptions) == ["plain"]
+    assert asked(namespace.subscribe_all(namespace.join("three", Identity("ben", ("#",)), wired.connection), requests)) == [
+        "other",
+        "plain",
+    ]
+    namespace.close()
+
+
+def test_a_replay_is_a_page_of_what_a_client_may_read(wired: WiredClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The anonymous have one name, so each address has its own."""
+    monkeypatch.setattr("headgate.namespace.READ_WAIT_S", 0.0)
+    namespace = Namespace(NAMESPACE, "redis://127.0.0.1:1/0", Settings(read_per_s=0.1, read_burst=2))
+    monkeypatch.setattr(namespace, "page", lambda wanted: ([], None))
+    here, there = (namespace.join(at, Identity(ANONYMOUS, ("#",)), wired.connection, at) for at in ("192.0.2.1", "192.0.2.2"))
+    wanted = {"pattern": "#", "from": 1, "to": 2}
+    for _ in range(2):
+        assert namespace.replay(here, wanted) == {"events": [], "next": None}
+    with pytest.raises(LimitReached) as refusal:
+        namespace.replay(here, wanted)
+    assert refusal.value.parts["name"] == "read_per_s"
+    assert namespace.replay(there, wanted) == {"events": [], "next": None}
+    namespace.close()
+
+
+def test_what_comes_live_between_two_subscriptions_is_not_read_from_the_log_as_well(
+    namespace: Namespace, wired: WiredClient
+) -> None:
+    """Each begins to read in the step in which it comes into force: from there on, live events pass the client by."""
+    namespace._share = Share(0)
+    searching(namespace, ["a"] * 10)
+    client = joined(namespace, wired, "other")
+    live: list[int] = []
+
+    def publish_on() -> None:
+        while len(client.subscriptions) < 21:
+            publish(namespace, namespace.bus.offset + 1)
+            if "a" in client.subscriptions and not client.reading:
+                live.append(namespace.bus.offset)
+            gevent.sleep()
+
+    publishing = gevent.spawn(publish_on)
+    requests = [{"pattern": pattern, "since": {"last": 2}} for pattern in ("a", *(f"none.{number}" for number in range(19)))]
+    assert not any(isinstance(outcome, HeadgateError) for outcome in namespace.subscribe_all(client, requests))
+    client.subscribe("last", Overflow.DROP)
+    publishing.join()
+    assert live == []
+    assert namespace.bus.offset > 20
+    assert client.reading
+    assert "event" not in names(wired)
+
+
+def test_a_log_that_is_lost_between_two_subscriptions_is_looked_through_anew(namespace: Namespace, wired: WiredClient) -> None:
+    """Those that are in force by then are told of it; the others begin where the new log says."""
+    namespace._share = Share(0)
+    log = searching(namespace, ["a"] * 10)
+    client = joined(namespace, wired, "other")
+
+    def lose() -> None:
+        while "none.3" not in client.subscriptions:
+            gevent.sleep()
+        log._topics = ["b", "a", "a"]
+        namespace.bus.epoch, namespace.bus.offset, namespace.bus.first = OTHER, 3, 1
+        namespace.log_lost(Head(OTHER, 3, 1))
+
+    losing = gevent.spawn(lose)
+    requests = [{"pattern": pattern, "since": {"last": 2}} for pattern in (*(f"none.{number}" for number in range(20)), "a")]
+    assert not any(isinstance(outcome, HeadgateError) for outcome in namespace.subscribe_all(client, requests))
+    losing.join()
+    assert log.heads == 2
+    assert client.starts["a"] == 1

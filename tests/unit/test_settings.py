@@ -281,3 +281,12 @@ def test_whatever_is_set_the_result_is_settings_or_one_settings_error(environmen
         settings, faults = Settings(), error.faults
     assert faults is None or (faults and all(fault.startswith(PREFIX) for fault in faults))
     assert Settings.read({name: getattr(settings, field.name) for name, field in FIELDS.items()}) == settings
+
+
+def test_a_client_may_be_refused_more_often_than_it_has_subscriptions() -> None:
+    """Or one whose subscriptions are all refused could never be told so."""
+    with pytest.raises(SettingsError) as refusal:
+        Settings.read({"HEADGATE_MAX_SUBSCRIPTIONS": "256"})
+    (fault,) = refusal.value.faults
+    assert fault.startswith("HEADGATE_MAX_REFUSALS=256: expected more than HEADGATE_MAX_SUBSCRIPTIONS (256)")
+    assert Settings.read({"HEADGATE_MAX_SUBSCRIPTIONS": "256", "HEADGATE_MAX_REFUSALS": "257"}).max_refusals == 257

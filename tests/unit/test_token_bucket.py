@@ -47,6 +47,15 @@ def test_it_says_when_there_is_a_token_again() -> None:
     assert [bucket.wait_s(now_s) for now_s in (0, 0.25, 0.5, 9)] == [0.5, 0.25, 0, 0]
 
 
+def test_who_borrows_waits_behind_those_who_have() -> None:
+    """Two per second; one that would have to wait for too long takes nothing."""
+    bucket = TokenBucket(2, 1, now_s=0)
+    assert [bucket.borrow(0, 1.0) for _ in range(4)] == [0.0, 0.5, 1.0, None]
+    assert bucket.borrow(0.5, 1.0) == 1.0
+    assert not bucket.spend(1.5)
+    assert bucket.spend(2.0)
+
+
 @given(st.integers(1, 20), st.integers(1, 50), st.lists(st.integers(0, 40), max_size=200))
 def test_no_window_allows_more_than_burst_and_rate(per_s: int, burst: int, steps: list[int]) -> None:
     """In any window of time, at most burst + rate × length are allowed; counted in whole eighths, so that floats are exact."""

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.errors import InvalidPattern, InvalidTopic
-from headgate.topic import MAX_TOPIC_WORDS, check_pattern, check_topic, contains, is_wildcard, matches, overlaps
+from headgate.topic import MAX_TOPIC_WORDS, check_pattern, check_topic, contains, is_wildcard, matches, normal_form, overlaps
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "topics.json").read_text(encoding="utf-8"))
 
@@ -166,6 +166,16 @@ def test_containment_agrees_with_the_sets_of_topics(grant: str, pattern: str) ->
 def test_overlap_agrees_with_the_sets_of_topics(one: str, other: str) -> None:
     """Patterns of any allowed length: they overlap if and only if some topic matches both."""
     assert overlaps(one, other) == (covered(one) & covered(other) != 0)
+
+
+@settings(deadline=None)
+@given(two_word_patterns)
+def test_the_normal_form_matches_the_same_topics(pattern: str) -> None:
+    """And has neither a `#` in front of a `*` nor two `#` in a row; applied twice it changes nothing."""
+    tokens = normal_form(pattern)
+    assert covered(".".join(tokens)) == covered(pattern)
+    assert not {("#", "*"), ("#", "#")} & set(itertools.pairwise(tokens))
+    assert normal_form(".".join(tokens)) == tokens
 
 
 @given(patterns, patterns, topics)

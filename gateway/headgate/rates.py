@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from headgate.token_bucket import TokenBucket
+from .token_bucket import TokenBucket
 
 # Who has been silent for longest is forgotten first, and finds a full bucket when coming back.
 MAX_CALLERS = 10_000
@@ -19,10 +19,22 @@ class Rates:
 
     def spend(self, name: str, now_s: float) -> float:
         """Count one and return 0; when it is too many, count nothing and return the seconds to wait. `now_s` is monotonic."""
+        bucket = self._bucket(name, now_s)
+        return 0.0 if bucket.spend(now_s) else bucket.wait_s(now_s)
+
+    def borrow(self, name: str, now_s: float, max_wait_s: float) -> float | None:
+        """Count one; return the seconds to wait for it. None, and nothing counted, when they are more than `max_wait_s`."""
+        return self._bucket(name, now_s).borrow(now_s, max_wait_s)
+
+    def forget(self, name: str) -> None:
+        """Remember a name no longer. Idempotent."""
+        self._buckets.pop(name, None)
+
+    def _bucket(self, name: str, now_s: float) -> TokenBucket:
         bucket = self._buckets.get(name)
         if bucket is None:
             bucket = self._buckets[name] = TokenBucket(self._per_s, self._burst, now_s)
             if len(self._buckets) > MAX_CALLERS:
                 self._buckets.popitem(last=False)
         self._buckets.move_to_end(name)
-        return 0.0 if bucket.spend(now_s) else bucket.wait_s(now_s)
+        return bucket

@@ -23,7 +23,7 @@ import structlog
 from engineio import packet as engine_packet
 from socketio import packet as socket_packet
 
-from headgate.loop import Signal, is_patched, spawn
+from headgate.loop import Signal, is_patched, sleep, spawn
 from headgate.metrics import SESSIONS_ENDED
 
 from .connection import Connection, TransportLimits, frame_of
@@ -104,10 +104,27 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
         self.handlers["message"](sid, message)
 
     def ended(self, sid: str, reason: str) -> None:
-        """Forget a session and tell python-socketio (engineio's `disconnect` may have forgotten it already)."""
-        self.sockets.pop(sid, None)
+        """Tell python-socketio that a session is over, and forget it when its disconnect handlers are done. May wait."""
         SESSIONS_ENDED.labels(reason.partition(":")[0]).inc()  # behind a colon stands what the system said: no label
-        self._trigger_event("disconnect", sid, reason, run_async=False)
+        try:
+            self._trigger_event("disconnect", sid, reason, run_async=False)
+        finally:
+            self.sockets.pop(sid, None)
+
+    # -- what python-socketio asks of the engine -------------------------------------------------------------------
+
+    def disconnect(self, sid: str | None = None) -> None:
+        """End one session, or all. Its disconnect handlers run in a greenlet of their own, and find the session still there."""
+        for connection in list(self.sockets.values()) if sid is None else [self.sockets.get(sid)]:
+            if connection is not None:
+                connection.close()
+
+    def _get_socket(self, sid: str) -> Connection:
+        """Return a session that has not been forgotten; engineio's own forgets one that is closed before its handlers have run."""
+        connection: Connection | None = self.sockets.get(sid)
+        if connection is None:
+            raise KeyError("Session not found")
+        return connection
 
     # -- HTTP -------------------------------------------------------------------------------------------------------
 
@@ -281,7 +298,7 @@ class _PollAnswer:
 
 
 class _Turns:
-    """The handlers of one client that are running; exists only while there are any."""
+    """The handlers of one session that are running; exists only while there are any."""
 
     __slots__ = ("room", "running")
 
@@ -345,6 +362,7 @@ class Server(socketio.Server):  # type: ignore[misc]
             )
         super().__init__(**options)
         self._turns: dict[str, _Turns] = {}
+        self._leaving: dict[str, _Turns] = {}
 
     def _engineio_server_class(self) -> type[EngineServer]:
         return EngineServer
@@ -514,10 +532,45 @@ class Server(socketio.Server):  # type: ignore[misc]
             if not turns.running:
                 self._turns.pop(eio_sid, None)
 
+    def _trigger_event(self, event: str, namespace: str, *args: Any) -> Any:
+        """Run a handler of the application. A client leaves its rooms also when its disconnect handler raises."""
+        if event != "disconnect":
+            return super()._trigger_event(event, namespace, *args)
+        sid = args[0]
+        eio_sid = self.manager.eio_sid_from_sid(sid, namespace)
+        leaving = self._leaving.setdefault(eio_sid, _Turns())
+        leaving.running += 1
+        try:
+            return super()._trigger_event(event, namespace, *args)
+        except BaseException:
+            self.manager.disconnect(sid, namespace, ignore_queue=True)  # python-socketio would not come to it
+            raise
+        finally:
+            leaving.running -= 1
+            if not leaving.running:
+                del self._leaving[eio_sid]
+                leaving.room.set()
+
+    def _handle_disconnect(self, eio_sid: str, namespace: str | None, reason: str | None = None) -> None:
+        """Let a client leave a namespace: behind the handlers of what it sent before, which have at least begun."""
+        if eio_sid in self._turns:
+            sleep()
+        super()._handle_disconnect(eio_sid, namespace, reason)
+
     def _handle_eio_disconnect(self, eio_sid: str, reason: str) -> None:
+        """Let a client leave every namespace; forget its session when all its disconnect handlers are done."""
         self._binary_packet.pop(eio_sid, None)
-        super()._handle_eio_disconnect(eio_sid, reason)
-        self.over(eio_sid)
+        try:
+            for namespace in list(self.manager.get_namespaces()):
+                try:
+                    self._handle_disconnect(eio_sid, namespace, reason)
+                except Exception:  # one namespace's handler must not cost the others theirs
+                    log.exception("disconnect handler failed", sid=eio_sid, namespace=namespace)
+            while (leaving := self._leaving.get(eio_sid)) is not None:
+                leaving.room.wait()  # the server put the client out, and its handler is still at it
+        finally:
+            self.environ.pop(eio_sid, None)
+            self.over(eio_sid)
 
 
 def _placeholders_valid(data: Any, attachments: int) -> bool:

@@ -45,6 +45,8 @@ MAX_HANDLERS = 64
 # A client has four or five.
 MAX_QUERY_FIELDS = 32
 _RECORD_SEPARATOR = "\x1e"
+# The answers to a client that wants to join: they go ahead of what its connect handler emits.
+_OPENING = (socket_packet.CONNECT, socket_packet.CONNECT_ERROR)
 
 _to_json = msgspec.json.encode
 _from_json = msgspec.json.decode
@@ -350,9 +352,16 @@ class Server(socketio.Server):  # type: ignore[misc]
     Takes the keyword arguments of `socketio.Server` and one more, `transport_limits`. Needs gevent (its WSGI server is
     pywsgi). A client whose queue is full is disconnected with the reason `slow consumer`: an application without Headgate's
     log has no other way to stay bounded and honest.
+
+    Attributes:
+        accept_binary: whether clients may send binary events. For subclasses.
+        acknowledges_ahead: whether acknowledgements go ahead of queued events, by the control lane. Socket.IO keeps them in order,
+            and so does this server: a full queue ends the session rather than lose one. For subclasses that settle a full
+            queue otherwise, and whose clients must have their answers meanwhile.
     """
 
     accept_binary = True
+    acknowledges_ahead = False
 
     def __init__(self, **options: Any) -> None:
         if not is_patched():
@@ -377,17 +386,19 @@ class Server(socketio.Server):  # type: ignore[misc]
         """Called when a client has joined a namespace and its CONNECT packet is on its way. For subclasses."""
 
     def _send_packet(self, eio_sid: str, pkt: Any) -> None:
-        """Answers (CONNECT, ACK, errors) go ahead of queued events; events and goodbyes keep their place."""
+        """CONNECT and its errors go ahead of queued events; events, goodbyes and acknowledgements keep their order, the last
+        unless `acknowledges_ahead`."""
         connection = self.eio.sockets.get(eio_sid)
         if connection is None:
             return
         encoded = pkt.encode()
-        control = pkt.packet_type in (socket_packet.CONNECT, socket_packet.CONNECT_ERROR, socket_packet.ACK)
+        kind = pkt.packet_type
+        control = kind in _OPENING or (kind == socket_packet.ACK and self.acknowledges_ahead)
         for part in encoded if isinstance(encoded, list) else [encoded]:
             packet = engine_packet.Packet(engine_packet.MESSAGE, data=part)
             if control:
                 # CONNECT waits for what `joined` has to say: one write instead of two.
-                connection.offer_control(frame_of(packet), flush=pkt.packet_type != socket_packet.CONNECT)
+                connection.offer_control(frame_of(packet), flush=kind != socket_packet.CONNECT)
             else:
                 connection.send(packet)
 

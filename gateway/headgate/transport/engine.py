@@ -363,13 +363,15 @@ class Server(socketio.Server):  # type: ignore[misc]
     accept_binary = True
     acknowledges_ahead = False
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, client_manager: Any = None, logger: Any = False, serializer: Any = "default", **options: Any) -> None:
+        _check_serializer(serializer)
         if not is_patched():
             raise RuntimeError(
                 "headgate.socketio needs gevent's cooperative sockets: put `from gevent import monkey; monkey.patch_all()` "
                 "at the very top of the program, or start it with `headgate serve`"
             )
-        super().__init__(**options)
+        super().__init__(client_manager, logger, serializer, **options)
+        self._has_attachments = _has_attachments(self.packet_class)
         self._turns: dict[str, _Turns] = {}
         self._leaving: dict[str, _Turns] = {}
 
@@ -396,16 +398,16 @@ class Server(socketio.Server):  # type: ignore[misc]
         control = kind in _OPENING or (kind == socket_packet.ACK and self.acknowledges_ahead)
         for part in encoded if isinstance(encoded, list) else [encoded]:
             packet = engine_packet.Packet(engine_packet.MESSAGE, data=part)
-            if control:
+            if not control:
+                self._send_eio_packet(eio_sid, packet)
+            else:
                 # CONNECT waits for what `joined` has to say: one write instead of two.
                 connection.offer_control(frame_of(packet), flush=kind != socket_packet.CONNECT)
-            else:
-                connection.send(packet)
 
     def _send_eio_packet(self, eio_sid: str, eio_pkt: Any) -> None:
         connection = self.eio.sockets.get(eio_sid)
         if connection is not None:
-            connection.send(eio_pkt)
+            connection.send(eio_pkt, attachment=self._has_attachments and eio_pkt.binary)
 
     def _handle_eio_connect(self, eio_sid: str, environ: dict[str, Any]) -> OneTooMany | None:
         why = self.opening(eio_sid, environ)
@@ -443,16 +445,17 @@ class Server(socketio.Server):  # type: ignore[misc]
 
     def _handle_eio_message(self, eio_sid: str, data: str | bytes) -> None:
         """Parse one Socket.IO packet; anything malformed or out of order ends the connection with a code."""
-        fault = None
-        try:
-            if isinstance(data, bytes) or eio_sid in self._binary_packet:
-                fault = self._attachment_fault(eio_sid, data)
-                packet = None
-            else:
+        fault = packet = None
+        if eio_sid in self._binary_packet:
+            fault = None if isinstance(data, bytes) else "attachment expected"
+        elif isinstance(data, bytes) and self._has_attachments:
+            fault = "binary message without a binary packet before it"
+        else:
+            try:
                 packet = self.packet_class(encoded_packet=data)
                 fault = self._packet_fault(eio_sid, packet)
-        except (ValueError, TypeError, KeyError, IndexError, RecursionError) as error:
-            fault = f"malformed packet ({type(error).__name__})"
+            except Exception as error:  # whatever a packet class raises; the client is told, and it counts as a parse error
+                fault = f"malformed packet ({type(error).__name__})"
         if fault is not None:
             self._binary_packet.pop(eio_sid, None)
             connection = self.eio.sockets.get(eio_sid)
@@ -483,7 +486,12 @@ class Server(socketio.Server):  # type: ignore[misc]
             self._binary_packet[eio_sid] = packet  # its attachments follow
 
     def _packet_fault(self, eio_sid: str, packet: Any) -> str | None:
-        kind, data = packet.packet_type, packet.data
+        kind, data, id_ = packet.packet_type, packet.data, packet.id
+        # The standard packet's parser sees to these two itself; others take what they find.
+        if packet.namespace is not None and not isinstance(packet.namespace, str):
+            return "namespace that is no text"
+        if id_ is not None and not (isinstance(id_, int) and id_ >= 0):
+            return "id that is no whole number"
         if kind == socket_packet.CONNECT:
             return None if data is None or isinstance(data, dict) else "CONNECT with data that is not an object"
         if kind == socket_packet.DISCONNECT:
@@ -497,9 +505,11 @@ class Server(socketio.Server):  # type: ignore[misc]
         if kind in (socket_packet.EVENT, socket_packet.BINARY_EVENT):
             if not data or not isinstance(data[0], str) or data[0] in ("connect", "disconnect", "connect_error"):
                 return "event without a valid name"
-        elif packet.id is None:
-            return "acknowledgement without an id"
+        elif not id_:
+            return "acknowledgement without the id of an event"
         if kind in (socket_packet.BINARY_EVENT, socket_packet.BINARY_ACK):
+            if not self._has_attachments:
+                return "packet with attachments, of which this server's packets have none"
             if not self.accept_binary:
                 return "binary packets are not accepted"
             if not 0 < packet.attachment_count <= MAX_ATTACHMENTS:
@@ -509,11 +519,6 @@ class Server(socketio.Server):  # type: ignore[misc]
         elif packet.attachment_count:
             return "attachments on a text packet"
         return None
-
-    def _attachment_fault(self, eio_sid: str, data: str | bytes) -> str | None:
-        if eio_sid not in self._binary_packet:
-            return "binary message without a binary packet before it"
-        return None if isinstance(data, bytes) else "attachment expected"
 
     def _handle_event(self, eio_sid: str, namespace: str | None, id: int | None, data: list[Any]) -> None:
         """Run an event's handler: in a greenlet of its own if the application wants that, but not without bound."""
@@ -582,6 +587,31 @@ class Server(socketio.Server):  # type: ignore[misc]
         finally:
             self.environ.pop(eio_sid, None)
             self.over(eio_sid)
+
+
+def _check_serializer(serializer: Any) -> None:
+    """Refuse what is no packet class.
+
+    Raises:
+        ValueError: says what is allowed.
+    """
+    a_class = isinstance(serializer, type) and issubclass(serializer, socket_packet.Packet)
+    if not a_class and serializer not in ("default", "msgpack"):
+        raise ValueError(f"serializer: expected 'default', 'msgpack' or a subclass of socketio.packet.Packet, got {serializer!r}")
+
+
+def _has_attachments(packet_class: Any) -> bool:
+    """Return whether bytes travel as attachments, in binary messages behind a text packet; else every message is a packet.
+
+    Raises:
+        ValueError: the class makes what no message can carry.
+    """
+    encoded = packet_class(socket_packet.EVENT, data=["probe"], namespace="/").encode()
+    if not isinstance(encoded, str | bytes | bytearray | list):
+        raise ValueError(
+            f"serializer: encode() of {packet_class.__name__} must return str, bytes or a list of these, not {type(encoded).__name__}"
+        )
+    return bool(packet_class.uses_binary_events) and not isinstance(encoded, bytes | bytearray)
 
 
 def _placeholders_valid(data: Any, attachments: int) -> bool:

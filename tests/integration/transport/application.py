@@ -35,6 +35,7 @@ from headgate.transport.engine import EngineServer
 from headgate.transport.long_poll import LongPoll
 from headgate.transport.wire import Wire
 
+from . import packets
 from .room import ROOM, Room
 
 JSON = dict[str, Any]
@@ -278,6 +279,9 @@ def main(configuration: JSON) -> None:
     last_words.KEPT_S = 60.0  # a poll of a test may be on its way for longer than a living browser's
     faulthandler.register(signal.SIGUSR1)  # `kill -USR1` shows where it is, on its standard error
     options = configuration.get("options", {})
+    serializer = options.get("serializer", "")
+    if serializer[:1].isupper():
+        options["serializer"] = getattr(packets, serializer)
     application = Application(configuration.get("limits", {}), options)
     server = application.http
     server.start()

@@ -249,6 +249,7 @@ class TestEvents:
             "41[1]",
             "43[1]",
             "431{}",
+            "430[]",
             '42/nowhere,["message"]',
             "451-[]",
             '450-["message"]',

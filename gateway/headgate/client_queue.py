@@ -1,9 +1,9 @@
 """The bounded queue of frames of one connected browser: the one place in Headgate where an event may be dropped. No I/O.
 
 Two lanes. *Data*: events, bounded in frames and in bytes; `offer` may refuse, and whoever offered decides by its overflow
-policy what that means. *Control*: handshake, pings, notices (gap, backpressure), the gateway's acknowledgements; goes out first and has
-room of its own, so that data cannot crowd it out; a client that lets even that fill up is not reading and is closed. The
-one thing that control waits for is the attachments of a packet that has gone out (`Frame.attachment`).
+policy what that means. *Control*: handshake, pings, notices (gap, backpressure), the gateway's acknowledgements; goes out
+first and has room of its own, so that data cannot crowd it out; a client that lets even that fill up is not reading and is
+closed. The one thing that control waits for is the attachments of a packet that has gone out (`Frame.attachment`).
 
 A frame belongs to an `owner` (a client: one namespace on the connection), which is told how many of its frames went out.
 The deques are made when first needed: most clients are idle, and an empty deque costs 600 bytes.

@@ -326,11 +326,9 @@ class TestSocketIO:
         stock._handle_eio_connect("e", {})
         stock._handle_eio_message("e", "0")
         sid = stock.manager.sid_from_eio_sid("e", "/")
+        leave = (stock.disconnect, sid) if by_the_server else (stock._handle_disconnect, "e", "/", "transport close")
         with pytest.raises(RuntimeError):
-            if by_the_server:
-                stock.disconnect(sid)
-            else:
-                stock._handle_disconnect("e", "/", "transport close")
+            leave[0](*leave[1:])
 
         assert seen == [("/", "server disconnect" if by_the_server else "transport close", ("e", False))]
         assert stock.manager.pending_disconnect == {"/": [sid]}

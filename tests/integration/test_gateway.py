@@ -114,7 +114,7 @@ def test_a_client_whose_queue_is_full_has_its_answers_ahead_of_what_waits(
         stalled.send(f'42/{NAMESPACE},1["subscribe",{{"pattern":"other"}}]')
         stalled.send(f'42/{NAMESPACE},2["publish",{{"topic":"full.2","data":0}}]')
         witness.wait_for_events(601)  # requests go one by one: what the first is answered is in the queue
-        packets = []
+        packets: list[str] = []
         while '"state":"off"' not in (packets or [""])[-1]:
             packets.append(stalled.text())
 

@@ -122,7 +122,7 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
                 connection.close()
 
     def _get_socket(self, sid: str) -> Connection:
-        """Return a session that has not been forgotten; engineio's own forgets one that is closed before its handlers have run."""
+        """Return a session until it is forgotten; engineio's own forgets a closed one, before its handlers have run."""
         connection: Connection | None = self.sockets.get(sid)
         if connection is None:
             raise KeyError("Session not found")
@@ -355,9 +355,9 @@ class Server(socketio.Server):  # type: ignore[misc]
 
     Attributes:
         accept_binary: whether clients may send binary events. For subclasses.
-        acknowledges_ahead: whether acknowledgements go ahead of queued events, by the control lane. Socket.IO keeps them in order,
-            and so does this server: a full queue ends the session rather than lose one. For subclasses that settle a full
-            queue otherwise, and whose clients must have their answers meanwhile.
+        acknowledges_ahead: whether acknowledgements go ahead of queued events, by the control lane. Socket.IO keeps them in
+            order, and so does this server: a full queue ends the session rather than lose one. For subclasses that settle a
+            full queue otherwise, and whose clients must have their answers meanwhile.
     """
 
     accept_binary = True
@@ -454,7 +454,7 @@ class Server(socketio.Server):  # type: ignore[misc]
             try:
                 packet = self.packet_class(encoded_packet=data)
                 fault = self._packet_fault(eio_sid, packet)
-            except Exception as error:  # whatever a packet class raises; the client is told, and it counts as a parse error
+            except Exception as error:  # noqa: BLE001 - whatever a packet class raises: the client is told, it is counted
                 fault = f"malformed packet ({type(error).__name__})"
         if fault is not None:
             self._binary_packet.pop(eio_sid, None)
@@ -608,9 +608,8 @@ def _has_attachments(packet_class: Any) -> bool:
     """
     encoded = packet_class(socket_packet.EVENT, data=["probe"], namespace="/").encode()
     if not isinstance(encoded, str | bytes | bytearray | list):
-        raise ValueError(
-            f"serializer: encode() of {packet_class.__name__} must return str, bytes or a list of these, not {type(encoded).__name__}"
-        )
+        made = type(encoded).__name__
+        raise ValueError(f"serializer: encode() of {packet_class.__name__} must return str, bytes or a list of these, not {made}")
     return bool(packet_class.uses_binary_events) and not isinstance(encoded, bytes | bytearray)
 
 

@@ -1,8 +1,9 @@
 """The program under test: headgate.socketio.Server and a bare EngineServer in a process of their own.
 
 `/socket.io/` answers as the official Socket.IO v5 suite expects of its server (`auth`, `message`, `message-with-ack`, in `/`
-and `/custom`), and has a namespace `/room` (room.py); `/engine.io/` echoes as the Engine.IO v4 suite expects. `/debug/<name>` takes a JSON object and lets a test do
-and see, from inside the process, what no client could: emit, end sessions, count file descriptors, greenlets, watchers.
+and `/custom`), and has a namespace `/room` (room.py); `/engine.io/` echoes as the Engine.IO v4 suite expects. `/debug/<name>`
+takes a JSON object and lets a test do and see, from inside the process, what no client could: emit, end sessions, count file
+descriptors, greenlets, watchers.
 
 Run as `python -m tests.integration.transport.application '<json>'`; prints its port, ends with its standard input.
 """

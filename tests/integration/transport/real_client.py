@@ -12,7 +12,7 @@ import socketio
 from .server_process import DEADLINE_S
 
 # Its writer may stop before it has sent the goodbye; a poll of its then ends with the next ping, and the session without a pong.
-SOON = {"ping_interval_s": 2.0, "ping_timeout_s": 10.0}
+SOON: dict[str, Any] = {"ping_interval_s": 2.0, "ping_timeout_s": 10.0}
 
 POLLING, WEBSOCKET, UPGRADED = ("polling",), ("websocket",), ("polling", "websocket")
 

@@ -1,6 +1,7 @@
 """The namespace `/room` of the application under test: sessions, rooms, acknowledgements, and clients that leave.
 
-A client says in its CONNECT who it is, and what is to happen with it: `{"user", "refuse"?}`, or when it leaves: `{"raises"?, "waits"?}`.
+A client says in its CONNECT who it is, whether it is to be refused, and what is to happen when it leaves: `{"user", "refuse"?,
+"raises"?, "waits"?}`.
 """
 
 from __future__ import annotations

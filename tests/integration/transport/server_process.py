@@ -117,30 +117,33 @@ class ServerProcess:
 
 class StartServer(Protocol):
     """Call with TransportLimits' names, those in PATIENT have its values otherwise; `options` go to socketio.Server, where a
-    serializer of packets.py is given by its name. `tracebacks`: handlers of the application fail in this test."""
+    serializer of packets.py is given by its name."""
 
-    def __call__(self, *, options: dict[str, Any] | None = None, tracebacks: bool = False, **limits: float) -> ServerProcess: ...
+    def __call__(self, *, options: dict[str, Any] | None = None, **limits: float) -> ServerProcess: ...
 
 
-def _starter() -> Iterator[StartServer]:
+def _starter(*, faultless: bool = True) -> Iterator[StartServer]:
     started: list[ServerProcess] = []
-    faultless: list[ServerProcess] = []
 
-    def start(*, options: dict[str, Any] | None = None, tracebacks: bool = False, **limits: float) -> ServerProcess:
+    def start(*, options: dict[str, Any] | None = None, **limits: float) -> ServerProcess:
         server = ServerProcess({"limits": PATIENT | limits, "options": options or {}})
         started.append(server)
-        if not tracebacks:
-            faultless.append(server)
         return server
 
     try:
         yield start
-        for server in faultless:
+        for server in started if faultless else ():
             assert "Traceback" not in server.errors, server.errors[-4000:]
     finally:
         for server in started:
             server.stop()
 
 
+def _starter_of_failing() -> Iterator[StartServer]:
+    """For a test in which handlers of the application raise."""
+    yield from _starter(faultless=False)
+
+
 start_server = pytest.fixture(_starter)
+start_failing_server = pytest.fixture(_starter_of_failing)
 start_shared_server = pytest.fixture(_starter, scope="module")

@@ -204,10 +204,10 @@ class TestDisconnectHandler:
         server.until(lambda state: not any(state[name] for name in LEFTOVERS), "nothing left")
 
     def test_one_that_raises_leaves_no_ghost_and_costs_no_other_namespace_its_own(
-        self, start_server: StartServer, asynchronous: bool
+        self, start_failing_server: StartServer, asynchronous: bool
     ) -> None:
         """The client is out of its rooms, whoever disconnected it; the next handler runs; the server says what failed."""
-        server = start_server(tracebacks=True, options={"async_handlers": asynchronous})
+        server = start_failing_server(options={"async_handlers": asynchronous})
         leaving: list[Callable[[WebSocket], object]] = [
             WebSocket.close,
             lambda client: client.send("1"),

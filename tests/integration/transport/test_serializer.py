@@ -1,4 +1,4 @@
-"""Packets other than the standard ones (`serializer=`): msgpack and classes of an application's own, with the real Python client."""
+"""Packets other than the standard ones (`serializer=`): msgpack, and classes of an application's own. With the real client."""
 
 from __future__ import annotations
 
@@ -54,7 +54,9 @@ def test_the_real_client_does_everything(
     (leaving,) = server.until(lambda state: state["leavings"], "the goodbye")["leavings"]
 
     assert leaving["user"] == "ana"
-    server.until(lambda state: not any(state[what] for what in ("sessions", "members", "environs", "half_binary")), "nothing left")
+    server.until(
+        lambda state: not any(state[what] for what in ("sessions", "members", "environs", "half_binary")), "nothing left"
+    )
 
 
 @pytest.fixture(scope="module")

@@ -335,7 +335,6 @@ class TestOrder:
 
         assert seen == list(range(1000))
 
-
     @pytest.mark.parametrize(("burst", "answer"), [('["burst",40,0]', '43/room,7["behind them"]'), ('["binary_burst",10]', None)])
     def test_an_acknowledgement_comes_behind_what_its_handler_emitted_on_polling(
         self, server: ServerProcess, burst: str, answer: str | None
@@ -361,7 +360,7 @@ class TestOrder:
             client.send('40/room,{"user":"ana"}')
             assert client.text().startswith("40/room,")
             client.send('42/room,7["burst",40,20000]')
-            server.until(lambda state: not state["handlers"] and server.debug("sessions")[0]["frames"] > 20, "a queue with it all")
+            server.until(lambda state: not state["handlers"] and server.debug("sessions")[0]["frames"] > 20, "all of it queued")
             packets = [client.text() for _ in range(41)]
 
         assert [packet[:24] for packet in packets[:-1]] == [f'42/room,["numbered",{number},"xxxx'[:24] for number in range(40)]

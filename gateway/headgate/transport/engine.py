@@ -1,6 +1,6 @@
 """Every private corner of python-engineio and python-socketio that we touch: the seams, in one file.
 
-`Server` is a drop-in `socketio.Server` whose connections are ours (connection.py) instead of engineio's sockets. Engine.IO's
+`Server` is a `socketio.Server` whose connections are ours (connection.py) instead of engineio's sockets. Engine.IO's
 HTTP requests are answered here as the Engine.IO 4 specification says; Socket.IO's packets are parsed here, defensively,
 and then go to python-socketio's own dispatch. Versions are pinned; tests/contract/test_engineio_corners.py names each
 corner and fails when it moves.
@@ -347,7 +347,7 @@ class Members(socketio.Manager):  # type: ignore[misc]
 
 
 class Server(socketio.Server):  # type: ignore[misc]
-    """A drop-in `socketio.Server` on Headgate's transport.
+    """A `socketio.Server` on Headgate's transport; docs/socketio.md says where it differs from python-socketio's.
 
     Takes the keyword arguments of `socketio.Server` and one more, `transport_limits`. Needs gevent (its WSGI server is
     pywsgi). A client whose queue is full is disconnected with the reason `slow consumer`: an application without Headgate's
@@ -430,10 +430,16 @@ class Server(socketio.Server):  # type: ignore[misc]
         before = self.manager.sid_from_eio_sid(eio_sid, namespace)
         connection.cork()
         try:
-            super()._handle_connect(eio_sid, namespace, data)
-            sid = self.manager.sid_from_eio_sid(eio_sid, namespace)
-            if sid is not None and sid != before and self.manager.is_connected(sid, namespace):
-                connection.joined = True
+            try:
+                super()._handle_connect(eio_sid, namespace, data)
+            finally:
+                sid = self.manager.sid_from_eio_sid(eio_sid, namespace)
+                joined = sid not in (None, before) and self.manager.is_connected(sid, namespace)
+                if joined:
+                    connection.joined = True
+                elif sid not in (None, before):
+                    self.manager.disconnect(sid, namespace, ignore_queue=True)  # its connect handler raised
+            if joined:
                 self.joined(eio_sid, namespace, sid)
         finally:
             connection.flush()

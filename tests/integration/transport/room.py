@@ -1,6 +1,6 @@
 """The namespace `/room` of the application under test: sessions, rooms, acknowledgements, and clients that leave.
 
-A client says in its CONNECT who it is, whether it is to be refused, and what is to happen when it leaves: `{"user", "refuse"?,
+A client says in its CONNECT who it is, what is to happen then, and what when it leaves: `{"user", "refuse"?, "fails"?,
 "raises"?, "waits"?}`.
 """
 
@@ -30,6 +30,8 @@ class Room(socketio.Namespace):  # type: ignore[misc]
             raise socketio.exceptions.ConnectionRefusedError("as you wish")
         self.save_session(sid, auth)
         self.enter_room(sid, ROOM)
+        if auth.get("fails"):
+            raise RuntimeError("this connect handler fails")
 
     def on_note(self, sid: str, *_: Any) -> str:
         """Return, and remember, who the client is."""

@@ -267,6 +267,20 @@ class TestDisconnectHandler:
         assert state["notes"] == ["ana"] * 5
 
 
+def test_a_connect_handler_that_raises_leaves_no_ghost(start_failing_server: StartServer) -> None:
+    """The client is in no room, may try again, and leaves nothing behind."""
+    server = start_failing_server()
+    client = WebSocket(server.port)
+    with closing(client):
+        client.send('40/room,{"user":"ana","fails":true}')
+        server.until(lambda state: "this connect handler fails" in server.errors and not state["members"], "out of the room")
+        client.send('40/room,{"user":"ana"}')
+        assert client.text().startswith('40/room,{"sid"')
+    state = server.until(lambda state: not any(state[name] for name in LEFTOVERS), "nothing left")
+
+    assert [leaving["user"] for leaving in state["leavings"]] == ["ana"]
+
+
 @pytest.mark.parametrize("transports", [POLLING, WEBSOCKET], ids="+".join)
 def test_everyone_in_the_room_hears_of_twenty_who_leave(start_server: StartServer, transports: tuple[str, ...]) -> None:
     """The real client hears each name once, and there are no ghosts."""

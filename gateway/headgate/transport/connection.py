@@ -220,7 +220,7 @@ class Connection:
 
     # -- out ------------------------------------------------------------------------------------------------------
 
-    def send(self, packet: Any, *, attachment: bool = False) -> None:
+    def send(self, packet: Any) -> None:
         """Send an engineio packet: the application's messages by the data lane, anything else by the control lane.
 
         An application that uses this transport without Headgate's clients has nobody to tell of a gap, so for it a full
@@ -228,7 +228,7 @@ class Connection:
         """
         if self.closed:
             return
-        frame = frame_of(packet, attachment=attachment)
+        frame = frame_of(packet)
         if packet.packet_type != 4:
             self.offer_control(frame)
         elif not self.offer(frame):
@@ -583,7 +583,7 @@ class Connection:
                 owner.relieved()
 
 
-def frame_of(packet: Any, *, attachment: bool = False) -> Frame:
+def frame_of(packet: Any, attachment: bool = False) -> Frame:
     """Return the frame of an engineio packet, encoded once and kept on the packet, which a broadcast shares."""
     frame: Frame | None = getattr(packet, "headgate_frame", None)
     if frame is None:

@@ -407,7 +407,9 @@ class Server(socketio.Server):  # type: ignore[misc]
     def _send_eio_packet(self, eio_sid: str, eio_pkt: Any) -> None:
         connection = self.eio.sockets.get(eio_sid)
         if connection is not None:
-            connection.send(eio_pkt, attachment=self._has_attachments and eio_pkt.binary)
+            if eio_pkt.binary and self._has_attachments:
+                frame_of(eio_pkt, attachment=True)  # kept on the packet
+            connection.send(eio_pkt)
 
     def _handle_eio_connect(self, eio_sid: str, environ: dict[str, Any]) -> OneTooMany | None:
         why = self.opening(eio_sid, environ)

@@ -1,9 +1,9 @@
 """The bounded queue of frames of one connected browser: the one place in Headgate where an event may be dropped. No I/O.
 
 Two lanes. *Data*: events, bounded in frames and in bytes; `offer` may refuse, and whoever offered decides by its overflow
-policy what that means. *Control*: handshake, acknowledgements, pings, notices (gap, backpressure); goes out first and has
-room of its own, so that data cannot crowd it out; a client that lets even that fill up is not reading and is closed. The
-one thing that control waits for is the attachments of a packet that has gone out (`Frame.attachments`).
+policy what that means. *Control*: handshake, pings, notices (gap, backpressure), the gateway's acknowledgements; goes out
+first and has room of its own, so that data cannot crowd it out; a client that lets even that fill up is not reading and is
+closed. The one thing that control waits for is the attachments of a packet that has gone out (`Frame.attachment`).
 
 A frame belongs to an `owner` (a client: one namespace on the connection), which is told how many of its frames went out.
 The deques are made when first needed: most clients are idle, and an empty deque costs 600 bytes.
@@ -35,7 +35,6 @@ class ClientQueue:
     __slots__ = (
         "_control",
         "_data",
-        "_owed",
         "bytes",
         "control_bytes",
         "frames",
@@ -50,7 +49,6 @@ class ClientQueue:
         self.max_bytes = max_bytes
         self.frames = self.bytes = self.control_bytes = 0
         self.peak_frames = self.peak_bytes = 0
-        self._owed = 0
         self._data: deque[tuple[Frame, Sender | None]] | None = None
         self._control: deque[Frame] | None = None
 
@@ -104,9 +102,9 @@ class ClientQueue:
         """Remove and return the next frames, control first, up to `max_bytes` (at least one if any waits)."""
         taken: list[Frame] = []
         size = 0
-        if self._owed:
+        if self._data and self._data[0][0].attachment:
             size = self._take_data(taken, size, max_bytes, attachments_only=True)
-            if self._owed and self._data:
+            if self._data and self._data[0][0].attachment:
                 return taken
         while self._control:
             if taken and size + len(self._control[0].wire) > max_bytes:
@@ -121,8 +119,10 @@ class ClientQueue:
         return taken
 
     def _take_data(self, taken: list[Frame], size: int, max_bytes: int, *, attachments_only: bool) -> int:
-        while self._data and (self._owed or not attachments_only):
+        while self._data:
             frame, owner = self._data[0]
+            if attachments_only and not frame.attachment:
+                return size
             if taken and size + len(frame.wire) > max_bytes:
                 return size
             self._data.popleft()
@@ -132,9 +132,7 @@ class ClientQueue:
             if owner is not None:
                 owner.sent += 1
             taken.append(frame)
-            self._owed = self._owed - 1 if self._owed else frame.attachments
-        if not self._data:
-            self._data = None
+        self._data = None
         return size
 
     def discard(self, owner: Sender) -> list[Frame]:
@@ -161,5 +159,4 @@ class ClientQueue:
     def clear(self) -> None:
         """Forget everything (the connection is gone)."""
         self._control = self._data = None
-        self._owed = 0
         self.frames = self.bytes = self.control_bytes = 0

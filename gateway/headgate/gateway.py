@@ -102,6 +102,7 @@ class _SocketServer(Server):
     """python-socketio with hooks: what comes before a session, follows the CONNECT packet, and comes after."""
 
     accept_binary = False
+    acknowledges_ahead = True  # a client that is behind must hear that it has subscribed; what it misses, it is told
     on_opening: Callable[[str, Mapping[str, Any]], OneTooMany | None]
     on_joined: Callable[[str, str, str], None]
     on_over: Callable[[str], None]

@@ -4,7 +4,7 @@
     from headgate.socketio import Server, WSGIApp
     sio = Server()
 
-Everything else is as in python-socketio; the gateway is this module's first user.
+Nearly everything else is as in python-socketio; docs/socketio.md says what differs. The gateway is this module's first user.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ class TestEngineIO:
         assert engineio.Server(async_mode="threading").transports == ["polling", "websocket"]
 
     def test_sockets_are_a_plain_dict_by_session_id(self, engine: Any) -> None:
-        """Where our connections are put; `disconnect` closes them and forgets them itself."""
+        """Where our connections are put; `disconnect` closes one of them, or all. Ours forgets none before it has ended."""
         closed: list[Any] = []
 
         class Fake:
@@ -100,11 +100,37 @@ class TestEngineIO:
         assert engine.sockets == {}
         engine.sockets.update(a=Fake(), b=Fake())
         engine.disconnect("a")
-        assert list(engine.sockets) == ["b"]
         engine.disconnect()
 
-        assert engine.sockets == {}
+        assert parameters(engineio.Server.disconnect) == ["self", "sid"]
         assert closed == ["server disconnect", "server disconnect"]
+
+    def test_sessions_are_looked_up_through_get_socket(self, engine: Any) -> None:
+        """Which forgets one that is closed; ours keeps it until its disconnect handlers have run. KeyError when there is none."""
+
+        class Fake:
+            closed = False
+            upgraded = True
+
+            def __init__(self) -> None:
+                self.session = {"user": "ana"}
+
+        engine.sockets["a"] = Fake()
+        looked_up: list[str] = []
+
+        def get_socket(sid: str) -> Any:
+            looked_up.append(sid)
+            return engine.sockets[sid]
+
+        engine._get_socket = get_socket
+        assert engine.get_session("a") == {"user": "ana"}
+        engine.save_session("a", {"user": "ben"})
+        assert engine.get_session("a") == {"user": "ben"}
+        assert engine.transport("a") == "websocket"
+        assert looked_up == ["a"] * 4
+
+        with pytest.raises(KeyError):
+            engineio.Server._get_socket(engine, "nobody")
 
     def test_events_are_triggered_synchronously_when_asked(self, engine: Any) -> None:
         """`connect` with sid and environ, `message`, `disconnect` with a reason; what `connect` returns comes back."""
@@ -195,6 +221,8 @@ class TestSocketIO:
             ("_handle_connect", ["self", "eio_sid", "namespace", "data"]),
             ("_handle_event", ["self", "eio_sid", "namespace", "id", "data"]),
             ("_handle_event_internal", ["self", "server", "sid", "eio_sid", "data", "namespace", "id"]),
+            ("_handle_disconnect", ["self", "eio_sid", "namespace", "reason"]),
+            ("_trigger_event", ["self", "event", "namespace", "args"]),
             ("_handle_eio_connect", ["self", "eio_sid", "environ"]),
             ("_handle_eio_message", ["self", "eio_sid", "data"]),
             ("_handle_eio_disconnect", ["self", "eio_sid", "reason"]),
@@ -275,6 +303,63 @@ class TestSocketIO:
 
         assert seen == ["write deadline"]
         assert stock.environ == {}
+
+    @pytest.mark.parametrize("by_the_server", [False, True])
+    def test_a_disconnect_handler_runs_between_the_two_steps_of_leaving(self, stock: Any, by_the_server: bool) -> None:
+        """Still in the rooms, though not connected any more; the second step is `manager.disconnect`, which may be called twice.
+
+        It is left out when the handler raises: where ours steps in. The arguments are the session id and the reason.
+        """
+        seen: list[Any] = []
+        stock.on("connect", lambda sid, environ, auth: None)
+        trigger = stock._trigger_event
+
+        def watched(event: str, namespace: str, *args: Any) -> Any:
+            if event == "disconnect":
+                sid, reason = args
+                there = stock.manager.eio_sid_from_sid(sid, namespace), stock.manager.is_connected(sid, namespace)
+                seen.append((namespace, reason, there))
+                raise RuntimeError("the handler fails")
+            return trigger(event, namespace, *args)
+
+        stock._trigger_event = watched
+        stock._handle_eio_connect("e", {})
+        stock._handle_eio_message("e", "0")
+        sid = stock.manager.sid_from_eio_sid("e", "/")
+        leave = (stock.disconnect, sid) if by_the_server else (stock._handle_disconnect, "e", "/", "transport close")
+        with pytest.raises(RuntimeError):
+            leave[0](*leave[1:])
+
+        assert seen == [("/", "server disconnect" if by_the_server else "transport close", ("e", False))]
+        assert stock.manager.pending_disconnect == {"/": [sid]}
+        stock.manager.disconnect(sid, "/", ignore_queue=True)
+        stock.manager.disconnect(sid, "/", ignore_queue=True)
+        assert stock.manager.pending_disconnect == stock.manager.rooms == {}
+
+    def test_who_is_where_is_known_by_namespace(self, stock: Any) -> None:
+        """`get_namespaces` lists those that somebody is in: which an ended session has to leave."""
+        stock.on("connect", lambda sid, environ, auth: None, namespace="/ns")
+        stock._handle_eio_connect("e", {})
+        stock._handle_eio_message("e", "0/ns,")
+
+        assert list(stock.manager.get_namespaces()) == ["/ns"]
+
+    def test_a_packet_class_says_whether_bytes_are_attachments(self) -> None:
+        """`uses_binary_events`: without them a packet is one message, and keeps its type whatever it carries."""
+        packed = socketio.Server(async_mode="threading", serializer="msgpack").packet_class
+        data = ["x", b"1"]
+
+        assert (socket_packet.Packet.uses_binary_events, packed.uses_binary_events) == (True, False)
+        assert socket_packet.Packet(socket_packet.EVENT, data=data).packet_type == socket_packet.BINARY_EVENT
+        encoded = packed(socket_packet.EVENT, data=data, namespace="/", id=7).encode()
+        assert isinstance(encoded, bytes)
+        decoded = packed(encoded_packet=encoded)
+        assert (decoded.packet_type, decoded.data, decoded.namespace, decoded.id) == (socket_packet.EVENT, data, "/", 7)
+        assert decoded.attachment_count == 0
+
+    def test_the_first_three_options_may_come_by_position(self) -> None:
+        """As ours takes them."""
+        assert parameters(socketio.Server.__init__)[:4] == ["self", "client_manager", "logger", "serializer"]
 
     def test_a_broadcast_shares_its_engine_packets(self, stock: Any) -> None:
         """One object for everyone: where the frame is kept, so that it is encoded once."""

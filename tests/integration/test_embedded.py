@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import json
 import os
@@ -473,6 +472,10 @@ def with_writable_record(folder: Path) -> Path:
     return folder
 
 
+def writable_by_the_group(folder: Path) -> Path:
+    return writable(folder, mode=0o770)
+
+
 def with_linked_record(folder: Path) -> Path:
     (folder / "redis.lock").rename(folder.with_name("elsewhere"))
     (folder / "redis.lock").symlink_to(folder.with_name("elsewhere"))
@@ -489,7 +492,7 @@ def with_a_pipe_for_a_record(folder: Path) -> Path:
 TRAPS = [
     (as_a_link, "is a symbolic link"),
     (writable, "can be written by others (mode 777)"),
-    (functools.partial(writable, mode=0o770), "can be written by others (mode 770)"),
+    (writable_by_the_group, "can be written by others (mode 770)"),
     (with_writable_record, "can be written by others (mode 666)"),
     (with_linked_record, "is a symbolic link"),
     (with_a_pipe_for_a_record, "is not a regular file"),

@@ -21,6 +21,7 @@ from headgate.publisher import Publisher
 from headgate.redis_link import Client, call, open_client
 from headgate.settings import Settings
 from tests.gateway_process import GatewayProcess, StartGateway
+from tests.integration.transport.clients import WebSocket
 from tests.raw_client import RawClient
 from tests.redis_server import DEADLINE_S, wait_until
 
@@ -91,6 +92,35 @@ def health(gateway: GatewayProcess) -> tuple[int, Any]:
     except urllib.error.HTTPError as error:
         with error:
             return error.code, json.load(error)
+
+
+# Acknowledgements --------------------------------------------------------------------------------------------------------
+
+
+def test_a_client_whose_queue_is_full_has_its_answers_ahead_of_what_waits(
+    gateway: GatewayProcess, join: Join, publisher: Publisher
+) -> None:
+    """By the control lane: it hears that it has subscribed, and its connection lives."""
+    witness = join(gateway, {"subscriptions": [{"pattern": "full.*"}]})
+    assert witness.welcome
+    stalled = WebSocket(int(gateway.url.rpartition(":")[2]), receive_buffer_bytes=4096)
+    with closing(stalled):
+        stalled.send(f'40/{NAMESPACE},{{"subscriptions":[{{"pattern":"full.*","overflow":"drop"}}]}}')
+        while '"welcome"' not in stalled.text():
+            pass
+        for number in range(600):
+            publisher.publish("full.1", {"number": number, "padding": "x" * 2000})
+        witness.wait_for_events(600)
+        stalled.send(f'42/{NAMESPACE},1["subscribe",{{"pattern":"other"}}]')
+        stalled.send(f'42/{NAMESPACE},2["publish",{{"topic":"full.2","data":0}}]')
+        witness.wait_for_events(601)  # requests go one by one: what the first is answered is in the queue
+        packets: list[str] = []
+        while '"state":"off"' not in (packets or [""])[-1]:
+            packets.append(stalled.text())
+
+    answer = [packet.startswith(f'43/{NAMESPACE},1[{{"ok":true') for packet in packets].index(True)
+    assert any('"full.1"' in packet for packet in packets[answer:]), "nothing waited any more"
+    assert any('"full.1"' in packet for packet in packets[:answer])
 
 
 # Joining -----------------------------------------------------------------------------------------------------------------

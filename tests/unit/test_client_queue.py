@@ -18,9 +18,9 @@ class Owner:
         self.sent = 0
 
 
-def frame(size: int = 10, attachments: int = 0) -> Frame:
+def frame(size: int = 10, *, attachment: bool = False) -> Frame:
     """Return a frame of exactly `size` bytes on the wire."""
-    made = Frame(b"x" * (size - 2), attachments=attachments)
+    made = Frame(b"x" * (size - 2), attachment=attachment)
     assert len(made.wire) == size
     return made
 
@@ -114,7 +114,7 @@ def test_a_take_is_bounded_but_never_empty() -> None:
 def test_attachments_follow_their_packet_before_any_control() -> None:
     """However the writes are cut."""
     queue = ClientQueue(10, 1000)
-    packet, first, second, event = frame(10, attachments=2), frame(60), frame(60), frame()
+    packet, first, second, event = frame(), frame(60, attachment=True), frame(60, attachment=True), frame()
     for each in (packet, first, second, event):
         queue.offer(each)
     assert queue.take(15) == [packet]
@@ -128,15 +128,16 @@ def test_attachments_follow_their_packet_before_any_control() -> None:
     assert queue.take(1000) == [control, event]
 
 
-def test_an_attachment_that_never_comes_does_not_hold_control_back() -> None:
-    """Nothing waits for ever."""
+def test_control_goes_ahead_of_a_packet_whose_attachments_all_wait() -> None:
+    """Only what has gone out in part must be finished first."""
     queue = ClientQueue(10, 1000)
-    queue.offer(frame(10, attachments=1))
-    queue.take(1000)
+    event = [frame(), frame(attachment=True), frame(attachment=True)]
+    for each in event:
+        queue.offer(each)
     control = frame()
     queue.offer_control(control)
 
-    assert queue.take(1000) == [control]
+    assert queue.take(1000) == [control, *event]
 
 
 def test_an_owner_is_told_how_many_of_its_frames_went_out() -> None:

@@ -583,22 +583,14 @@ class Connection:
                 owner.relieved()
 
 
-def frame_of(packet: Any) -> Frame:
+def frame_of(packet: Any, attachment: bool = False) -> Frame:
     """Return the frame of an engineio packet, encoded once and kept on the packet, which a broadcast shares."""
-    frame = getattr(packet, "headgate_frame", None)
+    frame: Frame | None = getattr(packet, "headgate_frame", None)
     if frame is None:
         encoded = packet.encode()
         if isinstance(encoded, str):
-            frame = Frame(encoded.encode(), attachments=_attachments(encoded))
+            frame = Frame(encoded.encode())
         else:
-            frame = Frame(bytes(encoded), binary=True)
+            frame = Frame(bytes(encoded), binary=True, attachment=attachment)
         packet.headgate_frame = frame
     return frame
-
-
-def _attachments(packet: str) -> int:
-    """Return how many binary messages a Socket.IO packet announces (`45` and `46`: BINARY_EVENT and BINARY_ACK)."""
-    if packet[:2] not in ("45", "46"):
-        return 0
-    count = packet[2:].partition("-")[0]
-    return int(count) if count.isdecimal() and len(count) < 4 else 0

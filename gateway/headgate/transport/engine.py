@@ -1,6 +1,6 @@
 """Every private corner of python-engineio and python-socketio that we touch: the seams, in one file.
 
-`Server` is a drop-in `socketio.Server` whose connections are ours (connection.py) instead of engineio's sockets. Engine.IO's
+`Server` is a `socketio.Server` whose connections are ours (connection.py) instead of engineio's sockets. Engine.IO's
 HTTP requests are answered here as the Engine.IO 4 specification says; Socket.IO's packets are parsed here, defensively,
 and then go to python-socketio's own dispatch. Versions are pinned; tests/contract/test_engineio_corners.py names each
 corner and fails when it moves.
@@ -23,7 +23,7 @@ import structlog
 from engineio import packet as engine_packet
 from socketio import packet as socket_packet
 
-from headgate.loop import Signal, spawn
+from headgate.loop import Signal, sleep, spawn
 from headgate.metrics import SESSIONS_ENDED
 from headgate.patching import is_patched
 
@@ -46,6 +46,8 @@ MAX_HANDLERS = 64
 # A client has four or five.
 MAX_QUERY_FIELDS = 32
 _RECORD_SEPARATOR = "\x1e"
+# The answers to a client that wants to join: they go ahead of what its connect handler emits.
+_OPENING = (socket_packet.CONNECT, socket_packet.CONNECT_ERROR)
 
 _to_json = msgspec.json.encode
 _from_json = msgspec.json.decode
@@ -116,10 +118,27 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
         self.handlers["message"](sid, message)
 
     def ended(self, sid: str, reason: str) -> None:
-        """Forget a session and tell python-socketio (engineio's `disconnect` may have forgotten it already)."""
-        self.sockets.pop(sid, None)
+        """Tell python-socketio that a session is over, and forget it when its disconnect handlers are done. May wait."""
         SESSIONS_ENDED.labels(reason.partition(":")[0]).inc()  # behind a colon stands what the system said: no label
-        self._trigger_event("disconnect", sid, reason, run_async=False)
+        try:
+            self._trigger_event("disconnect", sid, reason, run_async=False)
+        finally:
+            self.sockets.pop(sid, None)
+
+    # -- what python-socketio asks of the engine -------------------------------------------------------------------
+
+    def disconnect(self, sid: str | None = None) -> None:
+        """End one session, or all. Its disconnect handlers run in a greenlet of their own, and find the session still there."""
+        for connection in list(self.sockets.values()) if sid is None else [self.sockets.get(sid)]:
+            if connection is not None:
+                connection.close()
+
+    def _get_socket(self, sid: str) -> Connection:
+        """Return a session until it is forgotten; engineio's own forgets a closed one, before its handlers have run."""
+        connection: Connection | None = self.sockets.get(sid)
+        if connection is None:
+            raise KeyError("Session not found")
+        return connection
 
     # -- HTTP -------------------------------------------------------------------------------------------------------
 
@@ -294,7 +313,7 @@ class _PollAnswer:
 
 
 class _Turns:
-    """The handlers of one client that are running; exists only while there are any."""
+    """The handlers of one session that are running; exists only while there are any."""
 
     __slots__ = ("room", "running")
 
@@ -341,23 +360,33 @@ class Members(socketio.Manager):  # type: ignore[misc]
 
 
 class Server(socketio.Server):  # type: ignore[misc]
-    """A drop-in `socketio.Server` on Headgate's transport.
+    """A `socketio.Server` on Headgate's transport; docs/socketio.md says where it differs from python-socketio's.
 
     Takes the keyword arguments of `socketio.Server` and one more, `transport_limits`. Needs gevent (its WSGI server is
     pywsgi). A client whose queue is full is disconnected with the reason `slow consumer`: an application without Headgate's
     log has no other way to stay bounded and honest.
+
+    Attributes:
+        accept_binary: whether clients may send binary events. For subclasses.
+        acknowledges_ahead: whether acknowledgements go ahead of queued events, by the control lane. Socket.IO keeps them in
+            order, and so does this server: a full queue ends the session rather than lose one. For subclasses that settle a
+            full queue otherwise, and whose clients must have their answers meanwhile.
     """
 
     accept_binary = True
+    acknowledges_ahead = False
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, client_manager: Any = None, logger: Any = False, serializer: Any = "default", **options: Any) -> None:
+        _check_serializer(serializer)
         if not is_patched():
             raise RuntimeError(
                 "headgate.socketio needs gevent's cooperative sockets: put `from gevent import monkey; monkey.patch_all()` "
                 "at the very top of the program, or start it with `headgate serve`"
             )
-        super().__init__(**options)
+        super().__init__(client_manager, logger, serializer, **options)
+        self._has_attachments = _has_attachments(self.packet_class)
         self._turns: dict[str, _Turns] = {}
+        self._leaving: dict[str, _Turns] = {}
 
     def _engineio_server_class(self) -> type[EngineServer]:
         return EngineServer
@@ -372,23 +401,27 @@ class Server(socketio.Server):  # type: ignore[misc]
         """Called when a client has joined a namespace and its CONNECT packet is on its way. For subclasses."""
 
     def _send_packet(self, eio_sid: str, pkt: Any) -> None:
-        """Answers (CONNECT, ACK, errors) go ahead of queued events; events and goodbyes keep their place."""
+        """CONNECT and its errors go ahead of queued events; events, goodbyes and acknowledgements keep their order, the last
+        unless `acknowledges_ahead`."""
         connection = self.eio.sockets.get(eio_sid)
         if connection is None:
             return
         encoded = pkt.encode()
-        control = pkt.packet_type in (socket_packet.CONNECT, socket_packet.CONNECT_ERROR, socket_packet.ACK)
+        kind = pkt.packet_type
+        control = kind in _OPENING or (kind == socket_packet.ACK and self.acknowledges_ahead)
         for part in encoded if isinstance(encoded, list) else [encoded]:
             packet = engine_packet.Packet(engine_packet.MESSAGE, data=part)
-            if control:
-                # CONNECT waits for what `joined` has to say: one write instead of two.
-                connection.offer_control(frame_of(packet), flush=pkt.packet_type != socket_packet.CONNECT)
+            if not control:
+                self._send_eio_packet(eio_sid, packet)
             else:
-                connection.send(packet)
+                # CONNECT waits for what `joined` has to say: one write instead of two.
+                connection.offer_control(frame_of(packet), flush=kind != socket_packet.CONNECT)
 
     def _send_eio_packet(self, eio_sid: str, eio_pkt: Any) -> None:
         connection = self.eio.sockets.get(eio_sid)
         if connection is not None:
+            if eio_pkt.binary and self._has_attachments:
+                frame_of(eio_pkt, attachment=True)  # kept on the packet
             connection.send(eio_pkt)
 
     def _handle_eio_connect(self, eio_sid: str, environ: dict[str, Any]) -> OneTooMany | None:
@@ -412,10 +445,16 @@ class Server(socketio.Server):  # type: ignore[misc]
         before = self.manager.sid_from_eio_sid(eio_sid, namespace)
         connection.cork()
         try:
-            super()._handle_connect(eio_sid, namespace, data)
-            sid = self.manager.sid_from_eio_sid(eio_sid, namespace)
-            if sid is not None and sid != before and self.manager.is_connected(sid, namespace):
-                connection.joined = True
+            try:
+                super()._handle_connect(eio_sid, namespace, data)
+            finally:
+                sid = self.manager.sid_from_eio_sid(eio_sid, namespace)
+                joined = sid not in (None, before) and self.manager.is_connected(sid, namespace)
+                if joined:
+                    connection.joined = True
+                elif sid not in (None, before):
+                    self.manager.disconnect(sid, namespace, ignore_queue=True)  # its connect handler raised
+            if joined:
                 self.joined(eio_sid, namespace, sid)
         finally:
             connection.flush()
@@ -427,16 +466,17 @@ class Server(socketio.Server):  # type: ignore[misc]
 
     def _handle_eio_message(self, eio_sid: str, data: str | bytes) -> None:
         """Parse one Socket.IO packet; anything malformed or out of order ends the connection with a code."""
-        fault = None
-        try:
-            if isinstance(data, bytes) or eio_sid in self._binary_packet:
-                fault = self._attachment_fault(eio_sid, data)
-                packet = None
-            else:
+        fault = packet = None
+        if eio_sid in self._binary_packet:
+            fault = None if isinstance(data, bytes) else "attachment expected"
+        elif isinstance(data, bytes) and self._has_attachments:
+            fault = "binary message without a binary packet before it"
+        else:
+            try:
                 packet = self.packet_class(encoded_packet=data)
                 fault = self._packet_fault(eio_sid, packet)
-        except (ValueError, TypeError, KeyError, IndexError, RecursionError) as error:
-            fault = f"malformed packet ({type(error).__name__})"
+            except Exception as error:  # noqa: BLE001 - whatever a packet class raises: the client is told, it is counted
+                fault = f"malformed packet ({type(error).__name__})"
         if fault is not None:
             self._binary_packet.pop(eio_sid, None)
             connection = self.eio.sockets.get(eio_sid)
@@ -467,7 +507,12 @@ class Server(socketio.Server):  # type: ignore[misc]
             self._binary_packet[eio_sid] = packet  # its attachments follow
 
     def _packet_fault(self, eio_sid: str, packet: Any) -> str | None:
-        kind, data = packet.packet_type, packet.data
+        kind, data, id_ = packet.packet_type, packet.data, packet.id
+        # The standard packet's parser sees to these two itself; others take what they find.
+        if packet.namespace is not None and not isinstance(packet.namespace, str):
+            return "namespace that is no text"
+        if id_ is not None and not (isinstance(id_, int) and id_ >= 0):
+            return "id that is no whole number"
         if kind == socket_packet.CONNECT:
             return None if data is None or isinstance(data, dict) else "CONNECT with data that is not an object"
         if kind == socket_packet.DISCONNECT:
@@ -481,9 +526,11 @@ class Server(socketio.Server):  # type: ignore[misc]
         if kind in (socket_packet.EVENT, socket_packet.BINARY_EVENT):
             if not data or not isinstance(data[0], str) or data[0] in ("connect", "disconnect", "connect_error"):
                 return "event without a valid name"
-        elif packet.id is None:
-            return "acknowledgement without an id"
+        elif not id_:
+            return "acknowledgement without the id of an event"
         if kind in (socket_packet.BINARY_EVENT, socket_packet.BINARY_ACK):
+            if not self._has_attachments:
+                return "packet with attachments, of which this server's packets have none"
             if not self.accept_binary:
                 return "binary packets are not accepted"
             if not 0 < packet.attachment_count <= MAX_ATTACHMENTS:
@@ -493,11 +540,6 @@ class Server(socketio.Server):  # type: ignore[misc]
         elif packet.attachment_count:
             return "attachments on a text packet"
         return None
-
-    def _attachment_fault(self, eio_sid: str, data: str | bytes) -> str | None:
-        if eio_sid not in self._binary_packet:
-            return "binary message without a binary packet before it"
-        return None if isinstance(data, bytes) else "attachment expected"
 
     def _handle_event(self, eio_sid: str, namespace: str | None, id: int | None, data: list[Any]) -> None:
         """Run an event's handler: in a greenlet of its own if the application wants that, but not without bound."""
@@ -527,10 +569,69 @@ class Server(socketio.Server):  # type: ignore[misc]
             if not turns.running:
                 self._turns.pop(eio_sid, None)
 
+    def _trigger_event(self, event: str, namespace: str, *args: Any) -> Any:
+        """Run a handler of the application. A client leaves its rooms also when its disconnect handler raises."""
+        if event != "disconnect":
+            return super()._trigger_event(event, namespace, *args)
+        sid = args[0]
+        eio_sid = self.manager.eio_sid_from_sid(sid, namespace)
+        leaving = self._leaving.setdefault(eio_sid, _Turns())
+        leaving.running += 1
+        try:
+            return super()._trigger_event(event, namespace, *args)
+        except BaseException:
+            self.manager.disconnect(sid, namespace, ignore_queue=True)  # python-socketio would not come to it
+            raise
+        finally:
+            leaving.running -= 1
+            if not leaving.running:
+                del self._leaving[eio_sid]
+                leaving.room.set()
+
+    def _handle_disconnect(self, eio_sid: str, namespace: str | None, reason: str | None = None) -> None:
+        """Let a client leave a namespace: behind the handlers of what it sent before, which have at least begun."""
+        if eio_sid in self._turns:
+            sleep()
+        super()._handle_disconnect(eio_sid, namespace, reason)
+
     def _handle_eio_disconnect(self, eio_sid: str, reason: str) -> None:
+        """Let a client leave every namespace; forget its session when all its disconnect handlers are done."""
         self._binary_packet.pop(eio_sid, None)
-        super()._handle_eio_disconnect(eio_sid, reason)
-        self.over(eio_sid)
+        try:
+            for namespace in list(self.manager.get_namespaces()):
+                try:
+                    self._handle_disconnect(eio_sid, namespace, reason)
+                except Exception:  # one namespace's handler must not cost the others theirs
+                    log.exception("disconnect handler failed", sid=eio_sid, namespace=namespace)
+            while (leaving := self._leaving.get(eio_sid)) is not None:
+                leaving.room.wait()  # the server put the client out, and its handler is still at it
+        finally:
+            self.environ.pop(eio_sid, None)
+            self.over(eio_sid)
+
+
+def _check_serializer(serializer: Any) -> None:
+    """Refuse what is no packet class.
+
+    Raises:
+        ValueError: says what is allowed.
+    """
+    a_class = isinstance(serializer, type) and issubclass(serializer, socket_packet.Packet)
+    if not a_class and serializer not in ("default", "msgpack"):
+        raise ValueError(f"serializer: expected 'default', 'msgpack' or a subclass of socketio.packet.Packet, got {serializer!r}")
+
+
+def _has_attachments(packet_class: Any) -> bool:
+    """Return whether bytes travel as attachments, in binary messages behind a text packet; else every message is a packet.
+
+    Raises:
+        ValueError: the class makes what no message can carry.
+    """
+    encoded = packet_class(socket_packet.EVENT, data=["probe"], namespace="/").encode()
+    if not isinstance(encoded, str | bytes | bytearray | list):
+        made = type(encoded).__name__
+        raise ValueError(f"serializer: encode() of {packet_class.__name__} must return str, bytes or a list of these, not {made}")
+    return bool(packet_class.uses_binary_events) and not isinstance(encoded, bytes | bytearray)
 
 
 def _placeholders_valid(data: Any, attachments: int) -> bool:

@@ -18,18 +18,18 @@ class Frame:
     Attributes:
         wire: the WebSocket frame, header included.
         skip: bytes of header, so that `wire[skip:]` is the packet as long-polling carries it.
-        attachments: how many of the frames behind this one belong to its packet; nothing may come between them.
+        attachment: whether it belongs to the packet in the frame before it; nothing may come between the two.
         topic, offset, payload_bytes: of the event inside (offset None for a plain PUBLISH); topic None for anything else.
     """
 
-    __slots__ = ("attachments", "binary", "offset", "payload_bytes", "skip", "topic", "wire")
+    __slots__ = ("attachment", "binary", "offset", "payload_bytes", "skip", "topic", "wire")
 
     def __init__(
         self,
         packet: bytes,
         *,
         binary: bool = False,
-        attachments: int = 0,
+        attachment: bool = False,
         topic: str | None = None,
         offset: int | None = None,
         payload_bytes: int = 0,
@@ -38,7 +38,7 @@ class Frame:
         self.wire = head + packet
         self.skip = len(head)
         self.binary = binary
-        self.attachments = attachments
+        self.attachment = attachment
         self.topic = topic
         self.offset = offset
         self.payload_bytes = payload_bytes

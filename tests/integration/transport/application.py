@@ -1,8 +1,9 @@
 """The program under test: headgate.socketio.Server and a bare EngineServer in a process of their own.
 
 `/socket.io/` answers as the official Socket.IO v5 suite expects of its server (`auth`, `message`, `message-with-ack`, in `/`
-and `/custom`), `/engine.io/` echoes as the Engine.IO v4 suite expects. `/debug/<name>` takes a JSON object and lets a test do
-and see, from inside the process, what no client could: emit, end sessions, count file descriptors, greenlets, watchers.
+and `/custom`), and has a namespace `/room` (room.py); `/engine.io/` echoes as the Engine.IO v4 suite expects. `/debug/<name>`
+takes a JSON object and lets a test do and see, from inside the process, what no client could: emit, end sessions, count file
+descriptors, greenlets, watchers.
 
 Run as `python -m tests.integration.transport.application '<json>'`; prints its port, ends with its standard input.
 """
@@ -35,6 +36,9 @@ from headgate.transport.engine import EngineServer
 from headgate.transport.long_poll import LongPoll
 from headgate.transport.wire import Wire
 
+from . import packets
+from .room import ROOM, Room
+
 JSON = dict[str, Any]
 
 
@@ -55,6 +59,8 @@ class Application:
         self.running = self.most_running = self.written = self.waiting = 0
         for namespace in ("/", "/custom", "/other"):
             self.serve(namespace)
+        self.room = Room()
+        self.sio.register_namespace(self.room)
         self.http = HTTPServer(("127.0.0.1", 0), WSGIApp(self.sio, self))
 
     def serve(self, namespace: str) -> None:
@@ -132,6 +138,7 @@ class Application:
             "wires": sum(isinstance(thing, Wire) for thing in objects),
             "connections": sum(isinstance(thing, Connection) for thing in objects),
             "sessions": [connection.sid for connection in sessions],
+            "closed": [connection.sid for connection in sessions if connection.closed],
             "control_frames": sum(len(connection.queue._control or ()) for connection in self.sio.eio.sockets.values()),
             "inbox": max((len(connection._inbox._messages) for connection in self._waited_for()), default=0),
             "environs": len(self.sio.environ),
@@ -142,6 +149,13 @@ class Application:
             "most_running": self.most_running,
             "written": self.written,
             "waiting": self.waiting,
+            "members": sum(len(rooms.get(None, ())) for rooms in self.sio.manager.rooms.values()),
+            "in_the_room": len(self.sio.manager.rooms.get("/room", {}).get(ROOM, ())),
+            "half_gone": sum(map(len, self.sio.manager.pending_disconnect.values())) + len(self.sio._leaving),
+            "handlers": len(self.sio._turns),
+            "notes": self.room.notes,
+            "leaving": self.room.leaving,
+            "leavings": self.room.leavings,
         }
 
     def _waited_for(self) -> list[Any]:
@@ -287,6 +301,7 @@ class Application:
     def debug_release(self) -> None:
         """Let the slow handlers go on."""
         self.gate.set()
+        self.room.gate.set()
 
 
 def main(configuration: JSON) -> None:
@@ -294,7 +309,11 @@ def main(configuration: JSON) -> None:
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     last_words.KEPT_S = 60.0  # a poll of a test may be on its way for longer than a living browser's
     faulthandler.register(signal.SIGUSR1)  # `kill -USR1` shows where it is, on its standard error
-    application = Application(configuration.get("limits", {}), configuration.get("options", {}))
+    options = configuration.get("options", {})
+    serializer = options.get("serializer", "")
+    if serializer[:1].isupper():
+        options["serializer"] = getattr(packets, serializer)
+    application = Application(configuration.get("limits", {}), options)
     server = application.http
     server.start()
     print(server.server_port, flush=True)

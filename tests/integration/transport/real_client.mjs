@@ -31,6 +31,11 @@ for (let first = 0; first < 300; first += 100) {
 }
 await all;
 
+const room = socket.io.socket("/room", { auth: { user: "ana" } });
+const places = [];
+room.on("numbered", (number) => places.push(number));
+await new Promise((resolve) => room.emit("burst", 40, 20_000, (answer) => resolve(places.push(answer))));
+
 const stranger = socket.io.socket("/nowhere");
 const refusal = once(stranger, "connect_error");
 stranger.connect();
@@ -50,6 +55,7 @@ console.log(
     back,
     acknowledged,
     binary,
+    acknowledgedInPlace: places.length === 41 && places.every((place, index) => place === (index < 40 ? index : "behind them")),
     inOrder: numbers.every((number, index) => number === index),
     refused: refused.message,
     goodbye: true,

@@ -116,12 +116,13 @@ class ServerProcess:
 
 
 class StartServer(Protocol):
-    """Call with TransportLimits' names, those in PATIENT have its values otherwise; `options` go to socketio.Server."""
+    """Call with TransportLimits' names, those in PATIENT have its values otherwise; `options` go to socketio.Server, where a
+    serializer of packets.py is given by its name."""
 
     def __call__(self, *, options: dict[str, Any] | None = None, **limits: float) -> ServerProcess: ...
 
 
-def _starter() -> Iterator[StartServer]:
+def _starter(*, faultless: bool = True) -> Iterator[StartServer]:
     started: list[ServerProcess] = []
 
     def start(*, options: dict[str, Any] | None = None, **limits: float) -> ServerProcess:
@@ -131,12 +132,18 @@ def _starter() -> Iterator[StartServer]:
 
     try:
         yield start
-        for server in started:
+        for server in started if faultless else ():
             assert "Traceback" not in server.errors, server.errors[-4000:]
     finally:
         for server in started:
             server.stop()
 
 
+def _starter_of_failing() -> Iterator[StartServer]:
+    """For a test in which handlers of the application raise."""
+    yield from _starter(faultless=False)
+
+
 start_server = pytest.fixture(_starter)
+start_failing_server = pytest.fixture(_starter_of_failing)
 start_shared_server = pytest.fixture(_starter, scope="module")

@@ -90,6 +90,22 @@ class TestStopped:
         assert state["ends"] == ["slow consumer"]
         assert session.get().status == 400
 
+    @pytest.mark.parametrize("binary", [False, True], ids=["text", "binary"])
+    def test_an_acknowledgement_that_finds_no_room_ends_the_session(self, start_server: StartServer, binary: bool) -> None:
+        """It has its place among the events, and is not lost in silence: the rule of the full queue holds for it too."""
+        server = start_server(queue_frames=50)
+        session = Polling(server.port)
+        session.join()
+        session.packets()
+        server.debug("emit", count=50)
+        if binary:
+            session.post('451-1["message-with-ack",{"_placeholder":true,"num":0}]', "bAQID")
+        else:
+            session.post('421["message-with-ack","no room"]')
+        state = server.until(lambda state: state["ends"], "the end")
+
+        assert state["ends"] == ["slow consumer"]
+
     def test_memory_stays_bounded_while_one_client_never_reads(self, start_server: StartServer) -> None:
         """60 KB a hundred times: at most its 1 MiB and the kernel's share; the others get everything."""
         server = start_server(write_deadline_s=60)

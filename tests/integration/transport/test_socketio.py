@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import shutil
 import subprocess
@@ -207,13 +208,13 @@ class TestEvents:
         assert [client.text(), client.receive(), client.receive()] == [f"462-789[{placeholders}]", b"\x06", b"\x07"]
 
     def test_nothing_comes_between_a_binary_packet_and_its_attachments(self, server: ServerProcess) -> None:
-        """Acknowledgements go ahead of events, but a client that waits for an attachment takes anything else for a fault."""
+        """A refused CONNECT goes ahead of events, but a client that waits for an attachment takes anything else for a fault."""
         client = WebSocket(server.port, receive_buffer_bytes=4096)
         with closing(client):
             client.join()
             server.debug("binary", count=4, size=100_000)
-            client.send('421["message-with-ack","in between"]')
-            server.until(lambda state: state["control_frames"], "the acknowledgement queued")
+            client.send("40/nowhere")
+            server.until(lambda state: state["control_frames"], "the refusal queued")
 
             received: list[str | bytes] = []
             while len(received) < 13:
@@ -225,7 +226,8 @@ class TestEvents:
         assert len(headers) == 4
         for index in headers:
             assert received[index + 1 : index + 3] == [b"a" * 100_000, b"b" * 100_000]
-        assert '431["in between"]' in received
+        refusal = received.index('44/nowhere,{"message":"Invalid namespace"}')
+        assert refusal < headers[-1], "the refusal waited for all events"
 
     @pytest.mark.parametrize(
         "packet",
@@ -247,6 +249,7 @@ class TestEvents:
             "41[1]",
             "43[1]",
             "431{}",
+            "430[]",
             '42/nowhere,["message"]',
             "451-[]",
             '450-["message"]',
@@ -332,6 +335,37 @@ class TestOrder:
 
         assert seen == list(range(1000))
 
+    @pytest.mark.parametrize(("burst", "answer"), [('["burst",40,0]', '43/room,7["behind them"]'), ('["binary_burst",10]', None)])
+    def test_an_acknowledgement_comes_behind_what_its_handler_emitted_on_polling(
+        self, server: ServerProcess, burst: str, answer: str | None
+    ) -> None:
+        """Text or binary, in one answer with the events."""
+        session = Polling(server.port)
+        session.post('40/room,{"user":"ana"}')
+        messages = session.messages()
+        assert next(messages).startswith("40/room,")
+        session.post(f"42/room,7{burst}")
+        packets = [next(messages) for _ in range(41 if answer else 22)]
+
+        if answer:
+            assert packets == [*[f'42/room,["numbered",{number},""]' for number in range(40)], answer]
+        else:
+            assert packets[-2:] == ['461-/room,7[{"_placeholder":true,"num":0}]', "b" + base64.b64encode(b"behind them").decode()]
+
+    def test_an_acknowledgement_comes_behind_what_its_handler_emitted_to_a_slow_reader(self, start_server: StartServer) -> None:
+        """Over a WebSocket, when most of it has to wait in the queue."""
+        server = start_server(send_buffer_bytes=4096, write_deadline_s=60)
+        client = WebSocket(server.port, receive_buffer_bytes=4096)
+        with closing(client):
+            client.send('40/room,{"user":"ana"}')
+            assert client.text().startswith("40/room,")
+            client.send('42/room,7["burst",40,20000]')
+            server.until(lambda state: not state["handlers"] and server.debug("sessions")[0]["frames"] > 20, "all of it queued")
+            packets = [client.text() for _ in range(41)]
+
+        assert [packet[:24] for packet in packets[:-1]] == [f'42/room,["numbered",{number},"xxxx'[:24] for number in range(40)]
+        assert packets[-1] == '43/room,7["behind them"]'
+
 
 def ended(count: int) -> Callable[[dict[str, Any]], bool]:
     """Return whether so many ends have been told to the application."""
@@ -340,7 +374,8 @@ def ended(count: int) -> Callable[[dict[str, Any]], bool]:
 
 @pytest.mark.parametrize("transports", [["polling"], ["websocket"], ["polling", "websocket"]], ids="+".join)
 def test_the_real_client_does_everything(server: ServerProcess, transports: list[str]) -> None:
-    """socket.io-client from Node: connect, events, acknowledgements, binary, 300 events in order, namespaces, disconnect."""
+    """socket.io-client from Node: connect, events, acknowledgements, binary, order of 300 events, of 40 large ones and their
+    acknowledgement, namespaces, disconnect."""
     script = Path(__file__).with_name("real_client.mjs")
 
     outcome = subprocess.run(
@@ -359,6 +394,7 @@ def test_the_real_client_does_everything(server: ServerProcess, transports: list
         "acknowledged": [1, 2],
         "binary": ["buffer:010203", "buffer:ff"],
         "inOrder": True,
+        "acknowledgedInPlace": True,
         "refused": "Invalid namespace",
         "goodbye": True,
         "reason": "io server disconnect",

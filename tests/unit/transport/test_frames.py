@@ -54,7 +54,7 @@ def test_a_message_frame_carries_an_engineio_message() -> None:
     made = message_frame(b'2["event"]', topic="orders.1", offset=7, payload_bytes=3)
 
     assert made.packet == b'42["event"]'
-    assert (made.topic, made.offset, made.payload_bytes, made.attachments) == ("orders.1", 7, 3, 0)
+    assert (made.topic, made.offset, made.payload_bytes, made.attachment) == ("orders.1", 7, 3, False)
 
 
 @given(st.binary(max_size=125))

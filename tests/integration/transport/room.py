@@ -1,0 +1,87 @@
+"""The namespace `/room` of the application under test: sessions, rooms, acknowledgements, and clients that leave.
+
+A client says in its CONNECT who it is, what is to happen then, and what when it leaves: `{"user", "refuse"?, "fails"?,
+"raises"?, "waits"?}`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import socketio
+from gevent.event import Event
+
+ROOM = "room"
+
+
+class Room(socketio.Namespace):  # type: ignore[misc]
+    """Remembers what its handlers saw: `notes` by event handlers, `leavings` by disconnect handlers."""
+
+    def __init__(self) -> None:
+        super().__init__("/room")
+        self.notes: list[str] = []
+        self.leavings: list[dict[str, Any]] = []
+        self.leaving: list[str] = []  # whose disconnect handlers are running
+        self.gate = Event()
+
+    def on_connect(self, sid: str, environ: dict[str, Any], auth: dict[str, Any]) -> None:
+        """Let everyone in, into one room, but for those who ask to be refused."""
+        if auth.get("refuse"):
+            raise socketio.exceptions.ConnectionRefusedError("as you wish")
+        self.save_session(sid, auth)
+        self.enter_room(sid, ROOM)
+        if auth.get("fails"):
+            raise RuntimeError("this connect handler fails")
+
+    def on_note(self, sid: str, *_: Any) -> str:
+        """Return, and remember, who the client is."""
+        user: str = self.get_session(sid)["user"]
+        self.notes.append(user)
+        return user
+
+    def on_burst(self, sid: str, count: int, size: int) -> str:
+        """Emit `count` numbered events to the client, and only then acknowledge."""
+        for number in range(count):
+            self.emit("numbered", (number, "x" * size), to=sid)
+        return "behind them"
+
+    def on_binary_burst(self, sid: str, count: int) -> bytes:
+        """The same with attachments, in the events and in the acknowledgement."""
+        for number in range(count):
+            self.emit("numbered", (number, b"x"), to=sid)
+        return b"behind them"
+
+    def on_echo(self, sid: str, *data: Any) -> tuple[Any, ...]:
+        """Return the arguments."""
+        return data
+
+    def on_ask_me(self, sid: str, question: Any) -> Any:
+        """Ask the client, and return what it answers."""
+        return self.call("question", question, to=sid, timeout=30)
+
+    def on_put_me_out(self, sid: str) -> None:
+        """Disconnect the client, in its own handler."""
+        self.disconnect(sid)
+
+    def on_disconnect(self, sid: str, reason: str) -> None:
+        """See what there is of a client that leaves, and tell the room."""
+        session = self.get_session(sid)
+        self.leaving.append(session["user"])
+        if session.get("waits"):
+            self.gate.wait()
+        with self.session(sid) as session:
+            session["left"] = reason
+        self.leavings.append(
+            {
+                "user": session["user"],
+                "reason": reason,
+                "saved": self.get_session(sid).get("left"),
+                "transport": self.server.transport(sid, namespace="/room"),
+                "environ": "PATH_INFO" in (self.server.get_environ(sid, namespace="/room") or ()),
+                "rooms": sorted(self.rooms(sid)) == sorted([ROOM, sid]),
+            }
+        )
+        self.leaving.remove(session["user"])
+        self.emit("left the room", session["user"], room=ROOM, skip_sid=sid)
+        if session.get("raises"):
+            raise RuntimeError("this disconnect handler fails")

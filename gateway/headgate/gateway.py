@@ -48,7 +48,7 @@ from .origins import Hosts, origin_check
 from .protocol import PUBLISH, REFRESH, REPLAY, SEEN, STATUS, SUBSCRIBE, UNSUBSCRIBE, WELCOME, notice_packet, ok, refused
 from .publisher import Publisher
 from .rates import Rates
-from .redis_link import open_client
+from .redis_link import is_open, open_client, place
 from .registration import Registration
 from .registry import remembered
 from .requests import check_text, read_refresh, read_resume, read_seen
@@ -124,6 +124,7 @@ class Gateway:
         if settings.redis_url is None:
             raise BusUnavailable("no Redis: set HEADGATE_REDIS_URL, or start with `headgate serve`, which brings one")
         self.settings = settings
+        warn_of_open_redis(settings.redis_url)
         self.draining = False
         self._tokens = None if authenticator else Tokens.configured(settings)
         self._by_token = token_authenticator(self._tokens, settings)
@@ -571,6 +572,12 @@ def _described(error: Exception, handshake: Handshake) -> dict[str, str]:
     frames = [f"{frame.filename}:{frame.lineno} in {frame.name}" for frame in extract_tb(error.__traceback__)[-_LOGGED_FRAMES:]]
     text = "".join(format_exception_only(error)).strip()
     return {"error": handshake.redacted(text), "where": ", ".join(frames)}
+
+
+def warn_of_open_redis(url: str) -> None:
+    """Log it if Redis is on another machine and has no password."""
+    if is_open(url):
+        log.warning("Redis without a password", at=place(url), effect="whoever reaches it publishes, reads and revokes")
 
 
 def _end_outsider(connection: Any, told: str) -> None:

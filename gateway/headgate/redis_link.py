@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from inspect import signature
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 import redis
@@ -43,6 +43,7 @@ from .errors import (
     PayloadTooLarge,
     UnknownNamespace,
 )
+from .settings import is_loopback
 
 Client = redis.Redis
 Command = Sequence[str | bytes | int]
@@ -204,6 +205,16 @@ def place(url: str) -> str:
     if parts.scheme == "unix":
         return parts.path
     return f"{parts.hostname or 'localhost'}:{parts.port or 6379}"
+
+
+def is_open(url: str) -> bool:
+    """Return whether a Redis URL leads to another machine and names no password: whoever reaches that Redis can do everything."""
+    parts = urlsplit(url)
+    if parts.scheme == "unix" or is_loopback(parts.hostname or "localhost"):
+        return False
+    # With a certificate of our own (mutual TLS) the server knows us without.
+    options = parse_qs(parts.query)
+    return not (parts.password or "password" in options or "ssl_certfile" in options)
 
 
 class SubscriberLink:

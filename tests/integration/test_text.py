@@ -25,8 +25,9 @@ for _ in range(400):
 
 @pytest.fixture(scope="module")
 def gateway(start_module_gateway: StartGateway) -> GatewayProcess:
-    """A gateway that lets anyone in, and lets a client ask as often as it likes."""
-    return start_module_gateway({"HEADGATE_INBOUND_PER_S": "100000", "HEADGATE_INBOUND_BURST": "100000"}, "--dev")
+    """A gateway that lets anyone in, and lets a client ask, and be refused, as often as it likes."""
+    rates = {"HEADGATE_INBOUND_PER_S": "100000", "HEADGATE_INBOUND_BURST": "100000", "HEADGATE_MAX_REFUSALS": "100000"}
+    return start_module_gateway(rates, "--dev")
 
 
 @pytest.fixture(scope="module")

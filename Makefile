@@ -88,11 +88,11 @@ py-test: $(DEV) build ## All Python tests, end to end included
 	@$(BIN)/python -m tools.chromium || true
 	@$(MAKE) --no-print-directory --keep-going py-test-together py-test-alone
 
-# Most tests wait most of the time, so three at a time; a file's tests stay together. tests/conftest.py has the order.
+# Most tests wait most of the time, so four at a time; a file's tests stay together. tests/conftest.py has the order.
 py-test-together: $(DEV) build
 	@printf '\n== Python: unit, contract, integration, end to end ==\n'
 	@$(if $(BENCH_TESTS),,echo "headgate: no C compiler here: the tests of the load generator (bench/tests) are left out")
-	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder tests/e2e tests/integration $(BENCH_TESTS) \
+	@$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder tests/e2e tests/integration $(BENCH_TESTS) \
 		tests/contract tests/unit $(ARGS)
 
 # Faults are tried with nothing else beside them, but in their short form two files at a time: their figures are measured by

@@ -6,7 +6,7 @@
  * @typedef {{ offset: number } | { time: number } | { last: number }} Since where in the log a subscription starts
  * @typedef {{ epoch: string, offset: number }} Position a place in the log
  * @typedef {{ pattern: string, overflow?: Overflow, since?: Since }} SubscribeRequest
- * @typedef {{ code: string, message: string, retry?: boolean, [part: string]: any }} WireError
+ * @typedef {{ code: string, message: string, retry?: boolean, retry_after_s?: number, [part: string]: any }} WireError
  * @typedef {{ pattern: string, ok: boolean, error?: WireError }} SubscribeResult
  * @typedef {{ max_payload_bytes?: number, inbound_per_s?: number, inbound_burst?: number, [name: string]: any }} Limits
  *

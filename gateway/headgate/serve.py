@@ -165,9 +165,9 @@ def http_limits(settings: Settings) -> HttpLimits:
 def _settle_memory() -> None:
     """Take what is there for good, 150,000 objects, out of what the garbage collector looks through.
 
-    Clients that join make it look through all there is, now and then: 65 ms in which nothing else happens, 5 % of 4,000 joins. So it
-    looks more seldom than by default (700, 10, 10): next to nothing of ours is a cycle. While a hundred addresses join with all that
-    they may ask for, the others' p99 is 15 ms with these thresholds and 50 ms without (`hostile-connects-100` of the bench).
+    Clients that join make it look through all there is, now and then: 65 ms in which nothing else happens, 5 % of 4,000 joins. So
+    it looks more seldom than by default (700, 10, 10): next to nothing of ours is a cycle. While a hundred addresses join with
+    all that they may ask for, the others' p99 is 12 ms with these thresholds, 50 ms without (the bench's `hostile-connects-100`).
     """
     gc.collect()
     gc.freeze()

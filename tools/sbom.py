@@ -28,10 +28,12 @@ def python_packages(lock: Path, scope: str) -> Iterator[dict[str, Any]]:
     for block in re.split(r"^(?=[A-Za-z0-9._-]+==)", lock.read_text(), flags=re.MULTILINE):
         if pin := _PIN.match(block):
             name, version = pin[1].lower(), pin[2]
+            component = _component("pypi", name, version, scope)
             # One hash for each file of the release: which one is installed depends on the machine.
             files = [{"alg": "SHA-256", "content": found} for found in _HASH.findall(block)]
-            release = {"type": "distribution", "url": f"https://pypi.org/project/{name}/{version}/", "hashes": files}
-            yield {**_component("pypi", name, version, scope), "externalReferences": [release]}
+            # The package by name: which index it comes from is the installer's business.
+            release = {"type": "distribution", "url": component["purl"], "hashes": files}
+            yield {**component, "externalReferences": [release]}
 
 
 def javascript_packages(lock: Path) -> Iterator[dict[str, Any]]:

@@ -1,7 +1,7 @@
-# The gateway with its ready-made server, as an unprivileged process that writes nothing but to /tmp. The tags of the bases get their
-# patches when the image is built anew with --pull; .github/dependabot.yml says when there is a newer one.
+# The gateway with its ready-made server, as an unprivileged process that writes nothing but to /tmp. The bases are pinned by digest, so that
+# a build is the same tomorrow; .github/dependabot.yml moves them when there is a patch.
 
-FROM node:24-trixie-slim AS web
+FROM node:24-trixie-slim@sha256:50c3b2f6988dfc307b86e5301d69611af31f4789bdf232863b07d3b02fe55ae0 AS web
 WORKDIR /src
 COPY package.json package-lock.json tsconfig.json ./
 COPY web/package.json web/
@@ -10,7 +10,7 @@ COPY web/ web/
 COPY server/ server/
 RUN npm run build
 
-FROM python:3.11-slim-trixie AS wheel
+FROM python:3.11-slim-trixie@sha256:90744cff8f32887f075c47d747a173ff333e9e98801667af93c357fa9f5e28ff AS wheel
 WORKDIR /src
 COPY requirements.txt ./
 RUN python -m venv /opt/headgate && /opt/headgate/bin/pip install --no-cache-dir --require-hashes -r requirements.txt
@@ -21,7 +21,7 @@ COPY --from=web /src/gateway/headgate/static/ gateway/headgate/static/
 COPY --from=web /src/server/ server/
 RUN /opt/headgate/bin/pip install --no-cache-dir --no-deps --no-build-isolation .
 
-FROM python:3.11-slim-trixie
+FROM python:3.11-slim-trixie@sha256:90744cff8f32887f075c47d747a173ff333e9e98801667af93c357fa9f5e28ff
 COPY --from=wheel /opt/headgate /opt/headgate
 ENV PATH=/opt/headgate/bin:$PATH \
     PYTHONUNBUFFERED=1 \

@@ -18,6 +18,8 @@ ROOT = Path(__file__).resolve().parents[2]
 # What a checkout runs, and the image: all but Apprise.
 LOCKED_EXTRAS = ("server", "consumers", "embedded")
 LOCKS = ("requirements.txt", "requirements-dev.txt", "requirements-audit.txt")
+# An image is named by what it is for, and pinned by what is in it.
+DIGEST = "@sha256:[0-9a-f]{64}"
 PIN = re.compile(r"^([a-z0-9-]+)==\S+ \\$")
 
 
@@ -82,7 +84,7 @@ def test_continuous_integration_runs_exactly_make_test() -> None:
 def test_the_composed_redis_is_pinned_and_reached_by_nobody_but_the_gateway(compose: dict[str, Any]) -> None:
     """It has no password: it publishes no port and is on an internal network only."""
     redis = compose["services"]["redis"]
-    assert re.fullmatch(r"redis:\d+\.\d+\.\d+-alpine", redis["image"])
+    assert re.fullmatch(r"redis:\d+\.\d+\.\d+-alpine" + DIGEST, redis["image"])
     assert "ports" not in redis
     assert redis["networks"] == ["bus"]
     assert compose["networks"]["bus"] == {"internal": True}
@@ -145,7 +147,7 @@ def test_the_composed_consumers_are_healthy_by_their_own_page_and_without_rights
 def test_the_composed_mail_catcher_is_pinned_and_shows_itself_on_loopback_only(compose: dict[str, Any]) -> None:
     """It takes mail from anyone who reaches it."""
     mail = compose["services"]["mail"]
-    assert re.fullmatch(r"axllent/mailpit:v\d+\.\d+\.\d+", mail["image"])
+    assert re.fullmatch(r"axllent/mailpit:v\d+\.\d+\.\d+" + DIGEST, mail["image"])
     assert mail["ports"] == ["127.0.0.1:8025:8025"]
     assert mail["cap_drop"] == ["ALL"]
 
@@ -154,7 +156,7 @@ def test_the_image_runs_as_nobody_in_particular_from_pinned_bases() -> None:
     """No root, no `latest`, and the gateway itself is process 1."""
     lines = (ROOT / "Dockerfile").read_text().splitlines()
     bases = [line.split()[1] for line in lines if line.startswith("FROM")]
-    assert all(re.fullmatch(r"(node:24|python:3\.11)(-\w+)+", base) for base in bases), bases
+    assert all(re.fullmatch(r"(node:24|python:3\.11)(-\w+)+" + DIGEST, base) for base in bases), bases
     last_stage = lines[max(index for index, line in enumerate(lines) if line.startswith("FROM")) :]
     assert "USER 10001:10001" in last_stage
     assert 'CMD ["headgate", "serve"]' in last_stage

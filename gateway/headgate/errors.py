@@ -29,7 +29,7 @@ class HeadgateError(Exception):
     retry: bool = False
     retry_after_s: int | None = None
     public: HeadgateError | None = None
-    """What strangers are told in its place, over the wire and over HTTP."""
+    """The error that strangers are told in its place, over the wire and over HTTP."""
 
     def __init__(self, message: str, **parts: Any) -> None:
         super().__init__(message)

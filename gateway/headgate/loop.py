@@ -68,7 +68,7 @@ def deadline(seconds: float) -> Any:
 
 
 class Share:
-    """What work of one kind may have of the loop: one greenlet at a time, a slice each, in the order in which they came.
+    """A share of the loop for work of one kind: one greenlet at a time, a slice each, in the order in which they came.
 
     A context manager around work that may be long. The block calls `pause` where others may have their turn, and waits only in
     `outside`. However many do such work at once, everybody else has a turn after each slice.

@@ -4,6 +4,7 @@ import { afterEach, beforeEach, describe, it, mock } from "node:test";
 // Private modules, which dist has inside its files and does not export: these tests run on the sources.
 import { reconnectDelayMs } from "../src/backoff.js";
 import { createBudget } from "../src/budget.js";
+import { createConnectionState, TRANSITIONS } from "../src/connection-state.js";
 import { createCursor } from "../src/cursor.js";
 import { createInbox } from "../src/inbox.js";
 import { byConvention, isStale } from "../src/live.js";
@@ -39,6 +40,37 @@ describe("reconnectDelayMs", () => {
       }),
     );
     assert.deepEqual(spans, [[500, 1000], [500, 2000], [500, 4000], [500, 8000], [500, 16_000], [500, 20_000], [500, 20_000], [500, 20_000]]);
+  });
+});
+
+describe("the states of a connection", () => {
+  /** The shortest way to a state. */
+  const wayTo = (goal) => {
+    const ways = new Map([["idle", []]]);
+    for (const [state, way] of ways) {
+      for (const [step, next] of Object.entries(TRANSITIONS[state])) if (!ways.has(next)) ways.set(next, [...way, step]);
+    }
+    return ways.get(goal);
+  };
+  const steps = new Set(Object.values(TRANSITIONS).flatMap(Object.keys));
+
+  for (const [name, possible] of Object.entries(TRANSITIONS)) {
+    it(`from "${name}" lead to where the table says, and a step that it does not name is refused`, () => {
+      for (const step of steps) {
+        const state = createConnectionState();
+        for (const before of wayTo(name)) state.take(before);
+        assert.ok(state.is(name));
+        assert.equal(state.can(step), step in possible);
+        if (step in possible) assert.deepEqual([state.take(step), state.is(possible[step])], [name, true]);
+        else assert.throws(() => state.take(step), new RegExp(`no step "${step}" from "${name}"`));
+      }
+    });
+  }
+
+  it("can be left for good from each, and lost from each that has a connection or an attempt", () => {
+    const lacking = (step) => Object.keys(TRANSITIONS).filter((name) => !(step in TRANSITIONS[name]));
+    assert.deepEqual(lacking("close"), ["closed"]);
+    assert.deepEqual(lacking("lost"), ["idle", "draining", "waiting", "refused", "paused", "closed"]);
   });
 });
 

@@ -443,6 +443,14 @@ def test_who_reads_more_of_the_log_than_it_may_waits_and_is_then_refused(
 ) -> None:
     """By name; the subscriptions without a past are in force, and another user is not concerned."""
     monkeypatch.setattr("headgate.namespace.READ_WAIT_S", 0.05)
+    now_s = 0.0
+
+    def pass_time(delay_s: float) -> None:
+        nonlocal now_s
+        now_s += delay_s
+
+    monkeypatch.setattr("headgate.namespace.monotonic", lambda: now_s)
+    monkeypatch.setattr("headgate.namespace.sleep", pass_time)
     namespace = Namespace(NAMESPACE, "redis://127.0.0.1:1/0", Settings(read_per_s=100, read_burst=10))
     namespace.bus.epoch, namespace.bus.offset, namespace.bus.first = EPOCH, 1300, 1
     searching(namespace, ["a"] * 1300)

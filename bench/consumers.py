@@ -24,14 +24,15 @@ from typing import Any
 import click
 
 from headgate.consumers import Consumer, Delivery
-from headgate.consumers.command import NICENESS
-from headgate.consumers.runner import Runner
-from headgate.consumers.spec import ConsumerSpec, RunnerOptions
-from headgate.event_log import EventLog
-from headgate.layout import DEFAULT_NAMESPACE, group_key
+from headgate.consumers.process.command import NICENESS
+from headgate.consumers.work.runner import Runner
+from headgate.consumers.work.spec import ConsumerSpec, RunnerOptions
 from headgate.publisher import Publisher
-from headgate.redis_link import Client, call, open_client
+from headgate.redis.client import Client, call, open_client
+from headgate.redis.keys import group_key
+from headgate.redis.log import EventLog
 from headgate.settings import Settings
+from headgate.topic import DEFAULT_NAMESPACE
 from tests.fault.redis_process import RedisProcess
 
 from . import machine

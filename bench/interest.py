@@ -20,7 +20,7 @@ import click
 from headgate.publisher import Publisher
 from tests.fault.many_clients import Swarm
 from tests.fault.redis_process import RedisProcess
-from tests.gateway_process import GatewayProcess
+from tests.support.gateway_process import GatewayProcess
 
 from . import machine
 from .log import cpu_s, pin

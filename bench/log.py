@@ -22,7 +22,7 @@ from tests.fault.checker import History, assert_kept
 from tests.fault.many_clients import Swarm
 from tests.fault.redis_process import RedisProcess
 from tests.fault.site import Load, Publishing, wait_until_had
-from tests.gateway_process import GatewayProcess
+from tests.support.gateway_process import GatewayProcess
 
 from . import machine
 

@@ -16,8 +16,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from headgate.auth.tokens import Tokens
 from headgate.settings import Settings
-from headgate.tokens import Tokens
 
 from . import publishing
 from .bus import Bus

@@ -9,12 +9,12 @@ from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
 pytest_plugins = [
-    "tests.chromium",
-    "tests.gateway_process",
-    "tests.redis_server",
-    "tests.smtp_server",
-    "tests.mailer",
-    "tests.consume_process",
+    "tests.support.chromium",
+    "tests.support.gateway_process",
+    "tests.support.redis_server",
+    "tests.support.smtp_server",
+    "tests.support.mailer",
+    "tests.support.consume_process",
 ]
 
 # What a developer has set for a gateway of theirs is not for the tests: above all not the Redis to write to.

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from headgate.consumers.config import TYPES, TableOptions, load_type
-from headgate.consumers.spec import RunnerOptions
+from headgate.consumers.process.config import TYPES, TableOptions, load_type
+from headgate.consumers.work.spec import RunnerOptions
 from headgate.options import describe_options
 
 from .generated import row, write_or_check

@@ -17,7 +17,7 @@ from bench.bus import Bus
 from bench.child import Failed
 from bench.stage import Stage, stage
 from bench.variants import VARIANTS
-from tests.redis_server import wait_until
+from tests.support.redis_server import wait_until
 
 CLIENTS = 20
 DEADLINE_S = 30.0

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from bench.machine import describe as described
-from headgate.trie import SubscriptionTrie
+from headgate.delivery.trie import SubscriptionTrie
 
 from .matchers import InvertedBitmap, Matcher, NaiveMap, OptimizedInvertedBitmap, Trie
 

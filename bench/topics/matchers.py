@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Protocol
 
+from headgate.delivery.trie import SubscriptionTrie
 from headgate.topic import matches
-from headgate.trie import SubscriptionTrie
 
 
 class Matcher(Protocol):

@@ -31,16 +31,16 @@ from .extras import needing
 from .topic import own_topics, pattern
 
 if TYPE_CHECKING:
+    from .auth.identity import Handshake, Identity
     from .flask_extension import Headgate
-    from .identity import Handshake, Identity
     from .publisher import Publisher, Receipt
 
 __version__ = "0.1.0"
 
 _LAZY = {
     "Headgate": "flask_extension",
-    "Handshake": "identity",
-    "Identity": "identity",
+    "Handshake": "auth.identity",
+    "Identity": "auth.identity",
     "Publisher": "publisher",
     "Receipt": "publisher",
 }

@@ -11,7 +11,7 @@ def main() -> None:
     """Run the command line."""
     try:
         with needing("server", "the headgate command"):
-            from .cli import main as command_line
+            from .cli.main import main as command_line
     except MissingExtra as error:
         sys.exit(f"headgate: {error}")
     command_line()

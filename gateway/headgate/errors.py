@@ -5,7 +5,7 @@ publisher, the HTTP API, the gateway and the browser say the same thing about th
 travels on the wire (docs/protocol.md lists them all), `retry` says whether trying the same thing again can help, and
 `retry_after_s` how long to wait before that, at least.
 
-Overflow of a client queue is not here: it is a result, not an exception (see client_queue.py).
+Overflow of a client queue is not here: it is a result, not an exception (see send_queue.py).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The event, and its form on the Redis channel. No I/O.
 
-In: what the function library publishes (functions.lua writes the same header), or the plain JSON of an outside
+In: what the function library publishes (log.lua writes the same header), or the plain JSON of an outside
 publisher. Out: an `Event` whose payload bytes are exactly those that the publisher sent; nobody re-encodes them.
 
 A message on a channel is `hg1 <epoch> <offset> <time_ms> <id>\n<payload>`. A message that does not start with `hg1 `
@@ -63,7 +63,7 @@ def check_event_id(event_id: object) -> str:
 
 
 def encode_message(event: Event) -> bytes:
-    """Return the channel form of an event (what functions.lua writes; used by tests and tools)."""
+    """Return the channel form of an event (what log.lua writes; used by tests and tools)."""
     if event.offset is None:
         return event.data
     return b"hg1 %b %d %d %b\n%b" % (

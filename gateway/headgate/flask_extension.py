@@ -21,20 +21,20 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from flask import Flask
 
+from .auth.identity import Authenticator, Handshake, Identity
+from .auth.revocation import DEFAULT_REVOKED_S
 from .errors import HeadgateError, leaving
 from .event import Event
 from .extras import needing
-from .identity import Authenticator, Handshake, Identity
 from .page_files import add_page_files
-from .patching import NOT_PATCHED, is_patched
+from .protocol.requests import MAX_OFFSET, Replay
 from .publisher import Publisher, Receipt, find_redis_url
-from .requests import MAX_OFFSET, Replay
-from .revocation import DEFAULT_REVOKED_S
+from .runtime.patching import NOT_PATCHED, is_patched
 from .settings import Settings
 from .topic import check_pattern
 
 if TYPE_CHECKING:
-    from .gateway import Gateway
+    from .node.gateway import Gateway
 
 SOCKET_PATH = "/socket.io/"
 
@@ -90,7 +90,7 @@ class Headgate:
             if not is_patched():
                 raise RuntimeError(NOT_PATCHED)
             with needing("server", "serving browsers"):
-                from .gateway import Gateway  # only here: it brings gevent and python-socketio
+                from .node.gateway import Gateway  # only here: it brings gevent and python-socketio
 
             with self._making:
                 self._gateway = self._gateway or Gateway(settings, self._authenticator)

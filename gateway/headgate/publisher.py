@@ -3,7 +3,7 @@
 In: a topic and data from the application. Out: one FCALL to Redis, and the receipt that it answers, or an error. It never
 pretends: whatever is not known to be in the log raises.
 
-It imports redis_link.py and modules without I/O, never gevent, Flask or Socket.IO. Threads and greenlets may share one.
+It imports redis/client.py and modules without I/O, never gevent, Flask or Socket.IO. Threads and greenlets may share one.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from .auth.revocation import DEFAULT_REVOKED_S, revoke
 from .errors import (
     BusRefused,
     BusUnavailable,
@@ -33,13 +34,12 @@ from .errors import (
     SettingsError,
 )
 from .event import MAX_DEPTH, check_event_id, check_json
-from .function_library import call_function, ensure_loaded, is_missing
-from .layout import DEFAULT_NAMESPACE, check_namespace, log_key
-from .redis_link import Client, call_many, open_client
-from .registry import has_been_served, remembered
-from .revocation import DEFAULT_REVOKED_S, revoke
+from .redis.client import Client, call_many, open_client
+from .redis.functions import call_function, ensure_loaded, is_missing
+from .redis.keys import log_key
+from .redis.registry import has_been_served, remembered
 from .settings import HARD_MAX_PAYLOAD_BYTES, Settings
-from .topic import check_topic, user_topic
+from .topic import DEFAULT_NAMESPACE, check_namespace, check_topic, user_topic
 
 # One batch is one round trip, held in memory on both ends.
 MAX_BATCH_EVENTS = 10_000
@@ -333,7 +333,7 @@ def find_redis_url(settings: Settings | None = None) -> str:
     settings = settings or Settings.read({name: os.environ.get(name) for name in names})
     if settings.redis_url:
         return settings.redis_url
-    from .embedded import find_private_redis  # only here: a publisher with a URL needs no code that starts servers
+    from .redis.embedded import find_private_redis  # only here: a publisher with a URL needs no code that starts servers
 
     url = find_private_redis(settings.data_dir)
     if url is None:

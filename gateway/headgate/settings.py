@@ -13,9 +13,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from .errors import SettingsError, UnknownNamespace
-from .layout import DEFAULT_NAMESPACE, check_namespace
 from .options import Kind, describe_options, integer, number, one_of, option, patterns, read_options, read_words, switch, text
-from .topic import MAX_TOPIC_BYTES, MAX_TOPIC_WORDS
+from .topic import DEFAULT_NAMESPACE, MAX_TOPIC_BYTES, MAX_TOPIC_WORDS, check_namespace
 
 PREFIX = "HEADGATE_"
 HARD_MAX_PAYLOAD_BYTES = 1024 * 1024

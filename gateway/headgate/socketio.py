@@ -14,8 +14,8 @@ from .extras import needing
 with needing("server", "headgate.socketio"):
     from socketio import WSGIApp
 
-    from .transport.connection import TransportLimits
-    from .transport.engine import Server
+    from .transport.server import Server
+    from .transport.session import TransportLimits
     from .transport.wsgi import Server as HTTPServer
 
 __all__ = ["HTTPServer", "Server", "TransportLimits", "WSGIApp"]

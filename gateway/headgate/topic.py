@@ -1,11 +1,11 @@
-"""Topics and patterns: the grammar, matching, containment. Pure functions, no I/O; mirrored by web/src/topic.js.
+"""Topics, patterns and namespaces: the grammar, matching, containment. Pure functions, no I/O; mirrored by web/src/topic.js.
 
 A topic is 1 to 8 words of `[A-Za-z0-9_-]` joined by dots, at most 255 bytes. A pattern may also use the AMQP wildcards
 `*` (exactly one word) and `#` (zero or more words) as whole words, anywhere. `tests/golden/topics.json` holds the
 vectors that both implementations must satisfy.
 
 `matches` and `contains` here are the plain definitions: the oracles of the tests. The hot path uses trie.py, and authorization
-grants.py.
+auth/grants.py.
 """
 
 from __future__ import annotations
@@ -13,14 +13,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from .errors import InvalidPattern, InvalidTopic
+from .errors import InvalidPattern, InvalidTopic, UnknownNamespace
 
+DEFAULT_NAMESPACE = "notifications"
 MAX_TOPIC_BYTES = 255
 MAX_TOPIC_WORDS = 8
 # The first word of topics that belong to one user (`users.<user>.…`).
 USERS = "users"
 
 _WORD = "[A-Za-z0-9_-]+"
+_NAMESPACE = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 _TOPIC = re.compile(rf"{_WORD}(?:\.{_WORD})*", re.ASCII)
 # Where `pattern` puts a word.
 _PLACE = re.compile(r"\{([A-Za-z_]\w*)\}", re.ASCII)
@@ -49,6 +51,18 @@ def check_pattern(pattern: object) -> str:
     if fault:
         raise InvalidPattern(pattern, fault)
     return pattern  # type: ignore[return-value]
+
+
+def check_namespace(namespace: object) -> str:
+    """Return a namespace's name without the leading slash that Socket.IO gives it.
+
+    Raises:
+        UnknownNamespace: it is not 1 to 64 characters of `[A-Za-z0-9_-]`.
+    """
+    name = namespace.removeprefix("/") if isinstance(namespace, str) else ""
+    if not _NAMESPACE.fullmatch(name):
+        raise UnknownNamespace(namespace, ())
+    return name
 
 
 def check_word(word: object) -> str:
@@ -136,7 +150,7 @@ def normal_form(pattern: str) -> tuple[str, ...]:
 def contains(grant: str, pattern: str) -> bool:
     """Return whether every valid topic that matches `pattern` also matches `grant`: pattern in pattern.
 
-    The plain definition, as `matches` is: the oracle of grants.py, which decides the same for many grants at once.
+    The plain definition, as `matches` is: the oracle of auth/grants.py, which decides the same for many grants at once.
 
     Exact, also for the edges of the grammar (a topic has 1 to 8 words, so `*.#` contains `#`). It walks the two
     patterns as automata over the words that occur in either of them and one word that occurs in neither, which

@@ -12,19 +12,19 @@ from pathlib import Path
 from flask import Blueprint, Flask, render_template
 
 from headgate import __version__
-from headgate.identity import Authenticator
+from headgate.auth.identity import Authenticator
 from headgate.page_files import add_page_files
 from headgate.settings import Settings
 
-from .demo import demo_authenticator, demo_routes
-from .demo_secret import demo_secret
-from .demo_tokens import DemoTokens
-from .error_pages import install_error_pages
-from .events_api import events_routes
+from .api.error_pages import install_error_pages
+from .api.events import events_routes
+from .api.publish import publish_routes
+from .demo.orders import OrderBook
+from .demo.pages import demo_authenticator, demo_routes
+from .demo.secret import demo_secret
+from .demo.tokens import DemoTokens
 from .gate import Gate
 from .health import health_routes
-from .orders import OrderBook
-from .publish_api import publish_routes
 from .security_headers import install_security_headers
 
 # Room for the names around the payload in a request body: topic 255, id 128, namespace 64, JSON punctuation.

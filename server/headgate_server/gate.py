@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from headgate.auth.identity import Handshake, Identity
 from headgate.event import Event
-from headgate.identity import Handshake, Identity
 
 
 class Receipt(Protocol):

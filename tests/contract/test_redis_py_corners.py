@@ -1,4 +1,4 @@
-"""Private or undocumented corners of redis-py and hiredis that redis_link.py stands on; each is named here once."""
+"""Private or undocumented corners of redis-py and hiredis that redis/client.py stands on; each is named here once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from headgate import redis_link
+from headgate.redis import client as redis_link
 
 
 def connection_to(url: str, **options: Any) -> Any:

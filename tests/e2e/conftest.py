@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, ViewportSize, expect, sync_playwright
 
-from tests.chromium import BROWSER_SWITCHES
 from tests.e2e.board_page import BoardPage
 from tests.e2e.shop import Shop
-from tests.gateway_process import GatewayProcess, StartGateway
+from tests.support.chromium import BROWSER_SWITCHES
+from tests.support.gateway_process import GatewayProcess, StartGateway
 
 DEADLINE_MS = 30_000
 VIEWPORT: ViewportSize = {"width": 1360, "height": 900}

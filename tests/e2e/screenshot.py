@@ -13,11 +13,11 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, ViewportSize, expect, sync_playwright
 
-from tests.chromium import BROWSER_SWITCHES
 from tests.e2e.board_page import BoardPage
 from tests.e2e.conftest import DEADLINE_MS
 from tests.e2e.shop import publish
-from tests.gateway_process import GatewayProcess
+from tests.support.chromium import BROWSER_SWITCHES
+from tests.support.gateway_process import GatewayProcess
 from tools import chromium
 
 VIEWPORT: ViewportSize = {"width": 1760, "height": 1330}

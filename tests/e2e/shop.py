@@ -10,9 +10,9 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from headgate.embedded import find_private_redis
 from headgate.publisher import Publisher
-from tests.gateway_process import GatewayProcess
+from headgate.redis.embedded import find_private_redis
+from tests.support.gateway_process import GatewayProcess
 
 
 class Shop:

@@ -7,7 +7,7 @@ from playwright.sync_api import expect
 
 from tests.e2e.conftest import OpenBoard
 from tests.e2e.shop import Shop, publish
-from tests.gateway_process import GatewayProcess
+from tests.support.gateway_process import GatewayProcess
 
 # Each tries to run when it is treated as markup, in another way; `pwned` is what they would set.
 HOSTILE = [

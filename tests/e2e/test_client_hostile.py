@@ -10,10 +10,10 @@ import msgspec
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from headgate.embedded import find_private_redis
 from headgate.publisher import Publisher
+from headgate.redis.embedded import find_private_redis
 from tests.e2e.conftest import DEADLINE_MS, OpenBoard
-from tests.gateway_process import GatewayProcess, StartGateway
+from tests.support.gateway_process import GatewayProcess, StartGateway
 
 ROOT = str(Path(__file__).parents[2])
 SETTINGS = {"PYTHONPATH": ROOT, "HEADGATE_TOKEN_SECRET": "a secret of thirty-two bytes or more, for tests"}

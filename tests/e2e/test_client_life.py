@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page
 
-from headgate.embedded import find_private_redis
 from headgate.publisher import Publisher
-from tests.chromium import BROWSER_SWITCHES
+from headgate.redis.embedded import find_private_redis
 from tests.e2e.conftest import DEADLINE_MS
-from tests.gateway_process import GatewayProcess, StartGateway
+from tests.support.chromium import BROWSER_SWITCHES
+from tests.support.gateway_process import GatewayProcess, StartGateway
 
 ROOT = str(Path(__file__).parents[2])
 # A client refreshes after 0.8 of a token's life, and the gateway lets it be late by the leeway: time for a slow machine.

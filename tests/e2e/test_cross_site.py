@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.gateway_process import GatewayProcess
+from tests.support.gateway_process import GatewayProcess
 
 # What a hostile page can do without any library: both transports, with the visitor's cookies.
 TRY_ALL = """async (gateway) => {

@@ -7,13 +7,13 @@ from contextlib import closing
 
 from playwright.sync_api import expect
 
-from headgate.embedded import find_private_redis
-from headgate.layout import seen_key
-from headgate.redis_link import call, open_client
+from headgate.redis.client import call, open_client
+from headgate.redis.embedded import find_private_redis
+from headgate.redis.keys import seen_key
 from tests.e2e.conftest import OpenBoard
 from tests.e2e.shop import Shop, publish
-from tests.gateway_process import GatewayProcess
-from tests.redis_server import DEADLINE_S, wait_until
+from tests.support.gateway_process import GatewayProcess
+from tests.support.redis_server import DEADLINE_S, wait_until
 
 
 def test_what_was_told_is_kept_until_it_is_read(open_board: OpenBoard, shop: Shop) -> None:

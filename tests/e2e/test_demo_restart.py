@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 
-from headgate.embedded import EmbeddedRedis
 from headgate.publisher import Publisher
-from headgate_server.demo_secret import SECRET_NAME
+from headgate.redis.embedded import EmbeddedRedis
+from headgate_server.demo.secret import SECRET_NAME
 from tests.e2e.board_page import BoardPage
 from tests.e2e.conftest import VIEWPORT, OpenBoard
 from tests.e2e.shop import Shop
-from tests.gateway_process import GatewayProcess, StartGateway
-from tests.held_port import HeldPort
+from tests.support.gateway_process import GatewayProcess, StartGateway
+from tests.support.held_port import HeldPort
 
 
 @pytest.fixture

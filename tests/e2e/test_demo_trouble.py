@@ -10,13 +10,13 @@ import urllib.request
 import pytest
 from playwright.sync_api import Browser, Route, expect
 
-from headgate.embedded import find_private_redis
 from headgate.publisher import Publisher
+from headgate.redis.embedded import find_private_redis
 from tests.e2e.board_page import BoardPage
 from tests.e2e.conftest import VIEWPORT, OpenBoard
 from tests.e2e.shop import Shop
 from tests.fault.chaos_proxy import ChaosProxy
-from tests.gateway_process import StartGateway
+from tests.support.gateway_process import StartGateway
 
 STALL_S = 2.0
 # Longer than a slow machine takes from the first event of a stall to the stall itself.

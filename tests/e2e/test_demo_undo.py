@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
-from headgate_server.orders import MAX_DELETED
+from headgate_server.demo.orders import MAX_DELETED
 from tests.e2e.board_page import BoardPage
 from tests.e2e.conftest import OpenBoard
 from tests.e2e.shop import Shop

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page, Request, expect
 from tests.e2e.board_page import DEADLINE_S, FETCHES, MAX_TABS, POLL_MS, BoardPage
 from tests.e2e.conftest import OpenBoard
 from tests.e2e.shop import Shop, publish
-from tests.gateway_process import GatewayProcess
+from tests.support.gateway_process import GatewayProcess
 
 AXE = Path(__file__).parents[2] / "node_modules/axe-core/axe.min.js"
 SCREENS = {"phone": (360, 740), "pane": (720, 900), "desk": (1440, 900)}

@@ -9,13 +9,13 @@ import urllib.request
 import pytest
 from playwright.sync_api import Browser, Route, expect
 
-from headgate.embedded import find_private_redis
-from headgate.redis_link import open_client
+from headgate.redis.client import open_client
+from headgate.redis.embedded import find_private_redis
 from tests.e2e.board_page import BoardPage
 from tests.e2e.conftest import DEADLINE_MS, VIEWPORT, OpenBoard
 from tests.e2e.shop import Shop, publish, publish_by_command
-from tests.gateway_process import GatewayProcess, StartGateway
-from tests.redis_server import DEADLINE_S
+from tests.support.gateway_process import GatewayProcess, StartGateway
+from tests.support.redis_server import DEADLINE_S
 
 
 def test_an_edit_in_one_browser_is_seen_in_the_other(open_board: OpenBoard, shop: Shop) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from .figures import Figures
-from .many_clients import Swarm
-from .site import FULL, SHORT, Load, Site
+from tests.fault.figures import Figures
+from tests.fault.many_clients import Swarm
+from tests.fault.site import FULL, SHORT, Load, Site
 
 
 @pytest.fixture(

@@ -20,8 +20,8 @@ from collections.abc import Sequence
 from queue import SimpleQueue
 
 from headgate.consumers import Consumer, Delivery, Hold
-from headgate.consumers.runner import Runner
-from headgate.consumers.spec import ConsumerSpec, RunnerOptions
+from headgate.consumers.work.runner import Runner
+from headgate.consumers.work.spec import ConsumerSpec, RunnerOptions
 from headgate.settings import Settings
 
 NAME, NAMESPACE = "killed", "notifications"

@@ -7,7 +7,7 @@ import os
 import platform
 from pathlib import Path
 
-from .site import Load
+from tests.fault.site import Load
 
 PAGE = Path("docs", "faults.md")
 _HEAD = """# What faults cost: measured

@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from .checker import Gap, Moved, Noted, Record, Seen, Subscribed, Unsubscribed, Welcomed
+from tests.fault.checker import Gap, Moved, Noted, Record, Seen, Subscribed, Unsubscribed, Welcomed
 
 DEADLINE_S = 60.0
 POLL_S = 0.01

@@ -1,6 +1,6 @@
 """A Redis of a test's own that can be killed, stopped, started again with or without its data, over TCP.
 
-The server program is the one that everything else here runs on (embedded.py finds it); what it is asked here (a TCP
+The server program is the one that everything else here runs on (redis/embedded.py finds it); what it is asked here (a TCP
 port, an append-only file, SIGKILL) the product never asks of it.
 """
 
@@ -16,10 +16,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from headgate.embedded import find_server
 from headgate.errors import HeadgateError
-from headgate.redis_link import call, open_client
-from tests.held_port import HeldPort
+from headgate.redis.client import call, open_client
+from headgate.redis.embedded import find_server
+from tests.support.held_port import HeldPort
 
 DEADLINE_S = 30.0
 POLL_S = 0.005

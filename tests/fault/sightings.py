@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .checker import Noted, Record
-from .many_clients import Swarm
+from tests.fault.checker import Noted, Record
+from tests.fault.many_clients import Swarm
 
 
 def first_noted(record: Record, what: str, after_s: float) -> float | None:

@@ -19,17 +19,16 @@ from types import TracebackType
 from typing import Any
 
 from headgate.errors import BusRefused, BusUnavailable
-from headgate.event_log import EventLog
 from headgate.publisher import Publisher
-from headgate.redis_link import open_client
+from headgate.redis.client import open_client
+from headgate.redis.log import EventLog
 from headgate.topic import matches
-from tests.gateway_process import GatewayProcess
-from tests.held_port import HeldPort
-
-from .chaos_proxy import ChaosProxy
-from .checker import History, assert_kept
-from .many_clients import Swarm
-from .redis_process import RedisProcess
+from tests.fault.chaos_proxy import ChaosProxy
+from tests.fault.checker import History, assert_kept
+from tests.fault.many_clients import Swarm
+from tests.fault.redis_process import RedisProcess
+from tests.support.gateway_process import GatewayProcess
+from tests.support.held_port import HeldPort
 
 NAMESPACE = "notifications"
 TOPICS = 50

@@ -10,10 +10,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.held_port import HeldPort
-
-from .chaos_proxy import ChaosProxy
-from .site import wait_for
+from tests.fault.chaos_proxy import ChaosProxy
+from tests.fault.site import wait_for
+from tests.support.held_port import HeldPort
 
 DEADLINE_S = 30.0
 

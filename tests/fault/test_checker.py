@@ -4,7 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from .checker import Entry, Gap, History, Moved, Noted, Record, Seen, Subscribed, Unsubscribed, Welcomed, assert_kept, check
+from tests.fault.checker import (
+    Entry,
+    Gap,
+    History,
+    Moved,
+    Noted,
+    Record,
+    Seen,
+    Subscribed,
+    Unsubscribed,
+    Welcomed,
+    assert_kept,
+    check,
+)
 
 OLD, NEW = "a" * 16, "b" * 16
 

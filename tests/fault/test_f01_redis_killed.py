@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from .figures import Figures
-from .many_clients import Swarm
-from .sightings import disconnects, since, told_by_all
-from .site import Site, wait_for
+from tests.fault.figures import Figures
+from tests.fault.many_clients import Swarm
+from tests.fault.sightings import disconnects, since, told_by_all
+from tests.fault.site import Site, wait_for
 
 
 def test_a_killed_redis_costs_no_event_and_no_connection(site: Site, start_swarm: Callable[..., Swarm], figures: Figures) -> None:

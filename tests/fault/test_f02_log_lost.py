@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
-from .checker import History
-from .figures import Figures
-from .many_clients import Swarm
-from .sightings import disconnects
-from .site import DEADLINE_S, Site, wait_for
+from tests.fault.checker import History
+from tests.fault.figures import Figures
+from tests.fault.many_clients import Swarm
+from tests.fault.sightings import disconnects
+from tests.fault.site import DEADLINE_S, Site, wait_for
 
 
 def flush(site: Site) -> None:

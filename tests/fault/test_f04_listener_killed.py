@@ -6,13 +6,12 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator
 
-from tests.redis_server import wait_until
-
-from .checker import Noted
-from .figures import Figures
-from .many_clients import Swarm
-from .sightings import disconnects, told_by_all
-from .site import DEADLINE_S, Site, publish_burst, topics_of, wait_for, wait_until_had
+from tests.fault.checker import Noted
+from tests.fault.figures import Figures
+from tests.fault.many_clients import Swarm
+from tests.fault.sightings import disconnects, told_by_all
+from tests.fault.site import DEADLINE_S, Site, publish_burst, topics_of, wait_for, wait_until_had
+from tests.support.redis_server import wait_until
 
 
 def test_killed_connections_are_repaired_from_the_log(site: Site, start_swarm: Callable[..., Swarm], figures: Figures) -> None:

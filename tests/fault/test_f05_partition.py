@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from .figures import Figures
-from .many_clients import BrowserClient, Swarm
-from .sightings import disconnects, first_noted, since
-from .site import Site, wait_for, wait_until_had
+from tests.fault.figures import Figures
+from tests.fault.many_clients import BrowserClient, Swarm
+from tests.fault.sightings import disconnects, first_noted, since
+from tests.fault.site import Site, wait_for, wait_until_had
 
 
 def black_hole(site: Site) -> None:

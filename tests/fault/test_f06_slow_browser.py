@@ -8,12 +8,12 @@ from collections.abc import Callable
 
 import pytest
 
-from .checker import Noted, Record
-from .figures import Figures
-from .many_clients import Swarm
-from .sightings import disconnects
-from .site import Site, publish_burst
-from .usage import resident_bytes
+from tests.fault.checker import Noted, Record
+from tests.fault.figures import Figures
+from tests.fault.many_clients import Swarm
+from tests.fault.sightings import disconnects
+from tests.fault.site import Site, publish_burst
+from tests.fault.usage import resident_bytes
 
 BURST_BYTES_PER_S = 10_000
 # After the burst: in the short form the kernel's share of a queue (some 100 KB) must not take ten seconds to drain.

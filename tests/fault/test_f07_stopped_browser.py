@@ -9,12 +9,11 @@ from collections.abc import Callable
 import pytest
 
 from headgate.settings import Settings
-
-from .figures import Figures
-from .many_clients import Swarm
-from .sightings import disconnects
-from .site import FULL, Site, publish_burst, wait_for
-from .usage import descriptors, resident_bytes
+from tests.fault.figures import Figures
+from tests.fault.many_clients import Swarm
+from tests.fault.sightings import disconnects
+from tests.fault.site import FULL, Site, publish_burst, wait_for
+from tests.fault.usage import descriptors, resident_bytes
 
 STOPPED = 50
 DEADLINE_S = Settings().write_deadline_s

@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import time
 
-from .checker import History
-from .figures import Figures
-from .many_clients import Swarm
-from .sightings import disconnects
-from .site import Site, publish_burst
+from tests.fault.checker import History
+from tests.fault.figures import Figures
+from tests.fault.many_clients import Swarm
+from tests.fault.sightings import disconnects
+from tests.fault.site import Site, publish_burst
 
 EVENTS, PAYLOAD_BYTES = 500, 65_000
 

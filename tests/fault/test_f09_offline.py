@@ -5,13 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from headgate.event_log import PAGE_EVENTS
-from headgate.log_pages import PAGE_OFFSETS
-
-from .checker import Seen
-from .figures import Figures
-from .many_clients import Swarm
-from .site import DEADLINE_S, Site, publish_burst, wait_until_had
+from headgate.delivery.page_cache import PAGE_OFFSETS
+from headgate.redis.log import PAGE_EVENTS
+from tests.fault.checker import Seen
+from tests.fault.figures import Figures
+from tests.fault.many_clients import Swarm
+from tests.fault.site import DEADLINE_S, Site, publish_burst, wait_until_had
 
 
 def test_browsers_that_were_offline_get_everything_in_order(

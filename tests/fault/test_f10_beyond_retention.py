@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from .checker import Welcomed
-from .figures import Figures
-from .site import TOPICS, Load, Site, publish_burst, wait_until_had
+from tests.fault.checker import Welcomed
+from tests.fault.figures import Figures
+from tests.fault.site import TOPICS, Load, Site, publish_burst, wait_until_had
 
 # The default, and as much as makes many pages.
 RETENTION = {"full": 10_000, "short": 1_000}

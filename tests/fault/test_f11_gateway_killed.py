@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
-from .checker import Welcomed
-from .figures import Figures
-from .many_clients import BrowserClient
-from .site import Load, Site
+from tests.fault.checker import Welcomed
+from tests.fault.figures import Figures
+from tests.fault.many_clients import BrowserClient
+from tests.fault.site import Load, Site
 
 # A client that was unlucky some times waits for up to 20 s.
 BACK_WITHIN_S = 60.0

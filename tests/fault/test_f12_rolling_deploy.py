@@ -6,12 +6,11 @@ import time
 from functools import partial
 from pathlib import Path
 
-from tests.gateway_process import GatewayProcess
-
-from .checker import Noted
-from .figures import Figures
-from .site import DEADLINE_S, Load, Site
-from .test_f11_gateway_killed import BACK_WITHIN_S, are_elsewhere
+from tests.fault.checker import Noted
+from tests.fault.figures import Figures
+from tests.fault.site import DEADLINE_S, Load, Site
+from tests.fault.test_f11_gateway_killed import BACK_WITHIN_S, are_elsewhere
+from tests.support.gateway_process import GatewayProcess
 
 
 def test_clients_move_to_the_next_gateway_and_miss_nothing(tmp_path: Path, load: Load, figures: Figures) -> None:

@@ -9,12 +9,12 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from .checker import History
-from .figures import Figures
-from .many_clients import Swarm
-from .sightings import disconnects
-from .site import TOPICS, Publishing, Site, wait_for, wait_until_had
-from .usage import resident_bytes
+from tests.fault.checker import History
+from tests.fault.figures import Figures
+from tests.fault.many_clients import Swarm
+from tests.fault.sightings import disconnects
+from tests.fault.site import TOPICS, Publishing, Site, wait_for, wait_until_had
+from tests.fault.usage import resident_bytes
 
 TIMES = 10
 # As long as clients that run in one Python process can follow: at full load it is 50,000 deliveries a second.

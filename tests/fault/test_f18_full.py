@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from .checker import History
-from .figures import Figures
-from .many_clients import Swarm
-from .sightings import disconnects
-from .site import Site, publish_burst, wait_for, wait_until_had
+from tests.fault.checker import History
+from tests.fault.figures import Figures
+from tests.fault.many_clients import Swarm
+from tests.fault.sightings import disconnects
+from tests.fault.site import Site, publish_burst, wait_for, wait_until_had
 
 MISSED = 300
 

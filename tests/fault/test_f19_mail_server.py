@@ -10,16 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from headgate.consumers.dead_letters import DeadLetters
+from headgate.consumers.work.dead_letters import DeadLetters
 from headgate.publisher import Publisher
-from headgate.redis_link import open_client
-from tests.consume_process import ConsumeProcess
-from tests.smtp_server import SmtpServer
-
-from .figures import Figures
-from .many_clients import Swarm
-from .sightings import disconnects
-from .site import NAMESPACE, Site, wait_for
+from headgate.redis.client import open_client
+from tests.fault.figures import Figures
+from tests.fault.many_clients import Swarm
+from tests.fault.sightings import disconnects
+from tests.fault.site import NAMESPACE, Site, wait_for
+from tests.support.consume_process import ConsumeProcess
+from tests.support.smtp_server import SmtpServer
 
 # The ways to fail, one after the other: no connection, no answer, 4xx, an answer that gets lost.
 FAULTS: list[Callable[[SmtpServer], None]] = [

@@ -14,16 +14,15 @@ from pathlib import Path
 
 import pytest
 
-from headgate.consumers.dead_letters import DeadLetters
-from headgate.consumers.worker import PAGE_PIECES
+from headgate.consumers.work.dead_letters import DeadLetters
+from headgate.consumers.work.worker import PAGE_PIECES
 from headgate.publisher import Publisher
-from headgate.redis_link import Client, call, open_client
-from tests.redis_server import wait_until
-
-from .consumer_process import NAME, NAMESPACE, keys_of
-from .figures import Figures
-from .redis_process import RedisProcess
-from .site import Load
+from headgate.redis.client import Client, call, open_client
+from tests.fault.consumer_process import NAME, NAMESPACE, keys_of
+from tests.fault.figures import Figures
+from tests.fault.redis_process import RedisProcess
+from tests.fault.site import Load
+from tests.support.redis_server import wait_until
 
 LOG = f"hg:{{{NAMESPACE}}}:log"
 GROUP = f"hg:{{{NAMESPACE}}}:group:{NAME}"

@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from .figures import Figures
-from .many_clients import Swarm
-from .sightings import disconnects
-from .site import Load, Site, wait_for
+from tests.fault.figures import Figures
+from tests.fault.many_clients import Swarm
+from tests.fault.sightings import disconnects
+from tests.fault.site import Load, Site, wait_for
 
 HOUR_S = 3600
 SOURCE = Path(__file__).with_name("clock_shift.c")

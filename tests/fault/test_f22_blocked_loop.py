@@ -14,10 +14,9 @@ from urllib.error import HTTPError
 
 import pytest
 
-from tests.gateway_process import GatewayProcess, StartGateway
-
-from .figures import Figures
-from .site import DEADLINE_S, wait_for
+from tests.fault.figures import Figures
+from tests.fault.site import DEADLINE_S, wait_for
+from tests.support.gateway_process import GatewayProcess, StartGateway
 
 ROOT = str(Path(__file__).parents[2])
 BLOCKED, AGAIN = "loop blocked", "loop ran again"

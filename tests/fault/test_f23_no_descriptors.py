@@ -10,13 +10,12 @@ from contextlib import ExitStack, contextmanager
 from itertools import count, islice
 
 from headgate.transport.wsgi import EXHAUSTED_LOG_S
-from tests.gateway_process import GatewayProcess
-
-from .figures import Figures
-from .many_clients import Swarm
-from .sightings import disconnects
-from .site import DEADLINE_S, Site, publish_burst, wait_for, wait_until_had
-from .usage import cpu_seconds, descriptors
+from tests.fault.figures import Figures
+from tests.fault.many_clients import Swarm
+from tests.fault.sightings import disconnects
+from tests.fault.site import DEADLINE_S, Site, publish_burst, wait_for, wait_until_had
+from tests.fault.usage import cpu_seconds, descriptors
+from tests.support.gateway_process import GatewayProcess
 
 SPARE = 3
 KNOCKING = 60

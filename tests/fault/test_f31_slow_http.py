@@ -13,10 +13,9 @@ import pytest
 
 from bench.slow_http import SLOW, Crowd
 from headgate.publisher import Publisher
-from tests.gateway_process import GatewayProcess, StartGateway
-from tests.raw_client import RawClient
-
-from .usage import descriptors, resident_bytes
+from tests.fault.usage import descriptors, resident_bytes
+from tests.support.gateway_process import GatewayProcess, StartGateway
+from tests.support.raw_client import RawClient
 
 DEADLINE_S = 30.0
 DESCRIPTORS = 256

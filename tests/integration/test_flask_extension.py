@@ -18,13 +18,13 @@ from pathlib import Path
 
 import pytest
 
-from headgate.embedded import EmbeddedRedis
+from headgate.auth.revocation import read_revoked
 from headgate.publisher import Publisher
-from headgate.redis_link import call, open_client
-from headgate.revocation import read_revoked
-from tests.gateway_process import GatewayProcess
-from tests.held_port import HeldPort
-from tests.raw_client import RawClient
+from headgate.redis.client import call, open_client
+from headgate.redis.embedded import EmbeddedRedis
+from tests.support.gateway_process import GatewayProcess
+from tests.support.held_port import HeldPort
+from tests.support.raw_client import RawClient
 
 DEADLINE_S = 60
 

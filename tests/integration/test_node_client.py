@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from headgate.embedded import find_private_redis
 from headgate.publisher import Publisher
-from tests.gateway_process import GatewayProcess, StartGateway
-from tests.redis_server import wait_until
+from headgate.redis.embedded import find_private_redis
+from tests.support.gateway_process import GatewayProcess, StartGateway
+from tests.support.redis_server import wait_until
 
 PROGRAM = Path(__file__).with_name("plain_client.mjs")
 EVENTS = 300

@@ -15,11 +15,11 @@ from contextlib import closing
 import pytest
 
 from headgate import BusRefused, BusUnavailable, PayloadTooLarge, Publisher
-from headgate.embedded import EmbeddedRedis, start_private_redis
-from headgate.layout import head_key, log_key
 from headgate.publisher import PublishManyError, Receipt
-from headgate.redis_link import Client, call, open_client
-from tests.redis_server import DEADLINE_S, wait_until, write_at_once
+from headgate.redis.client import Client, call, open_client
+from headgate.redis.embedded import EmbeddedRedis, start_private_redis
+from headgate.redis.keys import head_key, log_key
+from tests.support.redis_server import DEADLINE_S, wait_until, write_at_once
 
 KEY = log_key("notifications")
 

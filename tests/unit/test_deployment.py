@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from headgate.consumers.config import read_consumers
+from headgate.consumers.process.config import read_consumers
 from headgate.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]

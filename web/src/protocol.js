@@ -1,5 +1,5 @@
 /**
- * The wire: names of messages and shapes of their bodies. Mirrors gateway/headgate/protocol.py; docs/protocol.md describes
+ * The wire: names of messages and shapes of their bodies. Mirrors gateway/headgate/protocol/packets.py; docs/protocol.md describes
  * every message, and `tests/golden/wire.json` is read by both sides' tests. No I/O.
  *
  * @typedef {"catch_up" | "latest" | "drop"} Overflow what a subscription wants when its client queue is full

@@ -87,7 +87,7 @@ class State(Protocol):
 
     Names are the consumer's own (any text); they are kept apart from other consumers'. Methods wait for Redis.
 
-    Raises (all): BusUnavailable, BusRefused: as redis_link.call. Not caught, they count as `Retry`.
+    Raises (all): BusUnavailable, BusRefused: as `redis.client.call`. Not caught, they count as `Retry`.
     """
 
     def window(self, name: str, length_s: float) -> float | None:

@@ -11,7 +11,7 @@ from collections import deque
 from time import monotonic
 from typing import Protocol
 
-from headgate.loop import sleep, spawn
+from headgate.runtime.loop import sleep, spawn
 
 # What may wait for the application before we stop reading, and when we go on.
 FULL_MESSAGES, LOW_MESSAGES = 64, 16

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-from headgate.loop import Signal
+from headgate.protocol.frames import Frame
+from headgate.runtime.loop import Signal
 
-from .deadlines import monotonic
-from .frames import Frame
+from .timers import monotonic
 
 _NOOP = Frame(b"6")
 

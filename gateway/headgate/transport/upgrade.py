@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from .frames import Frame
-from .inbound import POLICY, PROTOCOL_ERROR
-from .wire import Wire
+from headgate.protocol.frames import Frame
+
+from .frame_parser import POLICY, PROTOCOL_ERROR
+from .websocket import Wire
 
 # The session's own rate limit counts what comes over its own wire only.
 MAX_CONTROLS = 16

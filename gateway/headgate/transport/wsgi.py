@@ -35,9 +35,9 @@ import gevent
 import structlog
 from gevent import pywsgi
 
-from headgate.admission import address_key, address_of
-from headgate.loop import READ, Watcher, io_watcher, later, native_close
 from headgate.metrics import ACCEPT_FAILURES, HTTP_CONNECTIONS, HTTP_ENDED
+from headgate.runtime.loop import READ, Watcher, io_watcher, later, native_close
+from headgate.transport.peer_address import address_key, address_of
 
 from .http_connections import HttpConnections
 from .http_limits import HttpLimits, Pace

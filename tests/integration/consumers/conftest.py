@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from headgate.consumers import Consumer
-from headgate.consumers.runner import Runner
-from headgate.consumers.spec import ConsumerSpec, RunnerOptions
-from headgate.layout import DEFAULT_NAMESPACE
+from headgate.consumers.work.runner import Runner
+from headgate.consumers.work.spec import ConsumerSpec, RunnerOptions
 from headgate.options import read_options
 from headgate.publisher import Publisher
 from headgate.settings import Settings
-from tests.redis_server import DEADLINE_S
+from headgate.topic import DEFAULT_NAMESPACE
+from tests.support.redis_server import DEADLINE_S
 
 RunConsumer = Callable[..., Runner]
 

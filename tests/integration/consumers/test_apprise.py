@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import pytest
 
-from headgate.consumers.apprise_sink import MAX_URLS, Apprise, AppriseOptions
+from headgate.consumers.apprise import MAX_URLS, Apprise, AppriseOptions
 from headgate.consumers.base import Context, Delivery, Reject, Retry
 from headgate.options import read_options
-from tests.http_receiver import Receiver, hang, status
+from tests.support.http_receiver import Receiver, hang, status
 
 CONTEXT = Context("chat", "shop", cast(Any, None), cast(Any, None))
 

@@ -17,16 +17,17 @@ import pytest
 from click.testing import CliRunner
 from prometheus_client.parser import text_string_to_metric_families
 
-from headgate.cli import main
-from headgate.consumers import Consumer, dry_run
-from headgate.consumers.dry_run import DryRun
-from headgate.consumers.spec import ConsumerSpec
-from headgate.layout import log_key
+from headgate.cli.main import main
+from headgate.consumers import Consumer
+from headgate.consumers.process import dry_run
+from headgate.consumers.process.dry_run import DryRun
+from headgate.consumers.work.spec import ConsumerSpec
 from headgate.publisher import Publisher
-from headgate.redis_link import Client, call
-from tests.consume_process import SINK_TABLE, ConsumeProcess, SinkFolder, StartConsume
-from tests.consumers_state import in_hand
-from tests.redis_server import wait_until
+from headgate.redis.client import Client, call
+from headgate.redis.keys import log_key
+from tests.support.consume_process import SINK_TABLE, ConsumeProcess, SinkFolder, StartConsume
+from tests.support.consumers_state import in_hand
+from tests.support.redis_server import wait_until
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -42,7 +43,7 @@ def run(sink_folder: SinkFolder, redis_url: str) -> Run:
 
     def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("HEADGATE_")}
-        command = [sys.executable, "-m", "headgate.cli", "consume", *arguments]
+        command = [sys.executable, "-m", "headgate.cli.main", "consume", *arguments]
         settings = {**inherited, "HEADGATE_REDIS_URL": redis_url, **environment}
         return subprocess.run(
             command, cwd=sink_folder.path, env=settings, capture_output=True, text=True, timeout=60, check=False
@@ -140,7 +141,7 @@ def test_a_dry_run_prints_what_would_be_done_and_touches_nothing(
     """From an offset on, then live; what does not match is not shown, and no control character reaches the terminal."""
     for topic, data in (("orders.1.paid", 1), ("orders.2.paid", 2), ("mails.1", 3), ("orders.3.exit", 4)):
         publisher.publish(topic, data)
-    command = [sys.executable, "-m", "headgate.cli", "consume", "--dry-run", "--since", "2", "--redis", redis_url]
+    command = [sys.executable, "-m", "headgate.cli.main", "consume", "--dry-run", "--since", "2", "--redis", redis_url]
     with subprocess.Popen(command, cwd=sink_folder.path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         lines = [process.stdout.readline() for _ in range(6)]

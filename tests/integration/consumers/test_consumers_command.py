@@ -9,15 +9,15 @@ from collections.abc import Callable, Iterator
 import pytest
 from click.testing import CliRunner, Result
 
-from headgate.cli import main
-from headgate.consumers import groups
-from headgate.consumers.piece import Piece
-from headgate.consumers.state import RedisState
-from headgate.consumers.store import Store, dead, hold_for
-from headgate.layout import log_key
+from headgate.cli.main import main
+from headgate.consumers.work import groups
+from headgate.consumers.work.state import RedisState
+from headgate.consumers.work.store import Store, dead, hold_for
+from headgate.consumers.work.task import Piece
 from headgate.publisher import Publisher
-from headgate.redis_link import Client, call
-from tests.consume_process import SinkFolder, StartConsume
+from headgate.redis.client import Client, call
+from headgate.redis.keys import log_key
+from tests.support.consume_process import SinkFolder, StartConsume
 
 Run = Callable[..., Result]
 OpenGroup = Callable[[str], Store]

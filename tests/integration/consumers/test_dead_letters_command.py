@@ -10,14 +10,14 @@ from collections.abc import Callable
 import pytest
 from click.testing import CliRunner, Result
 
-from headgate.cli import main
-from headgate.consumers.dead_letters import DeadLetters
-from headgate.consumers.piece import Piece
-from headgate.consumers.store import Store, dead
+from headgate.cli.main import main
+from headgate.consumers.work.dead_letters import DeadLetters
+from headgate.consumers.work.store import Store, dead
+from headgate.consumers.work.task import Piece
 from headgate.publisher import Publisher
-from headgate.redis_link import Client
-from tests.consume_process import SinkFolder, StartConsume
-from tests.redis_server import wait_until
+from headgate.redis.client import Client
+from tests.support.consume_process import SinkFolder, StartConsume
+from tests.support.redis_server import wait_until
 
 Run = Callable[..., Result]
 
@@ -135,7 +135,7 @@ def test_a_letter_that_is_tried_again_reaches_the_consumer(
     code.write_text(code.read_text().replace('"bad"', '"worse"'))
     start_consume()
 
-    command = [sys.executable, "-m", "headgate.cli", "dead-letters", "retry", "sink", "--all", "--redis", redis_url]
+    command = [sys.executable, "-m", "headgate.cli.main", "dead-letters", "retry", "sink", "--all", "--redis", redis_url]
     again = subprocess.run(command, timeout=60, check=False)
 
     assert again.returncode == 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.e2e.shop import Shop
-from tests.gateway_process import StartGateway
+from tests.support.gateway_process import StartGateway
 
 CONFIG = Path(__file__).parents[3] / "server" / "headgate_server" / "demo.toml"
 

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from headgate.consumers.dead_letters import DeadLetters
-from headgate.consumers.email import Email
-from headgate.consumers.runner import Runner
-from headgate.consumers.spec import ConsumerSpec, RunnerOptions
+from headgate.consumers.email.consumer import Email
+from headgate.consumers.work.dead_letters import DeadLetters
+from headgate.consumers.work.runner import Runner
+from headgate.consumers.work.spec import ConsumerSpec, RunnerOptions
 from headgate.publisher import Publisher
-from headgate.redis_link import Client, call
-from headgate.seen import mark_seen
+from headgate.redis.client import Client, call
+from headgate.redis.seen import mark_seen
 from headgate.settings import Settings
-from tests.mailer import email_options
-from tests.redis_server import DEADLINE_S, wait_until
-from tests.smtp_server import Received, SmtpServer
+from tests.support.mailer import email_options
+from tests.support.redis_server import DEADLINE_S, wait_until
+from tests.support.smtp_server import Received, SmtpServer
 
 NAMESPACE = "notifications"
 GROUP = "hg:{notifications}:group:on-call"

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from headgate.consumers.piece import Piece
-from headgate.consumers.store import Page, Store, done, hold, hold_for
+from headgate.consumers.work.store import Page, Store, done, hold, hold_for
+from headgate.consumers.work.task import Piece
 from headgate.publisher import Publisher
-from headgate.redis_link import Client, call
+from headgate.redis.client import Client, call
 
 GROUP = "hg:{notifications}:group:mail"
 LEASE_MS = 60_000

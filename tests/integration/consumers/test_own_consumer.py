@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from headgate.consumers.dead_letters import DeadLetters
+from headgate.consumers.work.dead_letters import DeadLetters
 from headgate.publisher import Publisher
-from headgate.redis_link import Client
-from tests.consume_process import SinkFolder, StartConsume
-from tests.redis_server import wait_until
+from headgate.redis.client import Client
+from tests.support.consume_process import SinkFolder, StartConsume
+from tests.support.redis_server import wait_until
 
 PAGE = (Path(__file__).parents[3] / "docs" / "consumers.md").read_text(encoding="utf-8")
 

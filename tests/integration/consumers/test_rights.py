@@ -9,18 +9,18 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from headgate.consumers import groups
-from headgate.consumers.dead_letters import DeadLetters
-from headgate.consumers.groups import Groups
-from headgate.consumers.piece import Piece
-from headgate.consumers.state import RedisState
-from headgate.consumers.store import GROUP_LIBRARY, Page, Store, back, dead, done, hold, hold_for
-from headgate.embedded import EmbeddedRedis
+from headgate.consumers.work import groups
+from headgate.consumers.work.dead_letters import DeadLetters
+from headgate.consumers.work.groups import Groups
+from headgate.consumers.work.state import RedisState
+from headgate.consumers.work.store import GROUP_LIBRARY, Page, Store, back, dead, done, hold, hold_for
+from headgate.consumers.work.task import Piece
 from headgate.errors import BusRefused
-from headgate.function_library import LOG_LIBRARY
 from headgate.publisher import Publisher
-from headgate.redis_link import Client, call, describe_server, open_client
-from headgate.seen import mark_seen
+from headgate.redis.client import Client, call, describe_server, open_client
+from headgate.redis.embedded import EmbeddedRedis
+from headgate.redis.functions import LOG_LIBRARY
+from headgate.redis.seen import mark_seen
 
 PAGE = Path(__file__).parents[3] / "docs" / "consumers.md"
 BLOCKS = re.findall(r"^```text\n(.*?)^```$", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)

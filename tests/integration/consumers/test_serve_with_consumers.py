@@ -10,12 +10,12 @@ import urllib.request
 
 import pytest
 
-from headgate.embedded import find_private_redis
 from headgate.publisher import Publisher
-from tests.consume_process import SINK_TABLE, SinkFolder
-from tests.gateway_process import START_DEADLINE_S, GatewayFailed, GatewayProcess
-from tests.processes import has_ended
-from tests.redis_server import wait_until
+from headgate.redis.embedded import find_private_redis
+from tests.support.consume_process import SINK_TABLE, SinkFolder
+from tests.support.gateway_process import START_DEADLINE_S, GatewayFailed, GatewayProcess
+from tests.support.processes import has_ended
+from tests.support.redis_server import wait_until
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ def test_without_the_option_the_file_gives_its_settings_only(sink_folder: SinkFo
 
 def test_a_file_that_is_named_must_be_there(sink_folder: SinkFolder) -> None:
     """A typing error in its name is no file without consumers."""
-    command = [sys.executable, "-m", "headgate.cli", "serve", "--port", "0", "--config", "hedgate.toml"]
+    command = [sys.executable, "-m", "headgate.cli.main", "serve", "--port", "0", "--config", "hedgate.toml"]
 
     result = subprocess.run(command, cwd=sink_folder.path, capture_output=True, text=True, timeout=60, check=False)
 

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from standardwebhooks.webhooks import Webhook as Verifier
 
-from headgate.consumers.apprise_sink import Apprise
-from headgate.consumers.dead_letters import DeadLetters
-from headgate.consumers.webhook import Webhook
-from headgate.layout import DEFAULT_NAMESPACE
+from headgate.consumers.apprise import Apprise
+from headgate.consumers.webhook.consumer import Webhook
+from headgate.consumers.work.dead_letters import DeadLetters
 from headgate.publisher import Publisher
-from headgate.redis_link import Client
-from tests.http_receiver import Receiver, reset, status
+from headgate.redis.client import Client
+from headgate.topic import DEFAULT_NAMESPACE
 from tests.integration.consumers.conftest import RunConsumer
-from tests.redis_server import wait_until
+from tests.support.http_receiver import Receiver, reset, status
+from tests.support.redis_server import wait_until
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 

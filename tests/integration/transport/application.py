@@ -30,14 +30,13 @@ import structlog
 from gevent.event import Event
 
 from headgate.socketio import HTTPServer, Server, TransportLimits, WSGIApp
-from headgate.transport import last_words
-from headgate.transport.connection import Connection
-from headgate.transport.engine import EngineServer
+from headgate.transport import final_frames as last_words
 from headgate.transport.long_poll import LongPoll
-from headgate.transport.wire import Wire
-
-from . import packets
-from .room import ROOM, Room
+from headgate.transport.server import EngineServer
+from headgate.transport.session import Connection
+from headgate.transport.websocket import Wire
+from tests.integration.transport import packets
+from tests.integration.transport.room import ROOM, Room
 
 JSON = dict[str, Any]
 

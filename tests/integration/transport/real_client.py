@@ -9,7 +9,7 @@ from typing import Any
 
 import socketio
 
-from .server_process import DEADLINE_S
+from tests.integration.transport.server_process import DEADLINE_S
 
 # Its writer may stop before it has sent the goodbye; a poll of its then ends with the next ping, and the session without a pong.
 SOON: dict[str, Any] = {"ping_interval_s": 2.0, "ping_timeout_s": 10.0}

@@ -10,8 +10,22 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from .clients import CLOSE, PING, PONG, SEPARATOR, TEXT, Closed, Polling, WebSocket, answer_on, ask, closing, dial, masked
-from .server_process import DEADLINE_S, ServerProcess, StartServer
+from tests.integration.transport.clients import (
+    CLOSE,
+    PING,
+    PONG,
+    SEPARATOR,
+    TEXT,
+    Closed,
+    Polling,
+    WebSocket,
+    answer_on,
+    ask,
+    closing,
+    dial,
+    masked,
+)
+from tests.integration.transport.server_process import DEADLINE_S, ServerProcess, StartServer
 
 PATH = "/engine.io/"
 

@@ -15,10 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.transport.inbound import Inbound, ProtocolViolation
-
-from .clients import WebSocket, closing, masked
-from .server_process import ServerProcess, StartServer
+from headgate.transport.frame_parser import Inbound, ProtocolViolation
+from tests.integration.transport.clients import WebSocket, closing, masked
+from tests.integration.transport.server_process import ServerProcess, StartServer
 
 NIGHTLY = os.environ.get("HEADGATE_FUZZ") == "nightly"
 SCALE = 100 if NIGHTLY else 1

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from .clients import (
+from tests.integration.transport.clients import (
     BINARY,
     CLOSE,
     CONTINUATION,
@@ -23,7 +23,7 @@ from .clients import (
     header,
     masked,
 )
-from .server_process import ServerProcess, StartServer
+from tests.integration.transport.server_process import ServerProcess, StartServer
 
 GROWTH_KB = 5 * 1024
 LIMIT = 100_000

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from .clients import DEADLINE_S, WebSocket, closing, dial
-from .server_process import ServerProcess, StartServer
+from tests.integration.transport.clients import DEADLINE_S, WebSocket, closing, dial
+from tests.integration.transport.server_process import ServerProcess, StartServer
 
 # What a smuggler hides behind a request, hoping that it is answered as one of its own.
 HIDDEN = b"GET /debug/state HTTP/1.1\r\nHost: test\r\n\r\n"

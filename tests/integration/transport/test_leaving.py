@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import socketio
 
-from .clients import DEADLINE_S, Polling, WebSocket, closing
-from .real_client import POLLING, SOON, WEBSOCKET, cut, in_the_room, join
-from .server_process import ServerProcess, StartServer
+from tests.integration.transport.clients import DEADLINE_S, Polling, WebSocket, closing
+from tests.integration.transport.real_client import POLLING, SOON, WEBSOCKET, cut, in_the_room, join
+from tests.integration.transport.server_process import ServerProcess, StartServer
 
 SMALL_BUFFER_BYTES = 4096
 # What is there only while somebody is.

@@ -10,10 +10,10 @@ import msgpack
 import pytest
 from socketio.exceptions import ConnectionError as NotConnected
 
-from . import packets
-from .clients import DEADLINE_S, Polling, WebSocket, closing
-from .real_client import POLLING, SOON, UPGRADED, WEBSOCKET, in_the_room
-from .server_process import ServerProcess, StartServer
+from tests.integration.transport import packets
+from tests.integration.transport.clients import DEADLINE_S, Polling, WebSocket, closing
+from tests.integration.transport.real_client import POLLING, SOON, UPGRADED, WEBSOCKET, in_the_room
+from tests.integration.transport.server_process import ServerProcess, StartServer
 
 BINARY = {"deep": [b"\x00\xff", {"bytes": b""}], "text": "ü € 😀", "number": 1.5, "nothing": None}
 PLAIN = {"deep": [1, {"list": []}], "text": "ü € 😀", "number": 1.5, "nothing": None}

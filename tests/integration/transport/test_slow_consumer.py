@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from .clients import CLOSE, PING, PONG, TEXT, Closed, Polling, WebSocket, closing, masked
-from .server_process import ServerProcess, StartServer
+from tests.integration.transport.clients import CLOSE, PING, PONG, TEXT, Closed, Polling, WebSocket, closing, masked
+from tests.integration.transport.server_process import ServerProcess, StartServer
 
 # What a client that reads nothing may keep in the kernel: both ends' smallest buffers (tcp(7)), so that tests are quick.
 SMALL_BUFFER_BYTES = 4096

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from .clients import Polling, WebSocket, closing
-from .server_process import ROOT, ServerProcess, StartServer
+from tests.integration.transport.clients import Polling, WebSocket, closing
+from tests.integration.transport.server_process import ROOT, ServerProcess, StartServer
 
 NODE = shutil.which("node") or "node"
 

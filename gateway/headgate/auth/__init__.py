@@ -1,0 +1,1 @@
+"""Who may do what, and for how long: tokens, grants, admission, expiry, revocation."""

@@ -1,0 +1,195 @@
+"""Admission: who is connected, how many per user and per address, and whom a revocation concerns. No I/O.
+
+In: clients as they join and leave, from the gateway; sessions that have not joined. Out: `LimitReached` before one too many
+joins, or opens; the clients of a user or of a token. It counts this gateway's; one browser in two namespaces is two clients.
+
+Addresses may be spread and users may not know each other, so a limit is not a defence against everyone; it keeps one broken
+page, or one visitor, from using up what belongs to all.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable
+from math import ceil
+from typing import Generic, Protocol, TypeVar
+
+from headgate.errors import LimitReached
+
+from .identity import ANONYMOUS, Identity
+
+# A place is free again when some client leaves, which nobody can foretell: at this pace one that is refused asks for it.
+PLACE_RETRY_S = 10
+# A session joins within milliseconds, or is ended at the handshake deadline.
+SESSION_RETRY_S = 1
+MAX_FAILED_ADDRESSES = 10_000
+
+
+class LoginsThrottled(LimitReached):
+    """Too many logins of an address have failed: none is looked at for `retry_after_s` seconds."""
+
+    def __init__(self, limit: int, retry_after_s: int) -> None:
+        super().__init__("failed_logins", limit, retry_after_s)
+
+
+class Admitted(Protocol):
+    """What is counted."""
+
+    identity: Identity
+
+    def __hash__(self) -> int: ...
+
+
+C = TypeVar("C", bound=Admitted)
+
+
+class Admission(Generic[C]):
+    """The clients that are in.
+
+    Args:
+        per_user, per_address: how many clients each may have; 0 for any number.
+    """
+
+    def __init__(self, per_user: int, per_address: int) -> None:
+        self._per_user, self._per_address = per_user, per_address
+        self._of_user: dict[str, set[C]] = {}
+        self._of_token: dict[str, set[C]] = {}
+        self._at: dict[str, int] = {}
+        self._address_of: dict[C, str] = {}
+
+    def check(self, user: str, address: str | None) -> None:
+        """Refuse one client more of `user` from `address` (None: not counted).
+
+        Raises:
+            LimitReached: `clients_per_user` or `clients_per_address`.
+        """
+        if self._per_user and user != ANONYMOUS and len(self._of_user.get(user, ())) >= self._per_user:
+            raise LimitReached("clients_per_user", self._per_user, PLACE_RETRY_S)
+        if self._per_address and address is not None and self._at.get(address, 0) >= self._per_address:
+            raise LimitReached("clients_per_address", self._per_address, PLACE_RETRY_S)
+
+    def join(self, client: C, address: str | None) -> None:
+        """Count a client in."""
+        self._index(client, client.identity)
+        if address is not None:
+            self._address_of[client] = address
+            self._at[address] = self._at.get(address, 0) + 1
+
+    def renew(self, client: C, identity: Identity) -> None:
+        """Give a client that is in another identity."""
+        self._forget(client)
+        client.identity = identity
+        self._index(client, identity)
+
+    def leave(self, client: C) -> None:
+        """Count a client out. Idempotent."""
+        self._forget(client)
+        address = self._address_of.pop(client, None)
+        if address is not None:
+            self._at[address] -= 1
+            if not self._at[address]:
+                del self._at[address]
+
+    def of_user(self, user: str) -> list[C]:
+        """Return a user's clients."""
+        return list(self._of_user.get(user, ()))
+
+    def of_token(self, token_id: str) -> list[C]:
+        """Return the clients that came in, or were refreshed, with a token."""
+        return list(self._of_token.get(token_id, ()))
+
+    def _index(self, client: C, identity: Identity) -> None:
+        self._of_user.setdefault(identity.user, set()).add(client)
+        if identity.token_id is not None:
+            self._of_token.setdefault(identity.token_id, set()).add(client)
+
+    def _forget(self, client: C) -> None:
+        identity = client.identity
+        _discard(self._of_user, identity.user, client)
+        if identity.token_id is not None:
+            _discard(self._of_token, identity.token_id, client)
+
+
+class Outsiders:
+    """The sessions that are in no namespace, per address: opened and not joined yet, or out again.
+
+    Args:
+        per_address: how many an address may have; 0 for any number, and nothing is counted.
+    """
+
+    def __init__(self, per_address: int) -> None:
+        self._per_address = per_address
+        self._at: dict[str, int] = {}
+        self._address_of: dict[str, str] = {}
+
+    def open(self, session: str, address: str | None) -> None:
+        """Count a new session, unless it is one too many of its address (None: not counted).
+
+        Raises:
+            LimitReached: `unjoined_per_address`.
+        """
+        if address is not None and self._at.get(address, 0) >= self._per_address > 0:
+            raise LimitReached("unjoined_per_address", self._per_address, SESSION_RETRY_S)
+        self.put_out(session, address)
+
+    def put_out(self, session: str, address: str | None) -> None:
+        """Count a session that was in. Idempotent."""
+        if self._per_address and address is not None and session not in self._address_of:
+            self._address_of[session] = address
+            self._at[address] = self._at.get(address, 0) + 1
+
+    def forget(self, session: str) -> None:
+        """It has joined, or is over. Idempotent."""
+        address = self._address_of.pop(session, None)
+        if address is not None:
+            self._at[address] -= 1
+            if not self._at[address]:
+                del self._at[address]
+
+
+class FailedLogins:
+    """How many logins of an address have failed of late. Bounded: beyond that, the address that failed longest ago is forgotten.
+
+    Only what failed counts, so that any number may come in from one address, and good tokens are taken again as soon as bad ones
+    have become fewer.
+
+    Args:
+        per_s: how many are forgotten per second.
+        burst: how many there may be; 0 for any number.
+    """
+
+    def __init__(self, per_s: float, burst: int) -> None:
+        self._per_s, self._burst = per_s, burst
+        self._at: OrderedDict[str, tuple[float, float]] = OrderedDict()  # address → failures, as of when
+
+    def check(self, address: str | None, now_s: float) -> None:
+        """Refuse a login from an address (None: not counted) of which too many have failed.
+
+        Raises:
+            LoginsThrottled: with the seconds until the next one is looked at.
+        """
+        if self._burst and address is not None:
+            over = self._failures(address, now_s) - (self._burst - 1)
+            if over > 0:
+                raise LoginsThrottled(self._burst, max(1, ceil(over / self._per_s)))
+
+    def failed(self, address: str | None, now_s: float) -> None:
+        """Count one that has failed."""
+        if self._burst and address is not None:
+            failures = min(self._burst, self._failures(address, now_s) + 1)
+            self._at[address] = (failures, now_s)
+            self._at.move_to_end(address)
+            if len(self._at) > MAX_FAILED_ADDRESSES:
+                self._at.popitem(last=False)
+
+    def _failures(self, address: str, now_s: float) -> float:
+        failures, at_s = self._at.get(address, (0.0, now_s))
+        return max(0.0, failures - (now_s - at_s) * self._per_s)
+
+
+def _discard(index: dict[str, set[C]], name: str, client: Hashable) -> None:
+    members = index.get(name)
+    if members is not None:
+        members.discard(client)
+        if not members:
+            del index[name]

@@ -1,0 +1,145 @@
+"""Who a client is and what it may do: the types between an application's authenticator and the gateway. No I/O."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any
+from urllib.parse import unquote_plus
+
+from headgate.errors import InvalidPattern
+from headgate.topic import check_namespace, check_pattern, own_topics
+
+from .grants import compiled
+
+_WILDCARDS = frozenset("*#")
+# Bounds of a text for the log that may hold a secret, and of the part of a secret that is hidden in it.
+MAX_LOGGED_CHARACTERS = 500
+_RUN, _SHORTEST_SECRET, _MAX_DEPTH = 8, 4, 4
+# Of a query, what is Engine.IO's own.
+_TRANSPORT_FIELDS = ("EIO", "transport", "sid", "t")
+
+
+@dataclass(frozen=True, slots=True)
+class Handshake:
+    """What a connecting client has shown: the CONNECT `auth` object, and the WSGI environment of its HTTP request.
+
+    Neither is in its `repr`: both may hold the token.
+    """
+
+    namespace: str
+    auth: Mapping[str, Any] = field(repr=False)
+    environ: Mapping[str, Any] = field(repr=False)
+
+    @property
+    def token(self) -> str | None:
+        """The `token` of the auth object, if it is a string."""
+        token = self.auth.get("token")
+        return token if isinstance(token, str) else None
+
+    def redacted(self, text: str, limit: int = MAX_LOGGED_CHARACTERS) -> str:
+        """Return at most `limit` characters of a text, for a log, without any part of a secret that it holds."""
+        headers = (str(self.environ.get(name, "")) for name in ("HTTP_AUTHORIZATION", "HTTP_COOKIE"))
+        query = str(self.environ.get("QUERY_STRING", "")).split("&")
+        values = [value for name, _, value in (field.partition("=") for field in query) if name not in _TRANSPORT_FIELDS]
+        return _without(text[:limit], [*_texts(self.auth), *headers, *values, *map(unquote_plus, values)])
+
+
+# Who has shown no token, where that is allowed. Not one person: it is outside what is counted per user.
+ANONYMOUS = "anonymous"
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """An authenticated client: a name and the patterns that it may subscribe to and publish to.
+
+    By default it may do nothing, but for what the gateway grants to every user: the user's own topics, `users.<user>.#`.
+    `expires_at` (seconds since 1970, None: never) ends the client then, unless a `refresh` has brought a later one;
+    `token_id` is what a single token can be revoked by; `namespaces` are those that it is for (None: the gateway's first).
+
+    Grants made of variables go through `headgate.pattern`. A name of which a part between dots is `*` or `#` is refused: in
+    an f-string it would be a wildcard.
+
+    Raises:
+        InvalidPattern: a grant is not a pattern, or the user's name could be one.
+        UnknownNamespace: a namespace has a name that none can have.
+        TypeError: the grants are one text, and not a list or tuple; the user's name is not text.
+    """
+
+    user: str
+    subscribe: tuple[str, ...] = ()
+    publish: tuple[str, ...] = ()
+    expires_at: float | None = None
+    token_id: str | None = None
+    namespaces: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.user, str):
+            raise TypeError(f"Identity(user=…): expected text, got {type(self.user).__name__}")
+        if not _WILDCARDS.isdisjoint(self.user.split(".")):
+            raise InvalidPattern(self.user, "a user's name may hold neither `*` nor `#` as a word of its own")
+        for name in ("subscribe", "publish"):
+            object.__setattr__(self, name, tuple(map(check_pattern, _listed(getattr(self, name), name, "patterns"))))
+        if self.namespaces is not None:
+            object.__setattr__(self, "namespaces", tuple(map(check_namespace, _listed(self.namespaces, "namespaces", "names"))))
+
+    def with_own_topics(self) -> Identity:
+        """Return this identity with the user's own topics granted, if the name is one word; all the anonymous have one name."""
+        own = _own_topics(self.user)
+        return self if own is None or own in self.subscribe else replace(self, subscribe=(*self.subscribe, own))
+
+    def may_enter(self, namespace: str, first: str) -> bool:
+        """Return whether it is for a namespace, where `first` is the gateway's first one."""
+        return namespace == first if self.namespaces is None else namespace in self.namespaces
+
+    def may_subscribe(self, pattern: str) -> bool:
+        """Return whether some grant contains the whole pattern (pattern in pattern, not topic in pattern)."""
+        return compiled(tuple(self.subscribe)).contain(pattern)
+
+    def may_publish(self, topic: str) -> bool:
+        """Return whether some grant contains the topic."""
+        return compiled(tuple(self.publish)).contain(topic)
+
+
+def _texts(value: object, depth: int = 0) -> Iterator[str]:
+    """Yield every text in a JSON value, to the depth that an authenticator may look at."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | list) and depth < _MAX_DEPTH:
+        for inner in value.values() if isinstance(value, Mapping) else value:
+            yield from _texts(inner, depth + 1)
+
+
+def _without(text: str, secrets: Iterable[str]) -> str:
+    """Return a text in which every run of _RUN characters or more that a secret has too is hidden: a part of it tells as well."""
+    hidden = bytearray(len(text))
+    for secret in secrets:
+        size = min(_RUN, len(secret))
+        if size < _SHORTEST_SECRET:
+            continue
+        for at in range(len(text) - size + 1):
+            if text[at : at + size] in secret:
+                hidden[at : at + size] = b"\1" * size
+    shown = "".join("\0" if hide else letter for letter, hide in zip(text, hidden, strict=True))
+    return re.sub("\0+", "(hidden)", shown)
+
+
+@lru_cache(maxsize=4096)  # a user who comes back: 8 µs of each login
+def _own_topics(user: str) -> str | None:
+    try:
+        return None if user == ANONYMOUS else own_topics(user)
+    except InvalidPattern:
+        return None
+
+
+def _listed(given: object, name: str, of: str) -> tuple[Any, ...]:
+    """Return a list or tuple as a tuple. One text is refused: its letters would be taken for the list."""
+    if isinstance(given, list | tuple | set | frozenset):
+        return tuple(given)
+    raise TypeError(f"Identity({name}=…): expected a list or tuple of {of}, got {type(given).__name__} {given!r:.80}")
+
+
+# An application's authenticator: the identity behind a handshake, or None (or an Unauthorized) to refuse it.
+Authenticator = Callable[[Handshake], Identity | None]

@@ -1,0 +1,156 @@
+"""Revocation: which users and tokens are refused, and until when. How it is written to Redis, and what a gateway knows of it.
+
+In: `revoke` from a publisher or the command line. Out: a member `user:<name>` or `token:<id>` of the sorted set REVOKED, whose
+score is its end by Redis' clock, and a message on the channel of the same name. Each gateway holds a copy, `Revocations`, on
+its own monotonic clock, kept up to date by revocation_watch.py.
+
+Revoking a user refuses every identity of that name, old tokens and new ones, until it ends or is lifted.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from headgate.errors import InvalidRequest, LimitReached, Unauthorized
+from headgate.redis.client import Client, call, call_many
+from headgate.redis.keys import REVOKED
+
+from .identity import Identity
+
+# In force at one time, in all. Each is some 200 bytes in Redis and in every gateway; whoever needs more changes the key.
+MAX_REVOCATIONS = 10_000
+MAX_REVOKED_S = 400 * 86400
+MAX_NAME_CHARACTERS = 255
+DEFAULT_REVOKED_S = 3600
+USER, TOKEN = "user", "token"
+
+
+def revoke(client: Client, *, user: str | None = None, token_id: str | None = None, for_s: int = DEFAULT_REVOKED_S) -> None:
+    """Refuse a user, or one token, for `for_s` seconds from now; 0 lifts it. Waits for Redis, three round trips.
+
+    A later call wins. It is known to have been stored when this returns; every gateway that reaches Redis acts on it within a
+    second.
+
+    Raises:
+        InvalidRequest: not exactly one of `user` and `token_id`, or one that cannot be.
+        LimitReached: MAX_REVOCATIONS are in force.
+        BusUnavailable, BusRefused: as `redis.client.call`. Call again: it is idempotent.
+    """
+    member = _member(user, token_id)
+    if isinstance(for_s, bool) or not isinstance(for_s, int) or not 0 <= for_s <= MAX_REVOKED_S:
+        raise InvalidRequest(f"for: expected a whole number of seconds from 0 to {MAX_REVOKED_S}")
+    now_s = int(call(client, "TIME")[0])
+    _, count, known = _replies(
+        call_many(
+            client,
+            [
+                ("ZREMRANGEBYSCORE", REVOKED, "-inf", now_s),
+                ("ZCARD", REVOKED),
+                ("ZSCORE", REVOKED, member),
+            ],
+        )
+    )
+    if for_s and known is None and int(count) >= MAX_REVOCATIONS:
+        raise LimitReached("revocations", MAX_REVOCATIONS)
+    change = ("ZADD", REVOKED, now_s + for_s, member) if for_s else ("ZREM", REVOKED, member)
+    # The set outlives its last member by nothing that matters: each call sets its longest possible end anew.
+    _replies(call_many(client, [change, ("EXPIRE", REVOKED, MAX_REVOKED_S), ("PUBLISH", REVOKED, f"{for_s} {member}")]))
+
+
+def read_revoked(client: Client) -> list[tuple[str, int]]:
+    """Return (member, seconds that are left) of everything in force, at most twice MAX_REVOCATIONS.
+
+    Raises:
+        BusUnavailable, BusRefused: as `redis.client.call`.
+    """
+    now_s = int(call(client, "TIME")[0])
+    # Who races with others at the limit may exceed it by a few.
+    found = call(client, "ZRANGE", REVOKED, "+inf", f"({now_s}", "BYSCORE", "REV", "LIMIT", 0, 2 * MAX_REVOCATIONS, "WITHSCORES")
+    pairs = found if not found or isinstance(found[0], list | tuple) else list(zip(found[::2], found[1::2], strict=True))
+    return [(member.decode("utf-8", "replace"), int(float(until)) - now_s) for member, until in pairs]
+
+
+class Revocations:
+    """What one gateway knows to be revoked. Bounded; no I/O."""
+
+    def __init__(self) -> None:
+        self._until_s: dict[str, float] = {}
+
+    def __len__(self) -> int:
+        return len(self._until_s)
+
+    def replace(self, members: Iterable[tuple[str, int]]) -> None:
+        """Take (member, seconds left) as all that there is."""
+        now_s = time.monotonic()
+        self._until_s = {member: now_s + left_s for member, left_s in members}
+
+    def apply(self, message: bytes) -> str | None:
+        """Take one message of the channel; return the member that is revoked by it, or None (lifted, or no message of ours)."""
+        left, _, member = message[: 2 * MAX_NAME_CHARACTERS * 4].decode("utf-8", "replace").partition(" ")
+        if not left.isascii() or not left.isdecimal() or len(left) > 9 or kind_of(member) is None:
+            return None
+        if int(left) == 0:
+            self._until_s.pop(member, None)
+            return None
+        self._until_s[member] = time.monotonic() + int(left)
+        if len(self._until_s) > MAX_REVOCATIONS:
+            self._forget_ended()
+        return member if len(self._until_s) <= 2 * MAX_REVOCATIONS else self._overflow(member)
+
+    def members(self) -> list[str]:
+        """Return everything that is revoked."""
+        self._forget_ended()
+        return list(self._until_s)
+
+    def check(self, identity: Identity) -> None:
+        """Refuse a revoked identity.
+
+        Raises:
+            Unauthorized: `revoked`.
+        """
+        if self._holds(f"{USER}:{identity.user}") or (
+            identity.token_id is not None and self._holds(f"{TOKEN}:{identity.token_id}")
+        ):
+            raise revoked()
+
+    def _holds(self, member: str) -> bool:
+        until_s = self._until_s.get(member)
+        return until_s is not None and time.monotonic() < until_s
+
+    def _forget_ended(self) -> None:
+        now_s = time.monotonic()
+        self._until_s = {member: until_s for member, until_s in self._until_s.items() if until_s > now_s}
+
+    def _overflow(self, member: str) -> str:
+        """More than `revoke` would ever store: act on this one, remember the others."""
+        del self._until_s[member]
+        return member
+
+
+def kind_of(member: str) -> tuple[str, str] | None:
+    """Return ("user" or "token", name) of a member, or None if it is none."""
+    kind, colon, name = member.partition(":")
+    return (kind, name) if colon and name and kind in (USER, TOKEN) else None
+
+
+def revoked() -> Unauthorized:
+    """Return the error of a revoked identity."""
+    return Unauthorized("revoked", "this user or token has been revoked")
+
+
+def _member(user: str | None, token_id: str | None) -> str:
+    if (user is None) == (token_id is None):
+        raise InvalidRequest("revoke takes either a user or a token id")
+    kind, name = (USER, user) if user is not None else (TOKEN, token_id)
+    if not isinstance(name, str) or not name.isprintable() or not 0 < len(name) <= MAX_NAME_CHARACTERS:
+        raise InvalidRequest(f"{kind}: expected 1 to {MAX_NAME_CHARACTERS} printable characters")
+    return f"{kind}:{name}"
+
+
+def _replies(replies: list[Any]) -> list[Any]:
+    for reply in replies:
+        if isinstance(reply, Exception):
+            raise reply
+    return replies

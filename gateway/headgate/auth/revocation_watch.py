@@ -1,0 +1,127 @@
+"""The watch on revocations: keeps this gateway's copy up to date, and says who is hit.
+
+In: the channel and the set REVOKED of revocation.py. Out: `on_revoked(members)`, from the watch's greenlet.
+
+Rules. 1. After every (re)connect: subscribe, wait until Redis confirms, then read the whole set; nothing can fall between.
+2. A link that leaves two PINGs unanswered is replaced. 3. While Redis cannot be reached, what
+is known stays in force. Before the first read nothing is known, and nobody is let in.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import structlog
+
+from headgate.errors import BusUnavailable, HeadgateError
+from headgate.redis.client import SubscriberLink, open_client
+from headgate.redis.keys import REVOKED
+from headgate.runtime.loop import Greenlet, sleep, spawn
+
+from .audit import audit
+from .identity import Identity
+from .revocation import MAX_NAME_CHARACTERS, Revocations, kind_of, read_revoked
+
+log = structlog.get_logger("headgate.revocation")
+
+CONNECT_TIMEOUT_S = 2.0
+# A PING every second; a link that has been silent for longer than two of them is dead.
+PING_INTERVAL_S, SILENT_S = 1.0, 2.5
+FIRST_RECONNECT_S, LAST_RECONNECT_S = 0.05, 0.5
+
+
+class RevocationWatch:
+    """See the module. `revocations` is the copy."""
+
+    def __init__(self, redis_url: str, on_revoked: Callable[[list[str]], None]) -> None:
+        self.revocations = Revocations()
+        self.known = False
+        self._url = redis_url
+        self._on_revoked = on_revoked
+        self._client = open_client(redis_url, timeout_s=CONNECT_TIMEOUT_S, max_connections=1)
+        self._link: SubscriberLink | None = None
+        self._greenlet: Greenlet | None = None
+        self._closed = False
+
+    def start(self) -> None:
+        """Begin to watch. Idempotent."""
+        if self._greenlet is None:
+            self._greenlet = spawn(self._run)
+            spawn(self._run_pings)
+
+    def check(self, identity: Identity) -> None:
+        """Refuse a revoked identity; and any, before it is known what is revoked.
+
+        Raises:
+            Unauthorized: `revoked`.
+            BusUnavailable: Redis has not been reached yet.
+        """
+        if not self.known:
+            raise BusUnavailable("the gateway has not read yet what is revoked")
+        self.revocations.check(identity)
+
+    def close(self) -> None:
+        """Stop watching. Idempotent; the greenlet ends by itself."""
+        self._closed = True
+        if self._link is not None:
+            self._link.close()
+
+    # -- private --------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        wait_s, told = FIRST_RECONNECT_S, ""
+        while not self._closed:
+            link = self._link = SubscriberLink(self._url, CONNECT_TIMEOUT_S)
+            try:
+                link.connect()
+                link.settimeout(SILENT_S)
+                link.send(("SUBSCRIBE", REVOKED))
+                for replies in iter(link.read, None):
+                    self._take(replies)
+                    wait_s, told = FIRST_RECONNECT_S, ""
+            except HeadgateError as error:
+                if error.message != told and not self._closed:
+                    told = error.message
+                    log.warning("revocations out of reach", error=error.message)
+            except Exception:
+                # What is known stays in force; a fault of ours must not end the watch for good.
+                log.exception("revocation watch failed")
+            link.close()
+            if not self._closed:
+                sleep(wait_s * random.uniform(0.5, 1.0))
+                wait_s = min(wait_s * 2, LAST_RECONNECT_S)
+        self._client.close()
+
+    def _run_pings(self) -> None:
+        while not self._closed:
+            sleep(PING_INTERVAL_S)
+            link = self._link
+            try:
+                if link is not None and self.known:
+                    link.send(("PING", b""))
+            except HeadgateError:
+                continue  # the watch's own read tells
+
+    def _take(self, replies: list[list[bytes]]) -> None:
+        """Act on what one read brought; the confirmation of the subscription is the moment to read everything."""
+        hit: list[str] = []
+        for reply in replies:
+            if reply[0] == b"subscribe":
+                self.revocations.replace(read_revoked(self._client))
+                self.known = True
+                hit = self.revocations.members()
+            elif reply[0] == b"message":
+                _note(reply[2])
+                if (member := self.revocations.apply(reply[2])) is not None:
+                    hit.append(member)
+        if hit:
+            self._on_revoked(hit)
+
+
+def _note(message: bytes) -> None:
+    """Put a revocation into the audit log of this gateway, which acts on it from now on."""
+    left, _, member = message[: 2 * MAX_NAME_CHARACTERS * 4].decode("utf-8", "replace").partition(" ")
+    found = kind_of(member)
+    if found is not None and left.isascii() and left.isdecimal() and len(left) <= 9:
+        audit.revoked(kind=found[0], name=found[1], for_s=int(left), by="heard from Redis")

@@ -1,0 +1,83 @@
+"""The consumers beside the gateway: `headgate consume` as a process of its own, which `headgate serve` starts, watches and ends.
+
+In: the arguments of that command; settings go by the environment. Out: nothing; it speaks for itself on the same standard output
+and error. It is started again when it ends, later and later. It ends by itself when its parent is gone, however that went:
+see `--parent` of the command. Waits let the loop run (the caller has patched the standard library).
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+
+from headgate.metrics import CONSUMERS_PROCESS_ENDED
+from headgate.runtime.loop import Greenlet, Signal, spawn
+
+RESTART_FIRST_S, RESTART_LAST_S = 1.0, 30.0
+# A process that ran for so long did not end for the reason for which the one before it ended.
+STEADY_S = 60.0
+# More than the consumers' own drain: see runner.
+STOP_DEADLINE_S = 15.0
+
+
+class ConsumersProcess:
+    """One child process at a time, while the context is open.
+
+    Leaving lets it finish what it has in hand and waits for it, at most STOP_DEADLINE_S; then it is killed.
+
+    Args:
+        arguments: of `headgate consume`.
+    """
+
+    def __init__(self, arguments: Sequence[str]) -> None:
+        self._command = [sys.executable, "-m", "headgate.cli.main", "consume", *arguments]
+        self._process: subprocess.Popen[bytes] | None = None
+        self._closing = Signal()
+        self._watcher: Greenlet = None
+
+    def check(self) -> bool:
+        """Have the command check configuration and Redis without consuming; when this is False it has told the faults."""
+        return subprocess.run([*self._command, "--check"], stdout=subprocess.DEVNULL, check=False).returncode == 0
+
+    def __enter__(self) -> ConsumersProcess:
+        self._watcher = spawn(self._watch)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closing.set()
+        if self._process is not None:
+            self._process.terminate()
+        self._watcher.join(STOP_DEADLINE_S)
+        if self._process is not None:
+            self._process.kill()
+        self._watcher.join()
+
+    def _watch(self) -> None:
+        pause_s = RESTART_FIRST_S
+        while True:
+            started = time.monotonic()
+            outcome = self._run()
+            if time.monotonic() - started > STEADY_S:
+                pause_s = RESTART_FIRST_S
+            if self._closing.is_set():
+                return
+            CONSUMERS_PROCESS_ENDED.inc()
+            print(f"headgate: the consumers {outcome}; starting them again in {pause_s:g} s", file=sys.stderr, flush=True)
+            if self._closing.wait(pause_s):
+                return
+            pause_s = min(pause_s * 2, RESTART_LAST_S)
+
+    def _run(self) -> str:
+        """Run the process once; return how it ended."""
+        # A session of its own: Ctrl-C in a terminal is for the gateway, which then ends it in its turn.
+        command = [*self._command, "--parent", str(os.getpid())]
+        try:
+            process = self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
+        except OSError as error:
+            return f"cannot be started: {error.strerror}"
+        if self._closing.is_set():  # since it was started
+            process.terminate()
+        return f"ended with status {process.wait()}"

@@ -1,0 +1,5 @@
+"""The email consumer."""
+
+from .consumer import Email
+
+__all__ = ["Email"]

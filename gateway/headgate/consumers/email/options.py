@@ -1,0 +1,209 @@
+"""The options of the email consumer, and what can be wrong with them together. Reads the files that they name."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import ssl
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from headgate.consumers.credentials import read_secret
+from headgate.consumers.templates import SAMPLE, Template, TemplateFault
+from headgate.errors import InvalidRequest
+from headgate.options import Kind, integer, number, one_of, option, read_words, required, switch
+from headgate.options import text as some
+from headgate.redis.seen import SEEN_S
+from headgate.runtime.importing import load_named
+from headgate.topic import USERS
+
+from .address import Mailbox, check_address, read_mailbox
+from .smtp import PORTS, MailServer, Server
+from .text import DEFAULT_SUBJECT, MailTemplates
+
+FUNCTION = "package.module:function"
+_HOST = re.compile(r"[^\s/@\[\]]{1,253}")
+
+
+def _addresses(raw: Any) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(check_address(address) for address in read_words(raw)))
+
+
+def _host(raw: str) -> str:
+    host = raw.strip()
+    # What the resolver could not even be asked would count as a fault of ours, event by event.
+    if not host.encode("idna") or not _HOST.fullmatch(host):
+        raise ValueError
+    return host
+
+
+@dataclass(frozen=True, slots=True)
+class EmailOptions:
+    """What can be set for mails."""
+
+    host: str = option(required(), Kind(_host, "a host name or address"), "The mail server.")
+    port: int = option(0, integer(0, 65535), "Its port; 0: 587 with starttls, 465 with tls, 25 with none.")
+    security: str = option(
+        "starttls", one_of("starttls", "tls", "none"), "How the connection is secured. `none` is for servers on this machine."
+    )
+    allow_plain: bool = option(False, switch(), 'Allow `security = "none"` to another machine.')
+    ca_file: str | None = option(
+        None,
+        some("the path of a PEM file"),
+        "Certificates to trust instead of the system's, for servers with an authority of their own.",
+    )
+    user: str | None = option(None, some("a user name"), "The login; not set: none.")
+    password: str | None = option(None, some("a password"), "Its password.", secret=True)
+    password_env: str | None = option(None, some("the name of an environment variable"), "The variable that holds the password.")
+    timeout_s: float = option(30.0, number(0.1, 300, "seconds"), "For connecting, and for each answer of the server.")
+    mail_from: Mailbox = option(
+        required(), Kind(read_mailbox, "an address such as Alerts <alerts@example.com>"), "Whom mails are from."
+    )
+    to: tuple[str, ...] = option(
+        (),
+        Kind(_addresses, "addresses such as ops@example.com, comma-separated"),
+        "Fixed recipients; each gets a mail of its own.",
+    )
+    to_function: str | None = option(
+        None,
+        some("a function as package.module:function"),
+        "A function of yours that is given the delivery and returns a list of addresses; none: no mail.",
+    )
+    to_template: str | None = option(
+        None, some("a template such as {{ event.data.email }}"), "A template that makes one address of `event`; blank: no mail."
+    )
+    max_recipients: int = option(50, integer(1, 1000), "The most recipients of one event; above it the event is set aside.")
+    subject: str = option(DEFAULT_SUBJECT, some("a template"), "The subject.")
+    text: str | None = option(None, some("a template"), "The text; with neither text nor html, a plain layout of our own.")
+    text_file: str | None = option(None, some("the path of a template"), "The same in a file.")
+    html: str | None = option(None, some("a template"), "The HTML beside the text; values are escaped.")
+    html_file: str | None = option(None, some("the path of a template"), "The same in a file.")
+    list_unsubscribe: str | None = option(
+        None,
+        some("a template of a URL"),
+        "Where to unsubscribe: a header of the mail, and `unsubscribe` in templates. An https URL must take a POST (one click).",
+    )
+    digest_s: float = option(
+        0.0,
+        number(0, 7 * 86400, "seconds"),
+        "After a mail to a recipient, collect what follows for this long into one mail. 0: off.",
+    )
+    digest_events: int = option(50, integer(1, 200), "The most events that one mail shows; it says how many more there are.")
+    rate: int = option(
+        0, integer(0, 10000), "The most mails to a recipient in `rate_period_s`; the rest is collected. 0: any number."
+    )
+    rate_period_s: float = option(3600.0, number(1, 7 * 86400, "seconds"), "See rate.")
+    unless_seen_s: float = option(
+        0.0,
+        number(0, SEEN_S, "seconds"),
+        "Wait this long, and send no mail if one of the user's browsers has shown the event by then. 0: off.",
+    )
+    seen_user: str | None = option(
+        None,
+        some("a template such as {{ event.data.user }}"),
+        "Whose browsers are asked; not set: the user of a topic users.<user>.….",
+    )
+
+
+def check_options(options: EmailOptions, patterns: Sequence[str]) -> list[str]:
+    """Return what is wrong with options that are right one by one, a line each. `patterns` are the consumer's."""
+    several = bool(options.digest_s or options.rate)
+    return [
+        *_server_faults(options),
+        *_recipient_faults(options),
+        *_seen_faults(options, patterns),
+        *MailTemplates.check(options, several=several),
+    ]
+
+
+def server_of(options: EmailOptions) -> Server:
+    """Return the mail server that the options name.
+
+    Raises:
+        ValueError: the password is given twice, or its variable is not set.
+    """
+    return Server(
+        options.host,
+        options.port or PORTS[options.security],
+        options.security,
+        options.timeout_s,
+        options.user,
+        read_secret(options, "password"),
+        options.ca_file,
+    )
+
+
+def one_address(name: str, source: str | None) -> Template | None:
+    """Compile the template of an address or a user.
+
+    Raises:
+        TemplateFault: it is none.
+    """
+    return None if source is None else Template(name, source, limit=1000)
+
+
+def _server_faults(options: EmailOptions) -> list[str]:
+    faults = []
+    if options.security == "none" and not options.allow_plain and not _is_this_machine(options.host):
+        faults.append("security='none': expected starttls or tls to another machine, or allow_plain = true")
+    if options.security == "none" and options.ca_file is not None:
+        faults.append("ca_file is given with security='none'; expected starttls or tls")
+    try:
+        server = server_of(options)
+    except ValueError as error:
+        return [*faults, str(error)]
+    if (server.user is None) != (server.password is None):
+        faults.append("user and password go together; expected both or neither")
+    if not f"{server.user}{server.password}".isascii():
+        faults.append("user, password: expected ASCII characters")
+    if not faults:
+        try:
+            MailServer(server, "")
+        except ssl.SSLError:
+            faults.append(f"ca_file={options.ca_file!r}: no certificates in it")
+        except OSError as error:
+            faults.append(f"ca_file={options.ca_file!r}: {(error.strerror or 'cannot be read').lower()}")
+    return faults
+
+
+def _is_this_machine(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _recipient_faults(options: EmailOptions) -> list[str]:
+    given = [name for name in ("to", "to_function", "to_template") if getattr(options, name)]
+    if len(given) != 1:
+        what = f"{' and '.join(given)} are given" if given else "to is missing"
+        return [f"{what}; expected one of to, to_function, to_template"]
+    faults = []
+    if len(options.to) > options.max_recipients:
+        faults.append(f"to: expected at most {options.max_recipients} addresses (max_recipients)")
+    if options.to_function is not None:
+        try:
+            if not callable(load_named(options.to_function, FUNCTION)):
+                faults.append(f"to_function={options.to_function!r}: expected a function")
+        except InvalidRequest as error:
+            faults.append(f"to_function={options.to_function!r}: {error.parts['reason']}")
+        except Exception as error:  # noqa: BLE001 - whatever the module raises while it is imported
+            faults.append(f"to_function={options.to_function!r}: cannot be imported: {type(error).__name__}")
+    return faults + _template_faults("to_template", options.to_template)
+
+
+def _seen_faults(options: EmailOptions, patterns: Sequence[str]) -> list[str]:
+    faults = _template_faults("seen_user", options.seen_user)
+    if options.unless_seen_s and options.seen_user is None and not any(p.split(".")[0] in (USERS, "*", "#") for p in patterns):
+        faults.append(f"unless_seen_s: no pattern has topics of users ({USERS}.<user>.…); expected seen_user to name the user")
+    return faults
+
+
+def _template_faults(name: str, source: str | None) -> list[str]:
+    try:
+        template = one_address(name, source)
+    except TemplateFault as fault:
+        return [str(fault)]
+    fault_line = template.check({"event": SAMPLE}) if template else None
+    return [fault_line] if fault_line else []

@@ -1,0 +1,5 @@
+"""The monitoring consumer."""
+
+from .consumer import Monitoring
+
+__all__ = ["Monitoring"]

@@ -1,0 +1,312 @@
+"""The monitoring consumer: counters and gauges by topic pattern, to StatsD and Prometheus, and alerts on rates and on silence.
+
+In: pages of events. Out: what they add up to. The counts of alerts are shared by all instances in Redis, in buckets by the
+events' own time; one instance at a time judges them and publishes what turns out. Every name and label comes from the
+configuration.
+
+A page that is handled twice, because a process died in it, is counted twice: at least once, as everywhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from graphlib import CycleError, TopologicalSorter
+from typing import Any, ClassVar, NamedTuple
+
+import msgspec
+import structlog
+
+from headgate.consumers.base import Consumer, Context, Delivery
+from headgate.consumers.sparse_log import SparseLog
+from headgate.errors import BusUnavailable, HeadgateError, InvalidTopic
+from headgate.metrics import MONITOR_FAULTS, MONITORED_EVENTS, MONITORED_VALUE
+from headgate.options import Kind, host_and_port, matching, option, pattern, required, tables
+from headgate.topic import matches, overlaps, user_topic
+
+from .alerts import Record, Rule, bucket, bucket_width_s, judge, notice_data, told, window_buckets
+from .statsd import Statsd
+
+MAX_METRICS = 256
+MAX_ALERTS = 64
+# How many topics' rules are remembered; one more is matched again.
+MAX_TOPICS = 4096
+# Counts are kept this much longer than their window, so alerts can be judged up to this far behind.
+KEEP_S = 600
+# Who judges says so every second; another takes over after this.
+LEASE_S = 5.0
+RECORDS_TTL_S = 30 * 86400
+_RECORDS = "alerts"
+# What is passed over: the code of its metric, and what is written of it.
+_FAULTS = {
+    "not_a_number": "a gauge found no number",
+    "statsd": "StatsD was not reached",
+    "bad_record": "the records of alerts could not be read; they begin anew",
+    "not_published": "an alert could not be published; it is tried again",
+}
+
+log = structlog.get_logger("headgate.monitoring")
+_METRIC = matching(re.compile(r"[a-z0-9_]{1,64}", re.ASCII), "1 to 64 characters of [a-z0-9_]")
+_VALUE = re.compile(r"data(?:\.[^.]{1,64}){0,16}")
+_records = msgspec.json.Decoder(dict[str, Record])
+_encode = msgspec.json.Encoder().encode
+
+
+def _path(raw: Any) -> tuple[str, ...]:
+    if not _VALUE.fullmatch(raw):
+        raise ValueError
+    return tuple(raw.split(".")[1:])
+
+
+@dataclass(frozen=True, slots=True)
+class CounterRule:
+    """One table of `counters`."""
+
+    name: str = option(required(), _METRIC, "What the counter is called.")
+    pattern: str = option(required(), pattern(), "Which of the consumer's events it counts.")
+
+
+@dataclass(frozen=True, slots=True)
+class GaugeRule:
+    """One table of `gauges`."""
+
+    name: str = option(required(), _METRIC, "What the gauge is called.")
+    pattern: str = option(required(), pattern(), "Which of the consumer's events set it.")
+    value: tuple[str, ...] = option(
+        required(), Kind(_path, "a path such as data.depth"), "Where in the event its number is; numbers count in lists, from 0."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class MonitoringOptions:
+    """What may stand in the table of a monitoring consumer."""
+
+    statsd: tuple[str, int] | None = option(None, host_and_port(), "The StatsD server (UDP) that is sent counters and gauges.")
+    prefix: str = option(
+        "headgate",
+        matching(re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+){0,7}", re.ASCII), "a name such as shop.headgate"),
+        "What names begin with in StatsD, a dot after it.",
+    )
+    counters: tuple[CounterRule, ...] = option((), tables(CounterRule, MAX_METRICS), "Counters of events.")
+    gauges: tuple[GaugeRule, ...] = option((), tables(GaugeRule, MAX_METRICS), "Gauges that hold the newest number in an event.")
+    alerts: tuple[Rule, ...] = option((), tables(Rule, MAX_ALERTS), "Alerts.")
+
+
+class _Matching(NamedTuple):
+    """The rules that count a topic."""
+
+    counters: tuple[str, ...]
+    gauges: tuple[GaugeRule, ...]
+    alerts: tuple[Rule, ...]
+
+
+class Monitoring(Consumer):
+    """Counts, and judges alerts once a second."""
+
+    Options = MonitoringOptions
+    batch = True
+    tick_s: ClassVar[float | None] = 1.0
+
+    def __init__(self, options: MonitoringOptions, context: Context) -> None:
+        super().__init__(options, context)
+        self._matching = lru_cache(MAX_TOPICS)(self._match)
+        self._statsd = Statsd(options.statsd, self._statsd_failed) if options.statsd else None
+        self._gauged_ms: dict[str, int] = {}
+        self._log = SparseLog(log.warning)
+        self._counts_ttl_s = KEEP_S + max((2 * rule.window_s for rule in options.alerts), default=0)
+        self._origin = hashlib.sha256(f"{context.namespace}:{context.name}".encode()).hexdigest()[:16]
+
+    @classmethod
+    def check(cls, options: MonitoringOptions, patterns: Sequence[str]) -> list[str]:
+        """Find names that are taken, rules that can match nothing, and alerts that would set each other off for ever."""
+        faults = []
+        metrics = [rule.name for rule in options.counters] + [rule.name for rule in options.gauges]
+        for kind, names in (("counters and gauges", metrics), ("alerts", [rule.name for rule in options.alerts])):
+            taken = [name for name, times in Counter(names).items() if times > 1]
+            faults += [f"{kind}: the name {name} is used more than once" for name in taken]
+        if len(metrics) > MAX_METRICS:
+            faults.append(f"{len(metrics)} counters and gauges: at most {MAX_METRICS} are allowed")
+        asked = [("counters", rule.name, rule.pattern) for rule in options.counters]
+        asked += [("gauges", rule.name, rule.pattern) for rule in options.gauges]
+        asked += [("alerts", rule.name, rule.pattern) for rule in options.alerts]
+        faults += [
+            f"{kind}[{name}].pattern={pattern!r}: no topic matches it and the consumer's patterns"
+            for kind, name, pattern in asked
+            if not any(overlaps(pattern, one) for one in patterns)
+        ]
+        return faults + _topic_faults(options.alerts)
+
+    def start(self) -> None:
+        """Find the StatsD server, and show every counter with 0."""
+        for rule in self.options.counters:
+            MONITORED_EVENTS.labels(self.context.name, rule.name)
+        if self._statsd:
+            self._statsd.start()
+
+    def handle_many(self, deliveries: Sequence[Delivery]) -> None:
+        """Count a page: alerts in Redis first, which may fail, then what cannot fail."""
+        counts: Counter[str] = Counter()
+        amounts: Counter[tuple[str, int]] = Counter()
+        values: dict[str, float] = {}
+        for delivery in deliveries:
+            rules = self._matching(delivery.topic)
+            counts.update(rules.counters)
+            amounts.update((_counted_as(rule), bucket(rule.window_s, delivery.time_ms)) for rule in rules.alerts)
+            if rules.gauges:
+                values.update(self._read_gauges(rules.gauges, delivery))
+        if amounts:
+            self.context.state.add(amounts, self._counts_ttl_s)
+        for name, count in counts.items():
+            MONITORED_EVENTS.labels(self.context.name, name).inc(count)
+        for name, value in values.items():
+            MONITORED_VALUE.labels(self.context.name, name).set(value)
+        if self._statsd:
+            prefix = self.options.prefix
+            self._statsd.send(
+                {f"{prefix}.{name}": count for name, count in counts.items()},
+                {f"{prefix}.{name}": value for name, value in values.items()},
+            )
+
+    def tick(self) -> None:
+        """Judge the alerts, if it is on this instance to do so.
+
+        They are judged as of the time up to which everything has been counted. Too far behind it they are not: counts may have
+        ended by then, and silence of a window ago is no news.
+        """
+        rules = self.options.alerts
+        if not rules or not self.context.state.lease(_RECORDS, LEASE_S):
+            return
+        progress = self.context.state.progress()  # before the counts, so that these hold everything up to then
+        behind_s = (progress.now_ms - progress.handled_ms) / 1000
+        before = self._read_records()
+        counts = self.context.state.sums(
+            [(_counted_as(rule), window_buckets(rule.window_s, progress.handled_ms)) for rule in rules]
+        )
+        records = {}
+        for rule, count in zip(rules, counts, strict=True):
+            record = before.get(rule.name)
+            if behind_s <= (min(rule.window_s, KEEP_S) if rule.kind == "absence" else KEEP_S):
+                record = judge(rule, record, progress.handled_ms, round(count))
+            if record is not None:
+                records[rule.name] = record
+        if any(record.notice for record in records.values()):
+            self._write_records(records)
+            self._tell(rules, records)
+        self._write_records(records)
+
+    def preview(self, delivery: Delivery) -> str:
+        """Name the rules that count an event."""
+        rules = self._matching(delivery.topic)
+        lines = [f"{self.options.prefix}.{name} + 1" for name in rules.counters]
+        lines += [
+            f"{self.options.prefix}.{name} = {value:.15g}" for name, value in self._read_gauges(rules.gauges, delivery).items()
+        ]
+        lines += [f"alert {rule.name}: one event" for rule in rules.alerts]
+        return "\n".join(lines) or "nothing counts it"
+
+    def close(self) -> None:
+        """Close the socket to StatsD."""
+        if self._statsd:
+            self._statsd.close()
+
+    def _match(self, topic: str) -> _Matching:
+        return _Matching(
+            tuple(rule.name for rule in self.options.counters if matches(rule.pattern, topic)),
+            tuple(rule for rule in self.options.gauges if matches(rule.pattern, topic)),
+            tuple(rule for rule in self.options.alerts if matches(rule.pattern, topic)),
+        )
+
+    def _read_gauges(self, rules: Iterable[GaugeRule], delivery: Delivery) -> dict[str, float]:
+        """Return the numbers found in an event, but for gauges that a newer event has set: an older one may come again."""
+        data = delivery.value()
+        values = {}
+        for rule in rules:
+            value = _number_at(data, rule.value)
+            if value is None:
+                self._fault("not_a_number", f"gauges[{rule.name}]: no number there")
+            elif delivery.time_ms >= self._gauged_ms.get(rule.name, 0):
+                self._gauged_ms[rule.name] = delivery.time_ms
+                values[rule.name] = value
+        return values
+
+    def _read_records(self) -> dict[str, Record]:
+        raw = self.context.state.get(_RECORDS)
+        try:
+            return _records.decode(raw) if raw else {}
+        except msgspec.DecodeError as error:
+            self._fault("bad_record", str(error))
+            return {}
+
+    def _write_records(self, records: dict[str, Record]) -> None:
+        self.context.state.put(_RECORDS, _encode(records), RECORDS_TTL_S)
+
+    def _tell(self, rules: Iterable[Rule], records: dict[str, Record]) -> None:
+        """Publish what is to be told, and note it in `records`. What Redis refuses is tried again at the next tick.
+
+        Raises:
+            BusUnavailable: the records in Redis still say what is to be told.
+        """
+        for rule in rules:
+            record = records.get(rule.name)
+            if record is None or record.notice is None:
+                continue
+            event_id = f"alert:{self._origin}:{rule.name}:{record.began_ms}:{record.notice.number}"
+            topic, data = _topic_of(rule), notice_data(rule, record.notice)
+            try:
+                self.context.publisher.publish(topic, data, event_id, self.context.namespace, user=rule.user)
+            except BusUnavailable:
+                raise
+            except HeadgateError as error:
+                self._fault("not_published", f"alerts[{rule.name}]: {error.message}")
+            else:
+                records[rule.name] = told(record)
+                log.info("alert told", consumer=self.context.name, alert=rule.name, state=data["state"], value=data["value"])
+
+    def _statsd_failed(self, error: Exception) -> None:
+        self._fault("statsd", str(error))
+
+    def _fault(self, code: str, reason: str) -> None:
+        """Count what goes wrong and is passed over; tell of each kind once a minute."""
+        MONITOR_FAULTS.labels(self.context.name, code).inc()
+        self._log(_FAULTS[code], consumer=self.context.name, reason=reason)
+
+
+def _counted_as(rule: Rule) -> str:
+    """Return the name of an alert's counts: another width of buckets counts anew."""
+    return f"{rule.name}:{bucket_width_s(rule.window_s)}"
+
+
+def _topic_of(rule: Rule) -> str:
+    return rule.topic or f"alerts.{rule.name}"
+
+
+def _topic_faults(rules: Sequence[Rule]) -> list[str]:
+    published: dict[str, str] = {}
+    faults = []
+    for rule in rules:
+        try:
+            published[rule.name] = user_topic(rule.user, _topic_of(rule)) if rule.user else _topic_of(rule)
+        except InvalidTopic as error:
+            faults.append(f"alerts[{rule.name}]: {error.message}")
+    sets_off = {rule.name: [name for name, topic in published.items() if matches(rule.pattern, topic)] for rule in rules}
+    try:
+        TopologicalSorter(sets_off).prepare()
+    except CycleError as error:
+        faults.append(f"alerts: their own events would set them off for ever: {' → '.join(error.args[1])}")
+    return faults
+
+
+def _number_at(value: Any, path: Iterable[str]) -> float | None:
+    """Return the number at a path, or None: not there, of another type, or beyond what a float holds."""
+    try:
+        for word in path:
+            value = value[int(word)] if isinstance(value, list) else value[word]
+        number = float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
+    except (LookupError, TypeError, ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None

@@ -1,0 +1,1 @@
+"""The process of `headgate consume`: its file, its consumers, its health page."""

@@ -1,0 +1,103 @@
+"""What `headgate consume` does: run the consumers of a file, check them, or show what they would do.
+
+In: what the command line says. Out: an exit code, lines on standard output, and on standard error one for every fault. Raises
+(all): SettingsError with every fault of the file and the environment; BusUnavailable, BusRefused: Redis.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from headgate.errors import HeadgateError, SettingsError
+from headgate.publisher import find_redis_url
+from headgate.redis.client import describe_server
+from headgate.runtime import logging as logs
+from headgate.settings import PREFIX, Settings
+
+from .config import Configuration, need_file, read_consumers, read_settings
+from .dry_run import DryRun
+from .supervisor import Supervisor, describe
+
+# Beside a gateway, consumers take the processor's time that it, and Redis, leave (man 2 nice): live delivery goes first.
+NICENESS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Which consumers are meant: the configuration file (None: found), names in it (none: all), the Redis (None: configured)."""
+
+    config: str | None
+    only: Sequence[str] = ()
+    redis_url: str | None = None
+
+    @property
+    def path(self) -> str:
+        """The configuration file."""
+        return need_file(self.config)
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """The environment, and what the command line says beside it."""
+        return {**os.environ, **({PREFIX + "REDIS_URL": self.redis_url} if self.redis_url else {})}
+
+    def read(self) -> Configuration:
+        """Return the configuration."""
+        return read_consumers(self.path, self.environment, self.only)
+
+
+def consume(asked: Asked, listen: tuple[str, int] | None, parent: int | None) -> int:
+    """Run the consumers until a signal; see Supervisor.run. Beside a gateway, its `parent`, they give way to it."""
+    if parent is not None:
+        os.nice(NICENESS)
+    configuration = asked.read()
+    logs.configure(configuration.settings.log_level)
+    _say(f"consumers from {asked.path}")
+    supervisor = Supervisor(configuration, find_redis_url(configuration.settings), _say, _complain)
+    return supervisor.run(listen, parent)
+
+
+def check(asked: Asked) -> int:
+    """Check file and Redis, and print a line for each consumer; return 1 when there is any fault."""
+    faults: list[str] = []
+    try:
+        for spec in asked.read().consumers:
+            _say(describe(spec))
+    except SettingsError as error:
+        faults += error.faults
+    try:
+        settings = Settings.read(read_settings(asked.path, asked.environment))
+        _say(f"using {describe_server(find_redis_url(settings))}")
+    except SettingsError:
+        pass  # among the faults already
+    except HeadgateError as error:
+        faults += error.lines()
+    for fault in faults:
+        _complain(fault)
+    return 1 if faults else 0
+
+
+def dry_run(asked: Asked, since: int | None) -> None:
+    """Print what the consumers would do, until interrupted; see DryRun.run."""
+    configuration = asked.read()
+    run = DryRun(configuration.consumers, find_redis_url(configuration.settings), _print)
+    for spec in configuration.consumers:
+        _say(f"dry run: {describe(spec)}")
+    try:
+        run.run(since)
+    finally:
+        run.close()
+
+
+def _say(line: str) -> None:
+    _print(f"headgate: {line}")
+
+
+def _print(text: str) -> None:
+    print(text, flush=True)
+
+
+def _complain(line: str) -> None:
+    print(f"headgate: {line}", file=sys.stderr, flush=True)

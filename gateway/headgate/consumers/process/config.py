@@ -1,0 +1,286 @@
+"""The configuration file: TOML in, settings and consumers out, every fault of the file reported together.
+
+`[settings]` holds any setting by its name in lower case; the environment wins over it. Each `[consumers.<name>]` holds what
+every consumer has (`TableOptions`, `RunnerOptions`) and, flat beside it, the options of its type. A fault is one line: file,
+table, key, value, what was expected. A secret is never shown, nor is the value of a key that nobody knows.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import os
+import re
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headgate.consumers.base import Consumer
+from headgate.consumers.work.spec import ConsumerSpec, RunnerOptions
+from headgate.errors import InvalidRequest, SettingsError
+from headgate.extras import advice
+from headgate.options import Fault, Kind, option, patterns, read_options, required, show, text
+from headgate.runtime.importing import load_named
+from headgate.settings import PREFIX, Settings
+
+DEFAULT_FILE = "headgate.toml"
+VARIABLE = "HEADGATE_CONFIG"
+MAX_FILE_BYTES = 1024 * 1024
+MAX_CONSUMERS = 64
+MAX_PATTERNS = 64
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
+
+# Loaded by name, so that a process loads only what its file asks for.
+TYPES = {
+    "apprise": "headgate.consumers.apprise:Apprise",
+    "email": "headgate.consumers.email.consumer:Email",
+    "monitoring": "headgate.consumers.monitoring.consumer:Monitoring",
+    "webhook": "headgate.consumers.webhook.consumer:Webhook",
+}
+OWN_TYPE = "package.module:Class"
+_EXPECTED_TYPE = f"{', '.join(TYPES)}, or your own as {OWN_TYPE}"
+
+
+def _some_patterns(raw: Any) -> tuple[str, ...]:
+    found: tuple[str, ...] = patterns().read(raw)
+    if not 1 <= len(found) <= MAX_PATTERNS:
+        raise ValueError
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class TableOptions:
+    """What stands in every consumer's table beside the options of the runner and of its type."""
+
+    type: str = option(required(), text(_EXPECTED_TYPE), "What the consumer does.")
+    patterns: tuple[str, ...] = option(
+        required(),
+        Kind(_some_patterns, f"1 to {MAX_PATTERNS} patterns such as orders.*.failed"),
+        "Which events it gets; those that match several patterns once.",
+    )
+    namespace: str | None = option(None, text("a namespace"), "The namespace whose log it reads; the first one when not set.")
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """What a process with consumers runs with."""
+
+    settings: Settings
+    consumers: tuple[ConsumerSpec, ...]
+
+
+def find_file(given: str | None) -> str | None:
+    """Return the configuration file to read: `given`, else HEADGATE_CONFIG, else headgate.toml if it is in this folder."""
+    return given or os.environ.get(VARIABLE) or (DEFAULT_FILE if Path(DEFAULT_FILE).is_file() else None)
+
+
+def need_file(given: str | None) -> str:
+    """Return the file of `find_file`.
+
+    Raises:
+        SettingsError: there is none.
+    """
+    path = find_file(given)
+    if path is None:
+        raise SettingsError([f"no configuration file: expected --config FILE, {VARIABLE} or ./{DEFAULT_FILE}"])
+    return path
+
+
+def read_settings(path: str, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return `environment` with the `[settings]` of the file beside what it says itself (an empty value says nothing).
+
+    The consumers are not looked at.
+
+    Raises:
+        SettingsError: the file cannot be read, is no TOML, or has settings that are wrong.
+    """
+    given, faults = _settings_table(path, _read_toml(path))
+    if faults:
+        raise SettingsError(faults)
+    return _beside(given, environment)
+
+
+def read_consumers(path: str, environment: Mapping[str, str], only: Sequence[str] = ()) -> Configuration:
+    """Read the whole file, and import what its consumers need.
+
+    Args:
+        path: the file, named in errors as it is here.
+        environment: `HEADGATE_*` names that win over `[settings]`.
+        only: names of consumers; the others are checked, and left out. Empty: all.
+
+    Raises:
+        SettingsError: with a line for every fault of the file, of the environment, and every name in `only` that is not there.
+    """
+    document = _read_toml(path)
+    given, faults = _settings_table(path, document)
+    settings = None
+    if not faults:
+        try:
+            settings = Settings.read(_beside(given, environment))
+        except SettingsError as error:
+            faults.extend(error.faults)
+    faults.extend(_unknown_tables(path, document))
+    specs: list[ConsumerSpec] = []
+    tables = document.get("consumers", {})
+    if not isinstance(tables, dict) or not 1 <= len(tables) <= MAX_CONSUMERS:
+        found = f"{len(tables)} consumers" if isinstance(tables, dict) else show(tables)
+        faults.append(f"{path} [consumers]: {found}; expected 1 to {MAX_CONSUMERS} tables such as [consumers.on-call]")
+        tables = {}
+    namespaces = settings.namespaces if settings else None
+    for name, table in tables.items():
+        spec, found_faults = _read_consumer(name, table, namespaces)
+        faults.extend(f"{path} {line}" for line in found_faults)
+        if spec is not None:
+            specs.append(spec)
+    faults.extend(f"--only {show(name)}: expected one of {', '.join(tables)}" for name in only if name not in tables)
+    if faults or settings is None:
+        raise SettingsError(faults)
+    return Configuration(settings, tuple(spec for spec in specs if not only or spec.name in only))
+
+
+def read_names(path: str, environment: Mapping[str, str]) -> frozenset[tuple[str, str]]:
+    """Return (namespace, name) of every consumer of the file, whatever may be wrong with it. Imports nothing.
+
+    Raises:
+        SettingsError: as `read_settings`, or what the environment sets is wrong.
+    """
+    tables = _read_toml(path).get("consumers", {})
+    first = Settings.read(read_settings(path, environment)).namespaces[0]
+    named = tables.items() if isinstance(tables, dict) else ()
+    return frozenset((str(table.get("namespace") or first), name) for name, table in named if isinstance(table, dict))
+
+
+def load_type(type_name: str) -> type[Consumer]:
+    """Return the class behind the `type` of a consumer's table.
+
+    Raises:
+        ValueError: there is none; the message says what was tried and what is expected.
+    """
+    if type_name not in TYPES and ":" not in type_name:
+        close = difflib.get_close_matches(type_name, TYPES, 1, 0.6)
+        raise ValueError(f"expected {_EXPECTED_TYPE}" + (f"; did you mean {close[0]}?" if close else ""))
+    try:
+        found = load_named(TYPES.get(type_name, type_name), OWN_TYPE)
+    except InvalidRequest as error:
+        raise ValueError(error.parts["reason"]) from error
+    except Exception as error:
+        raise ValueError(_import_fault(error)) from error
+    if not isinstance(found, type) or not issubclass(found, Consumer):
+        raise ValueError("expected a class that derives from headgate.consumers.Consumer")
+    if clashing := sorted(_keys(found.Options) & _common_keys()):
+        raise ValueError(f"its option {clashing[0]} has the name of one that every consumer has")
+    return found
+
+
+def _import_fault(error: Exception) -> str:
+    if isinstance(error, ModuleNotFoundError) and (said := advice(error, "consumers")) is not None:
+        return said
+    return f"cannot be imported: {type(error).__name__}: {show(str(error))}"
+
+
+def _read_toml(path: str) -> dict[str, Any]:
+    try:
+        with open(path, "rb") as file:
+            raw = file.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise SettingsError([f"{path}: {(error.strerror or str(error)).lower()}"]) from error
+    if len(raw) > MAX_FILE_BYTES:
+        raise SettingsError([f"{path}: expected at most {MAX_FILE_BYTES} bytes"])
+    try:
+        return tomllib.loads(raw.decode())
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise SettingsError([f"{path}: expected UTF-8 text (at line {line})"]) from error
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError([f"{path}: not TOML: {error}"]) from error
+    except RecursionError as error:
+        raise SettingsError([f"{path}: not TOML: nested too deeply"]) from error
+
+
+def _settings_table(path: str, document: Mapping[str, Any]) -> tuple[dict[str, str], list[str]]:
+    """Return `[settings]` as the environment would say it, and what is wrong in it."""
+    table = document.get("settings", {})
+    if not isinstance(table, dict):
+        return {}, [f"{path} settings={show(table)}: expected a table [settings]"]
+    _, faults = read_options(Settings, table, "a setting")
+    said = {PREFIX + name.upper(): _said(value) for name, value in table.items()}
+    return said, [f"{path} [settings] {fault.line()}" for fault in faults]
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _beside(given: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
+    return {**given, **{name: value for name, value in environment.items() if value != "" or name not in given}}
+
+
+def _unknown_tables(path: str, document: Mapping[str, Any]) -> Iterator[str]:
+    known = ("settings", "consumers")
+    for name in document:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, 1, 0.6)
+            yield f"{path} [{name}] is not a table of this file" + (f"; did you mean [{close[0]}]?" if close else "")
+
+
+def _read_consumer(name: str, table: Any, namespaces: Sequence[str] | None) -> tuple[ConsumerSpec | None, list[str]]:
+    """Return one consumer, or None and its faults, each with its table. `namespaces`: None when they are not known."""
+    where = f"[consumers.{name}]"
+    if not _NAME.fullmatch(name):
+        return None, [f"[consumers.{show(name)}]: expected a name of 1 to 64 characters of [A-Za-z0-9_-]"]
+    if not isinstance(table, dict):
+        return None, [f"[consumers] {name}={show(table)}: expected a table {where}"]
+    common, faults = _read_part(TableOptions, table)
+    runner, runner_faults = _read_part(RunnerOptions, table)
+    faults += runner_faults
+    if common and namespaces and (common.namespace or namespaces[0]) not in namespaces:
+        faults.append(Fault("namespace", f"expected one of {', '.join(namespaces)}", show(common.namespace)))
+    consumer, options = None, None
+    if isinstance(table.get("type"), str) and table["type"].strip():
+        try:
+            consumer = load_type(table["type"].strip())
+        except ValueError as error:
+            faults.append(Fault("type", str(error), show(table["type"])))
+    if consumer is not None:
+        options, own_faults = _read_part(consumer.Options, table)
+        faults += own_faults
+        faults += _unknown_keys(table, consumer, str(table["type"]))
+    lines = [f"{where} {fault.line()}" for fault in faults]
+    if consumer and common and options is not None:
+        lines += [f"{where} {line}" for line in _checked(consumer, options, common.patterns)]
+    if lines or not (common and runner and consumer and namespaces):
+        return None, lines
+    return ConsumerSpec(name, consumer, options, common.patterns, common.namespace or namespaces[0], runner), []
+
+
+def _read_part(declared: type[Any], table: Mapping[str, Any]) -> tuple[Any, list[Fault]]:
+    keys = _keys(declared)
+    return read_options(declared, {key: value for key, value in table.items() if key in keys})
+
+
+def _unknown_keys(table: Mapping[str, Any], consumer: type[Consumer], type_name: str) -> Iterator[Fault]:
+    known = _common_keys() | _keys(consumer.Options)
+    for key in table:
+        if key not in known:
+            close = difflib.get_close_matches(key, sorted(known), 1, 0.6)
+            yield Fault(key, f"is not an option of {type_name}", close=close[0] if close else None)
+
+
+def _keys(declared: type[Any]) -> set[str]:
+    return {field.name for field in dataclasses.fields(declared)}
+
+
+def _common_keys() -> set[str]:
+    return _keys(TableOptions) | _keys(RunnerOptions)
+
+
+def _checked(consumer: type[Consumer], options: Any, asked: Sequence[str]) -> list[str]:
+    check: Callable[[Any, Sequence[str]], list[str]] = consumer.check
+    try:
+        return check(options, asked)
+    except Exception as error:  # noqa: BLE001 - the check of somebody's own class
+        return [f"its check raised {type(error).__name__}: {show(str(error))}"]

@@ -1,0 +1,5 @@
+"""The webhook consumer."""
+
+from .consumer import Webhook
+
+__all__ = ["Webhook"]

@@ -1,0 +1,183 @@
+"""The webhook: every event as one signed POST to a fixed URL, after the Standard Webhooks specification.
+
+In: deliveries. Out: a request each, whose `webhook-id` is the same for every attempt. Done is what a 2xx answers. 410 Gone says
+that the receiver wants no more: the event is set aside at once. Everything else, redirects too, is a failed attempt and tried
+again, no sooner than a `Retry-After` asks; until then nothing at all is sent there by this worker.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from headgate import __version__
+from headgate.consumers.base import Consumer, Context, Delivery, Reject, Retry
+from headgate.consumers.credentials import need_secret
+from headgate.options import Kind, number, option, required, text
+
+from .addresses import Allowed, read_allowed
+from .post import HttpPost
+from .signing import EXPECTED_SECRET, read_secrets, sign
+from .target import EXPECTED_URL, Target, read_target
+
+GONE = 410
+# What a Retry-After can ask for at most: beyond it the next attempt would be after the runner has given up.
+MAX_PAUSE_S = 3600.0
+MAX_HEADERS, MAX_HEADER_BYTES = 20, 1024
+# Ours, or of the connection (RFC 9110, section 7.6.1); `webhook-…` are the specification's.
+_OWN_HEADERS = re.compile(
+    "connection|content-length|content-type|expect|host|keep-alive|proxy-.*|te|trailer|transfer-encoding|upgrade|webhook-.*",
+    re.IGNORECASE,
+)
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}", re.ASCII)
+_HEADER_VALUE = re.compile(rf"[!-~]([\t -~]{{0,{MAX_HEADER_BYTES - 2}}}[!-~])?", re.ASCII)
+
+
+class Envelope(msgspec.Struct):
+    """The body: what the specification recommends, and where the event stands in the log. `data` is the publisher's own bytes."""
+
+    type: str
+    timestamp: str
+    data: msgspec.Raw
+    id: str | None
+    namespace: str
+    offset: int | None
+    epoch: str | None
+
+
+def _headers(raw: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    if len(raw) > MAX_HEADERS or len({name.lower() for name in raw}) != len(raw):
+        raise ValueError
+    for name, value in raw.items():
+        if not _HEADER_NAME.fullmatch(name) or _OWN_HEADERS.fullmatch(name) or not _HEADER_VALUE.fullmatch(value):
+            raise ValueError
+    return tuple(raw.items())
+
+
+def _secrets(raw: str) -> str:
+    read_secrets(raw)
+    return raw
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookOptions:
+    """What can be set for a webhook."""
+
+    # The path of a URL often is a secret of its own.
+    url: Target = option(required(), Kind(read_target, EXPECTED_URL), "Where to send.", secret=True)
+    secret: str | None = option(
+        None,
+        Kind(_secrets, EXPECTED_SECRET),
+        "What to sign with. Several while it is changed: every request carries a signature of each.",
+        secret=True,
+    )
+    secret_env: str | None = option(None, text("the name of an environment variable"), "The variable that holds the secret.")
+    timeout_s: float = option(15.0, number(0.1, 60, "seconds"), "For one attempt, from connecting to the head of the answer.")
+    headers: tuple[tuple[str, str], ...] = option(
+        (),
+        Kind(_headers, f"a table of at most {MAX_HEADERS} headers, none of the connection's, `content-type` or `webhook-…`"),
+        "More headers, such as `Authorization`.",
+        secret=True,
+    )
+    allow_private: Allowed = option(
+        Allowed(),
+        Kind(read_allowed, "networks such as 10.0.0.0/8 and places such as hooks.internal:8443"),
+        "Addresses that are not public and may be sent to all the same. A host with a port stands for private, loopback and "
+        "carrier-grade NAT addresses; anything else, such as link-local ones, takes a network.",
+    )
+    ca_file: str | None = option(
+        None,
+        text("the path of a PEM file"),
+        "Certificates to trust instead of the system's, for receivers with an authority of their own.",
+    )
+
+
+class Webhook(Consumer):
+    """Sends events to one receiver. One attempt per `handle`; the runner tries again."""
+
+    Options = WebhookOptions
+
+    def __init__(self, options: WebhookOptions, context: Context) -> None:
+        super().__init__(options, context)
+        self._target = options.url
+        self._keys = read_secrets(need_secret(options, "secret"))
+        self._post = HttpPost(options.url, timeout_s=options.timeout_s, allowed=options.allow_private, ca_file=options.ca_file)
+        self._headers = {**dict(options.headers), "Content-Type": "application/json", "User-Agent": f"Headgate/{__version__}"}
+        self._paused_until_s = 0.0
+
+    @classmethod
+    def check(cls, options: WebhookOptions, patterns: Sequence[str]) -> list[str]:
+        faults: list[str] = []
+        try:
+            secret = need_secret(options, "secret")
+        except ValueError as error:
+            faults.append(str(error))
+        else:
+            try:
+                read_secrets(secret)
+            except ValueError as error:
+                faults.append(f"secret_env={options.secret_env!r}: what this variable holds is wrong: {error}")
+        target = options.url
+        address = target.address
+        refused = address and options.allow_private.refusal(address, target.host, target.port)
+        if refused:
+            faults.append(f"url={target}: a {refused} address; expected a public one, or one that allow_private allows")
+        if options.ca_file is not None and not Path(options.ca_file).is_file():
+            faults.append(f"ca_file={options.ca_file!r}: there is no such file")
+        return faults
+
+    def handle(self, delivery: Delivery) -> None:
+        """Send one request.
+
+        Raises:
+            Reject: 410 Gone.
+            Retry: any other answer but a 2xx, none, a pause that the receiver asked for, or an address that is not allowed.
+        """
+        pause_s = self._paused_until_s - time.monotonic()
+        if pause_s > 0:
+            raise Retry(f"{self._target.origin} asked for a pause", pause_s)
+        body = encode_body(delivery)
+        answer = self._post.post(self._signed_headers(delivery, body), body)
+        if 200 <= answer.status < 300:
+            return
+        said = f"{self._target.origin} answered {answer.status}"
+        if answer.status == GONE:
+            raise Reject(f"{said}: it wants no more events")
+        if answer.retry_after_s is None:
+            raise Retry(said)
+        pause_s = min(answer.retry_after_s, MAX_PAUSE_S)
+        self._paused_until_s = time.monotonic() + pause_s
+        raise Retry(said, pause_s)
+
+    def preview(self, delivery: Delivery) -> str:
+        return f"POST {self._target}\nwebhook-id: {delivery.identity}\n\n{encode_body(delivery).decode()}"
+
+    def close(self) -> None:
+        self._post.close()
+
+    def _signed_headers(self, delivery: Delivery, body: bytes) -> dict[str, str]:
+        # An identity holds no dot: names, hex and digits with colons and a hyphen. So it can be signed as it is.
+        now_s = int(time.time())
+        return {
+            **self._headers,
+            "webhook-id": delivery.identity,
+            "webhook-timestamp": str(now_s),
+            "webhook-signature": sign(self._keys, delivery.identity, now_s, body),
+        }
+
+
+def encode_body(delivery: Delivery) -> bytes:
+    """Return the JSON that is sent: see Envelope."""
+    occurred = datetime.fromtimestamp(delivery.time_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return msgspec.json.encode(
+        Envelope(
+            delivery.topic, occurred, msgspec.Raw(delivery.data), delivery.id, delivery.namespace, delivery.offset, delivery.epoch
+        )
+    )

@@ -1,0 +1,255 @@
+"""One POST at a time to one place, that cannot be led elsewhere and cannot be held up. Plain blocking sockets.
+
+In: a target, headers, a body. Out: the status that it answered, or `Retry` with the reason that there is none. Every new
+connection resolves the name once, checks every address of the answer, and connects to one of those very addresses: a second
+resolution could say something else. Redirects are not followed and no proxy is taken from the environment. One deadline covers
+connecting, sending and the head of the answer, however slowly its bytes come; of its body a little is read and forgotten.
+"""
+
+from __future__ import annotations
+
+import http.client
+import io
+import ipaddress
+import select
+import socket
+import ssl
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from headgate.consumers.base import Retry
+
+from .addresses import Allowed
+from .target import Target
+
+# What is read of one answer. A head above it counts as no answer; a body above it costs the connection.
+MAX_ANSWER_BYTES = 16 * 1024
+# The answer's body is only read so that the connection can be used again: not worth a longer wait.
+BODY_TIMEOUT_S = 1.0
+# How long a connection may be idle, and in use: its address is resolved and checked anew after that.
+KEEP_IDLE_S = 15.0
+KEEP_S = 60.0
+MAX_ADDRESSES = 4
+
+# What socket.getaddrinfo returns; it has the time limits of the system's resolver.
+Resolve = Callable[[str, int], list[tuple[Any, ...]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The status of an answer, and the seconds that its `Retry-After` asks for (None: it has none, or none that can be read)."""
+
+    status: int
+    retry_after_s: float | None
+
+
+def resolve(host: str, port: int) -> list[tuple[Any, ...]]:
+    """Ask the system's resolver for stream addresses."""
+    return list(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+
+
+class HttpPost:
+    """Posts to one target over a connection that is kept a short while. For one thread.
+
+    Args:
+        timeout_s: for everything from connecting to the head of the answer.
+        allowed: what may be connected to beside public addresses.
+        ca_file: certificates (PEM) that are trusted instead of the system's.
+
+    Raises:
+        OSError: `ca_file` cannot be read, or holds no certificate.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        *,
+        timeout_s: float,
+        allowed: Allowed | None = None,
+        ca_file: str | None = None,
+        resolve: Resolve = resolve,
+    ) -> None:
+        self._target, self._timeout_s, self._allowed, self._resolve = target, timeout_s, allowed or Allowed(), resolve
+        self._tls = ssl.create_default_context(cafile=ca_file) if target.scheme == "https" else None
+        self._connection: http.client.HTTPConnection | None = None
+        self._wire: _Wire | None = None
+        self._opened_s = self._used_s = 0.0
+
+    def post(self, headers: Mapping[str, str], body: bytes) -> Answer:
+        """Send one request and return what was answered, whatever the status.
+
+        Raises:
+            Retry: no answer; the reason names the target's host, what went wrong, and no address or path.
+        """
+        deadline_s = time.monotonic() + self._timeout_s
+        try:
+            connection, wire = self._connect(deadline_s)
+            wire.begin(deadline_s)
+            connection.request("POST", self._target.path, body, {"Host": self._target.authority, **headers})
+            response = connection.getresponse()
+        except BaseException as error:
+            self.close()
+            if isinstance(error, OSError | http.client.HTTPException):
+                raise Retry(f"{self._target.origin} {_wrong(error, self._timeout_s)}") from error
+            raise
+        answer = Answer(response.status, _retry_after_s(response.getheader("Retry-After", "")))
+        if not self._read_to_the_end(response, wire):
+            self.close()
+        self._used_s = time.monotonic()
+        return answer
+
+    def close(self) -> None:
+        """Close the connection, if there is one. Idempotent."""
+        if self._connection is not None:
+            self._connection.close()
+        if self._wire is not None:
+            self._wire.close()
+        self._connection = self._wire = None
+
+    def _read_to_the_end(self, response: http.client.HTTPResponse, wire: _Wire) -> bool:
+        """Return whether the connection can be used again: the answer ended, in time and within bounds."""
+        if response.will_close or (response.length or 0) > MAX_ANSWER_BYTES:
+            return False
+        wire.begin(time.monotonic() + BODY_TIMEOUT_S)
+        try:
+            response.read(MAX_ANSWER_BYTES)
+        except (OSError, http.client.HTTPException, ValueError):
+            return False
+        return response.isclosed()
+
+    def _connect(self, deadline_s: float) -> tuple[http.client.HTTPConnection, _Wire]:
+        now_s = time.monotonic()
+        if self._connection is not None and self._wire is not None:
+            if now_s - self._opened_s < KEEP_S and now_s - self._used_s < KEEP_IDLE_S and self._wire.is_quiet():
+                return self._connection, self._wire
+            self.close()
+        sock = self._open_socket(self._addresses(), deadline_s)
+        self._wire = _Wire(sock)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self._tls is not None:
+            sock.settimeout(_left_s(deadline_s))
+            self._wire = _Wire(self._tls.wrap_socket(sock, server_hostname=self._target.host))
+        self._connection = http.client.HTTPConnection(self._target.host, self._target.port)
+        self._connection.auto_open = 0  # never a connection of its own, which would resolve the name again
+        self._connection.sock = self._wire
+        self._opened_s = now_s
+        return self._connection, self._wire
+
+    def _addresses(self) -> list[tuple[Any, ...]]:
+        """Resolve the host, and check all that it is said to be: an answer that mixes public and private is refused whole."""
+        found = self._resolve(self._target.host, self._target.port)
+        for *_, place in found:
+            refused = self._allowed.refusal(ipaddress.ip_address(place[0]), self._target.host, self._target.port)
+            if refused:
+                raise Retry(f"{self._target.origin} is at a {refused} address, which allow_private does not allow")
+        return found
+
+    def _open_socket(self, addresses: list[tuple[Any, ...]], deadline_s: float) -> socket.socket:
+        """Connect to the first address that answers; each is given its share of the time that is left."""
+        addresses = addresses[:MAX_ADDRESSES]
+        failed: OSError = OSError("has no address")
+        for tried, (family, kind, protocol, _, place) in enumerate(addresses):
+            sock = socket.socket(family, kind, protocol)
+            try:
+                sock.settimeout(_left_s(deadline_s) / (len(addresses) - tried))
+                sock.connect(place)
+            except OSError as error:
+                sock.close()
+                failed = error
+            else:
+                return sock
+        raise failed
+
+
+class _Wire:
+    """The part of a socket that http.client uses, with a deadline and a bound on what is read for one exchange."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._deadline_s = 0.0
+        self._room = 0
+
+    def begin(self, deadline_s: float) -> None:
+        """Start an exchange: everything up to `deadline_s` (monotonic), reading at most MAX_ANSWER_BYTES."""
+        self._deadline_s, self._room = deadline_s, MAX_ANSWER_BYTES
+
+    def is_quiet(self) -> bool:
+        """Return whether nothing has come in that nobody asked for; a connection that was closed is not quiet."""
+        poll = select.poll()
+        poll.register(self._sock, select.POLLIN)
+        return not poll.poll(0)
+
+    def sendall(self, data: bytes) -> None:
+        left = memoryview(data)
+        while left:
+            self._sock.settimeout(_left_s(self._deadline_s))
+            left = left[self._sock.send(left) :]
+
+    def recv_into(self, buffer: memoryview) -> int:
+        if self._room <= 0:
+            raise http.client.HTTPException("too long")
+        self._sock.settimeout(_left_s(self._deadline_s))
+        count = self._sock.recv_into(buffer[: self._room])
+        self._room -= count
+        return count
+
+    def makefile(self, mode: str) -> io.BufferedReader:
+        return io.BufferedReader(_Reader(self))
+
+    def close(self) -> None:
+        self._sock.close()
+
+
+class _Reader(io.RawIOBase):
+    """What comes in on a wire, as a file. Closing it leaves the wire open."""
+
+    def __init__(self, wire: _Wire) -> None:
+        self._wire = wire
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        return self._wire.recv_into(memoryview(buffer))
+
+
+def _left_s(deadline_s: float) -> float:
+    left_s = deadline_s - time.monotonic()
+    if left_s <= 0:
+        raise TimeoutError
+    return left_s
+
+
+def _wrong(error: BaseException, timeout_s: float) -> str:
+    """Say in a few words why there is no answer; nothing of what the other side sent, and no address."""
+    match error:
+        case TimeoutError():
+            return f"did not answer within {timeout_s:g} s"
+        case socket.gaierror():
+            return "cannot be resolved"
+        case ssl.SSLCertVerificationError():
+            return f"has a certificate that is not accepted: {error.verify_message}"
+        case ssl.SSLError():
+            return f"does not speak TLS as we do ({error.reason or type(error).__name__})"
+        case http.client.RemoteDisconnected() | ConnectionResetError() | BrokenPipeError():
+            return "closed the connection without an answer"
+        case ConnectionRefusedError():
+            return "refused the connection"
+        case http.client.HTTPException():
+            return "answered something that is not HTTP, or too long"
+        case OSError() if error.strerror:
+            return f"cannot be reached: {error.strerror[0].lower()}{error.strerror[1:]}"
+    return "cannot be reached"
+
+
+def _retry_after_s(text: str) -> float | None:
+    """Read `Retry-After` (RFC 9110, section 10.2.3): seconds or a date."""
+    if text.isascii() and text.isdigit() and len(text) <= 10:
+        return float(text)
+    try:
+        return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
+    except (ValueError, OverflowError):
+        return None

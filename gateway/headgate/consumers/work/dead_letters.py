@@ -1,0 +1,141 @@
+"""Dead letters: work that a consumer gave up, kept to be looked at, tried again or dropped. A bounded stream per consumer.
+
+In: a command client from redis/client.py. Out: pages of letters, oldest first. A letter that is tried again becomes a held piece
+that is due now, as if it had never been tried; the consumer need not run for that.
+
+Raises (all methods): BusUnavailable, BusRefused: as `redis.client.call`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from headgate.errors import InvalidRequest
+from headgate.redis.client import Client, call
+from headgate.redis.keys import group_key
+
+from .metrics import UNREADABLE
+from .store import Store, again
+from .task import Piece, unpack
+
+PAGE_LETTERS = 100
+_ID = re.compile(r"\d{1,15}-\d{1,15}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """One letter: its `id` among the dead letters, since when it is there, why, and the work that it was.
+
+    `why` is one of `unreadable` (the log's entry is no event), `poison` (it ended the process, or the consumer's code failed,
+    five times), `rejected` (it will never work) and `gave_up` (tried for too long); `reason` says it in words. Of an unreadable
+    one `piece` holds as much as can be looked at; it can only be dropped.
+    """
+
+    id: str
+    at_ms: int
+    why: str
+    reason: str
+    piece: Piece
+
+
+class DeadLetters:
+    """The dead letters of one consumer.
+
+    Args:
+        client: of its Redis.
+        namespace, consumer: whose letters.
+    """
+
+    def __init__(self, client: Client, namespace: str, consumer: str) -> None:
+        self._client = client
+        self._store = Store(client, "", namespace, consumer, 0)
+        self._key = group_key(namespace, consumer) + ":dead"
+
+    def count(self) -> int:
+        """Return how many there are."""
+        return int(call(self._client, "XLEN", self._key))
+
+    def page(self, after: str | None = None, limit: int = PAGE_LETTERS) -> list[DeadLetter]:
+        """Return the letters after the one with this id (None: from the oldest), at most `limit` (1 to PAGE_LETTERS).
+
+        Raises:
+            InvalidRequest: no such limit, or not an id.
+        """
+        if not 1 <= limit <= PAGE_LETTERS:
+            raise InvalidRequest(f"a page of {limit} dead letters; expected 1 to {PAGE_LETTERS}")
+        first = "-" if after is None else f"({_check_id(after)}"
+        return [_letter(*found) for found in call(self._client, "XRANGE", self._key, first, "+", "COUNT", limit)]
+
+    def show(self, letter_id: str) -> DeadLetter | None:
+        """Return one letter, or None if it is not there (any more).
+
+        Raises:
+            InvalidRequest: not an id.
+        """
+        _check_id(letter_id)
+        found = call(self._client, "XRANGE", self._key, letter_id, letter_id)
+        return _letter(*found[0]) if found else None
+
+    def retry(self, letter_ids: Sequence[str]) -> int:
+        """Have these tried again now; return how many that are. One that is not there, or unreadable, is passed over.
+
+        Raises:
+            InvalidRequest: not an id.
+        """
+        return self._put_back([letter for letter_id in letter_ids if (letter := self.show(letter_id)) is not None])
+
+    def drop(self, letter_ids: Sequence[str]) -> int:
+        """Drop these for good; return how many there were.
+
+        Raises:
+            InvalidRequest: not an id.
+        """
+        checked = [_check_id(letter_id) for letter_id in letter_ids]
+        return int(call(self._client, "XDEL", self._key, *checked)) if checked else 0
+
+    def retry_all(self) -> int:
+        """Have all that are there now tried again, but for the unreadable ones; return how many that are. Page by page."""
+        return sum(self._put_back(page) for page in self._pages())
+
+    def drop_all(self) -> int:
+        """Drop all that are there now; return how many there were. Page by page."""
+        return sum(self.drop([letter.id for letter in page]) for page in self._pages())
+
+    def _pages(self) -> Iterator[list[DeadLetter]]:
+        """Yield what is there now, not what comes meanwhile: a letter that is tried again may die again."""
+        left, after = self.count(), None
+        while left > 0 and (page := self.page(after, min(left, PAGE_LETTERS))):
+            left, after = left - len(page), page[-1].id
+            yield page
+
+    def _put_back(self, letters: Sequence[DeadLetter]) -> int:
+        answers = [again(letter.id, _untried(letter.piece)) for letter in letters if letter.why != UNREADABLE]
+        if answers:
+            self._store.settle(answers)
+        return len(answers)
+
+
+def _untried(piece: Piece) -> Piece:
+    return msgspec.structs.replace(
+        piece, attempt=0, failures=0, faults=0, failing_since_ms=0, held=False, together=False, reason=""
+    )  # fmt: skip
+
+
+def _letter(entry_id: bytes, fields: dict[bytes, bytes]) -> DeadLetter:
+    body = fields.get(b"body", b"")
+    why, reason = fields.get(b"why", b"").decode("ascii", "replace"), fields.get(b"reason", b"").decode("utf-8", "replace")
+    try:
+        piece = unpack(body)
+    except msgspec.DecodeError:
+        piece, why = Piece("", 0, "", None, 0, body), UNREADABLE
+    return DeadLetter(entry_id.decode(), int(entry_id.partition(b"-")[0]), why, reason, piece)
+
+
+def _check_id(letter_id: str) -> str:
+    if not _ID.fullmatch(letter_id):
+        raise InvalidRequest(f"a dead letter's id {letter_id[:40]!r}; expected <milliseconds>-<number> as `list` shows it")
+    return letter_id

@@ -1,0 +1,106 @@
+"""What consumers have in Redis, whether or not they are configured any more: looked at, and taken out by name.
+
+In: a command client from redis/client.py. Out: how each consumer of a namespace stands. Whoever is taken out of the configuration
+leaves its group, what it held and its dead letters behind: nobody but the operator knows whether it will come back.
+
+Raises (all methods): BusUnavailable, BusRefused: as `redis.client.call`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from headgate.errors import InvalidRequest
+from headgate.redis.client import Client, call
+from headgate.redis.keys import group_key, log_key
+
+from .store import GROUP_LIBRARY
+
+# Whoever runs a consumer gives a sign of life every half second, or, at work on one event, every third of its lease.
+QUIET_S = 60.0
+_SCAN_KEYS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a consumer stands: events of the log not taken yet, in hand, and missed; pieces that are held; dead letters.
+
+    `idle_s` is how long ago an instance gave a sign of life (None: not known).
+    """
+
+    name: str
+    lag: int
+    in_hand: int
+    held: int
+    dead: int
+    missed: int
+    idle_s: float | None
+
+
+class Groups:
+    """The consumers that are known to the Redis of a namespace.
+
+    Args:
+        client: of that Redis.
+        namespace: whose log they read.
+    """
+
+    def __init__(self, client: Client, namespace: str) -> None:
+        self._client, self._namespace = client, namespace
+        self._log = log_key(namespace)
+
+    def standings(self) -> list[Standing]:
+        """Return all, by name. It looks through the names of all keys, a thousand at a time."""
+        return [standing for name in self._names() if (standing := self.look(name)) is not None]
+
+    def look(self, name: str) -> Standing | None:
+        """Return how one stands, or None if there is nothing of it.
+
+        Raises:
+            InvalidRequest: it is not a consumer's name.
+        """
+        found = GROUP_LIBRARY.call(self._client, "FCALL_RO", "headgate_group_look", 1, self._log, name)
+        if not found:
+            return None
+        lag, in_hand, held, dead, missed, idle_ms = found
+        return Standing(name, lag, in_hand, held, dead, missed, None if idle_ms < 0 else idle_ms / 1000)
+
+    def remove(self, name: str) -> tuple[int, int]:
+        """Take out a consumer: its group, what it held, its dead letters, its state. Return the numbers of pieces and letters.
+
+        Raises:
+            InvalidRequest: there is none of this name, or one of its instances has given a sign of life within QUIET_S.
+        """
+        if self.look(name) is None:
+            known = ", ".join(standing.name for standing in self.standings()) or "none"
+            raise InvalidRequest(f"there is no consumer {name} in {self._namespace}; there are: {known}")
+        removed = GROUP_LIBRARY.call(
+            self._client, "FCALL", "headgate_group_remove", 1, self._log, name, round(QUIET_S * 1000)
+        )  # fmt: skip
+        if len(removed) == 1:
+            raise InvalidRequest(
+                f"{name} was at work {removed[0] / 1000:.0f} s ago; stop all of its instances, and wait until it has been "
+                f"quiet for {QUIET_S:.0f} s"
+            )
+        for keys in self._scan(f"{group_key(self._namespace, name)}:state:*"):
+            call(self._client, "UNLINK", *keys)
+        held, dead = removed
+        return held, dead
+
+    def _names(self) -> list[str]:
+        prefix = group_key(self._namespace, "")
+        name_of = re.compile(re.escape(prefix) + r"([A-Za-z0-9_-]{1,64})(?::|$)", re.ASCII)
+        found = {match[1] for keys in self._scan(f"{prefix}*") for key in keys if (match := name_of.match(key.decode()))}
+        return sorted(found)
+
+    def _scan(self, pattern: str) -> Iterator[list[Any]]:
+        cursor = 0
+        while True:
+            cursor, keys = call(self._client, "SCAN", cursor, "MATCH", pattern, "COUNT", _SCAN_KEYS)
+            if keys:
+                yield keys
+            if not int(cursor):
+                return

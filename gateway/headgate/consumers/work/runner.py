@@ -1,0 +1,136 @@
+"""One consumer in this process: its worker threads, the thread that keeps their leases, and its end.
+
+In: what the consumer is (spec.py) and where Redis is. Out: events in its hands, until `stop`. Several processes may run the same
+consumer: they share its group.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+
+import structlog
+
+from headgate.consumers.base import Context
+from headgate.consumers.sparse_log import SparseLog
+from headgate.errors import BusRefused, BusUnavailable
+from headgate.publisher import Publisher
+from headgate.redis.client import Client, open_client
+from headgate.settings import Settings
+
+from .metrics import Tally
+from .spec import ConsumerSpec
+from .state import RedisState
+from .store import Store
+from .worker import Worker
+
+DRAIN_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerStatus:
+    """How a consumer is: worker threads that run, and the trouble that they are in (one line, no secret; None: none)."""
+
+    workers: int
+    trouble: str | None
+
+
+class Runner:
+    """Runs one consumer.
+
+    Args:
+        spec: the consumer.
+        redis_url: where its log is.
+        settings: of these, `max_payload_bytes`.
+
+    Raises:
+        BusRefused: `redis_url` is not a Redis URL.
+    """
+
+    def __init__(self, spec: ConsumerSpec, redis_url: str, settings: Settings) -> None:
+        self._spec, self._url, self._limit = spec, redis_url, settings.max_payload_bytes
+        self._stopping, self._abandoned, self._ended = threading.Event(), threading.Event(), threading.Event()
+        self._log = SparseLog(
+            structlog.get_logger("headgate.consumers").bind(consumer=spec.name, namespace=spec.namespace).warning
+        )
+        self._publisher = Publisher(redis_url, namespace=spec.namespace, max_payload_bytes=self._limit)
+        self._clients: list[Client] = []
+        self._workers = [self._worker() for _ in range(spec.runner.workers)]
+        self._threads: list[threading.Thread] = []
+        self._keeper = threading.Thread(target=self._keep, name=f"{spec.name}-keeper", daemon=True)
+
+    def open(self) -> int:
+        """Make the consumer's group if it is not there, and return the offset after which it reads on.
+
+        `start` need not be preceded by it: the workers do the same.
+
+        Raises:
+            BusUnavailable, BusRefused: as `redis.client.call`.
+        """
+        return self._store().open(self._spec.runner.start)[1]
+
+    def start(self) -> None:
+        """Start the threads, and return. They wait for Redis as long as it takes, and do not end before `stop`."""
+        for number, worker in enumerate(self._workers):
+            thread = threading.Thread(target=worker.run, name=f"{self._spec.name}-{number}", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+        self._keeper.start()
+
+    def status(self) -> RunnerStatus:
+        """Return how the consumer is now."""
+        trouble = next((worker.trouble for worker in self._workers if worker.trouble), None)
+        return RunnerStatus(sum(thread.is_alive() for thread in self._threads), trouble)
+
+    def ask_to_stop(self) -> None:
+        """Have the workers finish what they have begun and take nothing new; returns at once."""
+        self._stopping.set()
+        for worker in self._workers:
+            worker.interrupt()
+
+    def stop(self, drain_s: float = DRAIN_S) -> bool:
+        """Finish what is in hand, give the rest back, and return whether that was done within `drain_s`. Idempotent.
+
+        What is still at work then is left alone: its thread ends with the process, and the work is handed out again.
+        """
+        self.ask_to_stop()
+        deadline_s = time.monotonic() + drain_s
+        for thread in self._threads:
+            thread.join(max(0.0, deadline_s - time.monotonic()))
+        self._abandoned.set()
+        self._ended.set()
+        for thread in (*self._threads, self._keeper):
+            if thread.ident is not None:
+                thread.join(0.1)
+        drained = not any(thread.is_alive() for thread in self._threads)
+        if drained:
+            self._publisher.close()
+            for client in self._clients:
+                client.close()
+        return drained
+
+    def _worker(self) -> Worker:
+        client, store = self._client_and_store()
+        state = RedisState(client, self._spec.namespace, self._spec.name, store)
+        context = Context(self._spec.name, self._spec.namespace, state, self._publisher)
+        tally = Tally(self._spec.name)
+        return Worker(self._spec, context, store, tally, self._log, self._stopping, self._abandoned)
+
+    def _store(self) -> Store:
+        return self._client_and_store()[1]
+
+    def _client_and_store(self) -> tuple[Client, Store]:
+        client = open_client(self._url)
+        self._clients.append(client)
+        return client, Store(client, self._url, self._spec.namespace, self._spec.name, self._limit)
+
+    def _keep(self) -> None:
+        """Keep the leases of all workers, over a connection of its own."""
+        store = self._store()
+        while not self._ended.wait(self._spec.runner.lease_s / 3):
+            for worker in self._workers:
+                try:
+                    worker.keep(store)
+                except (BusUnavailable, BusRefused) as error:
+                    self._log("consumer waits for Redis", reason=error.message)

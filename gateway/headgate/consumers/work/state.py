@@ -1,0 +1,107 @@
+"""A consumer's small shared memory in Redis: what `base.State` promises, on the group's own keys. Every key has an end.
+
+In: a command client from redis/client.py. Names of any text become keys `hg:{N}:group:<group>:state:<kind>:<name>`; one that is
+long or has odd characters stands there as its hash. Times are Redis' own wherever two instances must agree.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import uuid
+from collections.abc import Mapping, Sequence
+
+from headgate.consumers.base import Progress
+from headgate.errors import HeadgateError
+from headgate.redis.client import Client, Command, call, call_many
+from headgate.redis.keys import group_key, log_key
+from headgate.redis.seen import was_seen
+
+from .store import GROUP_LIBRARY, Store
+
+_PLAIN = re.compile(r"[A-Za-z0-9_.:@-]{1,64}", re.ASCII)
+
+
+class RedisState:
+    """The state of one consumer; `base.State` says what its methods do. A lease is held by one of these objects at a time.
+
+    Args:
+        client: where it is kept.
+        namespace, consumer: whose it is.
+        store: the consumer's group, for `progress`.
+    """
+
+    def __init__(self, client: Client, namespace: str, consumer: str, store: Store) -> None:
+        self._client, self._store = client, store
+        self._namespace, self._consumer = namespace, consumer
+        self._holder = uuid.uuid4().hex
+        self._prefix = group_key(namespace, consumer) + ":state:"
+
+    def window(self, name: str, length_s: float) -> float | None:
+        """See `base.State.window`."""
+        return self._time("window", _suffix("window", name), _ms(length_s))
+
+    def within_rate(self, name: str, limit: int, period_s: float) -> float | None:
+        """See `base.State.within_rate`: in any stretch of `period_s`, not in fixed ones."""
+        return self._time("rate", _suffix("rate", name), limit, _ms(period_s), uuid.uuid4().hex)
+
+    def add(self, amounts: Mapping[tuple[str, int], float], ttl_s: float) -> None:
+        """See `base.State.add`."""
+        commands: list[Command] = []
+        for (name, bucket), amount in amounts.items():
+            key = self._sum(name, bucket)
+            commands += [("INCRBYFLOAT", key, repr(float(amount))), ("PEXPIRE", key, _ms(ttl_s))]
+        for reply in call_many(self._client, commands) if commands else ():
+            if isinstance(reply, HeadgateError):
+                raise reply
+
+    def sums(self, wanted: Sequence[tuple[str, range]]) -> list[float]:
+        """See `base.State.sums`."""
+        keys = [self._sum(name, bucket) for name, buckets in wanted for bucket in buckets]
+        found = iter(call(self._client, "MGET", *keys) if keys else ())
+        return [sum(float(next(found) or 0) for _ in buckets) for _, buckets in wanted]
+
+    def get(self, name: str) -> bytes | None:
+        """See `base.State.get`."""
+        found: bytes | None = call(self._client, "GET", self._value(name))
+        return found
+
+    def put(self, name: str, value: bytes, ttl_s: float) -> None:
+        """See `base.State.put`."""
+        call(self._client, "SET", self._value(name), value, "PX", _ms(ttl_s))
+
+    def lease(self, name: str, for_s: float) -> bool:
+        """See `base.State.lease`."""
+        return bool(self._call("lease", _suffix("lease", name), self._holder, _ms(for_s)))
+
+    def seen(self, user: str, event_id: str) -> bool:
+        """See `base.State.seen`."""
+        return was_seen(self._client, self._namespace, user, event_id)
+
+    def progress(self) -> Progress:
+        """See `base.State.progress`."""
+        return self._store.progress()
+
+    def _value(self, name: str) -> str:
+        return self._prefix + _suffix("value", name)
+
+    def _sum(self, name: str, bucket: int) -> str:
+        return f"{self._prefix}{_suffix('sum', name)}:{bucket}"
+
+    def _call(self, function: str, *arguments: str | int) -> int:
+        command = ("FCALL", f"headgate_state_{function}", 1, log_key(self._namespace), self._consumer, *arguments)
+        return int(GROUP_LIBRARY.call(self._client, *command))
+
+    def _time(self, function: str, *arguments: str | int) -> float | None:
+        at_ms = self._call(function, *arguments)
+        return None if at_ms < 0 else at_ms / 1000
+
+
+def _suffix(kind: str, name: str) -> str:
+    """Return the end of a key. No plain name begins with the `=` of a hash."""
+    plain = _PLAIN.fullmatch(name)
+    return f"{kind}:{name}" if plain else f"{kind}:={hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
+
+
+def _ms(seconds: float) -> int:
+    return max(1, round(seconds * 1000))

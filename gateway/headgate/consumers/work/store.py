@@ -1,0 +1,292 @@
+"""A consumer's group in Redis: what is handed out, and what is made of the answers. groups.lua does it in one step each.
+
+In: a command client from redis/client.py. Out: pages of work for the runner, whose answers come back to `settle`. Whatever was
+handed out and is neither settled nor renewed within the lease is handed out again.
+
+Raises (all methods): BusUnavailable, BusRefused: as `redis.client.call`. After BusUnavailable it is not known whether a step was
+taken; every step may be repeated: at worst something is handed out twice, never lost.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from headgate.consumers.base import Progress
+from headgate.errors import BusUnavailable, HeadgateError, InvalidEvent
+from headgate.redis.client import Client, Command, SubscriberLink
+from headgate.redis.functions import Library
+from headgate.redis.keys import group_in_log, log_key
+from headgate.redis.log import read_entry
+
+from .task import Piece, unpack
+
+GROUP_LIBRARY = Library("headgate.consumers.work", "groups.lua", "headgate_consumers_version")
+
+# How long Redis may take to answer, as with `redis.client.open_client`; longer than any wait.
+ANSWER_WITHIN_S = 5.0
+# How many acknowledgements, and for how long, may be on their way to Redis before its answers are waited for.
+MAX_UNCONFIRMED, UNCONFIRMED_S = 100, 0.05
+
+Answer = tuple[str | bytes | int, ...]
+
+
+@dataclass(slots=True)
+class Taken:
+    """One piece of work in hand.
+
+    `name` is what it is called in Redis ("": it is an entry of the log, and not yet kept by itself); `out` is how often it was
+    handed out without an answer, this time included; `mark` is the same for all that are to be worked on together ("": by
+    itself); `error` is what keeps it from being read.
+    """
+
+    piece: Piece
+    name: str
+    out: int
+    mark: str = ""
+    error: HeadgateError | None = None
+
+    @property
+    def in_log(self) -> bool:
+        """Whether it is still an entry of the log."""
+        return not self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What one `take` handed out, and where the group stands.
+
+    `unwanted` are the offsets of entries that match no pattern: they need an acknowledgement only. `epoch` is "" while there is
+    no log. `due_in_s` is when the next held piece is due (None: none is held). `missed` events were trimmed before this group got
+    them, `lost` is 1 when the log was found to be another one, both in this call.
+    """
+
+    epoch: str
+    work: list[Taken]
+    unwanted: list[int]
+    head: int
+    position: int
+    held: int
+    due_in_s: float | None
+    missed: int
+    lost: int
+
+
+class Store:
+    """One consumer's group in one namespace. Owned by one thread.
+
+    Args:
+        client, url: of its Redis; those for acknowledging and for waiting are made from `url` when they are needed.
+        namespace, group: whose it is.
+        max_payload_bytes: larger entries of the log are unreadable.
+    """
+
+    def __init__(self, client: Client, url: str, namespace: str, group: str, max_payload_bytes: int) -> None:
+        self._client = client
+        self._acks, self._waits = _Line(url), _Line(url)
+        self._interrupted = False
+        self._unconfirmed: list[Command] = []
+        self._unconfirmed_since_s = 0.0
+        self._log, self._group = log_key(namespace), group
+        self._max_payload_bytes = max_payload_bytes
+
+    def open(self, start: str) -> tuple[str, int]:
+        """Make the group if it is not there; return its epoch ("": there is no log yet) and position.
+
+        Args:
+            start: where a new one begins: `new`, `oldest`, or `lost`: it was there before, so with all that there is now.
+        """
+        epoch, position = self._call("open", start)
+        return epoch.decode(), position
+
+    def take(self, count: int, lease_ms: int, max_held: int, wanted: Callable[[str], bool]) -> Page | None:
+        """Hand out up to `count` (2 to 1,000) entries and due pieces for `lease_ms`; None: the group is not open.
+
+        With `max_held` pieces or more there are no new entries. `wanted` says of a topic whether it is to be read at all.
+        """
+        reply = self._call("take", count, lease_ms, max_held)
+        if not reply:
+            return None
+        raw_epoch, head, position, held, next_due_ms, now_ms, missed, lost, entries, pieces = reply
+        epoch = raw_epoch.decode()
+        work, unwanted = [_held(*piece) for piece in pieces], []
+        for entry_id, deliveries, flat in entries:
+            offset = int(entry_id.partition(b"-")[0])
+            fields = dict(zip(flat[::2], flat[1::2], strict=False))
+            if wanted(fields.get(b"topic", b"").decode("ascii", "replace")):
+                work.append(self._entry(epoch, offset, deliveries, fields))
+            else:
+                unwanted.append(offset)
+        due_in_s = None if next_due_ms < 0 else max(0.0, (next_due_ms - now_ms) / 1000)
+        return Page(epoch, work, unwanted, head, position, held, due_in_s, missed, lost)
+
+    def acknowledge(self, epoch: str, offsets: Sequence[int]) -> bool:
+        """Be done with entries of the log; return whether `confirm` is due. Raises nothing, and waits for nothing.
+
+        The cheapest answer, as it is the one given for every event: one XACK, written at once over a connection of its own, so
+        that it arrives though this process ends with the next instruction.
+        """
+        if not self._unconfirmed:
+            self._unconfirmed_since_s = time.monotonic()
+        ids = [f"{offset}-0" for offset in offsets]
+        command: Command = ("XACK", self._log, group_in_log(self._group, epoch), *ids)
+        self._unconfirmed.append(command)
+        sent = self._acks.send(command)
+        owed_s = time.monotonic() - self._unconfirmed_since_s
+        return not sent or len(self._unconfirmed) >= MAX_UNCONFIRMED or owed_s > UNCONFIRMED_S
+
+    def confirm(self) -> None:
+        """Wait until Redis has answered every acknowledgement; after an error, send them again."""
+        if self._unconfirmed:
+            self._acks.finish(self._unconfirmed)
+            self._unconfirmed = []
+
+    def settle(self, answers: Iterable[Answer]) -> tuple[int, int]:
+        """Give answers (`done`, `hold`, `dead`, `back`, `again`), all in one step.
+
+        Return how many pieces are held now, and how many dead letters these have pushed out.
+        """
+        held, dropped = self._call("settle", *[argument for answer in answers for argument in answer])
+        return held, dropped
+
+    def renew(self, names: Sequence[str], lease_ms: int) -> None:
+        """Keep pieces in hand for another lease."""
+        self._call("renew", lease_ms, *names)
+
+    def wait(self, position: int, timeout_s: float) -> None:
+        """Wait until the log has an event after `position`, at most `timeout_s`, or until `interrupt`."""
+        block_ms = max(1, int(timeout_s * 1000))
+        try:
+            self._waits.ask(("XREAD", "COUNT", 1, "BLOCK", block_ms, "STREAMS", self._log, f"{position}-0"))
+        except BusUnavailable:
+            if not self._interrupted:
+                raise
+
+    def interrupt(self) -> None:
+        """End the wait of another thread, and every later one."""
+        self._interrupted = True
+        self._waits.close()
+
+    def close(self) -> None:
+        """Close the connections of its own; idempotent."""
+        self._acks.close()
+        self._waits.close()
+
+    def progress(self) -> Progress:
+        """Return how far the group has come; see `Progress`."""
+        return Progress(*GROUP_LIBRARY.call(self._client, "FCALL_RO", "headgate_group_progress", 1, self._log, self._group))
+
+    def _call(self, function: str, *arguments: str | bytes | int) -> Any:
+        return GROUP_LIBRARY.call(self._client, "FCALL", f"headgate_group_{function}", 1, self._log, self._group, *arguments)
+
+    def _entry(self, epoch: str, offset: int, deliveries: int, fields: dict[bytes, bytes]) -> Taken:
+        entry = read_entry(offset, fields, self._max_payload_bytes)
+        if entry.event is not None:
+            event = entry.event
+            piece = Piece(epoch, offset, event.topic, event.id, event.time_ms, event.data)
+        else:  # as much as is fit to be looked at
+            topic, data = fields.get(b"topic", b""), fields.get(b"data", b"")
+            piece = Piece(epoch, offset, topic[:255].decode("ascii", "replace"), None, 0, data[: self._max_payload_bytes])
+        return Taken(piece, "", deliveries, error=entry.error)
+
+
+class _Line:
+    """A connection for one thread's commands, whose answers are only looked at for errors.
+
+    It is made when it is needed, and given up with the first trouble.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._link: SubscriberLink | None = None
+        self._unanswered = 0
+
+    def ask(self, command: Command) -> None:
+        """Send a command and wait for its answer."""
+        self.finish((command,))
+
+    def send(self, command: Command) -> bool:
+        """Send a command if there is a connection; return whether it went. `finish` is to be called in either case."""
+        if self._link is None:
+            return False
+        try:
+            self._link.send(command)
+        except BusUnavailable:
+            self.close()
+            return False
+        self._unanswered += 1
+        return True
+
+    def finish(self, commands: Sequence[Command]) -> None:
+        """Wait until all of these are answered. The first of them were sent, unless the connection was given up since."""
+        try:
+            if self._link is None:
+                link = self._link = SubscriberLink(self._url)
+                link.connect()
+                link.settimeout(ANSWER_WITHIN_S)
+                self._unanswered = 0
+            link = self._link
+            unsent = commands[self._unanswered :]
+            if unsent:
+                link.send(*unsent)
+                self._unanswered += len(unsent)
+            while self._unanswered > 0:
+                self._unanswered -= len(link.read())
+        except HeadgateError:  # a reply that comes late must not be taken for the next one's
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close it; idempotent, from any thread: whoever waits for an answer gets BusUnavailable."""
+        link, self._link = self._link, None
+        if link is not None:
+            link.close()
+
+
+def done(taken: Taken) -> Answer:
+    """The work is done, or not to be done at all."""
+    return ("ack", taken.piece.epoch, f"{taken.piece.offset}-0") if taken.in_log else ("done", taken.name)
+
+
+def back(taken: Taken) -> Answer:
+    """The work was not begun: anyone may have it at once, and it does not count as handed out."""
+    if taken.in_log:
+        return "back", taken.piece.epoch, f"{taken.piece.offset}-0", taken.out - 1
+    return hold_for(taken.piece, 0, taken.out - 1)
+
+
+def hold(piece: Piece, until_ms: int) -> Answer:
+    """Keep a piece, in place of what is kept under its name, until `until_ms` (since 1970)."""
+    return _hold(piece, str(until_ms), 0)
+
+
+def hold_for(piece: Piece, delay_ms: int, out: int = 0) -> Answer:
+    """Keep a piece for `delay_ms` by Redis' clock; `out` above 0: it is in hand so long, handed out that often."""
+    return _hold(piece, f"+{delay_ms}", out)
+
+
+def dead(piece: Piece, why: str, reason: str, max_dead: int) -> Answer:
+    """Put a piece to the dead letters, of which `max_dead` are kept."""
+    return "dead", why, reason, piece.name, piece.pack(), max_dead
+
+
+def again(dead_id: str, piece: Piece) -> Answer:
+    """Take a piece out of the dead letters and have it due now; nothing happens if it is not there any more."""
+    return "again", dead_id, piece.name, piece.pack()
+
+
+def _hold(piece: Piece, due: str, out: int) -> Answer:
+    return "hold", piece.name, due, int(piece.together), out, piece.pack()
+
+
+def _held(name: bytes, out: int, mark: bytes, body: bytes) -> Taken:
+    try:
+        return Taken(unpack(body), name.decode(), out, mark.decode())
+    except msgspec.DecodeError:
+        _, epoch, offset, _ = name.decode().split("-")
+        piece = Piece(epoch, int(offset), "", None, 0, body)
+        return Taken(piece, name.decode(), out, error=InvalidEvent("piece", "what was kept of it cannot be read"))

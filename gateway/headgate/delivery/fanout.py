@@ -1,0 +1,193 @@
+"""Fan-out: a batch of matched events to many clients. The hot path: it never waits, logs, or encodes per client.
+
+In: from the router, a slice of events, each encoded and framed once, with its audience. Out: one write per client for
+everything in the slice that the client gets, straight to its non-blocking socket when nothing is pending for it, else into its
+queue. Frames are joined by concatenation; clients that get the same events share the joined bytes.
+
+A `Pass` is resumable: `advance` works for a few milliseconds and returns, and its caller (the bus greenlet) lets the loop
+run in between; events that have come in by then join the pass (`extend`). `advance` itself contains no greenlet switch.
+Each pass starts at another client, so that nobody is always last (with 1,000 clients the last one waits 8 ms longer than
+the first).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import perf_counter
+
+from headgate.protocol.frames import Frame
+
+from .client import Client
+from .trie import Audience
+
+# One slice's frames joined: about what a socket buffer takes at once.
+MAX_SLICE_BYTES = 65536
+# How long a pass works before others get a turn: pings, handshakes, slow clients' drains, and events that have come in. With
+# 1,000 clients and a window of 8: 4 ms 0.73, 2 ms 0.90, 1 ms 1.0 million deliveries per CPU second; without joining 0.60.
+BUDGET_S = 0.001
+# perf_counter costs 60 ns, a write 7 µs: look at the clock every so many clients.
+_CLOCK_EVERY = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Matched:
+    """One event, framed once, and who gets it."""
+
+    frame: Frame
+    audience: Audience[Client]
+
+
+class _Segment:
+    """Consecutive clients of a pass, up to index `end`, that get the same frames."""
+
+    __slots__ = ("_data", "_frames", "end", "size")
+
+    def __init__(self, end: int, frames: list[Frame]) -> None:
+        self.end = end
+        self.size = sum(len(frame.wire) for frame in frames)
+        self._frames = frames
+        self._data: tuple[tuple[Frame, ...], bytes] | None = None
+
+    def add(self, frame: Frame) -> None:
+        self._frames.append(frame)
+        self.size += len(frame.wire)
+        self._data = None
+
+    def joined(self) -> tuple[tuple[Frame, ...], bytes]:
+        if self._data is None:
+            self._data = (tuple(self._frames), b"".join([frame.wire for frame in self._frames]))
+        return self._data
+
+
+class Pass:
+    """One slice of events on its way to its clients."""
+
+    __slots__ = (
+        "_audience",
+        "_clients",
+        "_first_clients",
+        "_frames_of",
+        "_index",
+        "_joined",
+        "_segment",
+        "_segments",
+        "_told",
+        "writes",
+    )
+
+    def __init__(self, slice_: Sequence[Matched], start: int = 0) -> None:
+        self._index = 0
+        self._joined: dict[tuple[int, ...], tuple[tuple[Frame, ...], bytes]] = {}
+        self.writes = 0
+        first = slice_[0].audience
+        self._audience = first
+        self._first_clients = first.clients
+        if all(matched.audience is first for matched in slice_):
+            # The common case: everyone gets everything. No per-client bookkeeping at all.
+            self._clients: list[Client] = _rotated(self._first_clients, start)
+            self._frames_of: Sequence[tuple[tuple[Frame, ...], bytes]] | None = None
+            self._segments = [_Segment(len(self._clients), [matched.frame for matched in slice_])]
+        else:
+            wanted: dict[Client, list[int]] = {}
+            for index, matched in enumerate(slice_):
+                for client in matched.audience.clients:
+                    wanted.setdefault(client, []).append(index)
+            self._clients = _rotated(tuple(wanted), start)
+            self._frames_of = [self._join(slice_, tuple(wanted[client])) for client in self._clients]
+            self._segments = []
+        self._segment = 0
+        self._told = 0  # clients before this one are in the list once more, for what came in after their turn
+
+    def extend(self, fresh: Sequence[Matched]) -> int:
+        """Let events that came in after this pass began go with it; return how many of them, from the front, do.
+
+        Clients whose turn is still to come get them in the same write, the others once more, at the end. Only for the same
+        audience, as far as one write takes, and never to more than twice the clients: a pass has an end.
+        """
+        joined = 0
+        for matched in fresh:
+            if not self._takes(matched):
+                break
+            served = self._clients[self._told : self._index]
+            for segment in self._segments[self._segment :]:
+                segment.add(matched.frame)
+            if served:
+                self._clients.extend(served)
+                self._segments.append(_Segment(len(self._clients), [matched.frame]))
+                self._told = self._index
+            joined += 1
+        return joined
+
+    def _takes(self, matched: Matched) -> bool:
+        return (
+            self._frames_of is None
+            and matched.audience is self._audience
+            and matched.audience.clients is self._first_clients
+            and self._segments[self._segment].size + len(matched.frame.wire) <= MAX_SLICE_BYTES
+            and len(self._clients) + self._index - self._told <= 2 * len(self._first_clients)
+        )
+
+    def advance(self, budget_s: float = BUDGET_S) -> bool:
+        """Write to the next clients until done or out of budget; True when done. Contains no greenlet switch."""
+        clients, frames_of = self._clients, self._frames_of
+        index, count = self._index, len(self._clients)
+        end = 0
+        stop_s = perf_counter() + budget_s
+        while index < count:
+            client = clients[index]
+            if frames_of is not None:
+                frames, data = frames_of[index]
+                size, events = len(data), len(frames)
+            elif index >= end:
+                segment = self._segments[self._segment]
+                while index >= segment.end:
+                    self._segment += 1
+                    segment = self._segments[self._segment]
+                end = segment.end
+                frames, data = segment.joined()
+                size, events = len(data), len(frames)
+            index += 1
+            connection = client.connection
+            if connection.ready:
+                try:
+                    sent = connection.wire.send(data)
+                except BlockingIOError:
+                    sent = 0
+                except OSError as error:
+                    connection.lost(error)
+                    continue
+                if sent == size:
+                    client.direct += events
+                else:
+                    _in_part(client, frames, sent)
+            else:
+                for frame in frames:
+                    client.offer(frame)
+            if not index % _CLOCK_EVERY and perf_counter() > stop_s:
+                break
+        self.writes += index - self._index
+        self._index = index
+        return index >= count
+
+    def _join(self, slice_: Sequence[Matched], indexes: tuple[int, ...]) -> tuple[tuple[Frame, ...], bytes]:
+        joined = self._joined.get(indexes)
+        if joined is None:
+            frames = tuple(slice_[index].frame for index in indexes)
+            joined = self._joined[indexes] = (frames, b"".join([frame.wire for frame in frames]))
+        return joined
+
+
+def _in_part(client: Client, frames: Sequence[Frame], sent: int) -> None:
+    """The kernel took only the first `sent` bytes: the frame that it cut is finished, those that it did not touch queue up."""
+    accounted = client.connection.written_in_part(frames, sent)
+    client.direct += accounted
+    for frame in frames[accounted:]:
+        client.offer(frame)
+
+
+def _rotated(clients: Sequence[Client], start: int) -> list[Client]:
+    if not clients:
+        return []
+    start %= len(clients)
+    return [*clients[start:], *clients[:start]]

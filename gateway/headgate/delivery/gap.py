@@ -1,0 +1,58 @@
+"""What did not reach one client: collected per reason until it is told. No I/O.
+
+In: ranges and single events that were left out. Out: one `gap` notice per reason, so that however much is missing, what is
+kept about it, and what is sent about it, stays small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from headgate.protocol.frames import Frame, message_frame
+from headgate.protocol.packets import GAP, GapReason, gap_body, notice_packet
+
+
+@dataclass(slots=True)
+class _Gap:
+    first: int | None = None
+    last: int | None = None
+    count: int = 0
+    bytes: int = 0
+    patterns: dict[str, None] = field(default_factory=dict)
+
+
+class Gaps:
+    """Gaps of one client that have not been told yet. Empty is falsy."""
+
+    __slots__ = ("_by_reason",)
+
+    def __init__(self) -> None:
+        self._by_reason: dict[GapReason, _Gap] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._by_reason)
+
+    def add(self, reason: GapReason, first: int | None, last: int | None, count: int, size: int, patterns: Iterable[str]) -> None:
+        """Widen the gap of this reason by `count` events of `size` payload bytes in offsets `first`…`last` (None: unknown)."""
+        gap = self._by_reason.setdefault(reason, _Gap())
+        gap.count += count
+        gap.bytes += size
+        if first is not None:
+            gap.first = first if gap.first is None else min(gap.first, first)
+        if last is not None:
+            gap.last = last if gap.last is None else max(gap.last, last)
+        gap.patterns.update(dict.fromkeys(patterns))
+
+    def take(self, namespace: str) -> list[Frame]:
+        """Return the notices, one per reason, and start anew."""
+        frames = []
+        for reason, gap in self._by_reason.items():
+            # Only what a full queue left out is still in the log, and only if it ever was (a plain PUBLISH was not).
+            recoverable = reason is GapReason.OVERFLOW and gap.first is not None
+            body = gap_body(
+                list(gap.patterns), gap.first, gap.last, gap.count or None, gap.bytes, reason, recoverable=recoverable
+            )
+            frames.append(message_frame(notice_packet(namespace, GAP, body)))
+        self._by_reason.clear()
+        return frames

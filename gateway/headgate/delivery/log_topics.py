@@ -1,0 +1,75 @@
+"""The topics and times of one namespace's log, page by page: what looking for a past needs of it, without the payloads.
+
+In: `EventLog`, asked for a page at a time. Out: `past.TopicPage`, remembered, so that looking again, for whoever it is, costs
+Redis only what has been published since. The log never changes what it said, it only forgets; a new epoch clears everything.
+
+Bounded: at most MAX_PAGES, the one unused for longest goes first. They hold more than a log of the usual length.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import OrderedDict
+
+from headgate.redis.log import EventLog
+
+from .past import TOPIC_PAGE_OFFSETS, TopicPage
+
+# 25,600 events: 2.5 MiB while most of their topics repeat, and 8 MiB when each is another one of 255 bytes.
+MAX_PAGES = 256
+
+
+class LogTopics:
+    """The cache. `reads` counts round trips to Redis."""
+
+    def __init__(self, max_pages: int = MAX_PAGES) -> None:
+        self._max_pages = max_pages
+        self._pages: OrderedDict[int, TopicPage] = OrderedDict()
+        self._cleared = 0
+        self.reads = 0
+
+    def known(self, number: int, upto: int) -> TopicPage | None:
+        """Return a page if all of it up to an offset is known. Never waits."""
+        page = self._pages.get(number)
+        if page is None or page.last < min(upto, page.first + TOPIC_PAGE_OFFSETS - 1):
+            return None
+        self._pages.move_to_end(number)
+        return page
+
+    def read(self, number: int, upto: int, log: EventLog) -> TopicPage:
+        """Return a page, with what `log` has that is not known yet, up to an offset that the log has reached.
+
+        Raises:
+            BusUnavailable, BusRefused: as `redis.client.call`.
+        """
+        if (known := self.known(number, upto)) is not None:
+            return known
+        page = self._pages.get(number) or TopicPage(number * TOPIC_PAGE_OFFSETS + 1, [], [])
+        upto = min(upto, page.first + TOPIC_PAGE_OFFSETS - 1)
+        cleared = self._cleared
+        self.reads += 1
+        for offset, topic, time_ms in log.topics(page.last, upto):
+            _fill(page, offset - 1)
+            if page.last < offset:  # else somebody has read the same meanwhile
+                page.topics.append(sys.intern(topic))
+                page.times_ms.append(time_ms)
+        _fill(page, upto)
+        if cleared == self._cleared:
+            self._pages[number] = page
+            self._pages.move_to_end(number)
+            if len(self._pages) > self._max_pages:
+                self._pages.popitem(last=False)
+        return page
+
+    def clear(self) -> None:
+        """Forget everything: the log is another one."""
+        self._pages.clear()
+        self._cleared += 1
+
+
+def _fill(page: TopicPage, upto: int) -> None:
+    """Note that nothing is at the offsets that are not known, up to `upto`."""
+    missing = upto - page.last
+    if missing > 0:
+        page.topics.extend([None] * missing)
+        page.times_ms.extend([0] * missing)

@@ -1,0 +1,108 @@
+"""A gateway's registration: it says every few seconds that it is there, and at its end that it is not. Off the hot path.
+
+In: the gateway's namespaces. Out: the registry in Redis (registry.py), kept up to date by one greenlet over one connection;
+when the gateway stops, whether another one lives.
+
+Rules. 1. A registry that cannot be written or read costs a line in the log, and nothing else. 2. "No other gateway lives" is
+said only of a registry that was whole for a lease: after a flush the others have not spoken again yet.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import Sequence
+from time import monotonic
+
+import structlog
+
+from headgate.errors import HeadgateError
+from headgate.redis.client import open_client
+from headgate.redis.registry import LEASE_S, leave, register
+from headgate.runtime.loop import Signal, Turn, spawn
+
+log = structlog.get_logger("headgate.registration")
+
+WORD_EVERY_S = LEASE_S / 3
+# Redis is asked, at the end, before the clients are told anything.
+TIMEOUT_S = 1.0
+
+
+class Registration:
+    """See the module. `tried` is set when the first attempt to register is over, however it ended."""
+
+    def __init__(self, redis_url: str, namespaces: Sequence[str]) -> None:
+        self._id = secrets.token_hex(8)
+        self._namespaces = tuple(namespaces)
+        self._client = open_client(redis_url, timeout_s=TIMEOUT_S, max_connections=1)
+        self._turn = Turn()
+        self._stirred = Signal()
+        self._started = self._ended = False
+        self._was_known = False
+        self._lost_at_s = -math.inf
+        self._told = ""
+        self.tried = Signal()
+
+    def start(self) -> None:
+        """Register, and go on doing so. Idempotent."""
+        if not self._started:
+            self._started = True
+            spawn(self._run)
+
+    def renew(self) -> None:
+        """Register at once: Redis may have lost everything. Never waits."""
+        self._stirred.set()
+
+    def leave(self) -> bool:
+        """Take this gateway out, for good; return whether it is known that no other one serves any of its namespaces.
+
+        Waits for Redis, for about TIMEOUT_S at most each time that it is asked. Only the first call does something.
+        """
+        if self._ended or not self._started:
+            self._ended = True
+            return False
+        self._ended = True
+        self._stirred.set()
+        try:
+            with self._turn:
+                alone = leave(self._client, self._id, self._namespaces)
+        except HeadgateError as error:
+            self._tell(error)
+            return False
+        return alone and monotonic() - self._lost_at_s > LEASE_S
+
+    def close(self) -> None:
+        """Leave, if that has not been done, and close the connection. Idempotent."""
+        self.leave()
+        self._client.close()
+
+    # -- private --------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._ended:
+            self._stirred.clear()
+            try:
+                with self._turn:
+                    if not self._ended:
+                        self._register()
+                self._told = ""
+            except HeadgateError as error:
+                self._tell(error)
+            except Exception:
+                # A fault of ours must not end the registration for good.
+                log.exception("registration failed")
+            self.tried.set()
+            self._stirred.wait(WORD_EVERY_S)
+
+    def _tell(self, error: HeadgateError) -> None:
+        """Log a fault, unless it is the same as the one before."""
+        if error.message != self._told:
+            self._told = error.message
+            log.warning("registry out of reach", error=error.message)
+
+    def _register(self) -> None:
+        was_known = register(self._client, self._id, self._namespaces)
+        if self._was_known and not was_known:
+            self._lost_at_s = monotonic()
+            log.info("registered again", namespaces=",".join(self._namespaces))
+        self._was_known = True

@@ -1,0 +1,105 @@
+"""The wire: names of messages, and their encoding as Socket.IO text packets. No I/O.
+
+In: events from the bus, notices from clients' accounting. Out: packet text as bytes, encoded once, ready to be framed by
+the transport. docs/protocol.md describes every message; web/src/protocol.js holds the same names, and
+tests/golden/wire.json is read by both sides' tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from headgate.event import Event
+
+PROTOCOL_VERSION = 1
+
+# Server → client.
+WELCOME = "welcome"
+EVENT = "event"
+GAP = "gap"
+BACKPRESSURE = "backpressure"
+CURSOR = "cursor"
+STATUS = "status"
+
+# Client → server, each acknowledged with {ok: true, …} or {ok: false, error: {code, message, …}}.
+SUBSCRIBE = "subscribe"
+UNSUBSCRIBE = "unsubscribe"
+REPLAY = "replay"
+PUBLISH = "publish"
+REFRESH = "refresh"
+SEEN = "seen"
+
+
+class Overflow(StrEnum):
+    """What a subscription wants when the client queue is full; stronger first."""
+
+    CATCH_UP = "catch_up"
+    LATEST = "latest"
+    DROP = "drop"
+
+
+class GapReason(StrEnum):
+    """Why events did not reach a client."""
+
+    OVERFLOW = "overflow"  # the client queue was full
+    UPSTREAM = "upstream"  # the gateway failed while handing them on
+    TRIMMED = "trimmed"  # the log no longer holds them
+    LOG_LOST = "log_lost"  # the log itself was lost: a new epoch
+    QUARANTINED = "quarantined"  # an event in the log is malformed or above the payload limit
+
+
+_to_json = msgspec.json.encode
+
+
+def event_packet(namespace: str, event: Event, *, replayed: bool = False) -> bytes:
+    """Return the Socket.IO EVENT packet of an event: `2/<namespace>,["event",topic,data,{id,time,offset?,replayed?}]`.
+
+    The payload bytes are copied in as they are.
+    """
+    meta = b'{"id":%b,"time":%d' % (b'"%b"' % event.id.encode() if event.id else b"null", event.time_ms)
+    if event.offset is not None:
+        meta += b',"offset":%d' % event.offset
+    if replayed:
+        meta += b',"replayed":true'
+    return b'2/%b,["event","%b",%b,%b}]' % (namespace.encode(), event.topic.encode(), event.data, meta)
+
+
+def notice_packet(namespace: str, name: str, body: Mapping[str, Any]) -> bytes:
+    """Return the Socket.IO EVENT packet of a message with one JSON argument (welcome, gap, backpressure, cursor, status)."""
+    return b"2/%b,[%b,%b]" % (namespace.encode(), _to_json(name), _to_json(body))
+
+
+def gap_body(
+    patterns: Sequence[str],
+    first: int | None,
+    last: int | None,
+    count: int | None,
+    size: int,
+    reason: GapReason,
+    *,
+    recoverable: bool,
+) -> dict[str, Any]:
+    """Return the body of a `gap`: `count` events in offsets `from`…`to` (inclusive, null when unknown), `bytes` of payload."""
+    return {
+        "patterns": list(patterns),
+        "from": first,
+        "to": last,
+        "count": count,
+        "bytes": size,
+        "reason": reason.value,
+        "recoverable": recoverable,
+    }
+
+
+def ok(**parts: Any) -> dict[str, Any]:
+    """Return a positive acknowledgement."""
+    return {"ok": True, **parts}
+
+
+def refused(error: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a negative acknowledgement around an error's `to_wire()`."""
+    return {"ok": False, "error": dict(error)}

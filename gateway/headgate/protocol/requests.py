@@ -1,0 +1,185 @@
+"""What clients ask for, read and checked: subscriptions, points of resume, replays, what they have shown. No I/O.
+
+In: the JSON of a request. Out: small typed values, or one error that names the field and what is allowed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from headgate.errors import InvalidRequest
+from headgate.event import check_event_id
+from headgate.topic import check_pattern
+
+from .packets import Overflow
+
+# `since: {last: n}`: how far back one subscription may ask to be told again.
+MAX_LAST = 1000
+# Events that one request may say were shown.
+MAX_SEEN_IDS = 100
+MAX_OFFSET = 2**53 - 1  # what JavaScript can count to
+_EPOCH = re.compile(r"[0-9a-f]{16}")
+_encode = msgspec.json.Encoder().encode
+
+
+@dataclass(frozen=True, slots=True)
+class Since:
+    """Where a subscription begins: after an offset, at a time (ms since 1970), or so that `last` events come. One is set."""
+
+    offset: int | None = None
+    time_ms: int | None = None
+    last: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """A wanted subscription."""
+
+    pattern: str
+    overflow: Overflow
+    since: Since | None
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Where a client was when it lost its connection."""
+
+    epoch: str
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """A range of the log, both ends included."""
+
+    pattern: str
+    first: int
+    last: int
+
+
+def check_text(request: object) -> None:
+    """Check that every text in a request's JSON can be written as UTF-8: that there is no half of a surrogate pair in it.
+
+    JSON can spell one (`"\\ud800"`), and a browser does; nothing that we would pass it on to can take it: Redis, the log, an
+    authenticator, our own answer. So it is looked for once, before anything else.
+
+    Raises:
+        InvalidRequest.
+    """
+    try:
+        _encode(request)  # in C; it has no other way to fail on what came as JSON, but for numbers beyond its range
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        left = [request]
+        while left:
+            value = left.pop()
+            if isinstance(value, Mapping):
+                left += (*value, *value.values())
+            elif isinstance(value, list):
+                left += value
+            elif isinstance(value, str) and not _is_unicode(value):
+                raise InvalidRequest("text with half of a surrogate pair (U+D800 to U+DFFF); expected Unicode") from None
+
+
+def read_subscription(request: object) -> Subscription:
+    """Read `{pattern, overflow?, since?}`.
+
+    Raises:
+        InvalidRequest, InvalidPattern.
+    """
+    body = _object(request, {"pattern", "overflow", "since"}, "{pattern: 'orders.*'}")
+    pattern = check_pattern(body.get("pattern"))
+    try:
+        overflow = Overflow(body.get("overflow", Overflow.CATCH_UP))
+    except ValueError:
+        raise InvalidRequest(f"overflow: expected one of {', '.join(Overflow)}") from None
+    since = body.get("since")
+    return Subscription(pattern, overflow, None if since is None else _since(since))
+
+
+def read_resume(request: object) -> Resume | None:
+    """Read `{epoch, offset}`; None stays None.
+
+    Raises:
+        InvalidRequest.
+    """
+    if request is None:
+        return None
+    body = _object(request, {"epoch", "offset"}, "{epoch, offset}")
+    epoch = body.get("epoch")
+    if not isinstance(epoch, str) or not _EPOCH.fullmatch(epoch):
+        raise InvalidRequest("resume.epoch: expected the epoch of a welcome or cursor")
+    return Resume(epoch, _number(body.get("offset"), "resume.offset", 0))
+
+
+def read_replay(request: object) -> Replay:
+    """Read `{pattern, from, to}`.
+
+    Raises:
+        InvalidRequest, InvalidPattern.
+    """
+    body = _object(request, {"pattern", "from", "to"}, "{pattern, from, to}")
+    first = _number(body.get("from"), "from", 1)
+    return Replay(check_pattern(body.get("pattern")), first, _number(body.get("to"), "to", first))
+
+
+def read_refresh(request: object) -> str:
+    """Read `{token}`; the authenticator says what it is worth.
+
+    Raises:
+        InvalidRequest.
+    """
+    token = _object(request, {"token"}, "{token}").get("token")
+    if not isinstance(token, str):
+        raise InvalidRequest("token: expected text")
+    return token
+
+
+def read_seen(request: object) -> list[str]:
+    """Read `{ids}`: event ids, 1 to MAX_SEEN_IDS of them.
+
+    Raises:
+        InvalidRequest, InvalidEvent.
+    """
+    ids = _object(request, {"ids"}, "{ids: ['…']}").get("ids")
+    if not isinstance(ids, list) or not 1 <= len(ids) <= MAX_SEEN_IDS:
+        raise InvalidRequest(f"ids: expected a list of 1 to {MAX_SEEN_IDS} event ids")
+    return [check_event_id(event_id) for event_id in ids]
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _since(request: object) -> Since:
+    body = _object(request, {"offset", "time", "last"}, "{offset}, {time} or {last}")
+    if len(body) != 1:
+        raise InvalidRequest("since: expected exactly one of offset, time, last")
+    if "offset" in body:
+        return Since(offset=_number(body["offset"], "since.offset", 0))
+    if "time" in body:
+        return Since(time_ms=_number(body["time"], "since.time", 0))
+    return Since(last=_number(body["last"], "since.last", 1, MAX_LAST))
+
+
+def _object(request: object, known: set[str], example: str) -> Mapping[str, Any]:
+    if not isinstance(request, Mapping):
+        raise InvalidRequest(f"expected an object such as {example}")
+    unknown = sorted(str(name) for name in set(request) - known)
+    if unknown:
+        raise InvalidRequest(f"unknown field {unknown[0][:40]!r}; known: {', '.join(sorted(known))}")
+    return request
+
+
+def _number(value: object, name: str, low: int, high: int = MAX_OFFSET) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise InvalidRequest(f"{name}: expected a whole number from {low} to {high}")
+    return value

@@ -1,0 +1,92 @@
+"""Function libraries in Redis: loading one when it is missing or older than ours. No other state.
+
+In: a client from redis/client.py. Out: a Redis in which a library's functions can be called. Loading is rare: at the first use
+of a process, and when Redis has lost its functions (an empty restart, FUNCTION FLUSH).
+
+A newer library than ours is left alone, as a newer Headgate that shares this Redis needs it and its calls stay
+compatible. Two processes of different versions that both find an old one race: the loser's version check at its next
+start puts that right; Redis has no conditional FUNCTION LOAD.
+"""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+from typing import Any
+
+from headgate.errors import BusRefused
+
+from .client import Client, call
+
+
+class Library:
+    """One function library: its Lua `source`, its `version`, and calls that load it where it is missing.
+
+    Args:
+        package, file: where the source is; it says `local VERSION = <number>`.
+        version_function: its function that answers the version.
+    """
+
+    def __init__(self, package: str, file: str, version_function: str) -> None:
+        self.source = files(package).joinpath(file).read_text("utf-8")
+        self.version = int(re.findall(r"^local VERSION = (\d+)$", self.source, re.MULTILINE)[0])
+        self._version_function = version_function
+
+    def loaded_version(self, client: Client) -> int | None:
+        """Return the version of the library in Redis, or None without one.
+
+        Raises:
+            BusUnavailable, BusRefused: Redis does not answer, or is too old to have functions.
+        """
+        try:
+            return int(call(client, "FCALL_RO", self._version_function, 0))
+        except BusRefused as error:
+            if is_missing(error):
+                return None
+            raise
+
+    def ensure_loaded(self, client: Client) -> int:
+        """Load the library unless Redis has this version or a newer one; return the version that is there.
+
+        Raises:
+            BusUnavailable: Redis does not answer.
+            BusRefused: Redis is too old, or this user may not load functions.
+        """
+        version = self.loaded_version(client)
+        if version is not None and version >= self.version:
+            return version
+        try:
+            call(client, "FUNCTION", "LOAD", "REPLACE", self.source)
+        except BusRefused as error:
+            if "NOPERM" in error.message or "no permission" in error.message:
+                raise BusRefused(
+                    "this Redis user may not load the function library: allow it +function|load, or run "
+                    "`headgate check --load` once as a user who may"
+                ) from error
+            raise
+        return self.version
+
+    def call(self, client: Client, *command: str | bytes | int) -> Any:
+        """Run one FCALL or FCALL_RO of the library, loading it first when Redis does not have it.
+
+        Raises:
+            BusUnavailable, BusRefused, HeadgateError: as `redis.client.call`.
+        """
+        try:
+            return call(client, *command)
+        except BusRefused as error:
+            if not is_missing(error):
+                raise
+        self.ensure_loaded(client)
+        return call(client, *command)
+
+
+def is_missing(error: BaseException) -> bool:
+    """Return whether an error says that the function is not in Redis (it has run nothing)."""
+    return isinstance(error, BusRefused) and "Function not found" in error.message
+
+
+# The publisher's library: the log of a namespace.
+LOG_LIBRARY = Library("headgate.redis", "log.lua", "headgate_version")
+SOURCE, VERSION = LOG_LIBRARY.source, LOG_LIBRARY.version
+loaded_version, ensure_loaded, call_function = LOG_LIBRARY.loaded_version, LOG_LIBRARY.ensure_loaded, LOG_LIBRARY.call

@@ -1,0 +1,65 @@
+"""Where things are in Redis: every key and channel name, in one place. No I/O.
+
+The namespace is the hash tag, so all keys of one namespace live in one slot and the function library can touch them
+in one step. log.lua builds the same names from the log's key; a test holds the two together.
+"""
+
+from __future__ import annotations
+
+# Of all namespaces: the sorted set of what is revoked (score: until when, in seconds since 1970), and the channel of its news.
+REVOKED = "hg:revoked"
+# The sorted set of those that gateways serve (score: when one last said so).
+NAMESPACES = "hg:namespaces"
+
+
+def log_key(namespace: str) -> str:
+    """Return the key of the namespace's stream; its entry ids are `<offset>-0`."""
+    return f"hg:{{{namespace}}}:log"
+
+
+def head_key(namespace: str) -> str:
+    """Return the key of the hash with epoch and offset (and the retention that the gateway wrote)."""
+    return f"hg:{{{namespace}}}:head"
+
+
+def id_key(namespace: str, topic: str, event_id: str, by: str | None = None) -> str:
+    """Return the key that remembers an event id of a topic, and of a publisher if it is named, for IDEMPOTENCY_S seconds."""
+    return f"hg:{{{namespace}}}:id:{topic}:{f'{by}/' if by else ''}{event_id}"
+
+
+def channel(namespace: str, topic: str) -> str:
+    """Return the channel on which events of a topic are published."""
+    return f"hg:{{{namespace}}}:{topic}"
+
+
+def channel_prefix(namespace: str) -> str:
+    """Return what every channel of the namespace starts with; the rest is the topic."""
+    return f"hg:{{{namespace}}}:"
+
+
+def gateways_key(namespace: str) -> str:
+    """Return the key of the sorted set of gateways that serve the namespace (score: when each last said so)."""
+    return f"hg:{{{namespace}}}:gateways"
+
+
+def group_key(namespace: str, group: str) -> str:
+    """Return the key of a consumer group's hash; its other keys begin with it and a colon (groups.lua builds the same names)."""
+    return f"hg:{{{namespace}}}:group:{group}"
+
+
+def group_in_log(group: str, epoch: str) -> str:
+    """Return what Redis' own group on the log is called that a consumer reads with (groups.lua builds the same name)."""
+    return f"{group}@{epoch}"
+
+
+def seen_key(namespace: str, user: str) -> str:
+    """Return the key of the sorted set of event ids that this user's browsers have shown (score: when that was told)."""
+    return f"hg:{{{namespace}}}:seen:{user}"
+
+
+def user_channel(namespace: str, user: str) -> str:
+    """Return the channel on which the function library repeats every logged event under `users.<user>`, behind its topic.
+
+    Not one that `channel_prefix` begins, so that whoever listens to the whole feed does not get these events twice.
+    """
+    return f"hg:{{{namespace}}}/users.{user}"

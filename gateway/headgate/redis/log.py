@@ -1,0 +1,157 @@
+"""Reading a namespace's log: its head, and pages of events. Writing is log.lua's business alone.
+
+In: a command client from redis/client.py. Out: `Head`, and pages of `Entry`: an event, or the error of one that cannot be
+delivered. Offsets are contiguous, so whatever is not in a page between its ends is known to be gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+from headgate.errors import BusRefused, BusUnavailable, HeadgateError, InvalidEvent, PayloadTooLarge
+from headgate.event import Event, check_event_id, check_json
+from headgate.topic import check_topic
+
+from .client import Client, call, call_many, drop_idle
+from .functions import VERSION, call_function, ensure_loaded
+from .keys import head_key, log_key
+
+# A page: enough that a round trip is cheap per event, small enough to hold (100 × 64 KiB at the most usual limit).
+PAGE_EVENTS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Where a log stands. `first` is the oldest offset still there (offset + 1 when it is empty).
+
+    `library` is the version of the function library that said so.
+    """
+
+    epoch: str
+    offset: int
+    first: int
+    library: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One position of the log: `event`, or the `error` that keeps it from being delivered."""
+
+    offset: int
+    event: Event | None
+    error: HeadgateError | None = None
+
+
+class EventLog:
+    """One namespace's log. Methods wait for Redis; give every greenlet an EventLog with a client of its own."""
+
+    def __init__(self, namespace: str, client: Client, max_payload_bytes: int) -> None:
+        self._key, self._head_key = log_key(namespace), head_key(namespace)
+        self._client = client
+        self._max_payload_bytes = max_payload_bytes
+
+    def drop_idle(self) -> None:
+        """Read over a new connection next time: there has been a fault, and the old one may be dead without a sign of it."""
+        drop_idle(self._client)
+
+    def configure(self, max_events: int, max_age_s: int) -> Head:
+        """Store the retention in Redis, where every publisher's appends obey it, and make sure the log has an epoch.
+
+        An older function library is replaced by ours, where this user may.
+
+        Raises:
+            BusUnavailable, BusRefused: as `redis.client.call`.
+        """
+        limits = (max_events, max_age_s * 1000, self._max_payload_bytes)
+        head = _head(call_function(self._client, "FCALL", "headgate_configure", 1, self._key, *limits))
+        if head.library < VERSION:
+            with suppress(BusRefused):
+                ensure_loaded(self._client)
+                return self.head()
+        return head
+
+    def head(self) -> Head:
+        """Return where the log stands.
+
+        Raises:
+            BusUnavailable, BusRefused: as `redis.client.call`.
+        """
+        return _head(call_function(self._client, "FCALL_RO", "headgate_head", 1, self._key))
+
+    def page(self, after: int, upto: int | None, limit: int = PAGE_EVENTS, *, epoch: str | None = None) -> list[Entry]:
+        """Return the entries with `after` < offset ≤ `upto` (None: all) that the log still holds, at most `limit`, in order.
+
+        Args:
+            after, upto, limit: as above.
+            epoch: the log that they must be from, where offsets of another would be taken for its own.
+
+        Raises:
+            BusUnavailable, BusRefused: as `redis.client.call`; BusUnavailable also when the log is not `epoch` any more.
+        """
+        last = "+" if upto is None else f"{upto}-0"
+        found, now = call_many(
+            self._client,
+            [("XRANGE", self._key, f"{after + 1}-0", last, "COUNT", limit), ("HGET", self._head_key, "epoch")],
+        )
+        for reply in (found, now):
+            if isinstance(reply, HeadgateError):
+                raise reply
+        # Epochs do not come back: if it is this one after the read, it was during the read.
+        if epoch is not None and now != epoch.encode():
+            raise BusUnavailable("the log has just been replaced by another one")
+        return [read_entry(int(entry_id.partition(b"-")[0]), fields, self._max_payload_bytes) for entry_id, fields in found]
+
+    def topics(self, after: int, upto: int) -> list[tuple[int, str, int]]:
+        """Return (offset, topic, time) of the entries with `after` < offset ≤ `upto` that the log still holds, in order.
+
+        As they are, deliverable or not; a time that is none is 0.
+
+        Raises:
+            BusUnavailable, BusRefused: as `redis.client.call`.
+        """
+        found = call(self._client, "XRANGE", self._key, f"{after + 1}-0", f"{upto}-0")
+        return [
+            (
+                int(entry_id.partition(b"-")[0]),
+                fields.get(b"topic", b"").decode("ascii", "replace"),
+                _time_or_zero(fields.get(b"time", b"")),
+            )
+            for entry_id, fields in found
+        ]
+
+
+def read_entry(offset: int, fields: Mapping[bytes, bytes], max_payload_bytes: int) -> Entry:
+    """Return the entry that a log holds at `offset` as `fields`: the event, or the error that keeps it from being delivered."""
+    try:
+        data = fields.get(b"data", b"")
+        if len(data) > max_payload_bytes:
+            raise PayloadTooLarge(len(data), max_payload_bytes, "bus")
+        check_json(data)
+        topic = check_topic(fields.get(b"topic", b"").decode("ascii", "replace"))
+        event_id = check_event_id(fields.get(b"id", b"").decode("ascii", "replace"))
+        time_ms = _time(fields.get(b"time", b""))
+    except HeadgateError as error:
+        return Entry(offset, None, error)
+    return Entry(offset, Event(topic, data, event_id, time_ms, None, offset))
+
+
+def _time(text: bytes) -> int:
+    if not text.isdigit() or len(text) > 16:
+        raise InvalidEvent("time", "expected milliseconds since 1970")
+    return int(text)
+
+
+def _time_or_zero(text: bytes) -> int:
+    try:
+        return _time(text)
+    except InvalidEvent:
+        return 0
+
+
+def _head(reply: list[bytes | int]) -> Head:
+    epoch, offset, first, _, *version = reply
+    # Version 1 does not say so.
+    library = int(version[0]) if version else 1
+    return Head(epoch.decode() if isinstance(epoch, bytes) else str(epoch), int(offset), int(first), library)

@@ -1,0 +1,194 @@
+"""The registry: which gateways serve which namespaces, and when each was last seen. How it is written to Redis and read again.
+
+In: a gateway's word every few seconds, from registration.py. Out: for a publisher, whether any gateway has served the namespace
+that it names; for a gateway that stops, whether another one can take its clients; for `headgate check`, both.
+
+In Redis: for each namespace the sorted set `gateways_key(N)` of gateway ids, each with the time of its last word as score, in
+seconds since 1970 by Redis' clock. An id counts as live for LEASE_S. A gateway that stops takes its id out and leaves the time
+under LEFT, so that the set says when the last one was there. Beside them NAMESPACES, the same for the names of all namespaces.
+Everything ends KEPT_S after the last word.
+
+This is a hint for people and for a faster stop, no lock: after a flush it is empty until the gateways have spoken again.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from headgate.errors import HeadgateError
+
+from .client import Client, call, call_many, database
+from .keys import NAMESPACES, gateways_key
+
+# A gateway that has said nothing for so long is gone; it speaks three times as often (registration.py).
+LEASE_S = 15
+# An id that nobody has taken out (its process was killed) goes after this.
+FORGOTTEN_S = 4 * LEASE_S
+KEPT_S = 30 * 86400
+MAX_NAMESPACES = 1000
+# Namespaces that one answer names at most, those that were seen last.
+MAX_NAMED = 20
+# The time at which the last gateway to stop has stopped; no gateway's id.
+LEFT = "left"
+# Namespaces of one database that a process remembers to have asked for; then it forgets them all.
+MAX_REMEMBERED = 1000
+MAX_DATABASES = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """How a namespace is served: gateways at work, and how long ago one was last seen (None: no gateway ever)."""
+
+    live: int
+    seen_s_ago: int | None
+
+
+def register(client: Client, gateway_id: str, namespaces: Sequence[str]) -> bool:
+    """Say that a gateway serves these namespaces now; return whether each of them still knew it. Two round trips.
+
+    Raises:
+        BusUnavailable, BusRefused: as `redis.client.call`; it may be registered in part.
+    """
+    now_s = _now_s(client)
+    commands: list[tuple[str | int, ...]] = []
+    for key in map(gateways_key, namespaces):
+        commands += [
+            ("ZADD", key, now_s, gateway_id),
+            ("ZREMRANGEBYSCORE", key, "-inf", now_s - FORGOTTEN_S),
+            ("EXPIRE", key, KEPT_S),
+        ]
+    scored = [part for namespace in namespaces for part in (now_s, namespace)]
+    commands += [
+        ("ZADD", NAMESPACES, *scored),
+        ("ZREMRANGEBYSCORE", NAMESPACES, "-inf", now_s - KEPT_S),
+        ("ZREMRANGEBYRANK", NAMESPACES, 0, -MAX_NAMESPACES - 1),
+        ("EXPIRE", NAMESPACES, KEPT_S),
+    ]
+    added = _replies(client, commands)[: 3 * len(namespaces) : 3]
+    return not any(added)
+
+
+def leave(client: Client, gateway_id: str, namespaces: Sequence[str]) -> bool:
+    """Take a gateway out; return whether it was known and no other that lives serves any of its namespaces. Two round trips.
+
+    Of two that leave at once, at least one finds itself alone.
+
+    Raises:
+        BusUnavailable, BusRefused: as `redis.client.call`; its id ends with the lease then.
+    """
+    now_s = _now_s(client)
+    commands: list[tuple[str | int, ...]] = []
+    for key in map(gateways_key, namespaces):
+        commands += [
+            ("ZSCORE", key, gateway_id),
+            ("ZREM", key, gateway_id),
+            ("ZADD", key, now_s, LEFT),
+            ("ZRANGE", key, now_s - LEASE_S, "+inf", "BYSCORE", "LIMIT", 0, 2),  # LEFT, and another if there is one
+            ("EXPIRE", key, KEPT_S),
+        ]
+    replies = _replies(client, commands)
+    fresh = all(score is not None and float(score) >= now_s - LEASE_S for score in replies[::5])
+    return fresh and all(set(live) <= {LEFT.encode()} for live in replies[3::5])
+
+
+def has_been_served(client: Client, namespace: str) -> tuple[bool, list[str]]:
+    """Return whether any gateway has served a namespace, and the names of at most MAX_NAMED that are. One round trip.
+
+    No names where this user may not read them.
+
+    Raises:
+        BusUnavailable, BusRefused: as `redis.client.call`: nobody knows.
+    """
+    count, names = call_many(client, [("ZCARD", gateways_key(namespace)), _named()])
+    if isinstance(count, HeadgateError):
+        raise count
+    return int(count) > 0, [] if isinstance(names, HeadgateError) else _texts(names)
+
+
+def read_served(client: Client) -> dict[str, Served]:
+    """Return how each of at most MAX_NAMED namespaces is served. Two round trips.
+
+    Raises:
+        BusUnavailable, BusRefused: as `redis.client.call`.
+    """
+    time, found = _replies(client, [("TIME",), _named()])
+    now_s, names = int(time[0]), sorted(_texts(found))
+    commands: list[tuple[str | int, ...]] = []
+    for key in map(gateways_key, names):
+        commands += [("ZCOUNT", key, now_s - LEASE_S, "+inf"), ("ZSCORE", key, LEFT), ("ZRANGE", key, 0, 0, "REV", "WITHSCORES")]
+    replies = _replies(client, commands) if commands else []
+    return {name: _served(now_s, *replies[3 * at : 3 * at + 3]) for at, name in enumerate(names)}
+
+
+class Remembered:
+    """The namespaces of one database that this process has asked about, at most MAX_REMEMBERED. Threads may share it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._settled: dict[str, bool] = {}
+
+    def is_settled(self, namespace: str) -> bool:
+        """Return whether a gateway is known to have served it, or nobody here may find out."""
+        return self._settled.get(namespace, False)
+
+    def settle(self, namespace: str) -> None:
+        """Remember that."""
+        with self._lock:
+            self._remember(namespace, settled=True)
+
+    def is_new(self, namespace: str) -> bool:
+        """Return whether nobody has asked about it yet; of all callers one is told so, and asks."""
+        if namespace in self._settled:
+            return False
+        with self._lock:
+            if namespace in self._settled:
+                return False
+            self._remember(namespace, settled=False)
+            return True
+
+    def _remember(self, namespace: str, *, settled: bool) -> None:
+        if len(self._settled) >= MAX_REMEMBERED:
+            self._settled.clear()
+        self._settled[namespace] = settled
+
+
+_remembered: dict[str, Remembered] = {}
+
+
+def remembered(client: Client) -> Remembered:
+    """Return what this process knows of a client's database, whichever of its publishers has asked."""
+    if len(_remembered) >= MAX_DATABASES:
+        _remembered.clear()
+    return _remembered.setdefault(database(client), Remembered())
+
+
+def _served(now_s: int, live: int, left: bytes | None, newest: list[Any]) -> Served:
+    if not newest:
+        return Served(0, None)
+    # LEFT is no gateway, though it may be as young as one.
+    stopped = left is not None and float(left) >= now_s - LEASE_S
+    seen_s = float(newest[0][1] if isinstance(newest[0], list | tuple) else newest[1])
+    return Served(int(live) - stopped, max(0, now_s - int(seen_s)))
+
+
+def _named() -> tuple[str | int, ...]:
+    return ("ZRANGE", NAMESPACES, 0, MAX_NAMED - 1, "REV")
+
+
+def _texts(names: list[bytes]) -> list[str]:
+    return [name.decode("utf-8", "replace") for name in names]
+
+
+def _now_s(client: Client) -> int:
+    return int(call(client, "TIME")[0])
+
+
+def _replies(client: Client, commands: Sequence[tuple[str | int, ...]]) -> list[Any]:
+    replies = call_many(client, commands)
+    for reply in replies:
+        if isinstance(reply, HeadgateError):
+            raise reply
+    return replies

@@ -1,0 +1,87 @@
+"""How the gateway writes its log: one line per thing that happened, past tense, with fields. Set up once by `headgate serve`.
+
+A line that clients can cause at will is written seldom: `Seldom` counts the times between. `told` keeps back what strangers are
+not to know of an error, and writes it to the log instead.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+
+from headgate.errors import HeadgateError
+
+SELDOM_S = 10.0
+
+
+class Seldom:
+    """Says when a thing that may happen ten thousand times a second is worth a line: once in SELDOM_S for each name.
+
+    Names are words of our own, never a client's.
+    """
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._told: dict[str, tuple[float, int]] = {}  # name → when it was told, how often it happened since
+
+    def due(self, name: str) -> int | None:
+        """Return how often it was left out since the last line; None when this time is to be left out too."""
+        now_s = self._now()
+        told_s, left_out = self._told.get(name, (-SELDOM_S, 0))
+        if now_s - told_s < SELDOM_S:
+            self._told[name] = (told_s, left_out + 1)
+            return None
+        self._told[name] = (now_s, 0)
+        return left_out
+
+
+_log = structlog.get_logger("headgate.refusals")
+_seldom = Seldom()
+
+
+def told(error: HeadgateError) -> dict[str, Any]:
+    """Return what a stranger is told of an error. What is kept back goes to the log, seldom."""
+    wire = error.to_wire()
+    if error.public is not None and (left_out := _seldom.due(error.code)) is not None:
+        _log.warning("refused", code=error.code, reason=error.message, left_out=left_out)
+    return wire
+
+
+def configure(level: str) -> None:
+    """Write log lines of at least `level` to standard error: for people on a terminal, else as logfmt."""
+    terminal = sys.stderr.isatty()
+    renderer = structlog.dev.ConsoleRenderer() if terminal else structlog.processors.LogfmtRenderer()
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            Tracebacks(),
+            structlog.processors.format_exc_info,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
+        # One write per line: those of several threads do not run into each other.
+        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+
+
+class Tracebacks:
+    """Lets a line with a traceback through once in SELDOM_S for each event: a client that finds a fault must not fill the log."""
+
+    def __init__(self, seldom: Seldom | None = None) -> None:
+        self._seldom = seldom or Seldom()
+
+    def __call__(self, logger: Any, method: str, fields: Any) -> Any:
+        if fields.get("exc_info") or "traceback" in fields:
+            left_out = self._seldom.due(str(fields.get("event")))
+            if left_out is None:
+                raise structlog.DropEvent
+            if left_out:
+                fields["left_out"] = left_out
+        return fields

@@ -1,0 +1,99 @@
+"""A private folder: one that belongs to us, that nobody else can write to, and that no link has led us to.
+
+In: the path of a data folder, which may be anybody's, as `./.headgate` is wherever one happens to be. Out: a descriptor of it,
+or one error that says whose it is. Its files are opened through that descriptor: nobody can exchange the folder meanwhile.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+from headgate.errors import BusRefused
+
+_INSTEAD = "set HEADGATE_REDIS_URL, or HEADGATE_DATA_DIR to a folder of yours"
+_NOT_A_PLACE = {errno.ELOOP: "is a symbolic link", errno.ENOTDIR: "is not a folder", errno.EMLINK: "is a symbolic link"}
+_WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
+
+
+def open_folder(path: Path) -> int | None:
+    """Return a descriptor of the folder, the caller's to close; None if there is none, or none that we may look into.
+
+    Raises:
+        BusRefused: it is a link, belongs to somebody else, or others can write to it.
+    """
+    try:
+        folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except (FileNotFoundError, PermissionError):
+        _refuse_foreign(path)
+        return None
+    except OSError as error:
+        if error.errno in _NOT_A_PLACE:
+            raise BusRefused(
+                f"{path} {'is a symbolic link' if path.is_symlink() else _NOT_A_PLACE[error.errno]}: {_INSTEAD}"
+            ) from error
+        raise
+    try:
+        _check(os.fstat(folder), path)
+    except BaseException:
+        os.close(folder)
+        raise
+    return folder
+
+
+def open_file(folder: int, path: Path, flags: int, mode: int = 0o600) -> int:
+    """Return a descriptor of the regular file `path.name` in a folder, under the same conditions.
+
+    Raises:
+        BusRefused: as `open_folder`.
+        OSError: it cannot be opened.
+    """
+    try:
+        # Without O_NONBLOCK a pipe in its place would keep us for ever.
+        file = os.open(path.name, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, mode, dir_fd=folder)
+    except OSError as error:
+        if error.errno in _NOT_A_PLACE:
+            raise BusRefused(f"{path} {_NOT_A_PLACE[error.errno]}: {_INSTEAD}") from error
+        raise
+    try:
+        found = os.fstat(file)
+        if not stat.S_ISREG(found.st_mode):
+            raise BusRefused(f"{path} is not a regular file: {_INSTEAD}")
+        _check(found, path)
+    except BaseException:
+        os.close(file)
+        raise
+    return file
+
+
+def is_private(path: Path) -> bool:
+    """Return whether a folder is there and fulfils all of it."""
+    try:
+        folder = open_folder(path)
+    except (BusRefused, OSError):
+        return False
+    if folder is None:
+        return False
+    os.close(folder)
+    return True
+
+
+def _refuse_foreign(path: Path) -> None:
+    """Say whose a folder is that we may not look into; a missing one is nobody's."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return
+    _check(found, path)
+
+
+def _check(found: os.stat_result, path: Path) -> None:
+    if found.st_uid != os.geteuid():
+        raise BusRefused(f"{path} belongs to user id {found.st_uid}, and we are {os.geteuid()}: {_INSTEAD}")
+    if found.st_mode & _WRITABLE_BY_OTHERS:
+        raise BusRefused(
+            f"{path} can be written by others (mode {stat.S_IMODE(found.st_mode):o}): look who has changed it, then "
+            f"`chmod go-w`; or {_INSTEAD}"
+        )

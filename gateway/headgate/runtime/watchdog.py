@@ -1,0 +1,97 @@
+"""The watchdog: names the code that keeps the event loop from running. One thread of the operating system per process.
+
+In: a beat from the loop, ten times a second. Out: when there has been none for STALL_S, one log line with the stack of the loop's
+thread, and when it runs again one with how long that took, and two counters. While the loop stands still, so does every client
+of this process: it is nearly always code of the application that waits or computes without letting others run.
+
+It is told late where Python gives this thread no turn: code that lets go of the interpreter and takes it back at once, again and
+again (a loop of short system calls, each behind some milliseconds of C), has kept it waiting for seconds.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from types import FrameType
+
+import structlog
+
+from headgate.metrics import LOOP_STALLED_SECONDS, LOOP_STALLS
+
+from .loop import Watcher, in_native_thread, native_ident, native_sleep, repeat
+
+BEAT_S = 0.1
+STALL_S = 0.5
+MAX_FRAMES = 12
+
+log = structlog.get_logger("headgate.watchdog")
+
+
+class Watchdog:
+    """Watches the loop of the thread that starts it, between `start` and `close`. Times are monotonic."""
+
+    def __init__(self) -> None:
+        self._beat_s = self._used_s = 0.0
+        self._loop_thread = 0
+        self._timer: Watcher | None = None
+
+    def start(self) -> None:
+        """Begin. Idempotent."""
+        if self._timer is None:
+            self._beat_s, self._used_s = time.monotonic(), time.process_time()
+            self._loop_thread = native_ident()
+            self._timer = repeat(BEAT_S, self._beat)
+            timer = self._timer
+            in_native_thread(lambda: self._watch(timer))
+
+    def close(self) -> None:
+        """End; the thread does within a beat. Idempotent."""
+        if self._timer is not None:
+            self._timer.stop()
+            self._timer.close()
+            self._timer = None
+
+    def _beat(self) -> None:
+        now_s = time.monotonic()
+        stalled_s, self._beat_s, self._used_s = now_s - self._beat_s, now_s, time.process_time()
+        if stalled_s > STALL_S:
+            LOOP_STALLS.inc()
+            LOOP_STALLED_SECONDS.inc(stalled_s)
+            log.warning("loop ran again", after_s=round(stalled_s, 2))
+
+    def _watch(self, timer: Watcher) -> None:
+        # From the last beat on: the process may have been stopped before this thread began.
+        told_s, seen_s, stood_s, looked_s, used_s = 0.0, 0.0, 0.0, self._beat_s, self._used_s
+        while self._timer is timer:
+            native_sleep(BEAT_S)
+            before_s, looked_s = looked_s, time.monotonic()
+            was_used_s, used_s = used_s, time.process_time()
+            beat_s = self._beat_s
+            if beat_s != seen_s:
+                seen_s, stood_s = beat_s, 0.0
+            # While this thread overslept, the process was stopped, or its machine: nobody's code is to blame. (Had code held the
+            # interpreter, it would have used the processor.)
+            stood_s += max(0.0, looked_s - before_s - BEAT_S - (used_s - was_used_s))
+            # (Closed while this thread slept or waited for the interpreter: what it sees now is not its loop's any more.)
+            if self._timer is timer and looked_s - beat_s - stood_s > STALL_S and beat_s != told_s:
+                told_s = beat_s
+                frame = sys._current_frames().get(self._loop_thread)
+                # On the processor: hardly any of the time is code that waits, a part of it a machine with too much to do.
+                cpu_s = round(used_s - self._used_s, 2)
+                log.error("loop blocked", for_s=round(looked_s - beat_s, 2), cpu_s=cpu_s, at=stack_of(frame))
+
+
+def stack_of(frame: FrameType | None) -> str:
+    """Return where a thread is: file, line and function of its innermost frames, the innermost first. Nothing of its data."""
+    places: list[str] = []
+    while frame is not None and len(places) < MAX_FRAMES:
+        code = frame.f_code
+        places.append(f"{_short(code.co_filename)}:{frame.f_lineno} {code.co_name}")
+        frame = frame.f_back
+    return " < ".join(places) or "unknown"
+
+
+def _short(path: str) -> str:
+    """Return the last two parts of a path: enough to find the file, and nothing about the machine."""
+    return os.path.join(*path.split(os.sep)[-2:])

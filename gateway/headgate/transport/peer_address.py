@@ -1,0 +1,52 @@
+"""The address that a request counts for: of the peer, or of the browser behind our own proxies. No I/O."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from typing import Any
+
+MAX_ADDRESS_CHARACTERS = 64
+_NAT64 = IPv6Network("64:ff9b::/96")  # RFC 6052
+_WITH_PORT = re.compile(r"\[(?P<bracketed>[^\]]*)\](?::\d+)?|(?P<plain>[^:]+):\d+")
+
+
+def address_of(environ: Mapping[str, Any], proxies: int) -> str | None:
+    """Return whose limits a request counts for: the `address_key` of where it came from, or None (a Unix socket has none).
+
+    Behind `proxies` of ours it is the one that the outermost of them saw: the last but so many of X-Forwarded-For. What
+    stands before it anyone can have written.
+    """
+    peer = environ.get("REMOTE_ADDR") or None
+    if proxies:
+        chain = [part.strip() for part in str(environ.get("HTTP_X_FORWARDED_FOR", "")).split(",") if part.strip()]
+        if len(chain) >= proxies:
+            return address_key(chain[-proxies])
+    return None if peer is None else address_key(peer)
+
+
+@lru_cache(maxsize=4096)
+def address_key(address: str) -> str:
+    """Return what an address is counted under, one key for all its spellings.
+
+    An IPv6 address counts as its /64, the least that one customer or visitor is given (RFC 6177; privacy extensions change the
+    rest all the time); an IPv4 address inside an IPv6 one (mapped, or behind NAT64) as itself. The addresses of one link share
+    a /64 whoever they belong to, so these count each. A zone id and a port, which some proxies add, do not count.
+    """
+    text = address.strip()[:MAX_ADDRESS_CHARACTERS].lower()
+    if found := _WITH_PORT.fullmatch(text):
+        text = found["bracketed"] or found["plain"]
+    try:
+        parsed = ip_address(text.partition("%")[0])
+    except ValueError:
+        return text
+    if isinstance(parsed, IPv4Address):
+        return str(parsed)
+    inner = parsed.ipv4_mapped or (IPv4Address(int(parsed) & 0xFFFFFFFF) if parsed in _NAT64 else None)
+    if inner is not None:
+        return str(inner)
+    if parsed.is_link_local or parsed.is_loopback:
+        return str(parsed)
+    return f"{IPv6Address(int(parsed) >> 64 << 64)}/64"

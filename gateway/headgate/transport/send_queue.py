@@ -1,0 +1,162 @@
+"""The bounded queue of frames of one connected browser: the one place in Headgate where an event may be dropped. No I/O.
+
+Two lanes. *Data*: events, bounded in frames and in bytes; `offer` may refuse, and whoever offered decides by its overflow
+policy what that means. *Control*: handshake, pings, notices (gap, backpressure), the gateway's acknowledgements; goes out
+first and has room of its own, so that data cannot crowd it out; a client that lets even that fill up is not reading and is
+closed. The one thing that control waits for is the attachments of a packet that has gone out (`Frame.attachment`).
+
+A frame belongs to an `owner` (a client: one namespace on the connection), which is told how many of its frames went out.
+The deques are made when first needed: most clients are idle, and an empty deque costs 600 bytes.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Protocol
+
+from headgate.protocol.frames import Frame
+
+# A reading client never comes near: a subscribe burst is 128 acknowledgements of about 60 bytes.
+MAX_CONTROL_FRAMES = 512
+MAX_CONTROL_BYTES = 256 * 1024
+WARNING_LEVEL = 0.75
+RELIEF_LEVEL = 0.25
+
+
+class Sender(Protocol):
+    """The owner of queued frames."""
+
+    sent: int
+
+
+class ClientQueue:
+    """Frames that wait for one client. Invariant: offered = taken + discarded + waiting, for every owner."""
+
+    __slots__ = (
+        "_control",
+        "_data",
+        "bytes",
+        "control_bytes",
+        "frames",
+        "max_bytes",
+        "max_frames",
+        "peak_bytes",
+        "peak_frames",
+    )
+
+    def __init__(self, max_frames: int, max_bytes: int) -> None:
+        self.max_frames = max_frames
+        self.max_bytes = max_bytes
+        self.frames = self.bytes = self.control_bytes = 0
+        self.peak_frames = self.peak_bytes = 0
+        self._data: deque[tuple[Frame, Sender | None]] | None = None
+        self._control: deque[Frame] | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self._control) or bool(self._data)
+
+    def has(self, *, data: bool = True) -> bool:
+        """Return whether anything waits; without `data`, in the control lane only."""
+        return bool(self._control) or (data and bool(self._data))
+
+    @property
+    def level(self) -> float:
+        """How full the data lane is, 0 to 1: the fuller of frames and bytes."""
+        return max(self.frames / self.max_frames, self.bytes / self.max_bytes)
+
+    def offer(self, frame: Frame, owner: Sender | None = None) -> bool:
+        """Append to the data lane if there is room, else change nothing and return False.
+
+        An empty lane takes a frame of any size: the payload limit has already bounded it.
+        """
+        size = len(frame.wire)
+        if self.frames and (self.frames >= self.max_frames or self.bytes + size > self.max_bytes):
+            return False
+        self.put(frame, owner)
+        return True
+
+    def put(self, frame: Frame, owner: Sender | None = None) -> None:
+        """Append to the data lane even if it is full: for the one notice that must keep its place among events."""
+        if self._data is None:
+            self._data = deque()
+        self._data.append((frame, owner))
+        self.frames += 1
+        self.bytes += len(frame.wire)
+        if self.frames > self.peak_frames:
+            self.peak_frames = self.frames
+        if self.bytes > self.peak_bytes:
+            self.peak_bytes = self.bytes
+
+    def offer_control(self, frame: Frame) -> bool:
+        """Append to the control lane; False when even that is full (the client has stopped reading: close it)."""
+        if self._control is None:
+            self._control = deque()
+        size = len(frame.wire)
+        if self._control and (len(self._control) >= MAX_CONTROL_FRAMES or self.control_bytes + size > MAX_CONTROL_BYTES):
+            return False
+        self._control.append(frame)
+        self.control_bytes += size
+        return True
+
+    def take(self, max_bytes: int, *, data: bool = True) -> list[Frame]:
+        """Remove and return the next frames, control first, up to `max_bytes` (at least one if any waits)."""
+        taken: list[Frame] = []
+        size = 0
+        if self._data and self._data[0][0].attachment:
+            size = self._take_data(taken, size, max_bytes, attachments_only=True)
+            if self._data and self._data[0][0].attachment:
+                return taken
+        while self._control:
+            if taken and size + len(self._control[0].wire) > max_bytes:
+                return taken
+            frame = self._control.popleft()
+            size += len(frame.wire)
+            self.control_bytes -= len(frame.wire)
+            taken.append(frame)
+        self._control = None
+        if data:
+            self._take_data(taken, size, max_bytes, attachments_only=False)
+        return taken
+
+    def _take_data(self, taken: list[Frame], size: int, max_bytes: int, *, attachments_only: bool) -> int:
+        while self._data:
+            frame, owner = self._data[0]
+            if attachments_only and not frame.attachment:
+                return size
+            if taken and size + len(frame.wire) > max_bytes:
+                return size
+            self._data.popleft()
+            size += len(frame.wire)
+            self.bytes -= len(frame.wire)
+            self.frames -= 1
+            if owner is not None:
+                owner.sent += 1
+            taken.append(frame)
+        self._data = None
+        return size
+
+    def discard(self, owner: Sender) -> list[Frame]:
+        """Remove and return, in order, the data frames of one owner."""
+        if not self._data:
+            return []
+        removed = [frame for frame, whose in self._data if whose is owner]
+        self._data = deque(entry for entry in self._data if entry[1] is not owner)
+        self.frames -= len(removed)
+        self.bytes -= sum(len(frame.wire) for frame in removed)
+        return removed
+
+    def withdraw(self, owner: Sender, topic: str) -> int:
+        """Remove the data frames of one owner and topic, which a newer one replaces; return how many there were."""
+        if not self._data:
+            return 0
+        stale = [frame for frame, whose in self._data if whose is owner and frame.topic == topic]
+        if stale:
+            self._data = deque(entry for entry in self._data if entry[1] is not owner or entry[0].topic != topic)
+            self.frames -= len(stale)
+            self.bytes -= sum(len(frame.wire) for frame in stale)
+        return len(stale)
+
+    def clear(self) -> None:
+        """Forget everything (the connection is gone)."""
+        self._control = self._data = None
+        self.frames = self.bytes = self.control_bytes = 0

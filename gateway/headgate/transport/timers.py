@@ -1,0 +1,70 @@
+"""One timer for everything with a deadline: pings, pongs, handshakes, write deadlines. Monotonic clock only.
+
+A wheel of slots: adding is an append, a tick costs what is due in it, cancelling is forgetting (whoever is called looks
+whether the matter still stands). Ten thousand idle clients are ten thousand small tuples and one timer.
+
+After a stall of the process (starved, stopped, moved to another machine) the loop serves its timers before its sockets. Pongs and
+room to write that came in meanwhile must not be taken for silence, so a late tick lets one turn of the loop go by.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+
+from headgate.runtime.loop import Watcher, repeat
+
+log = structlog.get_logger("headgate.deadlines")
+
+monotonic = time.monotonic
+
+# A tick that comes later than this was held up by us, not by those whose deadlines it would call.
+STALL_TICKS = 2
+
+
+class Deadlines:
+    """Calls back, in the hub, no earlier than asked and at most two ticks late; after a stall, with the second tick behind it."""
+
+    def __init__(self, tick_s: float) -> None:
+        self._tick_s = tick_s
+        self._slots: dict[int, list[tuple[Callable[..., Any], tuple[Any, ...]]]] = {}
+        self._reached = self._last_tick = int(monotonic() / tick_s)
+        self._timer: Watcher | None = None
+
+    def after(self, delay_s: float, callback: Callable[..., Any], *args: Any) -> None:
+        """Call `callback(*args)` in the hub after `delay_s`. The callback must not switch greenlets."""
+        slot = max(int((monotonic() + delay_s) / self._tick_s), self._reached) + 1
+        self._slots.setdefault(slot, []).append((callback, args))
+        if self._timer is None:
+            self._last_tick = int(monotonic() / self._tick_s)
+            self._timer = repeat(self._tick_s, self._advance)
+
+    def close(self) -> None:
+        """Forget everything and stop the timer. Idempotent."""
+        self._slots.clear()
+        if self._timer is not None:
+            self._timer.stop()
+            self._timer.close()
+            self._timer = None
+
+    def _advance(self) -> None:
+        now = int(monotonic() / self._tick_s)
+        late = now - self._last_tick > STALL_TICKS
+        # What fell due before the last tick has had its turn of the loop since: a loop that is always late still ends what is
+        # dead, and a stall right behind another is no more the browser's fault than the first.
+        reached, self._last_tick = self._last_tick if late else now, now
+        # After a stall longer than the slots in use, walk the slots instead of every tick that went by.
+        if reached - self._reached > len(self._slots):
+            due = sorted(slot for slot in self._slots if slot <= reached)
+        else:
+            due = [slot for slot in range(self._reached + 1, reached + 1) if slot in self._slots]
+        self._reached = reached
+        for slot in due:
+            for callback, args in self._slots.pop(slot, ()):  # a callback may have closed us
+                try:
+                    callback(*args)
+                except Exception:  # one broken callback must not cost the others theirs
+                    log.exception("deadline callback failed", callback=repr(callback))

@@ -1,0 +1,1 @@
+"""The HTTP API: publishing, reading the log, refusals as JSON."""

@@ -1,0 +1,66 @@
+"""Who calls the HTTP API: the bearer of a token, or, in development, anyone on this machine.
+
+In: the Flask request. Out: an `Identity`, by the same authenticator, revocations and expiry as a connection's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from urllib.parse import urlsplit
+
+from flask import request
+
+from headgate.auth.identity import Handshake, Identity
+from headgate.errors import Forbidden, HeadgateError, Unauthorized
+from headgate.settings import is_loopback
+from headgate_server.gate import Gate
+
+
+def caller(gate: Gate, namespace: str) -> Identity:
+    """Return who the request is from.
+
+    Raises:
+        Unauthorized: no token, or one that is not accepted.
+        Forbidden: no token, in development, and the request was sent here by another site.
+    """
+    header = request.headers.get("Authorization", "")
+    kind, _, token = header.partition(" ")
+    if header and kind.lower() != "bearer":
+        raise Unauthorized("malformed", "expected `Authorization: Bearer <token>`")
+    if not header:
+        _refuse_other_sites()
+    return gate.identify(Handshake(namespace, {"token": token.strip()} if header else {}, request.environ))
+
+
+def check_known(gate: Gate, namespaces: Sequence[str]) -> None:
+    """Refuse a caller whom no namespace knows: before a request's body, which names the namespace, is read.
+
+    Raises:
+        Unauthorized, Forbidden: as `caller`, for the first namespace.
+    """
+    first: HeadgateError | None = None
+    for namespace in namespaces:
+        try:
+            caller(gate, namespace)
+            return
+        except (Unauthorized, Forbidden) as error:
+            first = first or error
+    if first is not None:
+        raise first
+
+
+def _refuse_other_sites() -> None:
+    """Refuse a browser that another site sent here: development lets anyone on this machine in, and no web page.
+
+    The Origin names the page's site; the Host, checked too, is what a page that rebinds its DNS name cannot fake. A
+    page cannot send an Authorization header here without asking first, so a request that has one needs no such check.
+    """
+    try:
+        host = urlsplit(f"//{request.host}").hostname
+    except ValueError:
+        host = None
+    if not is_loopback(host):
+        raise Forbidden("call from host", request.host)
+    origin = request.headers.get("Origin")
+    if origin is not None and origin != request.host_url.rstrip("/"):
+        raise Forbidden("call from origin", origin)

@@ -1,0 +1,91 @@
+"""Every refusal over HTTP as JSON: `{"error": {code, message, retry, …parts}}`, with the status that fits its code.
+
+In: errors of Headgate's tree, werkzeug's own HTTP errors, and whatever else escapes a route. Out: one shape, the same
+words as on the wire (docs/protocol.md), and never a traceback or an exception's text that nobody meant for the caller.
+"""
+
+from __future__ import annotations
+
+import traceback
+from typing import Any
+
+import structlog
+from flask import Flask, Response, jsonify, request
+from flask.typing import ResponseReturnValue
+from werkzeug.exceptions import ClientDisconnected, HTTPException, RequestEntityTooLarge
+
+from headgate.auth.identity import Handshake
+from headgate.errors import HeadgateError, LimitReached, PayloadTooLarge
+from headgate.runtime.logging import told
+
+# RFC 9110 section 15. What is not listed is the caller's fault: 400.
+STATUS_BY_CODE = {
+    "unauthorized": 401,
+    "forbidden": 403,
+    "not_found": 404,
+    "unknown_namespace": 404,
+    "conflict": 409,
+    "payload_too_large": 413,
+    # Where waiting does not help; else 429.
+    "limit_reached": 409,
+    "bus_refused": 502,
+    "bus_unavailable": 503,
+}
+# Of an error of the tree that can be tried again and does not say when.
+RETRY_AFTER_S = 1
+MAX_TRACE_CHARACTERS = 16_000
+
+_log = structlog.get_logger("headgate.server")
+
+
+def install_error_pages(app: Flask) -> None:
+    """Make `app` answer every error as JSON."""
+    app.register_error_handler(HeadgateError, refusal)
+    app.register_error_handler(HTTPException, _http_error)
+    app.register_error_handler(Exception, _unexpected)
+
+
+def refusal(error: HeadgateError) -> Response:
+    """Return the response for an error of the tree; what can be tried again says when (RFC 9110, section 10.2.3; RFC 6585)."""
+    status = STATUS_BY_CODE.get(error.code, 400)
+    response = _page(429 if error.code == LimitReached.code and error.retry else status, told(error))
+    if error.retry:
+        response.headers["Retry-After"] = str(error.retry_after_s or RETRY_AFTER_S)
+    if error.code == "unauthorized":
+        response.headers["WWW-Authenticate"] = 'Bearer realm="headgate"'
+    return response
+
+
+def _http_error(error: HTTPException) -> ResponseReturnValue:
+    """Translate werkzeug's 404, 405, 413, …, with the Allow that a 405 owes; a redirect is not an error and stays."""
+    if isinstance(error, RequestEntityTooLarge):
+        limit = request.max_content_length or 0
+        return refusal(PayloadTooLarge(request.content_length or limit + 1, limit, "http"))
+    if isinstance(error, ClientDisconnected) and isinstance(error.__context__, TimeoutError):
+        return _page(408, {"code": "request_timeout", "message": "the request's body took too long", "retry": True})
+    status = error.code or 500
+    if status < 400:
+        return error.get_response()
+    code = error.name.lower().replace(" ", "_").replace("'", "")
+    response = _page(status, {"code": code, "message": error.description or error.name, "retry": False})
+    if allow := error.get_response().headers.get("Allow"):
+        response.headers["Allow"] = allow
+    return response
+
+
+def _unexpected(error: Exception) -> Response:
+    """Tell the log what happened and the caller nothing: the text of a stray exception may hold a secret.
+
+    The traceback goes in as text: structlog's own console rendering would add every local variable, tokens included. What
+    the request's Authorization and Cookie hold is taken out of it.
+    """
+    shown = Handshake("", {}, request.environ)
+    trace = shown.redacted("".join(traceback.format_exception(error)), MAX_TRACE_CHARACTERS)
+    _log.error("request_failed", path=request.path, method=request.method, traceback=trace)
+    return _page(500, {"code": "internal_error", "message": "the server failed; its log says why", "retry": False})
+
+
+def _page(status: int, body: dict[str, Any]) -> Response:
+    response = jsonify(error=body)
+    response.status_code = status
+    return response

@@ -1,0 +1,1 @@
+"""The demo: an orders board for two users."""

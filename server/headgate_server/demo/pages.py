@@ -1,0 +1,129 @@
+"""The demo: Ana and Ben look at the same orders board. Pages, and the JSON routes behind them.
+
+`GET /?user=ana` one board (`&stall_s=2` for a shorter stall), `GET /two` both users side by side, `POST /demo/session {user}`
+a token and the first version of the orders, which is another one after a restart, `GET /demo/orders`, `POST /demo/orders`,
+`PUT` and `DELETE /demo/orders/<id>`, `POST /demo/orders/<id>/restore {version}`, `POST /demo/burst {events?, over_s?, id?}`,
+`GET /demo/burst/<id>`.
+Every change needs the token as a Bearer header (which also means that no other site can make a browser send it) and is
+published by orders.py, bursts by bursts.py.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask import Blueprint, Response, jsonify, render_template, request
+
+from headgate.auth.identity import Authenticator, Handshake, Identity
+from headgate.errors import InvalidRequest, Unauthorized
+from headgate.protocol.requests import check_text
+
+from .bursts import BURST_SIZES, Bursts
+from .orders import STATUSES, TEXT_LIMITS, OrderBook
+from .tokens import TOKEN_LIFETIME_S, USERS, DemoTokens
+
+STALL_S = 10.0
+# `?stall_s=2`: who shows the demo, or tests it, has not always ten seconds.
+MIN_STALL_S = 0.1
+
+
+def demo_authenticator(tokens: DemoTokens, *, dev: bool, namespaces: tuple[str, ...] | None = None) -> Authenticator:
+    """Return the authenticator of the demo: a user sees all orders and the user's own messages, and publishes nothing.
+
+    With `dev`, a client that shows no token at all may do everything, in all `namespaces`, as HEADGATE_DEV promises.
+    """
+
+    def authenticate(handshake: Handshake) -> Identity | None:
+        if dev and "token" not in handshake.auth:
+            return Identity("anonymous", subscribe=("#",), publish=("#",), namespaces=namespaces)
+        user = tokens.verify(handshake.token)
+        return Identity(user, subscribe=("orders.#",))
+
+    return authenticate
+
+
+def demo_routes(book: OrderBook, tokens: DemoTokens) -> Blueprint:
+    """Return the demo's pages and routes."""
+    routes = Blueprint("demo", __name__)
+    bursts = Bursts(book.scan)
+
+    @routes.get("/")
+    def board() -> str:
+        asked = request.args.get("user", "")
+        return render_template(
+            "demo.html",
+            user=asked if asked in USERS else next(iter(USERS)),
+            pane="pane" in request.args,
+            users=USERS,
+            statuses=STATUSES,
+            limits=TEXT_LIMITS,
+            burst_sizes=BURST_SIZES,
+            stall_s=_stall_s(request.args.get("stall_s")),
+        )
+
+    @routes.get("/two")
+    def two() -> str:
+        return render_template("two.html", users=USERS)
+
+    @routes.post("/demo/session")
+    def session() -> Response:
+        user = _body().get("user")
+        return jsonify(token=tokens.issue(user), user=user, expires_in_s=TOKEN_LIFETIME_S, since=book.since)
+
+    @routes.get("/demo/orders")
+    def orders() -> Response:
+        return jsonify(book.all())
+
+    @routes.post("/demo/orders")
+    def create_order() -> tuple[Response, int]:
+        return jsonify(book.create(_user(tokens))), 201
+
+    @routes.put("/demo/orders/<order_id>")
+    def change_order(order_id: str) -> Response:
+        return jsonify(book.change(order_id, _body(), _user(tokens)))
+
+    @routes.delete("/demo/orders/<order_id>")
+    def delete_order(order_id: str) -> Response:
+        return jsonify(book.delete(order_id, _body().get("version"), _user(tokens)))
+
+    @routes.post("/demo/orders/<order_id>/restore")
+    def restore_order(order_id: str) -> Response:
+        return jsonify(book.restore(order_id, _body().get("version"), _user(tokens)))
+
+    @routes.post("/demo/burst")
+    def start_burst() -> Response:
+        user = _user(tokens)
+        burst = bursts.start(_body() if request.content_length else {}, user)
+        response = jsonify(id=burst.id, events=burst.events) if burst.over_s else jsonify(published=burst.published)
+        response.status_code = 202 if burst.over_s else 200
+        return response
+
+    @routes.get("/demo/burst/<burst_id>")
+    def burst_record(burst_id: str) -> Response:
+        return jsonify(bursts.record(burst_id))
+
+    return routes
+
+
+def _stall_s(asked: str | None) -> float:
+    """Return how long the button stalls a tab, in seconds: 10, or what the page's address asks for within limits."""
+    try:
+        seconds = float(asked or STALL_S)
+    except ValueError:
+        return STALL_S
+    return seconds if MIN_STALL_S <= seconds <= STALL_S else STALL_S
+
+
+def _user(tokens: DemoTokens) -> str:
+    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+    if scheme.lower() != "bearer":
+        raise Unauthorized("no token; POST /demo/session gives one")
+    return tokens.verify(token.strip())
+
+
+def _body() -> dict[str, Any]:
+    body = request.get_json(silent=True) if request.mimetype == "application/json" else None
+    if not isinstance(body, dict):
+        raise InvalidRequest("expected a JSON object of type application/json")
+    check_text(body)
+    return body

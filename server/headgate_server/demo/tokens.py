@@ -1,0 +1,54 @@
+"""The demo's tokens: who of the two users a browser is, signed with the demo's secret (secret.py), short-lived.
+
+Not an identity system: anyone may ask to be Ana or Ben. It shows where an application's own sign-in goes.
+"""
+
+from __future__ import annotations
+
+from itsdangerous import BadSignature, SignatureExpired, URLSafeTimedSerializer
+
+from headgate.errors import InvalidRequest, Unauthorized
+
+# Who can be asked for, and how the page writes them.
+USERS = {"ana": "Ana", "ben": "Ben"}
+TOKEN_LIFETIME_S = 900
+# A signed name is about 60 characters; anything much longer is not ours and is not worth a hash.
+MAX_TOKEN_LENGTH = 512
+
+
+class DemoTokens:
+    """Issues and verifies tokens with a secret, which never leaves the server."""
+
+    def __init__(self, secret: bytes) -> None:
+        self._signer = URLSafeTimedSerializer(secret, salt="headgate demo session")
+
+    def issue(self, user: object) -> str:
+        """Return a token for one of USERS.
+
+        Raises:
+            InvalidRequest: there is no such user.
+        """
+        if not isinstance(user, str) or user not in USERS:
+            raise InvalidRequest(f"user: expected one of {', '.join(USERS)}")
+        token = self._signer.dumps(user)
+        return token.decode() if isinstance(token, bytes) else token
+
+    def verify(self, token: str | None) -> str:
+        """Return the user that a token names.
+
+        Raises:
+            Unauthorized: it is missing, forged, signed with another secret, or older than TOKEN_LIFETIME_S.
+        """
+        if not token:
+            raise Unauthorized("no token; POST /demo/session gives one")
+        if len(token) > MAX_TOKEN_LENGTH:
+            raise Unauthorized("the token is not one of ours")
+        try:
+            user = self._signer.loads(token, max_age=TOKEN_LIFETIME_S)
+        except SignatureExpired as error:
+            raise Unauthorized("the token has expired; POST /demo/session gives a new one") from error
+        except BadSignature as error:
+            raise Unauthorized("the token is not one of ours") from error
+        if user not in USERS:
+            raise Unauthorized("the token names nobody")
+        return str(user)

@@ -1,0 +1,279 @@
+"""Attacks on who one is: names chosen to be wildcards, namespaces that were not granted, secrets that reach a log."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import urlopen
+
+import jwt
+import pytest
+
+from tests.support.gateway_process import GatewayProcess, StartGateway
+from tests.support.raw_client import RawClient
+
+ROOT = str(Path(__file__).parents[3])
+
+DEADLINE_S = 30.0
+
+Join = Callable[..., RawClient]
+
+
+@pytest.fixture(scope="module")
+def sign_up(start_module_gateway: StartGateway) -> GatewayProcess:
+    """A gateway with two namespaces around an application whose users choose their names."""
+    settings = {"PYTHONPATH": ROOT, "HEADGATE_NAMESPACES": "notifications,audit"}
+    return start_module_gateway(settings, "tests.integration.sign_up_app:app")
+
+
+@pytest.fixture
+def join() -> Iterator[Join]:
+    """Connect clients that leave with the test: `join(gateway, token, namespace, subscriptions=…)`."""
+    with ExitStack() as joined:
+
+        def join(gateway: GatewayProcess, token: str | None, namespace: str = "notifications", **auth: Any) -> RawClient:
+            body = {**auth, **({"token": token} if token is not None else {})}
+            client = joined.enter_context(RawClient(gateway.url, body, namespace))
+            client.wait_for(lambda: client.named("welcome") or client.refusal or client.closed, "an answer to CONNECT")
+            return client
+
+        yield join
+
+
+def signed_up(name: str, **options: Any) -> str:
+    return json.dumps({"name": name, **options})
+
+
+# Names and grants ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "own", "everyones"),
+    [
+        ("ana", True, False),
+        ("a.b", False, False),
+        ("ana@example.com", False, False),
+        ("x*", False, False),
+    ],
+)
+def test_every_user_has_own_topics_without_a_grant_and_nobody_elses(
+    sign_up: GatewayProcess, join: Join, name: str, own: bool, everyones: bool
+) -> None:
+    """The gateway grants them itself, for an application's authenticator as for a token."""
+    asked = [{"pattern": pattern} for pattern in (f"users.{name}.#", "users.ben.#", "users.*.#", "users.#", "orders.1")]
+    client = join(sign_up, signed_up(name), subscriptions=asked)
+    assert [entry["ok"] for entry in client.welcome["subscriptions"]] == [own, everyones, everyones, everyones, True]
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+@pytest.mark.parametrize("name", ["*", "#", "*.x", "ana.#"])
+def test_a_user_who_chose_a_wildcard_for_a_name_is_not_let_in(
+    sign_up: GatewayProcess, join: Join, name: str, by_hand: bool
+) -> None:
+    """Whether or not the authenticator puts the name into a grant by itself: `users.*.#` would be everybody's."""
+    client = join(sign_up, signed_up(name, by_hand=by_hand), subscriptions=[{"pattern": "users.ben.#"}])
+    assert client.refusal["data"]["code"] == "invalid_pattern"
+    assert not client.named("welcome")
+
+
+def test_an_authenticator_that_grants_one_text_lets_nobody_in_and_the_log_says_why(sign_up: GatewayProcess, join: Join) -> None:
+    """`subscribe="ab"` would grant `a` and `b`."""
+    client = join(sign_up, signed_up("ana", one_text=True))
+    assert client.refusal["data"]["reason"] == "authenticator_failed"
+    sign_up.wait_for_line(r"expected a list or tuple of patterns, got str 'ab'")
+
+
+# Namespaces ----------------------------------------------------------------------------------------------------------------
+
+
+SECRET = "a secret of the tests that is long enough to be one"
+PUBLIC, INNER = "notifications", "audit"
+
+
+def minted(*namespaces: str, user: str = "ana") -> str:
+    """A token as another service would make it, with a `namespaces` claim if there are any."""
+    claims: dict[str, Any] = {"sub": user, "aud": "headgate", "exp": time.time() + 600, "subscribe": ["#"], "publish": ["#"]}
+    return jwt.encode({**claims, **({"namespaces": list(namespaces)} if namespaces else {})}, SECRET, "HS256")
+
+
+# A token → the namespaces that it opens.
+NAMESPACES_OF = [
+    ("no claim", minted(), {PUBLIC}),
+    ("the first", minted(PUBLIC), {PUBLIC}),
+    ("the other", minted(INNER), {INNER}),
+    ("both", minted(PUBLIC, INNER), {PUBLIC, INNER}),
+    ("one that is not served", minted("elsewhere"), set()),
+    ("nothing: anonymous", None, {PUBLIC}),
+]
+
+
+@pytest.fixture(scope="module")
+def by_token(start_module_gateway: StartGateway) -> GatewayProcess:
+    """A gateway with two namespaces, tokens, and anonymous access as it is without HEADGATE_ANONYMOUS_NAMESPACES."""
+    return start_module_gateway(
+        {
+            "HEADGATE_NAMESPACES": f"{PUBLIC},{INNER}",
+            "HEADGATE_TOKEN_SECRET": SECRET,
+            "HEADGATE_ANONYMOUS_SUBSCRIBE": "#",
+        }
+    )
+
+
+def http(gateway: GatewayProcess, method: str, path: str, token: str | None, body: Any = None, **headers: str) -> tuple[int, Any]:
+    """Status and JSON of a request."""
+    connection = HTTPConnection(urlsplit(gateway.url).netloc, timeout=DEADLINE_S)
+    if token is not None:
+        headers["Authorization"] = f"Bearer {token}"
+    if body is not None:
+        headers["Content-Type"] = "application/json"
+    connection.request(method, path, json.dumps(body) if body is not None else None, headers)
+    answer = connection.getresponse()
+    text = answer.read()
+    connection.close()
+    return answer.status, json.loads(text)
+
+
+@pytest.mark.parametrize("namespace", [PUBLIC, INNER])
+@pytest.mark.parametrize(("what", "token", "opens"), NAMESPACES_OF, ids=[row[0] for row in NAMESPACES_OF])
+def test_a_token_opens_the_namespaces_that_it_names(
+    by_token: GatewayProcess, join: Join, what: str, token: str | None, opens: set[str], namespace: str
+) -> None:
+    """At CONNECT, at `refresh`, over HTTP for publishing and for reading: the same answer everywhere."""
+    allowed = namespace in opens
+    client = join(by_token, token, namespace)
+    assert (client.refusal is None) is allowed
+    if not allowed:
+        assert (client.refusal["data"]["code"], client.refusal["data"]["reason"]) == ("unauthorized", "wrong_namespace")
+    status, read = http(by_token, "GET", f"/api/events?pattern=orders.%23&namespace={namespace}", token)
+    assert status == (200 if allowed else 401), read
+    if token is not None:
+        body = {"topic": "orders.1", "data": 1, "namespace": namespace}
+        status, published = http(by_token, "POST", "/api/publish", token, body)
+        assert status == (201 if allowed else 401), published
+        inside = join(by_token, minted(PUBLIC, INNER), namespace)
+        assert inside.request("refresh", {"token": token})["ok"] is allowed
+
+
+@pytest.mark.parametrize(("asked", "claim"), [((), None), ((INNER,), [INNER]), ((PUBLIC, INNER), [PUBLIC, INNER])])
+def test_the_command_line_makes_tokens_for_namespaces(
+    by_token: GatewayProcess, join: Join, asked: tuple[str, ...], claim: list[str] | None
+) -> None:
+    """`--namespace`, once for each; without it the gateway's first."""
+    command = [str(Path(sys.executable).with_name("headgate")), "token", "--user", "ana"]
+    command += [word for name in asked for word in ("--namespace", name)]
+    environment = {"HEADGATE_TOKEN_SECRET": SECRET, "PATH": "/usr/bin:/bin"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=DEADLINE_S, check=True)
+    token = done.stdout.strip()
+    assert jwt.decode(token, SECRET, ["HS256"], audience="headgate").get("namespaces") == claim
+    assert [name for name in (PUBLIC, INNER) if join(by_token, token, name).refusal is None] == (claim or [PUBLIC])
+
+
+@pytest.mark.parametrize("spelt", ["/audit", "//audit", "audit/", "AUDIT", "audit%00", ""])
+def test_another_spelling_of_a_namespace_opens_nothing(by_token: GatewayProcess, spelt: str) -> None:
+    """The name that is authorized is the one that is read and written."""
+    token = minted()
+    assert http(by_token, "GET", f"/api/events?namespace={spelt}", token)[0] in (401, 404)
+    assert http(by_token, "POST", "/api/publish", token, {"topic": "a", "data": 1, "namespace": spelt})[0] in (401, 404)
+
+
+@pytest.mark.parametrize(("namespaces", "opens"), [(None, {PUBLIC}), ([INNER], {INNER}), ([PUBLIC, INNER], {PUBLIC, INNER})])
+@pytest.mark.parametrize("namespace", [PUBLIC, INNER])
+def test_an_authenticators_identity_opens_the_namespaces_that_it_names(
+    sign_up: GatewayProcess, join: Join, namespaces: list[str] | None, opens: set[str], namespace: str
+) -> None:
+    """As a token does."""
+    client = join(sign_up, signed_up("ana", namespaces=namespaces), namespace)
+    assert (client.refusal is None) is (namespace in opens)
+
+
+# Secrets -------------------------------------------------------------------------------------------------------------------
+
+CANARY = "leak:canary-0f8e7d6c5b4a39281706f5e4d3c2b1a0"
+
+
+def test_a_token_reaches_no_log_metric_page_or_error(sign_up: GatewayProcess, join: Join) -> None:
+    """By an authenticator whose exceptions quote it, whole and in part, at CONNECT, at `refresh` and over HTTP."""
+    client = join(sign_up, CANARY)
+    assert client.refusal["data"]["reason"] == "authenticator_failed"
+    inside = join(sign_up, signed_up("ana"))
+    answer = inside.request("refresh", {"token": CANARY})
+    status, read = http(sign_up, "GET", "/me", CANARY)
+    assert (status, answer["ok"]) == (401, False)
+    pages = [client.refusal, answer, read, http(sign_up, "GET", "/healthz", CANARY, Cookie=f"session={CANARY}")]
+    found = sign_up.wait_for_line(r"RuntimeError.*\(hidden\).*sign_up_app\.py:\d+ in who.*authenticator failed")
+    with urlopen(f"{sign_up.url}/metrics", timeout=DEADLINE_S) as metrics:
+        seen = metrics.read().decode() + json.dumps(pages) + sign_up.output + found.string
+    assert "ValueError" not in sign_up.output  # nor its cause, which quotes it too
+    assert [CANARY[at : at + 10] for at in range(5, len(CANARY) - 9) if CANARY[at : at + 10] in seen] == []
+
+
+# Failed logins -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def strict(start_gateway: StartGateway) -> GatewayProcess:
+    """A gateway behind a proxy, of which an address may fail three times, and then once in 100 s."""
+    return start_gateway(
+        {
+            "HEADGATE_TOKEN_SECRET": SECRET,
+            "HEADGATE_PROXIES": "1",
+            "HEADGATE_FAILED_LOGINS_BURST": "3",
+            "HEADGATE_FAILED_LOGINS_PER_S": "0.01",
+        }
+    )
+
+
+def test_an_address_whose_logins_fail_is_told_to_wait_and_others_are_not(strict: GatewayProcess) -> None:
+    """By WebSocket and over HTTP together, in every spelling, with a good token too; and each refusal is in the audit log."""
+    near, far = "2001:db8:1:2::{}", "2001:db8:1:3::1"
+
+    def login(token: str, address: str) -> Any:
+        with RawClient(strict.url, {"token": token}, headers={"X-Forwarded-For": address}) as client:
+            client.wait_for(lambda: client.named("welcome") or client.refusal, "an answer to CONNECT")
+            return client.refusal and client.refusal["data"]
+
+    expired = jwt.encode({"sub": "ana", "aud": "headgate", "exp": 1}, SECRET, "HS256")
+    assert login(minted(), near.format(1)) is None
+    assert login(expired, near.format(2))["reason"] == "expired"
+    assert http(strict, "GET", "/api/events", "x.y.z", **{"X-Forwarded-For": near.format(3)})[0] == 401
+    assert login("", near.format(4).upper())["reason"] == "no_token"
+
+    refused = login(minted(), near.format(5) + "%eth0")
+    assert (refused["code"], refused["name"], refused["retry"]) == ("limit_reached", "failed_logins", True)
+    assert 1 <= refused["retry_after_s"] <= 100
+    status, told = http(strict, "GET", "/api/events", minted(), **{"X-Forwarded-For": near.format(6)})
+    assert (status, told["error"]["name"]) == (429, "failed_logins")
+    assert login(minted(), far) is None
+
+    line = strict.wait_for_line(r'address=(\S+) .*reason=expired.* logger=headgate.auth.audit.* event="login refused"')
+    assert line[1] == "2001:db8:1:2::/64"
+    assert expired not in strict.output
+
+
+def test_revocations_and_refused_rights_are_in_the_audit_log(strict: GatewayProcess) -> None:
+    """On the gateway that acts on them, and where the command line was."""
+    token = minted(user="mallory")
+    claims = jwt.decode(token, SECRET, ["HS256"], audience="headgate")
+    narrow = jwt.encode({**claims, "publish": ["chat.#"], "subscribe": []}, SECRET, "HS256")
+    assert http(strict, "POST", "/api/publish", narrow, {"topic": "orders.1", "data": 1})[0] == 403
+    assert http(strict, "GET", "/api/events?pattern=orders.%23", narrow)[0] == 403
+    for action, name in (("publish", "orders.1"), ("read", "orders.#")):
+        strict.wait_for_line(rf'user=mallory action={action} name={name} .*logger=headgate.auth.audit.* event="right refused"')
+
+    url = f"unix://{strict.folder}/data/redis.sock"
+    command = [str(Path(sys.executable).with_name("headgate")), "revoke", "--user", "mallory", "--for", "60", "--redis", url]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=True)
+    assert done.stdout.strip() == "revoked user 'mallory' for 60 s"
+    heard = r'kind=user name=mallory for_s=60 by="{}".* logger=headgate.auth.audit.* event=revoked'
+    assert re.search(heard.format(rf"uid {os.getuid()} on the command line"), done.stderr)
+    strict.wait_for_line(heard.format("heard from Redis"))

@@ -1,0 +1,212 @@
+"""Monitoring on a real Redis: instances that share one state, silence while behind, and an alert's way to another consumer."""
+
+from __future__ import annotations
+
+import select
+import socket
+import tomllib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from headgate.consumers.base import Consumer, Context, Delivery
+from headgate.consumers.monitoring import consumer as monitoring
+from headgate.consumers.monitoring.consumer import Monitoring, MonitoringOptions
+from headgate.consumers.work.runner import Runner
+from headgate.consumers.work.spec import ConsumerSpec, RunnerOptions
+from headgate.consumers.work.state import RedisState
+from headgate.consumers.work.store import Store, Taken, done
+from headgate.options import read_options
+from headgate.publisher import Publisher
+from headgate.redis.client import Client, call, open_client
+from headgate.redis.log import EventLog
+from headgate.settings import Settings
+from tests.support.redis_server import DEADLINE_S, wait_until
+
+NAMESPACE = "notifications"
+LIMIT = 65536
+RATE = '[[alerts]]\nname = "failing"\npattern = "orders.*.failed"\nabove = 5\nwindow_s = 60\nuser = "ann"\n'
+SILENCE = '[[alerts]]\nname = "silent"\npattern = "beats.#"\nkind = "absence"\nwindow_s = 1\n'
+
+
+def read(toml: str) -> MonitoringOptions:
+    options, faults = read_options(MonitoringOptions, tomllib.loads(toml))
+    assert options is not None, faults
+    return options
+
+
+@pytest.fixture
+def publisher(redis_url: str) -> Iterator[Publisher]:
+    with Publisher(redis_url) as publisher:
+        yield publisher
+
+
+class Instance:
+    """One process' worth of a monitoring consumer, moved by the test: what it took stays in hand until `acknowledge`."""
+
+    def __init__(self, redis_url: str, client: Client, publisher: Publisher, toml: str) -> None:
+        self.store = Store(client, redis_url, NAMESPACE, "watch", LIMIT)
+        self.store.open("oldest")
+        state = RedisState(client, NAMESPACE, "watch", self.store)
+        self.monitoring = Monitoring(read(toml), Context("watch", NAMESPACE, state, publisher))
+        self.monitoring.start()
+
+    def take(self, count: int) -> list[Taken]:
+        page = self.store.take(count, 30_000, 100, lambda topic: True)
+        assert page is not None
+        return page.work
+
+    def handle(self, work: list[Taken]) -> None:
+        pieces = [taken.piece for taken in work]
+        self.monitoring.handle_many(
+            [Delivery(piece.topic, piece.data, piece.id, piece.time_ms, piece.epoch, piece.offset) for piece in pieces]
+        )
+
+    def acknowledge(self, work: list[Taken]) -> None:
+        self.store.settle(done(taken) for taken in work)
+
+
+def alerts_in(client: Client) -> list[tuple[str, str]]:
+    """Return the alerts' events in the log: (topic, state), in order."""
+    entries = EventLog(NAMESPACE, client, LIMIT).page(0, None, 1000)
+    events = [entry.event for entry in entries if entry.event is not None]
+    return [(event.topic, event.value()["state"]) for event in events if "alerts." in event.topic]
+
+
+def test_instances_add_up_and_one_of_them_tells(
+    redis_url: str, redis_client: Client, publisher: Publisher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither has seen more than the limit; when the one that judges is gone the other goes on where it was."""
+    monkeypatch.setattr(monitoring, "LEASE_S", 0.2)
+    one, other = (Instance(redis_url, redis_client, publisher, RATE) for _ in range(2))
+    for number in range(8):
+        publisher.publish(f"orders.{number}.failed", {})
+    for instance in (one, other):
+        work = instance.take(4)
+        assert len(work) == 4
+        instance.handle(work)
+        instance.acknowledge(work)
+    for _ in range(3):
+        one.monitoring.tick()
+        other.monitoring.tick()
+    assert alerts_in(redis_client) == [("users.ann.alerts.failing", "firing")]
+
+    def rewritten() -> bool:
+        other.acknowledge(other.take(9))  # the alert's own event is an open one, too
+        before = call(redis_client, "GET", record)
+        other.monitoring.tick()
+        return bool(call(redis_client, "GET", record) != before)
+
+    (record,) = call(redis_client, "KEYS", "*value*alerts")
+    wait_until(rewritten, "the other to judge")
+    assert alerts_in(redis_client) == [("users.ann.alerts.failing", "firing")]
+
+
+def test_every_key_of_the_state_ends(
+    redis_url: str, redis_client: Client, publisher: Publisher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counts, records and the lease."""
+    monkeypatch.setattr(monitoring, "LEASE_S", 600.0)  # so that it does not end before it is looked at
+    instance = Instance(redis_url, redis_client, publisher, RATE)
+    publisher.publish("orders.1.failed", {})
+    instance.handle(instance.take(9))
+    instance.monitoring.tick()
+    keys = call(redis_client, "KEYS", "*:state:*")
+    assert len(keys) == 3
+    assert all(call(redis_client, "PTTL", key) > 0 for key in keys)
+
+
+def test_silence_is_no_silence_while_events_are_in_hand(redis_url: str, redis_client: Client, publisher: Publisher) -> None:
+    """For longer than the window, as Redis' clock has it; told when that is over and it is one."""
+    instance = Instance(redis_url, redis_client, publisher, SILENCE)
+    publisher.publish("other", {})
+    instance.monitoring.tick()
+    work = instance.take(9)
+    state = instance.monitoring.context.state
+
+    def behind() -> bool:
+        instance.monitoring.tick()
+        progress = state.progress()
+        return progress.now_ms - progress.handled_ms > 2500
+
+    wait_until(behind, "more than two windows to pass")
+    instance.monitoring.tick()
+    assert alerts_in(redis_client) == []
+
+    instance.handle(work)
+    instance.acknowledge(work)
+
+    def told() -> list[tuple[str, str]]:
+        instance.monitoring.tick()
+        instance.acknowledge(instance.take(9))
+        return alerts_in(redis_client)
+
+    assert wait_until(told, "the silence to be told") == [("alerts.silent", "firing")]
+
+
+class Recorder(Consumer):
+    """Another consumer, that keeps what it was handed."""
+
+    seen: list[tuple[str, Any]]
+
+    def handle(self, delivery: Delivery) -> None:
+        self.seen.append((delivery.topic, delivery.value()["state"]))
+
+
+@pytest.fixture
+def run(redis_url: str) -> Iterator[Callable[..., Runner]]:
+    """Run a consumer until the test ends: `run("watch", Monitoring, options, "#")`."""
+    runners: list[Runner] = []
+
+    def run(name: str, consumer: type[Consumer], options: Any, *patterns: str) -> Runner:
+        runner = Runner(ConsumerSpec(name, consumer, options, patterns, NAMESPACE, RunnerOptions()), redis_url, Settings())
+        runner.open()
+        runner.start()
+        runners.append(runner)
+        return runner
+
+    yield run
+    for runner in runners:
+        assert runner.stop(DEADLINE_S)
+
+
+def test_an_event_becomes_an_alert_that_another_consumer_is_handed(
+    redis_url: str, redis_client: Client, publisher: Publisher, run: Callable[..., Runner]
+) -> None:
+    """Through the runner: counted to StatsD, judged, published, delivered to whoever matches the alert's topic; and its end."""
+
+    class Pager(Recorder):
+        seen: list[tuple[str, Any]] = []  # noqa: RUF012 - one object, and the test looks at it
+
+    EventLog(NAMESPACE, open_client(redis_url), LIMIT).configure(100_000, 3600)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.settimeout(DEADLINE_S)
+        port = listener.getsockname()[1]
+        toml = f'statsd = "127.0.0.1:{port}"\n[[counters]]\nname = "failed"\npattern = "orders.*.failed"\n'
+        rate = RATE.replace("60", "1").replace('user = "ann"', "")
+        run("watch", Monitoring, read(toml + rate), "orders.#")
+        run("pager", Pager, None, "alerts.#")
+        published = counted = 0
+
+        def count() -> None:
+            nonlocal counted
+            counted += int(listener.recv(65536).decode().removeprefix("headgate.failed:").removesuffix("|c"))
+
+        def paged() -> list[tuple[str, Any]]:
+            nonlocal published
+            while select.select([listener], [], [], 0)[0]:  # what nobody reads is lost when the buffer is full
+                count()
+            for number in range(6):
+                publisher.publish(f"orders.{number}.failed", {})
+            publisher.publish("orders.1.paid", {})
+            published += 6
+            return Pager.seen
+
+        wait_until(paged, "the alert")
+        while counted < published:
+            count()
+        assert counted == published
+    wait_until(lambda: len(Pager.seen) >= 2, "its end")
+    assert Pager.seen[:2] == [("alerts.failing", "firing"), ("alerts.failing", "resolved")]

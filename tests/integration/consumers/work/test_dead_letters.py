@@ -1,0 +1,146 @@
+"""Dead letters in a real Redis: pages, one, tried again, dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+
+from headgate.consumers.work.dead_letters import PAGE_LETTERS, DeadLetters
+from headgate.consumers.work.store import Store, dead
+from headgate.consumers.work.task import Piece
+from headgate.errors import InvalidRequest
+from headgate.redis.client import Client, call
+
+PIECE = Piece(
+    "0123456789abcdef", 1, "orders.1.failed", "an-id", 1_700_000_000_000, b'{"a":1}', "ada", True,
+    attempt=7, failures=3, faults=2, failing_since_ms=5, held=True, together=True, reason="refused",
+)  # fmt: skip
+
+
+@pytest.fixture
+def store(redis_client: Client, redis_url: str) -> Iterator[Store]:
+    """The consumer's group, open."""
+    store = Store(redis_client, redis_url, "notifications", "mail", 65536)
+    store.open("new")
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def letters(redis_client: Client) -> DeadLetters:
+    """Its dead letters."""
+    return DeadLetters(redis_client, "notifications", "mail")
+
+
+def bury(store: Store, count: int, why: str = "rejected") -> None:
+    store.settle(
+        [dead(msgspec.structs.replace(PIECE, offset=number), why, f"no {number}", 10000) for number in range(1, count + 1)]
+    )
+
+
+def in_hand(store: Store) -> list[Piece]:
+    page = store.take(1000, 60_000, 10000, lambda topic: True)
+    assert page is not None
+    return [taken.piece for taken in page.work]
+
+
+def test_pages_go_from_the_oldest_to_the_newest(store: Store, letters: DeadLetters) -> None:
+    """Each goes on after the last of the one before."""
+    bury(store, 250)
+    assert letters.count() == 250
+
+    first = letters.page()
+    second = letters.page(after=first[-1].id)
+    third = letters.page(after=second[-1].id, limit=60)
+
+    assert [letter.piece.offset for letter in (*first, *second, *third)] == list(range(1, 251))
+    assert letters.page(after=third[-1].id) == []
+
+
+def test_a_letter_says_what_it_was_and_why(store: Store, letters: DeadLetters) -> None:
+    """Everything of the piece is there."""
+    bury(store, 1)
+    (listed,) = letters.page()
+
+    shown = letters.show(listed.id)
+
+    assert shown == listed
+    assert (listed.why, listed.reason, listed.piece) == ("rejected", "no 1", PIECE)
+    assert listed.at_ms > 1_700_000_000_000
+    assert letters.show("1-1") is None
+
+
+def test_what_is_tried_again_is_due_now_as_if_it_had_never_been_tried(store: Store, letters: DeadLetters) -> None:
+    """And not among the dead letters any more."""
+    bury(store, 3)
+    ids = [letter.id for letter in letters.page()]
+
+    assert letters.retry([ids[1], "1-1"]) == 1
+
+    assert in_hand(store) == [Piece("0123456789abcdef", 2, PIECE.topic, "an-id", PIECE.time_ms, PIECE.data, "ada", True)]
+    assert [letter.id for letter in letters.page()] == [ids[0], ids[2]]
+
+
+def test_what_two_try_again_at_once_is_tried_once(store: Store, letters: DeadLetters) -> None:
+    """The second finds it gone, also when it had read it before."""
+    bury(store, 1)
+    (letter,) = letters.page()
+    assert letters.retry([letter.id]) == 1
+    assert len(in_hand(store)) == 1
+
+    letters._put_back([letter])
+
+    assert in_hand(store) == []
+
+
+def test_all_are_tried_again_page_by_page_but_the_unreadable_stay(store: Store, letters: DeadLetters) -> None:
+    """There is nothing to try about those."""
+    bury(store, 2, why="unreadable")
+    bury(store, PAGE_LETTERS + 20, why="gave_up")
+
+    assert letters.retry_all() == PAGE_LETTERS + 20
+
+    assert {letter.why for letter in letters.page()} == {"unreadable"}
+    assert letters.count() == 2
+    assert letters.retry([letter.id for letter in letters.page()]) == 0
+
+
+def test_dropped_letters_are_gone(store: Store, letters: DeadLetters, redis_client: Client) -> None:
+    """These, or all."""
+    bury(store, PAGE_LETTERS + 5)
+    first, second = letters.page(limit=2)
+
+    assert letters.drop([first.id, second.id, "1-1"]) == 2
+    assert letters.drop([]) == 0
+    assert letters.count() == PAGE_LETTERS + 3
+    assert letters.drop_all() == PAGE_LETTERS + 3
+    assert letters.page() == []
+    assert call(redis_client, "ZCARD", "hg:{notifications}:group:mail:held") == 0
+
+
+def test_a_letter_that_cannot_be_read_is_shown_as_that(store: Store, letters: DeadLetters, redis_client: Client) -> None:
+    """It does not keep the others from being listed, nor is it tried again."""
+    call(redis_client, "XADD", "hg:{notifications}:group:mail:dead", "*", "why", "rejected", "body", b"\xff")
+    bury(store, 1)
+
+    broken, whole = letters.page()
+
+    assert (broken.why, whole.why) == ("unreadable", "rejected")
+    assert letters.retry_all() == 1
+
+
+@pytest.mark.parametrize("wrong", ["", "x", "1", "1-", "1-2 ", "(1-2", "-", "+", "1" * 16 + "-0"])
+def test_what_is_no_id_is_refused(letters: DeadLetters, wrong: str) -> None:
+    """Above all what would mean all of them to Redis."""
+    for attempt in (letters.show, lambda each: letters.drop([each]), lambda each: letters.retry([each]), letters.page):
+        with pytest.raises(InvalidRequest, match="dead letter's id"):
+            attempt(wrong)
+
+
+@pytest.mark.parametrize("limit", [0, -1, PAGE_LETTERS + 1])
+def test_pages_are_bounded(letters: DeadLetters, limit: int) -> None:
+    """A consumer that had a bad day does not fill an operator's memory."""
+    with pytest.raises(InvalidRequest, match="1 to 100"):
+        letters.page(limit=limit)

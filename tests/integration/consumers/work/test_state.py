@@ -1,0 +1,165 @@
+"""A consumer's shared memory in a real Redis: windows, rates, sums, leases, and that every key ends."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from headgate.consumers.base import State
+from headgate.consumers.work.state import RedisState
+from headgate.consumers.work.store import Store
+from headgate.errors import BusUnavailable
+from headgate.redis.client import Client, call, open_client
+from headgate.redis.seen import mark_seen
+from tests.support.redis_server import wait_until
+
+ODD = ["two words", "ü", "", "a" * 500, "a\nb", "={}*", "\ud800"]
+
+
+def make(client: Client, url: str, consumer: str = "mail") -> RedisState:
+    return RedisState(client, "notifications", consumer, Store(client, url, "notifications", consumer, 65536))
+
+
+@pytest.fixture
+def state(redis_client: Client, redis_url: str) -> Iterator[State]:
+    """The state of a consumer; afterwards every key of it must have an end, and be in the namespace's slot."""
+    yield make(redis_client, redis_url)
+    for key in call(redis_client, "KEYS", "*"):
+        assert key.startswith(b"hg:{notifications}:group:mail")
+        assert len(key) < 160
+        assert call(redis_client, "PTTL", key) != -1, key  # -2: it has ended since
+
+
+@pytest.fixture
+def other(redis_client: Client, redis_url: str) -> State:
+    """The same consumer's state in another instance."""
+    return make(redis_client, redis_url)
+
+
+@pytest.mark.parametrize("name", ["on-call", *ODD], ids=ascii)
+def test_a_window_is_open_until_its_end(state: State, other: State, name: str) -> None:
+    """The first opens it, everyone else is told when it ends."""
+    before_s = time.time()
+    assert state.window(name, 60) is None
+
+    ends_s = other.window(name, 60)
+
+    assert ends_s is not None
+    assert before_s + 59.9 < ends_s < time.time() + 60.1
+
+
+def test_a_window_ends(state: State) -> None:
+    """And may be opened again."""
+    assert state.window("w", 0.05) is None
+    wait_until(lambda: state.window("w", 60) is None, "the window to end")
+
+
+def test_names_are_kept_apart(state: State) -> None:
+    """Also those that cannot stand in a key as they are."""
+    assert [state.window(name, 60) for name in ["plain", *ODD]] == [None] * (len(ODD) + 1)
+
+
+def test_consumers_are_kept_apart(state: State, redis_client: Client, redis_url: str) -> None:
+    """The same name of another consumer is another one."""
+    assert state.window("w", 60) is None
+    assert make(redis_client, redis_url, "mail-2").window("w", 60) is None
+    assert make(redis_client, redis_url, "mail-2").get("w") is None
+
+
+def test_a_rate_has_room_for_its_limit(state: State, other: State) -> None:
+    """Counted over all instances; beyond it, when the oldest one's period is over."""
+    before_s = time.time()
+    assert [each.within_rate("r", 3, 60) for each in (state, other, state)] == [None] * 3
+
+    free_s = other.within_rate("r", 3, 60)
+
+    assert free_s is not None
+    assert before_s + 59.9 < free_s < time.time() + 60.1
+    assert state.within_rate("another", 3, 60) is None
+
+
+def test_a_rate_has_room_again_after_its_period(state: State) -> None:
+    """What was refused did not count."""
+    assert state.within_rate("r", 1, 0.1) is None
+    wait_until(lambda: state.within_rate("r", 1, 0.1) is None, "room")
+
+
+def test_a_limit_that_was_lowered_says_when_there_is_room(state: State) -> None:
+    """Not when the oldest goes, but when enough have gone."""
+    for _ in range(3):
+        assert state.within_rate("r", 3, 60) is None
+        counted_s = time.time()
+        wait_until(lambda counted_s=counted_s: time.time() > counted_s + 0.005, "Redis' clock to move on")  # type: ignore[misc]
+    oldest_goes_s, newest_goes_s = state.within_rate("r", 3, 60), state.within_rate("r", 1, 60)
+
+    assert oldest_goes_s is not None
+    assert newest_goes_s is not None
+    assert newest_goes_s > oldest_goes_s + 0.005
+
+
+def test_sums_are_over_the_wanted_buckets_of_each_name(state: State, other: State) -> None:
+    """Two instances add to the same counters."""
+    state.add({("a", 1): 1, ("a", 2): 2.5, ("b b", 1): 10}, 60)
+    other.add({("a", 2): 2.5, ("a", 3): 100}, 60)
+
+    assert state.sums([("a", range(1, 3)), ("b b", range(9)), ("a", range(3, 4)), ("c", range(1, 9))]) == [
+        6.0,
+        10.0,
+        100.0,
+        0.0,
+    ]
+    assert state.sums([]) == []
+    assert state.sums([("a", range(0))]) == [0.0]
+
+
+def test_a_counter_ends_by_its_own_time(state: State) -> None:
+    """Another counter of the same bucket number, with a shorter life, does not take it along."""
+    state.add({("long", 7): 1}, 60)
+    state.add({("short", 7): 1}, 0.05)
+    wait_until(lambda: state.sums([("short", range(7, 8))]) == [0.0], "the short one to end")
+
+    assert state.sums([("long", range(7, 8))]) == [1.0]
+
+
+def test_a_value_is_kept_for_its_time(state: State, other: State) -> None:
+    """Any bytes."""
+    assert state.get("v") is None
+    state.put("v", b"\x00\xff", 60)
+    assert other.get("v") == b"\x00\xff"
+    state.put("v", b"", 0.05)
+    wait_until(lambda: state.get("v") is None, "the value to end")
+
+
+def test_a_lease_is_held_by_one(state: State, other: State) -> None:
+    """Who has it renews it; the other gets it when it has ended."""
+    assert state.lease("l", 60)
+    assert not other.lease("l", 60)
+    assert state.lease("l", 0.05)
+    wait_until(lambda: other.lease("l", 60), "the lease to end")
+    assert not state.lease("l", 60)
+
+
+def test_seen_is_what_the_gateway_wrote(redis_client: Client, redis_url: str) -> None:
+    """Per user and event."""
+    state = make(redis_client, redis_url)
+    mark_seen(redis_client, "notifications", "ada", ["order:1"])
+
+    assert state.seen("ada", "order:1")
+    assert not state.seen("bob", "order:1")
+    assert not state.seen("ada", "order:2")
+
+
+def test_without_redis_every_method_says_so(redis_client: Client) -> None:
+    """Not caught, it counts as a `Retry`."""
+    client = open_client("redis://127.0.0.1:1", timeout_s=0.2)
+    state = make(client, "redis://127.0.0.1:1")
+    for attempt in (
+        lambda: state.window("w", 1), lambda: state.within_rate("r", 1, 1), lambda: state.add({("a", 1): 1}, 1),
+        lambda: state.sums([("a", range(1))]), lambda: state.get("v"), lambda: state.put("v", b"", 1),
+        lambda: state.lease("l", 1), lambda: state.seen("u", "e"), state.progress,
+    ):  # fmt: skip
+        with pytest.raises(BusUnavailable):
+            attempt()
+    client.close()

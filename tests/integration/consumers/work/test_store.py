@@ -1,0 +1,748 @@
+"""A consumer's group in a real Redis: what is handed out, what becomes of the answers, what is missed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+import pytest
+
+from headgate.consumers.work import store as stores
+from headgate.consumers.work.store import (
+    GROUP_LIBRARY,
+    MAX_UNCONFIRMED,
+    Page,
+    Store,
+    Taken,
+    back,
+    dead,
+    done,
+    hold,
+    hold_for,
+)
+from headgate.consumers.work.task import Piece
+from headgate.errors import BusRefused, BusUnavailable, InvalidRequest, UnknownNamespace
+from headgate.publisher import Publisher
+from headgate.redis.client import Client, call, open_client
+from headgate.redis.keys import group_in_log
+from headgate.redis.log import EventLog
+from tests.support.consumers_state import in_hand
+from tests.support.redis_server import wait_until
+
+LOG, HEAD = "hg:{notifications}:log", "hg:{notifications}:head"
+GROUP = "hg:{notifications}:group:mail"
+# Long: nothing is abandoned unless a test says so.
+LEASE_MS = 60_000
+
+
+@pytest.fixture
+def store(redis_client: Client, redis_url: str) -> Iterator[Store]:
+    """The group, of a consumer that is new."""
+    store = Store(redis_client, redis_url, "notifications", "mail", 65536)
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def publisher(redis_url: str) -> Iterator[Publisher]:
+    """A publisher into the log that it reads."""
+    with Publisher(redis_url) as publisher:
+        yield publisher
+
+
+def take(store: Store, count: int = 100, lease_ms: int = LEASE_MS, max_held: int = 1000) -> Page:
+    page = store.take(count, lease_ms, max_held, lambda topic: topic != "unwanted")
+    assert page is not None
+    return page
+
+
+def offsets(page: Page) -> list[int]:
+    return [taken.piece.offset for taken in page.work]
+
+
+def totals(client: Client) -> dict[str, int]:
+    found = call(client, "HGETALL", GROUP)
+    return {name.decode(): int(value) for name, value in found.items() if name != b"epoch"}
+
+
+AGE = """
+for _, pending in ipairs(redis.call('XPENDING', KEYS[1], ARGV[1], '-', '+', 1000)) do
+  redis.call('XCLAIM', KEYS[1], ARGV[1], 'headgate', 0, pending[1], 'IDLE', ARGV[2], 'RETRYCOUNT', pending[4], 'JUSTID')
+end
+"""
+
+
+def age(client: Client, idle_ms: int = 10 * LEASE_MS) -> None:
+    """Make everything that is in hand look as if nobody had given a sign of life for longer than any lease."""
+    epoch = call(client, "HGET", GROUP, "epoch").decode()
+    call(client, "EVAL", AGE, 1, LOG, group_in_log("mail", epoch), idle_ms)
+    for piece in call(client, "HKEYS", f"{GROUP}:out"):
+        call(client, "ZADD", f"{GROUP}:held", 1, piece)
+
+
+def retained(client: Client, max_events: int) -> None:
+    EventLog("notifications", client, 65536).configure(max_events, 86400)
+
+
+# Where a group begins ------------------------------------------------------------------------------------------------------
+
+
+def test_a_new_group_begins_with_new_events(store: Store, publisher: Publisher) -> None:
+    """`new`: from now on."""
+    publisher.publish("a", 1)
+    assert store.open("new")[1] == 1
+    publisher.publish("a", 2)
+
+    assert offsets(take(store)) == [2]
+
+
+def test_a_new_group_may_begin_with_the_oldest_and_misses_nothing_that_way(
+    store: Store, publisher: Publisher, redis_client: Client
+) -> None:
+    """`oldest`: what was trimmed before it was made is nobody's loss."""
+    retained(redis_client, 3)
+    publisher.publish_many([("a", number) for number in range(10)])
+    assert store.open("oldest")[1] == 7
+
+    page = take(store)
+
+    assert (offsets(page), page.missed) == ([8, 9, 10], 0)
+
+
+def test_a_group_that_is_there_stays_where_it_is(store: Store, publisher: Publisher) -> None:
+    """Whatever a second instance says at its start."""
+    store.open("new")
+    publisher.publish("a", 1)
+
+    assert store.open("oldest")[1] == store.open("new")[1] == 0
+    assert offsets(take(store)) == [1]
+
+
+def test_a_group_may_be_there_before_the_log(store: Store, publisher: Publisher) -> None:
+    """Nothing published while nobody had published yet is lost, and no log was either."""
+    assert store.open("new") == ("", 0)
+    assert take(store).work == []
+    publisher.publish("a", 1)
+    page = take(store)
+
+    assert (offsets(page), page.lost, page.missed) == ([1], 0, 0)
+
+
+def test_a_group_that_nobody_opened_is_told(store: Store, publisher: Publisher) -> None:
+    """It is not made on the way: only its consumer knows where it is to begin."""
+    publisher.publish("a", 1)
+
+    assert store.take(10, LEASE_MS, 10, lambda topic: True) is None
+
+
+# New entries ---------------------------------------------------------------------------------------------------------------
+
+
+def test_each_event_is_handed_out_once(store: Store, publisher: Publisher, redis_url: str) -> None:
+    """Two instances share the group."""
+    store.open("new")
+    publisher.publish_many([("a", number) for number in range(10)])
+    client = open_client(redis_url)
+    other = Store(client, redis_url, "notifications", "mail", 65536)
+
+    handed_out = [offsets(take(each, count=4)) for each in (store, other, store, other)]
+
+    assert handed_out == [[1, 2, 3, 4], [5, 6, 7, 8], [9, 10], []]
+    client.close()
+
+
+def test_what_is_handed_out_is_the_event(store: Store, publisher: Publisher) -> None:
+    """Its payload as it was published, and where it is."""
+    epoch, _ = store.open("new")
+    receipt = publisher.publish("orders.1", {"b": 1, "a": "ü"}, id="order-1")
+    (taken,) = take(store).work
+
+    piece = taken.piece
+    assert (piece.topic, piece.id, piece.data, piece.offset) == ("orders.1", "order-1", '{"b":1,"a":"ü"}'.encode(), 1)
+    assert piece.epoch == receipt.epoch
+    assert (taken.out, taken.in_log, taken.error) == (1, True, None)
+    assert epoch == ""
+
+
+def test_what_matches_no_pattern_is_only_to_be_acknowledged(store: Store, publisher: Publisher, redis_client: Client) -> None:
+    """Its payload is not even looked at."""
+    store.open("new")
+    publisher.publish_many([("unwanted", 1), ("a", 2), ("unwanted", 3)])
+    call(redis_client, "XADD", LOG, "4-0", "topic", "unwanted", "data", "{not json")
+
+    page = take(store)
+    store.acknowledge(page.epoch, page.unwanted)
+    store.confirm()
+
+    assert (page.unwanted, offsets(page)) == ([1, 3, 4], [2])
+    assert in_hand(redis_client, "mail") == 1
+
+
+def test_an_entry_that_is_no_event_is_handed_out_with_its_error(store: Store, publisher: Publisher, redis_client: Client) -> None:
+    """The consumer goes on behind it."""
+    store.open("new")
+    publisher.publish("a", 1)
+    call(redis_client, "XADD", LOG, "2-0", "topic", "a", "id", "x", "time", "1", "data", "{not json")
+    call(redis_client, "XADD", LOG, "3-0", "something", "else")
+
+    first, second, third = take(store).work
+
+    assert first.error is None
+    assert second.error is not None
+    assert second.error.code == "not_serializable"
+    assert (second.piece.topic, second.piece.data) == ("a", b"{not json")
+    assert third.error is not None
+
+
+def test_the_head_and_the_position_say_how_far_behind_it_is(store: Store, publisher: Publisher) -> None:
+    """The lag is the difference."""
+    store.open("new")
+    publisher.publish_many([("a", number) for number in range(10)])
+
+    page = take(store, count=4)
+
+    assert (page.head, page.position) == (10, 4)
+
+
+# What was missed -----------------------------------------------------------------------------------------------------------
+
+
+def test_what_was_trimmed_unseen_is_counted_exactly(store: Store, publisher: Publisher, redis_client: Client) -> None:
+    """At the beginning, and in the middle of a page."""
+    retained(redis_client, 1000)
+    store.open("new")
+    publisher.publish_many([("a", number) for number in range(20)])
+    assert offsets(take(store, count=2)) == [1, 2]
+    call(redis_client, "XTRIM", LOG, "MINID", 10)
+    call(redis_client, "XDEL", LOG, "15-0")
+
+    page = take(store)
+
+    assert offsets(page) == [10, 11, 12, 13, 14, 16, 17, 18, 19, 20]
+    assert page.missed == 8
+    assert totals(redis_client)["missed"] == 8
+
+
+def test_what_was_trimmed_in_hand_is_counted_too(store: Store, publisher: Publisher, redis_client: Client) -> None:
+    """Handed out to a process that died, and gone from the log before another could have it."""
+    store.open("new")
+    publisher.publish_many([("a", number) for number in range(5)])
+    take(store)
+    age(redis_client)
+    call(redis_client, "XTRIM", LOG, "MINID", 4)
+
+    pages = [take(store) for _ in range(4)]
+
+    assert sum(page.missed for page in pages) == 3
+    assert [offsets(page) for page in pages] == [[4], [5], [], []]
+    assert totals(redis_client)["missed"] == 3
+
+
+def test_a_stream_that_was_deleted_is_counted_and_followed(store: Store, publisher: Publisher, redis_client: Client) -> None:
+    """The log's offsets go on, so what is gone is known exactly, also before there is anything new."""
+    store.open("new")
+    publisher.publish_many([("a", number) for number in range(5)])
+    call(redis_client, "DEL", LOG)
+
+    page = take(store)
+    assert (page.missed, page.position, page.work) == (5, 5, [])
+    publisher.publish("a", 6)
+    call(redis_client, "DEL", LOG)
+    publisher.publish("a", 7)
+    page = take(store)
+
+    assert (offsets(page), page.missed, page.lost) == ([7], 1, 0)
+
+
+def test_a_new_log_is_read_from_its_beginning_and_told_once(store: Store, publisher: Publisher, redis_client: Client) -> None:
+    """The group vanished with the stream; nothing of the new log is skipped."""
+    store.open("new")
+    publisher.publish_many([("a", number) for number in range(5)])
+    take(store)
+    call(redis_client, "DEL", HEAD)
+    publisher.publish_many([("a", "new"), ("a", "new")])
+
+    first, second = take(store), take(store)
+
+    assert (offsets(first), first.lost, first.missed) == ([1, 2], 1, 0)
+    assert (offsets(second), second.lost) == ([], 0)
+    assert totals(redis_client)["log_lost"] == 1
+
+
+def test_an_answer_for_the_old_log_does_not_touch_the_new_one(store: Store, publisher: Publisher, redis_client: Client) -> None:
+    """The same offset is another event now, and in somebody's hand."""
+    store.open("new")
+    publisher.publish_many([("a", 1), ("a", 2)])
+    old = take(store)
+    call(redis_client, "DEL", HEAD)
+    publisher.publish_many([("a", 3), ("a", 4)])
+    new = take(store)
+
+    store.acknowledge(old.epoch, [1, 2])
+    store.confirm()
+    store.settle([done(old.work[0]), back(old.work[1])])
+    assert in_hand(redis_client, "mail") == 2
+    assert take(store).work == []
+    store.acknowledge(new.epoch, [1, 2])
+    store.confirm()
+
+    assert in_hand(redis_client, "mail") == 0
+
+
+def test_after_everything_was_lost_it_begins_with_all_there_is(store: Store, publisher: Publisher, redis_client: Client) -> None:
+    """An empty restart: not even the group's hash is left, so the events since then are not skipped."""
+    store.open("new")
+    publisher.publish("a", 1)
+    call(redis_client, "FLUSHALL")
+    call(redis_client, "FUNCTION", "FLUSH")
+    with Publisher(open_client_url(redis_client)) as after:
+        after.publish("a", 2)
+
+    assert store.take(10, LEASE_MS, 10, lambda topic: True) is None
+    store.open("lost")
+    store.open("lost")
+
+    assert offsets(take(store)) == [1]
+    assert totals(redis_client)["log_lost"] == 1
+
+
+def open_client_url(client: Client) -> str:
+    return f"unix://{client.connection_pool.connection_kwargs['path']}"
+
+
+# What nobody answered ------------------------------------------------------------------------------------------------------
+
+
+def test_what_was_abandoned_is_handed_out_again_one_by_one(store: Store, publisher: Publisher, redis_client: Client) -> None:
+    """One of them may have ended its process: it must not take others along."""
+    store.open("new")
+    publisher.publish_many([("a", number) for number in range(3)])
+    take(store)
+    publisher.publish("a", "new")
+    assert take(store, lease_ms=LEASE_MS).work != []  # the new one only: the others' lease runs
+    age(redis_client)
+    publisher.publish("a", "newer")
+
+    pages = [take(store).work for _ in range(6)]
+
+    assert [[taken.piece.offset for taken in page] for page in pages] == [[1], [2], [3], [4], [5], []]
+    assert [page[0].out for page in pages[:5]] == [2, 2, 2, 2, 1]
+
+
+def test_how_often_it_was_handed_out_is_known(store: Store, publisher: Publisher, redis_client: Client) -> None:
+    """What ends the process each time can be set aside."""
+    store.open("new")
+    publisher.publish("a", 1)
+
+    counts = []
+    for _ in range(4):
+        (taken,) = take(store).work
+        counts.append(taken.out)
+        age(redis_client)
+
+    assert counts == [1, 2, 3, 4]
+
+
+def test_what_was_given_back_is_there_for_anyone_at_once(store: Store, publisher: Publisher) -> None:
+    """And did not count as handed out, so that a page of it comes as a page."""
+    store.open("new")
+    publisher.publish_many([("a", number) for number in range(3)])
+
+    store.settle([back(taken) for taken in take(store).work])
+    page = take(store)
+
+    assert offsets(page) == [1, 2, 3]
+    assert {taken.out for taken in page.work} == {1}
+
+
+# Held pieces ---------------------------------------------------------------------------------------------------------------
+
+
+def taken_one(store: Store, publisher: Publisher, key: str = "") -> tuple[Taken, Piece]:
+    """Publish an event and take it; return it and a piece of it."""
+    publisher.publish("a", {"a": 1})
+    (taken,) = take(store).work
+    return taken, msgspec.structs.replace(taken.piece, key=key, parted=True)
+
+
+def test_a_held_piece_comes_back_when_it_is_due(store: Store, publisher: Publisher, redis_client: Client) -> None:
+    """Not before, and from Redis alone: the log need not have the event any more."""
+    store.open("new")
+    taken, piece = taken_one(store, publisher)
+    store.settle([done(taken), hold_for(piece, LEASE_MS)])
+    call(redis_client, "XTRIM", LOG, "MAXLEN", 0)
+
+    page = take(store)
+    assert (page.work, page.held) == ([], 1)
+    assert page.due_in_s is not None
+    assert 0 < page.due_in_s <= LEASE_MS / 1000
+    store.settle([hold_for(piece, 200)])
+    (back_again,) = wait_until(lambda: take(store).work, "the piece to be due")
+
+    assert (back_again.piece, back_again.out, back_again.in_log) == (piece, 1, False)
+    assert in_hand(redis_client, "mail") == 0
+
+
+def test_a_piece_in_hand_is_handed_out_again_after_its_lease(store: Store, publisher: Publisher, redis_client: Client) -> None:
+    """And counts how often, as an entry does."""
+    store.open("new")
+    taken, piece = taken_one(store, publisher)
+    store.settle([done(taken), hold(piece, 0)])
+
+    assert [each.out for each in take(store).work] == [1]
+    assert take(store).work == []
+    age(redis_client)
+    store.settle([hold_for(msgspec.structs.replace(piece, key="another"), 0)])
+    publisher.publish("a", "new")
+    assert [(each.out, each.piece.key) for each in take(store).work] == [(2, "")]  # alone
+    assert [(each.out, each.piece.key, each.piece.offset) for each in take(store).work] == [(1, "another", 1), (1, "", 2)]
+
+
+def test_a_renewed_lease_lasts(store: Store, publisher: Publisher, redis_client: Client) -> None:
+    """A slow piece is not handed to another; one that was answered meanwhile stays as it was answered."""
+    store.open("new")
+    taken, piece = taken_one(store, publisher)
+    store.settle([done(taken), hold(piece, 0)])
+    (in_hand,) = take(store).work
+    age(redis_client)
+
+    store.renew([in_hand.name], LEASE_MS)
+    assert take(store).work == []
+    store.settle([hold_for(piece, 10 * LEASE_MS)])
+    store.renew([in_hand.name], LEASE_MS)
+    assert (take(store).due_in_s or 0) > 9 * LEASE_MS / 1000
+    store.settle([done(in_hand)])
+    store.renew([in_hand.name], LEASE_MS)
+
+    assert take(store).held == 0
+
+
+def test_a_piece_that_is_done_leaves_nothing(store: Store, publisher: Publisher, redis_client: Client) -> None:
+    """No key of it stays."""
+    store.open("new")
+    taken, piece = taken_one(store, publisher)
+    piece.together = True
+    store.settle([done(taken), hold(piece, 0)])
+
+    store.settle([done(each) for each in take(store).work])
+
+    assert set(call(redis_client, "KEYS", "*group*")) == {GROUP.encode()}
+
+
+def test_a_settled_answer_may_be_given_twice(store: Store, publisher: Publisher, redis_client: Client) -> None:
+    """When the reply was lost: the same state."""
+    store.open("new")
+    taken, piece = taken_one(store, publisher)
+
+    for _ in range(2):
+        assert store.settle([done(taken), hold_for(piece, LEASE_MS)]) == (1, 0)
+    assert call(redis_client, "ZCARD", f"{GROUP}:held") == 1
+
+
+def test_parts_of_an_event_are_pieces_of_their_own(store: Store, publisher: Publisher) -> None:
+    """Each answered by itself."""
+    store.open("new")
+    taken, piece = taken_one(store, publisher)
+    parts = [msgspec.structs.replace(piece, key=key) for key in ("x", "y", "z")]
+    store.settle([done(taken), *(hold_for(part, 0) for part in parts)])
+
+    work = take(store).work
+    store.settle([done(each) for each in work if each.piece.key != "y"])
+
+    assert {each.piece.key for each in work} == {"x", "y", "z"}
+    assert take(store).held == 1
+
+
+def test_what_is_held_together_comes_together_when_the_first_is_due(store: Store, publisher: Publisher) -> None:
+    """The others of the key before their time; those of another key, or by themselves, not."""
+    store.open("new")
+    pieces = []
+    for key, together in [("x", True), ("x", True), ("y", True), ("x", False)]:
+        taken, piece = taken_one(store, publisher, key)
+        piece.together = together
+        pieces.append(piece)
+        store.settle([done(taken), hold_for(piece, LEASE_MS)])
+    store.settle([hold_for(pieces[1], 0)])
+
+    work = take(store).work
+
+    assert [(each.piece.offset, each.piece.key) for each in work] == [(1, "x"), (2, "x")]
+    assert len({each.mark for each in work}) == 1
+    assert work[0].mark != ""
+    assert take(store).work == []
+
+
+def test_what_came_after_a_digest_was_taken_waits_for_the_next(store: Store, publisher: Publisher) -> None:
+    """What is in hand is not handed out with it again."""
+    store.open("new")
+    taken, piece = taken_one(store, publisher, "x")
+    piece.together = True
+    store.settle([done(taken), hold_for(piece, 0)])
+    assert len(take(store).work) == 1
+    taken, later = taken_one(store, publisher, "x")
+    later.together = True
+    store.settle([done(taken), hold_for(later, 0)])
+
+    assert offsets(take(store)) == [2]
+
+
+def test_a_held_piece_and_new_events_share_a_page(store: Store, publisher: Publisher) -> None:
+    """Half of it at most is held pieces, so that neither keeps the other out."""
+    store.open("new")
+    publisher.publish_many([("a", number) for number in range(20)])
+    page = take(store)
+    store.settle([answer for each in page.work for answer in (done(each), hold_for(each.piece, 0))])
+    publisher.publish_many([("a", number) for number in range(20)])
+
+    page = take(store, count=10)
+
+    assert offsets(page) == [1, 2, 3, 4, 5, 21, 22, 23, 24, 25]
+
+
+def test_when_many_are_held_nothing_new_is_taken(store: Store, publisher: Publisher, redis_client: Client) -> None:
+    """Neither new entries nor abandoned ones; held pieces go on."""
+    store.open("new")
+    publisher.publish_many([("a", number) for number in range(4)])
+    page = take(store)
+    store.settle([answer for each in page.work[:3] for answer in (done(each), hold_for(each.piece, LEASE_MS))])
+    age(redis_client)
+
+    assert (take(store, max_held=3).work, take(store, max_held=3).held) == ([], 3)
+    store.settle([hold_for(page.work[0].piece, 0)])
+    (due,) = take(store, max_held=3).work
+    assert due.piece.offset == 1
+    store.settle([done(due)])
+
+    assert offsets(take(store, max_held=3)) == [4]
+
+
+def test_a_body_that_cannot_be_read_is_handed_out_with_its_error(
+    store: Store, publisher: Publisher, redis_client: Client
+) -> None:
+    """It can be set aside by its name."""
+    store.open("new")
+    taken, piece = taken_one(store, publisher)
+    store.settle([done(taken), hold_for(piece, 0)])
+    call(redis_client, "HSET", f"{GROUP}:body", piece.name, b"\xffnonsense")
+
+    (found,) = take(store).work
+
+    assert found.error is not None
+    assert (found.name, found.piece.offset) == (piece.name, 1)
+
+
+# Dead letters --------------------------------------------------------------------------------------------------------------
+
+
+def test_dead_letters_are_bounded_and_what_they_push_out_is_counted(
+    store: Store, publisher: Publisher, redis_client: Client
+) -> None:
+    """The newest stay."""
+    store.open("new")
+    publisher.publish_many([("a", number) for number in range(5)])
+    work = take(store).work
+
+    dropped = [store.settle([done(each), dead(each.piece, "rejected", "no", 3)])[1] for each in work]
+
+    assert dropped == [0, 0, 0, 1, 1]
+    assert call(redis_client, "XLEN", f"{GROUP}:dead") == 3
+    assert (totals(redis_client)["dead"], totals(redis_client)["dead_dropped"]) == (5, 2)
+
+
+# How far it has come -------------------------------------------------------------------------------------------------------
+
+
+def nothing_open(store: Store) -> bool:
+    progress = store.progress()
+    return progress.handled_ms == progress.now_ms
+
+
+def test_progress_is_the_time_of_the_oldest_event_that_is_not_answered(
+    store: Store, publisher: Publisher, redis_client: Client
+) -> None:
+    """Not yet taken, in hand, and in hand as a piece; what is held counts as answered."""
+    assert store.progress().handled_ms == 0  # nobody opened it
+    store.open("new")
+    assert nothing_open(store)  # no log, nothing to wait for
+    call(redis_client, "XADD", LOG, "1-0", "topic", "a", "id", "x", "time", "1000", "data", "1")
+    call(redis_client, "XADD", LOG, "2-0", "topic", "a", "id", "y", "time", "2000", "data", "1")
+    call(redis_client, "HSET", HEAD, "epoch", "0123456789abcdef", "offset", 2, "time", 2000)
+    assert store.progress().handled_ms == 0  # the group has not seen this log yet
+    (first,) = take(store, count=2).work[:1]
+    assert store.progress().handled_ms == 1000
+
+    store.settle([done(first), hold_for(first.piece, 0)])
+    assert store.progress().handled_ms == 2000
+    store.settle([("ack", "0123456789abcdef", "2-0")])
+    assert nothing_open(store)
+    take(store)
+    assert store.progress().handled_ms == 1000
+
+
+def test_now_is_never_before_the_newest_event(store: Store, publisher: Publisher, redis_client: Client) -> None:
+    """When Redis' clock went back."""
+    publisher.publish("a", 1)
+    store.open("new")
+    ahead = int(call(redis_client, "HGET", HEAD, "time")) + 3_600_000
+    call(redis_client, "HSET", HEAD, "time", ahead)
+
+    assert store.progress().now_ms == ahead
+
+
+# Refusals ------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("headgate_group_open", "mail", "sometime"),
+        ("headgate_group_open", "mail"),
+        ("headgate_group_open", "two words", "new"),
+        ("headgate_group_open", "m" * 65, "new"),
+        ("headgate_group_take", "mail", 1, 1, 1),
+        ("headgate_group_take", "mail", 1001, 1, 1),
+        ("headgate_group_take", "mail", 10, 0, 1),
+        ("headgate_group_take", "mail", "many", 1, 1),
+        ("headgate_group_settle", "mail", "forget", "1-0"),
+        ("headgate_group_settle", "mail", "hold", "1-0"),
+        ("headgate_group_renew", "mail"),
+        ("headgate_state_rate", "mail", "x", 0, 1, "u"),
+        ("headgate_state_lease", "mail", "x", "me"),
+        ("headgate_state_window", "mail", "x", "long"),
+    ],
+    ids=str,
+)
+def test_other_arguments_are_refused_and_leave_nothing(redis_client: Client, command: tuple[Any, ...]) -> None:
+    """A call that makes no sense has written nothing."""
+    function, *arguments = command
+    with pytest.raises(InvalidRequest):
+        GROUP_LIBRARY.call(redis_client, "FCALL", function, 1, LOG, *arguments)
+    assert call(redis_client, "KEYS", "*") == []
+
+
+@pytest.mark.parametrize("key", ["log", "hg:{}:log", HEAD, "hg:{a b}:log"])
+def test_other_keys_are_refused(redis_client: Client, key: str) -> None:
+    """The library writes nowhere but in a namespace."""
+    with pytest.raises(UnknownNamespace):
+        GROUP_LIBRARY.call(redis_client, "FCALL", "headgate_group_open", 1, key, "mail", "new")
+
+
+READS = "+fcall +fcall_ro +time +hmget +hget +hexists +hstrlen +hkeys "
+READS += "+zscore +zcard +zrange +zrangebyscore +zrangebylex +xrange +xpending"
+WRITES = "+xgroup +xreadgroup +xclaim +xack +xadd +xtrim +xdel +hset +hdel +hincrby +zadd +zrem"
+
+
+@pytest.mark.parametrize("missing", ["", *WRITES.split()])
+def test_a_right_that_is_missing_refuses_before_the_first_write(
+    store: Store, publisher: Publisher, redis_client: Client, redis_server: Any, missing: str
+) -> None:
+    """Half a step would lose an event or double it; with all that is documented, everything goes."""
+    store.open("new")
+    publisher.publish_many([("a", 1), ("a", 2)])
+    (one, _) = take(store).work
+    publisher.publish("a", 3)
+    rights = f"{READS} {WRITES}".replace(f" {missing}", "") if missing else f"{READS} {WRITES}"
+    call(redis_client, "ACL", "SETUSER", "limited", "on", ">pass", "~hg:*", "-@all", *rights.split())
+    limited_url = f"unix://limited:pass@{redis_server.url.removeprefix('unix://')}"
+    client = open_client(limited_url)
+    limited = Store(client, limited_url, "notifications", "mail", 65536)
+
+    def state() -> Any:
+        return (
+            call(redis_client, "HGETALL", GROUP), call(redis_client, "ZRANGE", f"{GROUP}:held", 0, -1),
+            in_hand(redis_client, "mail"), call(redis_client, "XLEN", f"{GROUP}:dead"),
+        )  # fmt: skip
+
+    refusals: list[BusRefused] = []
+    for step in (
+        lambda: limited.settle([done(one), hold_for(one.piece, LEASE_MS), dead(one.piece, "rejected", "no", 10)]),
+        lambda: take(limited),
+    ):
+        before = state()
+        try:
+            step()
+        except BusRefused as error:
+            refusals.append(error)
+            assert state() == before
+    client.close()
+
+    assert bool(refusals) == bool(missing)
+    assert all("permission" in error.message for error in refusals)
+
+
+def test_acknowledgements_go_at_once_and_are_confirmed_together(
+    store: Store, publisher: Publisher, redis_client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They arrive though nobody waits for their answers, and after a hundred of them somebody should."""
+    monkeypatch.setattr(stores, "UNCONFIRMED_S", 3600.0)
+    store.open("new")
+    publisher.publish_many([("a", number) for number in range(MAX_UNCONFIRMED + 1)])
+    page = take(store, MAX_UNCONFIRMED + 1)
+    assert store.acknowledge(page.epoch, [1])  # at first there is no connection
+    store.confirm()
+
+    due = [store.acknowledge(page.epoch, [offset]) for offset in range(2, MAX_UNCONFIRMED + 2)]
+
+    assert due == [False] * (MAX_UNCONFIRMED - 1) + [True]
+    wait_until(lambda: in_hand(redis_client, "mail") == 0, "all acknowledgements to arrive")
+    store.confirm()
+    assert not store.acknowledge(page.epoch, [1])
+    monkeypatch.setattr(stores, "UNCONFIRMED_S", -1.0)
+    assert store.acknowledge(page.epoch, [1])  # it has been on its way for too long
+
+
+def test_acknowledgements_that_went_with_their_connection_are_sent_again(
+    store: Store, publisher: Publisher, redis_client: Client
+) -> None:
+    """Trouble shows when they are confirmed, and nothing is forgotten over it."""
+    store.open("new")
+    publisher.publish_many([("a", number) for number in range(3)])
+    page = take(store)
+    store.acknowledge(page.epoch, [1])
+    store.confirm()
+    call(redis_client, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+    store.acknowledge(page.epoch, [2])
+    store.acknowledge(page.epoch, [3])
+
+    with suppress(BusUnavailable):  # the second may have found the connection closed: then there is a new one already
+        store.confirm()
+    store.confirm()
+
+    assert in_hand(redis_client, "mail") == 0
+
+
+def test_an_acknowledgement_that_is_refused_is_told(
+    store: Store, publisher: Publisher, redis_client: Client, redis_server: Any
+) -> None:
+    """And given again with the next confirmation."""
+    store.open("new")
+    publisher.publish("a", 1)
+    page = take(store)
+    call(redis_client, "ACL", "SETUSER", "limited", "on", ">pass", "~hg:*", "-@all")
+    limited_url = f"unix://limited:pass@{redis_server.url.removeprefix('unix://')}"
+    limited = Store(open_client(limited_url), limited_url, "notifications", "mail", 65536)
+
+    limited.acknowledge(page.epoch, [1])
+    with pytest.raises(BusRefused, match="permission"):
+        limited.confirm()
+    call(redis_client, "ACL", "SETUSER", "limited", "+xack")
+    limited.confirm()
+
+    assert in_hand(redis_client, "mail") == 0
+    limited.close()
+
+
+def test_the_library_is_loaded_on_first_use(redis_client: Client, store: Store, publisher: Publisher) -> None:
+    """And once more when Redis has lost it, whatever comes first then."""
+    assert GROUP_LIBRARY.loaded_version(redis_client) is None
+    store.open("new")
+    publisher.publish("a", 1)
+    call(redis_client, "FUNCTION", "FLUSH")
+    page = take(store)
+    call(redis_client, "FUNCTION", "FLUSH")
+    store.settle([done(page.work[0])])
+
+    assert in_hand(redis_client, "mail") == 0
+    assert GROUP_LIBRARY.loaded_version(redis_client) == GROUP_LIBRARY.version

@@ -1,0 +1,135 @@
+"""What `pip install headgate` brings and what each extra adds: fresh environments, with the lowest versions and the newest."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import venv
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.support.checkout import DEADLINE_S, NO_PROGRAMS, copy_checkout, only_file, pip_wheel, run_module
+from tools.floors import floors
+
+BASE = {"headgate", "msgspec", "redis"} | ({"async-timeout"} if sys.version_info < (3, 11, 3) else set())
+HEAVY = ("gevent", "greenlet", "flask", "socketio", "engineio", "websockets", "click", "jinja2", "structlog", "hiredis", "jwt")
+PUBLISH = """
+import sys
+from importlib.metadata import distributions
+from headgate import NotSerializable, Publisher
+with Publisher(sys.argv[1]) as publisher:
+    offsets = [publisher.publish("orders.1.shipped", {"carrier": "UPS"}).offset]
+    offsets += [receipt.offset for receipt in publisher.publish_many([("a", 1), ("b", 2)])]
+    publisher.revoke(user="ben")
+    try:
+        publisher.publish("a", object())
+    except NotSerializable:
+        print("offsets", *offsets)
+print("heavy", *sorted(set(sys.argv[2].split()) & set(sys.modules)))
+print("installed", *sorted(found.name.lower() for found in distributions()))
+"""
+
+Install = Callable[..., Path]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of this checkout."""
+    folder = tmp_path_factory.mktemp("wheel")
+    made = pip_wheel(copy_checkout(folder, built=True), folder / "made", NO_PROGRAMS)
+    assert made.returncode == 0, made.stderr
+    return only_file(folder / "made")
+
+
+@pytest.fixture(scope="module")
+def install(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Install:
+    """Make an environment of its own and install the wheel into it: `install("lowest")`, `install("newest", "[consumers]")`."""
+
+    def install(versions: str, extras: str = "") -> Path:
+        folder = tmp_path_factory.mktemp(versions)
+        venv.create(folder / "env", with_pip=False)
+        (folder / "floors.txt").write_text("\n".join(sorted(set(floors())) if versions == "lowest" else []))
+        words = ["--quiet", "--disable-pip-version-check", "--constraint", str(folder / "floors.txt"), f"{wheel}{extras}"]
+        done = run_module("pip", "--python", str(folder / "env" / "bin" / "python"), "install", *words)
+        assert done.returncode == 0, done.stderr
+        return folder / "env" / "bin"
+
+    return install
+
+
+def run(*words: str | Path, environment: Mapping[str, str] | None = None, folder: Path | None = None) -> tuple[int, str, str]:
+    """Run a command of a fresh environment to its end."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("HEADGATE_", "PYTHON"))}
+    ended = subprocess.run(
+        [str(word) for word in words],
+        cwd=folder or Path(words[0]).parent, env={**inherited, **(environment or {})}, stdin=subprocess.DEVNULL,
+        capture_output=True, text=True,
+        timeout=DEADLINE_S,
+    )  # fmt: skip
+    return ended.returncode, ended.stdout, ended.stderr
+
+
+@pytest.mark.parametrize("versions", ["lowest", "newest"])
+def test_a_service_that_only_publishes_installs_three_distributions(install: Install, redis_url: str, versions: str) -> None:
+    """It publishes to a real Redis, imports no part of the gateway, and is told which extra brings one."""
+    binaries = install(versions)
+
+    code, out, err = run(binaries / "python", "-c", PUBLISH, redis_url, " ".join(HEAVY))
+
+    assert code == 0, err
+    assert out.splitlines() == ["offsets 1 2 3", "heavy", f"installed {' '.join(sorted(BASE))}"]
+
+    assert run(binaries / "headgate", "--version") == (
+        1, "", "headgate: the headgate command needs the package click: run `pip install 'headgate[server]'`\n",
+    )  # fmt: skip
+    for line, told in {
+        "from headgate import Headgate": "headgate.Headgate needs the package flask",
+        "from headgate.socketio import Server": "headgate.socketio needs the package socketio",
+    }.items():
+        code, _, err = run(binaries / "python", "-c", line)
+        assert (code, err.splitlines()[-1]) == (1, f"headgate.extras.MissingExtra: {told}: run `pip install 'headgate[server]'`")
+
+
+def test_a_command_whose_extra_is_missing_is_one_clear_line(install: Install, tmp_path: Path, redis_url: str) -> None:
+    """click is there, as with Flask; what each command needs beyond it is named. `headgate publish` needs nothing."""
+    binaries = install("newest")
+    assert run_module("pip", "install", "--quiet", "--target", str(tmp_path / "click"), "click").returncode == 0
+    (tmp_path / "headgate.toml").write_text('[consumers.mail]\ntype = "email"\npatterns = ["#"]\n')
+
+    def headgate(*words: str) -> tuple[int, str, str]:
+        environment = {"PYTHONPATH": str(tmp_path / "click"), "HEADGATE_REDIS_URL": redis_url, "HEADGATE_TOKEN_SECRET": "x" * 32}
+        return run(binaries / "headgate", *words, environment=environment, folder=tmp_path)
+
+    for words, package, extra in (
+        (("serve",), "gevent", "server"),
+        (("tail", "#"), "hiredis", "server"),
+        (("token", "--user", "ana"), "jwt", "server"),
+        (("consume", "--check"), "structlog", "consumers"),
+    ):
+        code, out, err = headgate(*words)
+        assert (code, out) == (1, "")
+        assert err == f"headgate: headgate {words[0]} needs the package {package}: run `pip install 'headgate[{extra}]'`\n"
+    code, out, err = headgate("publish", "a", "1")
+    assert (code, out[:9]) == (0, "offset 1 "), err
+
+
+def test_the_extra_of_consumers_brings_no_gateway(install: Install, tmp_path: Path, redis_url: str) -> None:
+    """They run without gevent, Flask and python-socketio, and `headgate serve` says what it lacks."""
+    binaries = install("newest", "[consumers]")
+    (tmp_path / "headgate.toml").write_text(
+        '[consumers.mail]\ntype = "email"\npatterns = ["#"]\nhost = "localhost"\n'
+        'mail_from = "a@example.com"\nto = ["b@example.com"]\n'
+    )
+    environment = {"HEADGATE_REDIS_URL": redis_url}
+
+    code, out, err = run(binaries / "headgate", "consume", "--check", environment=environment, folder=tmp_path)
+    assert code == 0, err
+    assert "mail" in out
+    gateway = ("gevent", "flask", "socketio", "jwt", "simple_websocket")
+    find = f"from importlib.util import find_spec; print([name for name in {gateway} if find_spec(name)])"
+    assert run(binaries / "python", "-c", find)[1] == "[]\n"
+    code, _, err = run(binaries / "headgate", "serve", environment=environment, folder=tmp_path)
+    assert (code, err) == (1, "headgate: headgate serve needs the package gevent: run `pip install 'headgate[server]'`\n")

@@ -1,0 +1,157 @@
+"""The wheel, the sdist and the npm package: what is in them, and how a build that cannot be whole says so."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+from pyproject_hooks import BuildBackendHookCaller
+
+from tests.support.checkout import DEADLINE_S, NO_PROGRAMS, ROOT, copy_checkout, only_file, pip_wheel, run_module
+
+PAGE = {
+    "headgate/static/headgate.js",
+    "headgate/static/headgate.js.gz",
+    "headgate_server/static/demo.js",
+    "headgate_server/static/demo.css",
+    "headgate_server/static/demo-icon.svg",
+}
+
+
+def names_in(wheel: Path) -> set[str]:
+    with zipfile.ZipFile(wheel) as archive:
+        return set(archive.namelist())
+
+
+def one_clear_line(ended: subprocess.CompletedProcess[str]) -> str:
+    """Return the line of ours in what pip shows of a build that failed; there is no traceback around it."""
+    assert ended.returncode != 0
+    assert "Traceback" not in ended.stderr
+    (line,) = {line.strip() for line in ended.stderr.splitlines() if line.strip().startswith("headgate: ")}
+    return line
+
+
+@pytest.mark.timeout(2 * DEADLINE_S)
+def test_a_wheel_of_an_unbuilt_checkout_has_what_browsers_load(tmp_path: Path) -> None:
+    """It is built first, and not again for the next wheel. A module that is gone since then is in none."""
+    checkout = copy_checkout(tmp_path, built=False)
+    gone = checkout / "gateway" / "headgate" / "gone.py"
+    gone.touch()
+    first = pip_wheel(checkout, tmp_path / "first")
+    assert first.returncode == 0, first.stderr
+    assert names_in(only_file(tmp_path / "first")) >= {*PAGE, "headgate/gone.py"}
+
+    gone.unlink()
+    again = pip_wheel(checkout, tmp_path / "again", NO_PROGRAMS)
+
+    assert again.returncode == 0, again.stderr
+    names = names_in(only_file(tmp_path / "again"))
+    assert names >= PAGE
+    assert "headgate/gone.py" not in names
+
+
+def test_an_sdist_has_it_too_and_makes_the_same_wheel_without_node(tmp_path: Path) -> None:
+    """Whoever installs from it needs no JavaScript."""
+    checkout = copy_checkout(tmp_path, built=True)
+    built = run_module(
+        "build", "--sdist", "--no-isolation", "--outdir", str(tmp_path / "sdist"), str(checkout), environment=NO_PROGRAMS
+    )
+    assert built.returncode == 0, built.stderr
+    sdist = only_file(tmp_path / "sdist")
+    with tarfile.open(sdist) as archive:
+        inside = {name.partition("/")[2] for name in archive.getnames()}
+    assert {f"{'server' if name.startswith('headgate_server') else 'gateway'}/{name}" for name in PAGE} <= inside
+    assert "tools/build_backend.py" in inside
+    assert not [name for name in inside if name.startswith(("web", "tests", "node_modules"))]
+
+    for source in (checkout, sdist):
+        made = pip_wheel(source, tmp_path / "wheels" / source.name, NO_PROGRAMS)
+        assert made.returncode == 0, made.stderr
+
+    from_checkout, from_sdist = (names_in(only_file(tmp_path / "wheels" / source.name)) for source in (checkout, sdist))
+    assert from_checkout == from_sdist
+
+
+def test_an_unbuilt_checkout_without_npm_is_one_clear_line(tmp_path: Path) -> None:
+    """No wheel, rather than one whose pages are empty."""
+    line = one_clear_line(pip_wheel(copy_checkout(tmp_path, built=False), tmp_path / "wheel", NO_PROGRAMS))
+
+    assert "gateway/headgate/static/headgate.js" in line
+    assert "install Node 20 or newer" in line
+    assert "make build" in line
+
+
+def test_a_checkout_whose_page_has_changed_since_without_npm_is_one_clear_line(tmp_path: Path) -> None:
+    """The wheel would hold what the page was."""
+    checkout = copy_checkout(tmp_path, built=True)
+    source = checkout / "web" / "src" / "gate.js"
+    os.utime(source, ns=(later := (checkout / "web/dist/.headgate-built").stat().st_mtime_ns + 10**9, later))
+
+    line = one_clear_line(pip_wheel(checkout, tmp_path / "wheel", NO_PROGRAMS))
+
+    assert "older than its sources (web/src/gate.js)" in line
+    assert "install Node 20 or newer" in line
+
+
+@pytest.mark.timeout(2 * DEADLINE_S)
+def test_a_page_that_does_not_build_is_told_with_what_npm_said(tmp_path: Path) -> None:
+    """Which command failed, below its own words."""
+    checkout = copy_checkout(tmp_path, built=False)
+    (checkout / "web" / "src" / "gate.js").write_text("this is no JavaScript\n")
+
+    ended = pip_wheel(checkout, tmp_path / "wheel")
+
+    assert "`npm run --silent build` failed with status 1" in one_clear_line(ended)
+    assert "src/gate.js:1:" in ended.stderr
+
+
+def test_sources_that_are_no_checkout_and_lack_the_page_are_one_clear_line(tmp_path: Path) -> None:
+    """There is nothing to build it from."""
+    checkout = copy_checkout(tmp_path, built=False)
+    shutil.rmtree(checkout / "web")
+
+    assert "take a complete sdist, wheel or checkout" in one_clear_line(pip_wheel(checkout, tmp_path / "wheel"))
+
+
+def test_an_editable_install_builds_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """make does it first, and builds the page after it."""
+    checkout = copy_checkout(tmp_path, built=False)
+    monkeypatch.setenv("PATH", os.devnull)
+    (tmp_path / "wheel").mkdir()
+
+    name = BuildBackendHookCaller(str(checkout), "build_backend", ["tools"]).build_editable(str(tmp_path / "wheel"))
+
+    assert "editable" in name
+    assert not (checkout / "gateway/headgate/static/headgate.js").exists()
+
+
+@pytest.mark.timeout(2 * DEADLINE_S)
+def test_the_npm_package_installs_beside_the_applications_own_backbone(tmp_path: Path) -> None:
+    """From its tarball, as README says: one Backbone, so that a LiveCollection is the application's Backbone.Collection."""
+    backbone = json.loads((ROOT / "package.json").read_text())["devDependencies"]["backbone"]
+    shop = tmp_path / "shop"
+    shop.mkdir()
+
+    def run(*words: str, folder: Path = shop) -> str:
+        ended = subprocess.run(words, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=DEADLINE_S)
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+        return ended.stdout
+
+    packed = run(
+        "npm", "pack", "--silent", "--ignore-scripts", "--workspace", "web", "--pack-destination", str(tmp_path), folder=ROOT
+    )
+    run("npm", "install", "--prefer-offline", "--no-audit", "--no-fund", f"backbone@{backbone}", str(tmp_path / packed.strip()))
+
+    assert len([path for path in (shop / "node_modules").rglob("backbone") if path.is_dir()]) == 1
+    assert not (shop / "node_modules" / "headgate").is_symlink()
+    program = (
+        'import Backbone from "backbone"; import { connect } from "headgate"; import { LiveCollection } from "headgate/backbone";'
+        "console.log(typeof connect, new LiveCollection([]) instanceof Backbone.Collection);"
+    )
+    assert run("node", "--input-type=module", "--eval", program).split() == ["function", "true"]

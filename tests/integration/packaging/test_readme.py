@@ -1,0 +1,205 @@
+"""README.md as a newcomer follows it: every block runs as it stands, with the packages of `make dist` in a folder of their own.
+
+A block that is not run says why in a comment above it. Only addresses are replaced: a Redis and a gateway of the test's for the
+ones that stand for the reader's.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import threading
+import venv
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from headgate.redis.client import call, open_client
+from tests.support.checkout import DEADLINE_S, NO_PROGRAMS, ROOT, copy_checkout, pip_wheel
+from tests.support.gateway_process import GatewayProcess
+from tests.support.raw_client import RawClient
+from tests.support.redis_server import wait_until
+
+REDIS, GATEWAY = "redis://localhost:6379/0", "https://example.com"
+NOT_RUN = re.compile(r"<!-- not run: .+ -->")
+SECRET = "a secret of the test that is long enough"
+# Around the JavaScript, which a page would run: where it is, and when it is seen to work.
+PAGE = """
+const fetchAnywhere = fetch;
+globalThis.fetch = (path) => fetchAnywhere(new URL(path, "{url}"));
+{snippet}
+await gate.subscribed("orders.*.shipped");
+console.log("subscribed");
+process.stdin.on("end", () => gate.close()).resume();
+"""
+
+Serve = Callable[[str], GatewayProcess]
+
+pytestmark = pytest.mark.timeout(2 * DEADLINE_S)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A block of code, and whether it is to be run."""
+
+    language: str
+    code: str
+    is_run: bool
+
+
+def blocks() -> list[Block]:
+    text = (ROOT / "README.md").read_text()
+    found = re.findall(r"([^\n]*)\n```(\w*)\n(.*?)\n```\n", text, re.DOTALL)
+    return [Block(language, code, NOT_RUN.fullmatch(above) is None) for above, language, code in found if language]
+
+
+def only_block(language: str, holding: str) -> str:
+    """Return the block of a language that holds a text; there is one."""
+    (found,) = [block.code for block in blocks() if block.is_run and block.language == language and holding in block.code]
+    return found
+
+
+class Reader:
+    """A program that runs beside the test; what it writes is read as it comes."""
+
+    def __init__(self, *words: str, folder: Path) -> None:
+        self.lines: deque[str] = deque(maxlen=1000)
+        self._process = subprocess.Popen(
+            words, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        self._thread = threading.Thread(target=self._read)
+        self._thread.start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        with self._process.stdout as output:
+            self.lines.extend(line.rstrip("\n") for line in output)
+
+    def wait_for(self, line: str, count: int = 1) -> None:
+        """Wait until it has written a line so many times."""
+        wait_until(lambda: list(self.lines).count(line) >= count or self._process.poll() is not None, f"{line!r} in {self.lines}")
+        assert list(self.lines).count(line) >= count, self.lines
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.terminate()
+        self._process.wait(DEADLINE_S)
+        self._thread.join(DEADLINE_S)
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A reader's project: an empty folder with an environment, into which README's lines have installed both packages."""
+    folder = tmp_path_factory.mktemp("project")
+    made = pip_wheel(copy_checkout(tmp_path_factory.mktemp("checkout"), built=True), folder / "dist", NO_PROGRAMS)
+    assert made.returncode == 0, made.stderr
+    pack = ("npm", "pack", "--silent", "--ignore-scripts", "--workspace", "web", "--pack-destination", str(folder / "dist"))
+    subprocess.run(pack, cwd=ROOT, check=True, stdout=subprocess.DEVNULL, timeout=DEADLINE_S)
+    venv.create(folder / ".venv", with_pip=True)
+    shell(only_block("sh", "pip install"), folder)
+    return folder
+
+
+@pytest.fixture
+def serve(project: Path, redis_url: str) -> Iterator[Serve]:
+    """Serve an application of the project, as README says: `serve(code)`."""
+    started: list[GatewayProcess] = []
+
+    def start(code: str) -> GatewayProcess:
+        (project / "yourmodule.py").write_text(code)
+        settings = {"HEADGATE_REDIS_URL": redis_url, "HEADGATE_TOKEN_SECRET": SECRET}
+        gateway = GatewayProcess(project, settings)
+        gateway.command = (str(project / ".venv/bin/headgate"), "serve", "yourmodule:app")
+        started.append(gateway)
+        return gateway.start()
+
+    yield start
+    for gateway in started:
+        gateway.stop()
+
+
+def shell(code: str, folder: Path, **environment: str) -> str:
+    """Run lines in a shell whose environment is the project's; return what they wrote."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("HEADGATE_", "PYTHON"))}
+    path = f"{folder / '.venv/bin'}{os.pathsep}{os.environ['PATH']}"
+    ended = subprocess.run(
+        ["sh", "-e", "-c", code],
+        cwd=folder, env={**inherited, "PATH": path, **environment}, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        timeout=DEADLINE_S,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return ended.stdout
+
+
+def test_every_block_is_run_here_or_says_why_not() -> None:
+    """The two commands of the start are what the other tests are run by."""
+    assert [block.code.split()[0] for block in blocks() if not block.is_run] == ["make"]
+    assert sorted(block.language for block in blocks() if block.is_run) == [
+        "js",
+        "python",
+        "python",
+        "python",
+        "sh",
+        "sh",
+        "sh",
+        "toml",
+    ]
+
+
+def test_the_two_terminals_beside_the_demo_see_the_event(project: Path) -> None:
+    """One listens and one publishes, with no setting: they find the private Redis of the gateway in the same folder."""
+    listen, publish = only_block("sh", "headgate tail").splitlines()
+    gateway = GatewayProcess(project, {"HEADGATE_DATA_DIR": ".headgate"})
+    gateway.command = (str(project / ".venv/bin/headgate"), "serve")
+    with gateway, closing(Reader("sh", "-c", f"exec {listen}", folder=project)) as terminal:
+        terminal.wait_for("listening to orders.# in notifications")
+
+        assert shell(publish, project).startswith("offset 1 ")
+
+        terminal.wait_for('1 orders.42.shipped {"carrier": "UPS"}')
+
+
+def test_what_python_and_redis_cli_publish_reaches_the_page(project: Path, serve: Serve, redis_url: str) -> None:
+    """The application makes the page's token, the page subscribes, and each of the two ways to publish is shown there."""
+    gateway = serve(only_block("python", "def token"))
+    snippet = only_block("js", "connect").replace(GATEWAY, gateway.url)
+    (project / "page.mjs").write_text(PAGE.format(url=gateway.url, snippet=snippet))
+    with closing(Reader("node", "page.mjs", folder=project)) as page:
+        page.wait_for("subscribed")
+
+        (project / "publish.py").write_text(only_block("python", "publisher.publish").replace(REDIS, redis_url))
+        assert re.fullmatch(r"[0-9a-f]{16} 1\n", shell("python publish.py", project))
+        page.wait_for("orders.42.shipped UPS")
+        # There may be no redis-cli here: its words go to Redis as it would send them.
+        program, *words = shlex.split(only_block("sh", "redis-cli"))
+        with closing(open_client(redis_url)) as client:
+            assert (program, call(client, *words)[1]) == ("redis-cli", 2)
+
+        page.wait_for("orders.42.shipped UPS", 2)
+
+
+def test_the_authenticator_lets_in_whom_it_knows(serve: Serve) -> None:
+    """With the grants that it gives; nobody else."""
+    gateway = serve(only_block("python", "gate.authenticate"))
+    wanted = [{"pattern": pattern} for pattern in ("orders.#", "users.ana.#", "users.ben.#")]
+    with RawClient(gateway.url, {"token": "token-of-ana", "subscriptions": wanted}) as client:
+        assert client.welcome["user"] == "ana"
+        assert [answer["ok"] for answer in client.welcome["subscriptions"]] == [True, True, False]
+    with RawClient(gateway.url, {"token": "another"}) as client:
+        assert client.wait_for(lambda: client.refusal, "the refusal")["data"]["code"] == "unauthorized"
+
+
+def test_the_consumer_is_one_that_headgate_accepts(project: Path, redis_url: str) -> None:
+    """By the command that README names."""
+    (project / "headgate.toml").write_text(only_block("toml", "[consumers."))
+    try:
+        assert "on-call" in shell("headgate consume --check", project, HEADGATE_REDIS_URL=redis_url)
+    finally:
+        (project / "headgate.toml").unlink()

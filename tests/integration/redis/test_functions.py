@@ -1,0 +1,571 @@
+"""The function library in a real Redis: what it accepts, appends, publishes, trims and refuses."""
+
+from __future__ import annotations
+
+import string
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from headgate import event as event_module
+from headgate.errors import (
+    BusRefused,
+    HeadgateError,
+    InvalidEvent,
+    InvalidRequest,
+    InvalidTopic,
+    NotSerializable,
+    PayloadTooLarge,
+    UnknownNamespace,
+)
+from headgate.event import Event, decode_message
+from headgate.redis import functions as function_library
+from headgate.redis import keys as layout
+from headgate.redis.client import Client, SubscriberLink, call, open_client
+from headgate.topic import check_topic
+
+NAMESPACE = "orders"
+KEY = layout.log_key(NAMESPACE)
+HEAD = layout.head_key(NAMESPACE)
+# The fixture is shared by the examples of one property on purpose: each example looks at its own answer only.
+shared = settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+
+
+@pytest.fixture
+def client(redis_client: Client) -> Client:
+    """A client of an empty Redis that has the library."""
+    function_library.ensure_loaded(redis_client)
+    return redis_client
+
+
+def publish(client: Client, topic: str | bytes = "a.b", payload: str | bytes = "1", *more: str) -> tuple[str, int, int]:
+    epoch, offset, duplicate = call(client, "FCALL", "headgate_publish", 1, KEY, topic, payload, *more)
+    return epoch.decode(), offset, duplicate
+
+
+def configure(client: Client, max_events: int = 10000, max_age_ms: int = 600000, max_payload_bytes: int = 65536) -> Any:
+    return call(client, "FCALL", "headgate_configure", 1, KEY, max_events, max_age_ms, max_payload_bytes)
+
+
+def head(client: Client) -> Any:
+    return call(client, "FCALL_RO", "headgate_head", 1, KEY)
+
+
+def now_ms(client: Client) -> int:
+    seconds, microseconds = call(client, "TIME")
+    return int(seconds * 1000 + microseconds // 1000)
+
+
+def offsets(client: Client) -> list[int]:
+    return [int(entry_id.partition(b"-")[0]) for entry_id, _ in call(client, "XRANGE", KEY, "-", "+")]
+
+
+# Appending ---------------------------------------------------------------------------------------------------------------
+
+
+def test_offsets_are_contiguous_from_one_and_the_epoch_stays(client: Client) -> None:
+    """Each event gets the next offset of the same epoch."""
+    receipts = [publish(client) for _ in range(5)]
+
+    assert [offset for _, offset, _ in receipts] == [1, 2, 3, 4, 5]
+    assert len({epoch for epoch, _, _ in receipts}) == 1
+
+
+def test_keys_and_fields_are_those_of_layout(client: Client) -> None:
+    """The library builds the same names as redis/keys.py."""
+    epoch, offset, _ = publish(client, "a.b", '{"x":1}', "first")
+
+    keys = {KEY.encode(), HEAD.encode(), layout.id_key(NAMESPACE, "a.b", "first").encode()}
+    assert set(call(client, "KEYS", "*")) == keys
+    [(entry_id, fields)] = call(client, "XRANGE", KEY, "-", "+")
+    assert entry_id == b"%d-0" % offset
+    assert (fields[b"topic"], fields[b"id"], fields[b"data"]) == (b"a.b", b"first", b'{"x":1}')
+    assert call(client, "HMGET", HEAD, "epoch", "offset") == [epoch.encode(), b"1"]
+
+
+def test_the_message_on_the_channel_is_what_event_reads(client: Client, redis_url: str) -> None:
+    """The channel carries the header and the payload bytes, unchanged, in the log's order."""
+    link = SubscriberLink(redis_url)
+    link.connect()
+    link.settimeout(30)
+    link.send(("SUBSCRIBE", layout.channel(NAMESPACE, "a.b")))
+    assert link.read() == [[b"subscribe", layout.channel(NAMESPACE, "a.b").encode(), 1]]
+    payload = '{ "é" : [1, 2.50,\n "😀"] }'.encode()
+
+    epoch, offset, _ = publish(client, "a.b", payload, "x:1")
+    [[kind, channel, message]] = link.read()
+
+    found = decode_message("a.b", message, 65536, 0)
+    [(_, fields)] = call(client, "XRANGE", KEY, "-", "+")
+    assert (kind, channel) == (b"message", layout.channel(NAMESPACE, "a.b").encode())
+    assert found == Event("a.b", payload, "x:1", int(fields[b"time"]), epoch, offset)
+    link.close()
+
+
+def test_an_event_without_id_is_named_by_its_position(client: Client) -> None:
+    """Without an id the event's id is epoch-offset, and nothing is remembered."""
+    epoch, offset, _ = publish(client)
+
+    [(_, fields)] = call(client, "XRANGE", KEY, "-", "+")
+    assert fields[b"id"].decode() == f"{epoch}-{offset}"
+    assert not call(client, "KEYS", f"hg:{{{NAMESPACE}}}:id:*")
+
+
+def test_the_same_id_is_appended_once(client: Client) -> None:
+    """A repeated id gets the first receipt, marked as a duplicate; the log and the channel see it once."""
+    first = publish(client, "a.b", "1", "same")
+    publish(client, "a.b", "2")
+
+    again = publish(client, "a.b", "3", "same")
+
+    assert again == (*first[:2], 1)
+    assert offsets(client) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("topic", "by"),
+    [
+        ("chat.mallory", ()),
+        ("chat.mallory", ("mallory",)),
+        ("orders.42.shipped", ("mallory",)),
+        ("orders.42.shipped.x", ()),
+        ("orders.42", ("shipped",)),
+    ],
+)
+def test_an_id_that_somebody_else_took_first_swallows_nothing(client: Client, topic: str, by: tuple[str, ...]) -> None:
+    """Neither on another topic, nor on the same one on behalf of a user."""
+    publish(client, topic, "1", "order-42-shipped", *by)
+
+    event = publish(client, "orders.42.shipped", "2", "order-42-shipped")
+
+    assert event[1:] == (2, 0)
+    assert publish(client, topic, "1", "order-42-shipped", *by)[1:] == (1, 1)
+    assert publish(client, "orders.42.shipped", "2", "order-42-shipped")[1:] == (2, 1)
+
+
+@pytest.mark.parametrize("by", ["", "a" * 65, "a/b", "a:b", "é"])
+def test_a_publisher_of_another_form_is_refused(client: Client, by: str) -> None:
+    """A slash or a colon could make one key of two publishers'."""
+    with pytest.raises(HeadgateError) as caught:
+        publish(client, "a.b", "1", "same", by)
+
+    assert (caught.value.code, caught.value.parts["field"]) == ("invalid_event", "by")
+    assert offsets(client) == []
+
+
+def test_an_id_is_forgotten_after_300_seconds(client: Client) -> None:
+    """The idempotency key expires; the library does not promise more."""
+    before_ms = now_ms(client)
+    publish(client, "a.b", "1", "same")
+
+    expires_ms = call(client, "PEXPIRETIME", layout.id_key(NAMESPACE, "a.b", "same"))
+    assert before_ms + 300_000 <= expires_ms <= now_ms(client) + 300_000
+
+
+def test_concurrent_publishers_leave_no_hole_and_no_double(client: Client, redis_url: str) -> None:
+    """Eight connections that publish the same fifty ids leave fifty events at fifty contiguous offsets."""
+
+    def publish_all(_: int) -> list[tuple[str, int, int]]:
+        own = open_client(redis_url)
+        try:
+            return [publish(own, "a", "1", f"id-{number}") for number in range(50)]
+        finally:
+            own.close()
+
+    with ThreadPoolExecutor(8) as pool:
+        results = list(pool.map(publish_all, range(8)))
+
+    assert offsets(client) == list(range(1, 51))
+    assert sum(not duplicate for result in results for _, _, duplicate in result) == 50
+    assert all(result[number][1] == results[0][number][1] for result in results for number in range(50))
+
+
+def test_time_never_goes_backwards(client: Client) -> None:
+    """After the server's clock was ahead, events keep the last time instead of an earlier one."""
+    publish(client)
+    ahead = int(call(client, "HGET", HEAD, "time")) + 3_600_000
+    call(client, "HSET", HEAD, "time", ahead)
+
+    publish(client)
+
+    [(_, fields)] = call(client, "XREVRANGE", KEY, "+", "-", "COUNT", 1)
+    assert int(fields[b"time"]) == ahead
+
+
+# Epochs --------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_lost_head_starts_a_new_epoch_with_a_fresh_log(client: Client) -> None:
+    """Without its head the old stream is worth nothing: new epoch, offset 1, no old entries."""
+    first_epoch, _, _ = publish(client)
+    publish(client)
+    call(client, "DEL", HEAD)
+
+    epoch, offset, _ = publish(client, "a", '"new"')
+
+    assert epoch != first_epoch
+    assert (offset, offsets(client)) == (1, [1])
+
+
+def test_a_head_that_is_behind_its_stream_starts_a_new_epoch(client: Client) -> None:
+    """A head from an older copy of the data must not hand out offsets a second time."""
+    first_epoch, _, _ = publish(client)
+    for _ in range(4):
+        publish(client)
+    call(client, "HSET", HEAD, "offset", 2)
+
+    epoch, offset, _ = publish(client)
+
+    assert epoch != first_epoch
+    assert (offset, offsets(client)) == (1, [1])
+    assert call(client, "XRANGE", KEY, "-", "+")[0][1][b"id"].decode() == f"{epoch}-1"
+
+
+def test_a_lost_stream_keeps_the_epoch_and_the_offsets_go_on(client: Client) -> None:
+    """The head alone knows which offsets were given; readers see from `first` that the rest is gone."""
+    epoch, _, _ = publish(client)
+    publish(client)
+    call(client, "DEL", KEY)
+
+    assert head(client)[:3] == [epoch.encode(), 2, 3]
+    assert publish(client) == (epoch, 3, 0)
+
+
+@pytest.mark.parametrize("damage", [("offset", "many"), ("offset", "-5"), ("epoch", "short"), ("offset", "9" * 30)])
+def test_a_damaged_head_starts_a_new_epoch(client: Client, damage: tuple[str, str]) -> None:
+    """What is not a position is not believed."""
+    first_epoch, _, _ = publish(client)
+    call(client, "HSET", HEAD, *damage)
+
+    epoch, offset, _ = publish(client)
+
+    assert epoch != first_epoch
+    assert offset == 1
+
+
+def test_an_id_of_a_lost_log_is_published_again(client: Client) -> None:
+    """A receipt from a lost epoch is worth nothing: the event goes into the new log."""
+    publish(client, "a", "1", "same")
+    call(client, "DEL", HEAD, KEY)
+
+    _, offset, duplicate = publish(client, "a", "1", "same")
+
+    assert (offset, duplicate) == (1, 0)
+
+
+# Retention -----------------------------------------------------------------------------------------------------------------
+
+
+def test_the_log_is_trimmed_by_count_exactly(client: Client) -> None:
+    """With room for ten events the log holds the last ten, whatever the layout of the stream's nodes."""
+    configure(client, max_events=10)
+
+    for _ in range(250):
+        publish(client)
+
+    assert offsets(client) == list(range(241, 251))
+    assert head(client)[1:3] == [250, 241]
+
+
+def test_the_log_is_trimmed_by_age(client: Client) -> None:
+    """Events older than the age limit go when newer ones come."""
+    configure(client, max_age_ms=60_000)
+    for _ in range(3):
+        publish(client)
+    call(client, "HSET", HEAD, "time", int(call(client, "HGET", HEAD, "time")) + 60_001)
+
+    publish(client)
+
+    assert offsets(client) == [4]
+
+
+def test_an_event_that_is_as_old_as_allowed_stays(client: Client) -> None:
+    """The boundary: exactly the age limit is not too old."""
+    configure(client, max_age_ms=60_000_000)
+    publish(client)
+    call(client, "HSET", HEAD, "time", int(call(client, "HGET", HEAD, "time")) + 60_000_000)
+
+    publish(client)
+
+    assert offsets(client) == [1, 2]
+
+
+def test_a_long_idle_log_is_worked_off_in_small_steps(client: Client) -> None:
+    """One publish after a pause does not pay for the whole old log, but a few more than came do go each time."""
+    configure(client, max_age_ms=60_000)
+    for _ in range(50):
+        publish(client)
+    call(client, "HSET", HEAD, "time", int(call(client, "HGET", HEAD, "time")) + 60_001)
+
+    publish(client)
+    after_one = len(offsets(client))
+    for _ in range(20):
+        publish(client)
+
+    assert 40 < after_one < 51
+    assert offsets(client) == list(range(51, 72))
+
+
+def test_a_lowered_retention_is_reached_in_bounded_steps(client: Client) -> None:
+    """Going from 1,000 events to 10 takes several publishes, and ends exactly."""
+    for _ in range(1000):
+        publish(client)
+    configure(client, max_events=10)
+
+    publish(client)
+    after_one = len(offsets(client))
+    for _ in range(19):
+        publish(client)
+
+    assert after_one > 800
+    assert offsets(client) == list(range(1011, 1021))
+
+
+def test_configure_gives_a_new_namespace_its_epoch_and_keeps_an_old_one(client: Client) -> None:
+    """A gateway that starts always gets an epoch, and its start disturbs no log."""
+    epoch, offset, first, time_ms, _ = configure(client)
+    assert (len(epoch), offset, first) == (16, 0, 1)
+    assert publish(client)[:2] == (epoch.decode(), 1)
+
+    assert configure(client, max_events=5)[:3] == [epoch, 1, 1]
+    assert head(client)[3] >= time_ms
+
+
+def test_configure_notices_a_head_that_is_behind_its_stream(client: Client) -> None:
+    """A gateway's start does not confirm a position that the next publish would have to give up."""
+    epoch, _, _ = publish(client)
+    publish(client)
+    call(client, "HSET", HEAD, "offset", 1)
+
+    assert configure(client)[0] != epoch.encode()
+
+
+@pytest.mark.parametrize("arguments", [(0, 1, 1), (1, 0, 1), (1, 1, 0), (1, 1, 1048577), (10_000_001, 1, 1), ("ten", 1, 1)])
+def test_configure_refuses_what_is_out_of_bounds(client: Client, arguments: tuple[Any, ...]) -> None:
+    """An unbounded log cannot be configured."""
+    with pytest.raises(InvalidRequest):
+        call(client, "FCALL", "headgate_configure", 1, KEY, *arguments)
+    assert not call(client, "KEYS", "*")
+
+
+def test_head_creates_nothing(client: Client) -> None:
+    """Looking at a log that is not there leaves no trace and says so."""
+    assert head(client) == [b"", 0, 1, 0, function_library.VERSION]
+    assert not call(client, "KEYS", "*")
+
+
+# Refusals ------------------------------------------------------------------------------------------------------------------
+
+
+def is_topic(text: str) -> bool:
+    try:
+        check_topic(text)
+    except InvalidTopic:
+        return False
+    return True
+
+
+@shared
+@given(st.text(alphabet=string.ascii_letters + "09_-..*# é\n", max_size=30))
+@example("a.b.c.d.e.f.g.h")
+@example("a.b.c.d.e.f.g.h.i")
+@example("x" * 255)
+@example("x" * 256)
+def test_topics_are_accepted_exactly_when_topic_accepts_them(client: Client, topic: str) -> None:
+    """Two implementations, one grammar."""
+    try:
+        publish(client, topic)
+        accepted = True
+    except InvalidTopic:
+        accepted = False
+
+    assert accepted == is_topic(topic)
+
+
+@pytest.mark.parametrize("event_id", ["", "x" * 129, "a b", "ü", "a\n", "a/b"])
+def test_ids_outside_the_grammar_are_refused(client: Client, event_id: str) -> None:
+    """The same ids as event.check_event_id refuses."""
+    with pytest.raises(InvalidEvent):
+        event_module.check_event_id(event_id)
+    with pytest.raises(InvalidEvent):
+        publish(client, "a", "1", event_id)
+
+
+BAD_JSON = [
+    b"", b"nope", b"{", b'{"a":1,}', b"[1] x", b"NaN", b"[Infinity]", b"-Infinity", b"01", b"0x10", b'"\xff"',
+    b'"\xc0\xaf"', b'"\xed\xa0\x80"', b'"\xf4\x90\x80\x80"', b'"\xe2\x82"', b'"a\nb"', b'"\x01"', b'"\\ud800"', b'"a\x00b"',
+    b"[" * 65 + b"]" * 65,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("payload", BAD_JSON, ids=ascii)
+def test_payloads_that_are_not_json_are_refused(client: Client, payload: bytes) -> None:
+    """Whatever is refused here the gateway would have to set aside, with a gap for every client."""
+    with pytest.raises(NotSerializable):
+        event_module.check_json(payload)
+    with pytest.raises(NotSerializable):
+        publish(client, "a", payload)
+    assert offsets(client) == []
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@shared
+@given(JSON, st.sampled_from([None, 1, "\t"]))
+def test_every_json_text_is_accepted_and_kept_as_it_is(client: Client, value: Any, indent: int | str | None) -> None:
+    """No valid event is turned away, and its bytes are not touched."""
+    import json
+
+    payload = json.dumps(value, ensure_ascii=False, indent=indent).encode("utf-8", "surrogatepass")
+
+    _, offset, _ = publish(client, "a", payload)
+
+    assert call(client, "XRANGE", KEY, f"{offset}-0", f"{offset}-0")[0][1][b"data"] == payload
+
+
+@pytest.mark.parametrize(("limit", "size"), [(100, 100), (65536, 65536), (1048576, 1048576)])
+def test_the_payload_limit_is_exact(client: Client, limit: int, size: int) -> None:
+    """At the limit accepted, one byte above refused with size, limit and where; bytes of UTF-8 count."""
+    configure(client, max_payload_bytes=limit)
+    payload = '"é' + "x" * (size - 4) + '"'
+    publish(client, "a", payload)
+
+    with pytest.raises(PayloadTooLarge) as caught:
+        publish(client, "a", payload[:-1] + 'x"')
+
+    assert caught.value.parts == {"size": size + 1, "limit": limit, "where": "bus"}
+    assert offsets(client) == [1]
+
+
+@pytest.mark.parametrize("key", ["log", "hg:{}:log", "hg:{orders}:head", "hg:{a b}:log", "hg:{" + "n" * 65 + "}:log"])
+def test_other_keys_are_refused(client: Client, key: str) -> None:
+    """The library writes nowhere but in a namespace."""
+    with pytest.raises(UnknownNamespace):
+        call(client, "FCALL", "headgate_publish", 1, key, "a", "1")
+    assert not call(client, "KEYS", "*")
+
+
+def test_a_wrong_number_of_arguments_is_refused(client: Client) -> None:
+    """A publisher in another language gets a clear error too."""
+    with pytest.raises(InvalidRequest, match="topic, payload"):
+        call(client, "FCALL", "headgate_publish", 1, KEY, "a")
+
+
+def test_without_memory_nothing_is_appended_and_nothing_published(client: Client, redis_url: str) -> None:
+    """maxmemory: the publisher is told, no subscriber sees an event that is not in the log."""
+    publish(client)
+    link = SubscriberLink(redis_url)
+    link.connect()
+    link.settimeout(30)
+    link.send(("SUBSCRIBE", layout.channel(NAMESPACE, "a.b")))
+    link.read()
+    call(client, "CONFIG", "SET", "maxmemory", 1)
+    try:
+        with pytest.raises(BusRefused, match="out of memory"):
+            publish(client)
+    finally:
+        call(client, "CONFIG", "SET", "maxmemory", "1gb")
+    # The answer to a PING comes after whatever was published before it.
+    link.send(("PING", "fence"))
+
+    assert link.read() == [[b"pong", b"fence"]]
+    assert head(client)[1] == 1
+    link.close()
+
+
+ALLOWED = "+fcall +time +hmget +get +xadd +hset +set +xtrim +xrange +xinfo +unlink +publish"
+FULL = f"~hg:* &hg:* -@all {ALLOWED}"
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [f"~hg:* -@all {ALLOWED}", f"&hg:* ~{KEY} -@all {ALLOWED}", f"&hg:* ~{KEY} %R~{HEAD} -@all {ALLOWED}"]
+    + [FULL.replace(f" +{word}", "") for word in ("xadd", "hset", "set", "xtrim", "xinfo", "unlink", "publish")],
+)
+def test_a_right_that_is_missing_refuses_before_the_first_write(client: Client, redis_server: Any, rules: str) -> None:
+    """Half a step would lose an event, or hand out an offset twice."""
+    call(client, "ACL", "SETUSER", "limited", "on", ">pass", "resetchannels", *rules.split())
+    epoch, _, _ = publish(client)
+    before = call(client, "HGETALL", HEAD)
+    limited = open_client(f"unix://limited:pass@{redis_server.url.removeprefix('unix://')}")
+
+    with pytest.raises(BusRefused):
+        publish(limited, "a", "1", "an-id")
+    limited.close()
+
+    assert (call(client, "HGETALL", HEAD), offsets(client)) == (before, [1])
+    assert publish(client) == (epoch, 2, 0)
+
+
+def test_the_rights_that_are_documented_are_enough(client: Client, redis_server: Any) -> None:
+    """A publisher's user needs these commands, the namespace's keys and its channels."""
+    call(client, "ACL", "SETUSER", "limited", "on", ">pass", "resetchannels", *FULL.split())
+    limited = open_client(f"unix://limited:pass@{redis_server.url.removeprefix('unix://')}")
+
+    assert publish(limited, "a", "1", "an-id")[1:] == (1, 0)
+    limited.close()
+
+
+def test_hostile_text_in_an_error_is_short_and_printable(client: Client) -> None:
+    """A refused topic cannot put a megabyte or an escape sequence into a log."""
+    with pytest.raises(HeadgateError) as caught:
+        publish(client, b"\x1b[2J\xff" + b"x" * 200)
+
+    assert len(caught.value.message) < 300
+    assert caught.value.message.isprintable()
+
+
+# Loading -------------------------------------------------------------------------------------------------------------------
+
+
+def test_the_library_is_loaded_on_first_use(redis_client: Client) -> None:
+    """An empty Redis gets the library with the first call."""
+    assert function_library.loaded_version(redis_client) is None
+
+    reply = function_library.call_function(redis_client, "FCALL", "headgate_publish", 1, KEY, "a", "1")
+
+    assert reply[1:] == [1, 0]
+    assert function_library.loaded_version(redis_client) == function_library.VERSION
+
+
+def test_an_older_library_is_replaced_and_a_newer_one_is_not(redis_client: Client) -> None:
+    """Two versions that share a Redis settle on the newer one."""
+
+    def load(version: int) -> None:
+        source = function_library.SOURCE.replace(f"VERSION = {function_library.VERSION}\n", f"VERSION = {version}\n")
+        call(redis_client, "FUNCTION", "LOAD", "REPLACE", source)
+
+    load(0)
+    assert function_library.ensure_loaded(redis_client) == function_library.VERSION
+    load(function_library.VERSION + 1)
+    assert function_library.ensure_loaded(redis_client) == function_library.VERSION + 1
+    assert function_library.loaded_version(redis_client) == function_library.VERSION + 1
+
+
+def test_a_user_who_may_not_load_is_told_what_to_do(redis_client: Client, redis_server: Any) -> None:
+    """The error names the right and the command."""
+    call(redis_client, "ACL", "SETUSER", "limited", "on", ">pass", *FULL.split(), "+fcall_ro")
+    limited = open_client(f"unix://limited:pass@{redis_server.url.removeprefix('unix://')}")
+
+    with pytest.raises(BusRefused, match=r"\+function\|load.*headgate check --load"):
+        function_library.ensure_loaded(limited)
+    limited.close()
+
+
+OTHER = "#!lua name=other\nredis.register_function('other_decode', function(_, args) return #cjson.decode(args[1]) end)"
+
+
+def test_the_library_does_not_change_json_for_others(client: Client) -> None:
+    """Its strict JSON is an instance of its own: another library's cjson keeps the server's defaults."""
+    publish(client)
+    call(client, "FUNCTION", "LOAD", "REPLACE", OTHER)
+
+    assert call(client, "FCALL", "other_decode", 0, "[" * 100 + "]" * 100) == 1

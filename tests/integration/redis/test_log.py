@@ -1,0 +1,198 @@
+"""Reading a log on a real Redis: pages, holes, entries that nobody can deliver, and searches for where to begin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from headgate.delivery.log_topics import LogTopics
+from headgate.delivery.past import find_starts
+from headgate.errors import BusUnavailable
+from headgate.protocol.requests import Since
+from headgate.publisher import Publisher
+from headgate.redis.client import Client, call
+from headgate.redis.log import EventLog
+
+LOG, HEAD = "hg:{notifications}:log", "hg:{notifications}:head"
+
+
+@pytest.fixture
+def log(redis_client: Client) -> EventLog:
+    """The log, with its retention configured."""
+    log = EventLog("notifications", redis_client, 1000)
+    log.configure(100, 600)
+    return log
+
+
+@pytest.fixture
+def publisher(redis_url: str) -> Iterator[Publisher]:
+    """A publisher into it."""
+    with Publisher(redis_url) as publisher:
+        yield publisher
+
+
+def offsets(log: EventLog, after: int, upto: int | None, limit: int = 100) -> list[int]:
+    """Return the offsets of a page."""
+    return [entry.offset for entry in log.page(after, upto, limit)]
+
+
+def start(log: EventLog, since: Since, pattern: str = "#") -> int:
+    """Return the offset after which a past begins."""
+    topics, head = LogTopics(), log.head()
+    (found,) = find_starts([(pattern, since)], head.first, head.offset, lambda n: topics.read(n, head.offset, log), lambda: None)
+    return found
+
+
+def timed(client: Client, offset: int, time: str, topic: str = "a") -> None:
+    """Append an entry by hand, at a time of our choosing, as a restored or foreign log may hold."""
+    call(client, "XADD", LOG, f"{offset}-0", "topic", topic, "id", f"e{offset}", "time", time, "data", "1")
+    call(client, "HSET", HEAD, "offset", offset)
+
+
+def test_a_page_is_bounded_by_its_ends_and_its_limit(log: EventLog, publisher: Publisher) -> None:
+    """After, up to, at most; without an upper end, to where the log ends."""
+    publisher.publish_many([("a", number) for number in range(20)])
+    assert offsets(log, 0, 20) == list(range(1, 21))
+    assert offsets(log, 5, 8) == [6, 7, 8]
+    assert offsets(log, 5, None, 3) == [6, 7, 8]
+    assert offsets(log, 18, None) == [19, 20]
+    assert offsets(log, 20, None) == []
+
+
+def test_an_entry_is_the_event_that_was_published(log: EventLog, publisher: Publisher) -> None:
+    """Its payload as it was."""
+    receipt = publisher.publish("orders.1", {"b": 1, "a": "ü"}, id="order-1")
+    (entry,) = log.page(0, None)
+    assert entry.event is not None
+    assert (entry.event.topic, entry.event.data, entry.event.id, entry.event.offset) == (
+        "orders.1", '{"b":1,"a":"ü"}'.encode(), "order-1", receipt.offset,
+    )  # fmt: skip
+
+
+def test_what_is_gone_is_not_in_the_page(log: EventLog, publisher: Publisher, redis_client: Client) -> None:
+    """Trimmed at the beginning, deleted in the middle."""
+    publisher.publish_many([("a", number) for number in range(10)])
+    call(redis_client, "XTRIM", LOG, "MINID", 4)
+    call(redis_client, "XDEL", LOG, "7-0")
+    assert offsets(log, 0, None) == [4, 5, 6, 8, 9, 10]
+    assert log.head().first == 4
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "code"),
+    [
+        ("data", "{not json", "not_serializable"),
+        ("data", "x" * 1001, "payload_too_large"),
+        ("data", b"\xff", "not_serializable"),
+        ("topic", "a..b", "invalid_topic"),
+        ("id", "two words", "invalid_event"),
+        ("time", "yesterday", "invalid_event"),
+        ("time", "", "invalid_event"),
+    ],
+)
+def test_an_entry_that_cannot_be_delivered_says_why(
+    log: EventLog, publisher: Publisher, redis_client: Client, field: str, value: str | bytes, code: str
+) -> None:
+    """And costs its neighbours nothing."""
+    publisher.publish("a", 1)
+    fields: dict[str, str | bytes] = {"topic": "a", "id": "e2", "time": "5", "data": "1", field: value}
+    call(redis_client, "XADD", LOG, "2-0", *[word for pair in fields.items() for word in pair])
+    call(redis_client, "HSET", HEAD, "offset", 2)
+    publisher.publish("a", 3)
+    good, bad, also_good = log.page(0, None)
+    assert (good.event is None, bad.event, also_good.event is None) == (False, None, False)
+    assert bad.error is not None
+    assert bad.error.code == code
+
+
+def test_a_page_of_another_log_is_refused(log: EventLog, publisher: Publisher, redis_client: Client) -> None:
+    """Its offsets would be taken for those of the log that was meant."""
+    epoch = publisher.publish("a", 1).epoch
+    assert len(log.page(0, None, epoch=epoch)) == 1
+    call(redis_client, "FLUSHALL")
+    with pytest.raises(BusUnavailable, match="replaced"):
+        log.page(0, None, epoch=epoch)
+    publisher.publish("a", 2)
+    with pytest.raises(BusUnavailable, match="replaced"):
+        log.page(0, None, epoch=epoch)
+
+
+def test_a_log_that_is_not_there_is_empty(redis_client: Client, publisher: Publisher, log: EventLog) -> None:
+    """No error: nothing is what it holds."""
+    call(redis_client, "DEL", LOG, HEAD)
+    assert log.page(0, None) == []
+    assert (log.head().epoch, log.head().offset) == ("", 0)
+
+
+def test_a_time_is_found_between_the_events_before_and_since(log: EventLog, redis_client: Client) -> None:
+    """The offset after which the events since that time lie."""
+    for offset, time in enumerate([100, 100, 250, 250, 251, 900], 1):
+        timed(redis_client, offset, str(time))
+    found = {time: start(log, Since(time_ms=time)) for time in (0, 100, 101, 250, 251, 252, 900, 901)}
+    assert found == {0: 0, 100: 0, 101: 2, 250: 2, 251: 4, 252: 5, 900: 5, 901: 6}
+
+
+def test_a_time_is_found_in_a_log_that_was_trimmed(log: EventLog, redis_client: Client) -> None:
+    """Before everything means: from the oldest that is left."""
+    for offset in range(1, 31):
+        timed(redis_client, offset, str(offset * 10))
+    call(redis_client, "XTRIM", LOG, "MINID", 11)
+    call(redis_client, "XDEL", LOG, "15-0", "16-0")
+    assert start(log, Since(time_ms=0)) == 10
+    assert start(log, Since(time_ms=200)) == 19
+    # Holes are no events: either side of one is before its time.
+    assert start(log, Since(time_ms=165)) in (14, 15, 16)
+
+
+def test_a_time_is_found_next_to_pages_that_hold_nothing(log: EventLog, redis_client: Client) -> None:
+    """Hundreds of events deleted by hand: the search looks beyond them before it decides."""
+    call(
+        redis_client,
+        "EVAL",
+        "for n = 1, 900 do redis.call('XADD', KEYS[1], n .. '-0', 'topic', 'a', 'time', n) end "
+        "for n = 301, 650 do redis.call('XDEL', KEYS[1], n .. '-0') end redis.call('HSET', KEYS[2], 'offset', 900)",
+        2,
+        LOG,
+        HEAD,
+    )
+    for time, before in (
+        (1, (0,)),
+        (250, (249,)),
+        (301, range(300, 651)),
+        (500, range(300, 651)),
+        (651, range(300, 651)),
+        (652, (651,)),
+    ):
+        assert start(log, Since(time_ms=time)) in before, time
+
+
+def test_an_entry_without_a_time_does_not_stop_the_search(log: EventLog, redis_client: Client) -> None:
+    """Put there by hand; it counts as old."""
+    for offset, time in enumerate(["100", "soon", "300", "400"], 1):
+        timed(redis_client, offset, time)
+    assert start(log, Since(time_ms=300)) == 2
+
+
+def test_the_last_events_of_a_pattern_are_found_from_the_end(log: EventLog, publisher: Publisher) -> None:
+    """Those of other topics between them are not counted."""
+    publisher.publish_many([(f"orders.{number % 5}", number) for number in range(50)])
+    assert start(log, Since(last=1), "#") == 49
+    assert start(log, Since(last=3), "orders.1") == 36  # 37, 42 and 47 are orders.1
+    assert start(log, Since(last=1000), "orders.1") == 1
+    assert start(log, Since(last=5), "bills.#") == 50  # nothing is to be told
+
+
+def test_the_last_events_are_found_over_many_pages(redis_url: str, redis_client: Client) -> None:
+    """A rare topic in a busy log."""
+    log = EventLog("notifications", redis_client, 1000)
+    log.configure(1000, 600)
+    with Publisher(redis_url) as publisher:
+        publisher.publish_many([("rare" if number in (3, 700) else "busy", number) for number in range(1, 801)])
+    assert start(log, Since(last=2), "rare") == 2
+
+
+def test_an_empty_log_has_nothing_to_find(log: EventLog) -> None:
+    """And no time in it."""
+    assert start(log, Since(time_ms=0)) == 0
+    assert start(log, Since(last=10), "#") == 0

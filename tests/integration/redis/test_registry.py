@@ -1,0 +1,270 @@
+"""The registry in a real Redis: who serves a namespace, when one was last seen, and what a gateway that stops may conclude."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from headgate.errors import BusRefused
+from headgate.node.registration import Registration
+from headgate.redis import registry
+from headgate.redis.client import Client, call, open_client
+from headgate.redis.keys import NAMESPACES, gateways_key
+from headgate.redis.registry import (
+    FORGOTTEN_S,
+    KEPT_S,
+    LEASE_S,
+    LEFT,
+    MAX_NAMED,
+    MAX_NAMESPACES,
+    Remembered,
+    Served,
+    has_been_served,
+    leave,
+    read_served,
+    register,
+    remembered,
+)
+from headgate.runtime import loop
+from tests.support.gateway_process import StartGateway
+from tests.support.redis_server import wait_until
+
+CHAT = gateways_key("chat")
+
+
+def now_s(client: Client) -> int:
+    return int(call(client, "TIME")[0])
+
+
+def age(client: Client, key: str, member: str, seconds: int) -> None:
+    """Have somebody said what they said earlier than they did."""
+    call(client, "ZINCRBY", key, -seconds, member)
+
+
+def members(client: Client, key: str) -> set[bytes]:
+    return set(call(client, "ZRANGE", key, 0, -1))
+
+
+# Registering ---------------------------------------------------------------------------------------------------------------
+
+
+def test_a_gateway_is_live_for_a_lease_after_its_last_word(redis_client: Client) -> None:
+    """And when that was is known for longer."""
+    assert read_served(redis_client) == {}
+    register(redis_client, "one", ["chat", "news"])
+    register(redis_client, "two", ["chat"])
+    served = read_served(redis_client)
+    assert (served["chat"].live, served["news"].live) == (2, 1)
+    assert all(each.seen_s_ago is not None and each.seen_s_ago < LEASE_S for each in served.values())
+
+    age(redis_client, CHAT, "one", LEASE_S + 1)
+    assert read_served(redis_client)["chat"].live == 1
+    age(redis_client, CHAT, "two", LEASE_S + 30)
+    dead = read_served(redis_client)["chat"]
+    assert dead.live == 0
+    assert dead.seen_s_ago is not None
+    assert dead.seen_s_ago > LEASE_S
+    assert has_been_served(redis_client, "chat") == (True, ["news", "chat"])
+
+
+def test_it_says_whether_it_was_still_known(redis_client: Client) -> None:
+    """In every namespace: one that Redis has lost means that it has lost the others' word as well."""
+    assert not register(redis_client, "one", ["chat", "news"])
+    assert register(redis_client, "one", ["chat", "news"])
+    call(redis_client, "DEL", CHAT)
+    assert not register(redis_client, "one", ["chat", "news"])
+
+
+def test_killed_gateways_are_forgotten_and_nothing_stays_for_ever(redis_client: Client) -> None:
+    """One that crashes and starts again for a day leaves a handful of ids."""
+    register(redis_client, "killed", ["chat"])
+    age(redis_client, CHAT, "killed", FORGOTTEN_S + 5)
+    register(redis_client, "one", ["chat"])
+    assert members(redis_client, CHAT) == {b"one"}
+    for key in (CHAT, NAMESPACES):
+        assert KEPT_S - 60 < call(redis_client, "TTL", key) <= KEPT_S
+    leave(redis_client, "one", ["chat"])
+    assert KEPT_S - 60 < call(redis_client, "TTL", CHAT) <= KEPT_S
+
+
+def test_the_names_are_bounded_and_the_ones_that_were_seen_last_are_told(redis_client: Client) -> None:
+    """Whatever has been started on this Redis."""
+    seen_s = now_s(redis_client) - 100
+    call(redis_client, "ZADD", NAMESPACES, *[part for n in range(MAX_NAMESPACES + 50) for part in (seen_s, f"old-{n}")])
+    call(redis_client, "ZADD", NAMESPACES, seen_s - KEPT_S, "ancient")
+    register(redis_client, "one", ["chat"])
+    assert call(redis_client, "ZCARD", NAMESPACES) == MAX_NAMESPACES
+    assert b"ancient" not in members(redis_client, NAMESPACES)
+    _, names = has_been_served(redis_client, "chat")
+    assert (names[0], len(names)) == ("chat", MAX_NAMED)
+    assert len(read_served(redis_client)) == MAX_NAMED
+
+
+# Leaving -------------------------------------------------------------------------------------------------------------------
+
+
+def test_the_last_one_to_leave_is_alone(redis_client: Client) -> None:
+    """The one before it is not; and who has left is not there, but was seen."""
+    register(redis_client, "one", ["chat", "news"])
+    register(redis_client, "two", ["news", "chat"])
+    assert not leave(redis_client, "one", ["chat", "news"])
+    assert leave(redis_client, "two", ["chat", "news"])
+    assert members(redis_client, CHAT) == {LEFT.encode()}
+    served = read_served(redis_client)["chat"]
+    assert served == Served(0, served.seen_s_ago)
+    assert served.seen_s_ago is not None
+    assert has_been_served(redis_client, "chat")[0]
+
+
+def test_one_namespace_that_another_serves_is_enough(redis_client: Client) -> None:
+    """Its clients have somewhere to go."""
+    register(redis_client, "one", ["chat", "news"])
+    register(redis_client, "two", ["news"])
+    assert not leave(redis_client, "one", ["chat", "news"])
+    assert leave(redis_client, "two", ["news"])
+
+
+def test_one_that_was_killed_counts_until_its_lease_is_over(redis_client: Client) -> None:
+    """Nobody can know sooner that it is gone."""
+    for over, alone in ((LEASE_S - 5, False), (LEASE_S + 1, True)):
+        register(redis_client, "killed", ["chat"])
+        age(redis_client, CHAT, "killed", over)
+        register(redis_client, "one", ["chat"])
+        assert leave(redis_client, "one", ["chat"]) is alone
+
+
+def test_who_is_not_registered_knows_nothing_of_others(redis_client: Client) -> None:
+    """Redis has been emptied, or its own word is too old: the others' may be missing for the same reason."""
+    assert not leave(redis_client, "one", ["chat"])
+    register(redis_client, "one", ["chat"])
+    age(redis_client, CHAT, "one", LEASE_S + 1)
+    assert not leave(redis_client, "one", ["chat"])
+
+
+# A gateway's registration --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def registration(redis_url: str) -> Iterator[Registration]:
+    """One that has registered."""
+    registration = Registration(redis_url, ["chat"])
+    registration.start()
+    assert registration.tried.wait(30)
+    yield registration
+    registration.close()
+
+
+def test_a_gateway_that_was_never_started_or_has_left_is_not_alone(redis_url: str, registration: Registration) -> None:
+    """Only the first to ask is told; and who never registered never knows."""
+    assert not Registration(redis_url, ["chat"]).leave()
+    assert registration.leave()
+    assert not registration.leave()
+
+
+def test_it_registers_again_at_once_when_it_is_told_that_the_log_was_lost(
+    registration: Registration, redis_client: Client
+) -> None:
+    """And does not call itself alone until the others have had the time to do the same."""
+    call(redis_client, "FLUSHALL")
+    registration.renew()
+
+    def is_back() -> bool:
+        loop.sleep()  # to the registration's greenlet, whose sockets block here
+        return bool(members(redis_client, CHAT))
+
+    wait_until(is_back, "to be registered again")
+    assert not registration.leave()
+    assert members(redis_client, CHAT) == {LEFT.encode()}
+
+
+def test_it_does_not_register_again_after_it_has_left(registration: Registration, redis_client: Client) -> None:
+    """Or the others would wait for it."""
+    registration.leave()
+    registration.renew()
+    for _ in range(10):
+        loop.sleep(0.01)
+    assert members(redis_client, CHAT) == {LEFT.encode()}
+
+
+def test_a_gateway_is_registered_when_it_is_ready_renewed_after_a_flush_and_out_when_it_has_stopped(
+    start_gateway: StartGateway, redis_url: str, redis_client: Client
+) -> None:
+    """As the process does it, without a line of trouble in its log."""
+    gateway = start_gateway({"HEADGATE_REDIS_URL": redis_url, "HEADGATE_NAMESPACES": "notifications,chat"})
+    assert {name: served.live for name, served in read_served(redis_client).items()} == {"chat": 1, "notifications": 1}
+    call(redis_client, "FLUSHALL")
+    wait_until(lambda: read_served(redis_client).keys() == {"chat", "notifications"}, "to be registered again")
+    said = subprocess.run(
+        [sys.executable, "-m", "headgate.cli.main", "check", "--redis", redis_url], capture_output=True, text=True, check=True
+    ).stdout
+    assert "namespace chat: 1 gateway(s) at work, the last one seen " in said
+    assert gateway.stop() == 0
+    assert {name: served.live for name, served in read_served(redis_client).items()} == {"chat": 0, "notifications": 0}
+    assert "registry out of reach" not in gateway.output
+
+
+def test_a_gateway_that_may_not_write_the_registry_serves_and_says_so_once(
+    start_gateway: StartGateway, redis_url: str, redis_client: Client
+) -> None:
+    """A right that is missing costs a line."""
+    call(redis_client, "ACL", "SETUSER", "gateway", "on", ">secret", "~*", "&*", "+@all", "-zadd")
+    place = redis_url.removeprefix("unix://")
+    gateway = start_gateway({"HEADGATE_REDIS_URL": f"unix://gateway:secret@{place}"})
+    gateway.stop()
+    assert gateway.output.count("registry out of reach") == 1
+    assert "Traceback" not in gateway.output
+
+
+# What a process remembers --------------------------------------------------------------------------------------------------
+
+
+def test_a_namespace_is_new_to_a_process_once() -> None:
+    """However many publishers it has; what is settled is not new either."""
+    known = Remembered()
+    assert [known.is_new("chat") for _ in range(3)] == [True, False, False]
+    assert not known.is_settled("chat")
+    known.settle("chat")
+    known.settle("news")
+    assert known.is_settled("chat")
+    assert not known.is_new("news")
+
+
+def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names that come from outside do not fill the memory; a database of many is forgotten as a whole."""
+    monkeypatch.setattr(registry, "MAX_REMEMBERED", 3)
+    known = Remembered()
+    assert all(known.is_new(f"n{number}") for number in range(10))
+    assert known.is_new("n0")
+    monkeypatch.setattr(registry, "MAX_DATABASES", 2)
+    monkeypatch.setattr(registry, "_remembered", {})
+    clients = [open_client(f"redis://:hunter2@127.0.0.1:1/{number}") for number in range(5)]
+    found = [remembered(client) for client in clients]
+    assert len({id(each) for each in found}) == 5
+    assert len(registry._remembered) <= 2
+    assert "hunter2" not in str(list(registry._remembered))
+
+
+def test_two_databases_of_one_server_are_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two clients of one are one."""
+    monkeypatch.setattr(registry, "_remembered", {})
+    first, same, other = (remembered(open_client(f"redis://127.0.0.1:1/{number}")) for number in (0, 0, 1))
+    assert first is same
+    assert first is not other
+
+
+def test_a_reader_without_the_right_is_told(redis_client: Client, redis_url: str, tmp_path: Path) -> None:
+    """Nobody knows then; names alone that may not be read are left out."""
+    register(redis_client, "one", ["chat"])
+    place = redis_url.removeprefix("unix://")
+    rights: Callable[..., object] = lambda *rules: call(redis_client, "ACL", "SETUSER", "shop", "reset", "on", ">pw", *rules)  # noqa: E731
+    rights("~hg:{chat}:*", "+zcard", "+zrange")
+    reader = open_client(f"unix://shop:pw@{place}")
+    assert has_been_served(reader, "chat") == (True, [])
+    rights("~hg:{chat}:*", "+get")
+    with pytest.raises(BusRefused, match="no permission"):
+        has_been_served(reader, "chat")
+    reader.close()

@@ -1,0 +1,70 @@
+"""A copy of this checkout to build packages from, so that a test never builds in the checkout itself."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+FILES = ("pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "package.json", "package-lock.json", "tsconfig.json")
+STAMP = Path("web", "dist", ".headgate-built")
+DEADLINE_S = 240
+# No npm and no node; what builds the package needs no program at all.
+NO_PROGRAMS = {"PATH": os.devnull}
+
+
+def copy_checkout(folder: Path, *, built: bool) -> Path:
+    """Copy what packages are built from into a folder, with or without what `npm run build` makes. Node's packages are a link."""
+    leave = ["node_modules", "dist", "test", "types", "__pycache__", "*.egg-info"]
+    if not built:
+        leave += ["headgate.js", "headgate.js.gz", "demo.js", "demo.css", "demo-icon.svg"]
+    copy = folder / ("built" if built else "unbuilt")
+    for name in ("gateway", "server"):
+        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns(*leave))
+    shutil.copytree(ROOT / "web", copy / "web", ignore=shutil.ignore_patterns(*leave[:6]))
+    (copy / "tools").mkdir()
+    shutil.copy2(ROOT / "tools" / "build_backend.py", copy / "tools")
+    for name in FILES:
+        shutil.copy2(ROOT / name, copy)
+    (copy / "node_modules").symlink_to(ROOT / "node_modules")
+    if built:
+        (copy / STAMP.parent).mkdir()
+        (copy / STAMP).touch()
+    return copy
+
+
+def pip_wheel(source: Path, into: Path, environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """Run `pip wheel` on a checkout or an sdist, with the tools that are here."""
+    words = [
+        "pip",
+        "wheel",
+        "--disable-pip-version-check",
+        "--no-deps",
+        "--no-build-isolation",
+        "--wheel-dir",
+        str(into),
+        str(source),
+    ]
+    return run_module(*words, environment=environment)
+
+
+def run_module(*words: str, environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """Run `python -m …` to its end."""
+    return subprocess.run(
+        [sys.executable, "-m", *words],
+        env={**os.environ, **(environment or {})},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+    )
+
+
+def only_file(folder: Path) -> Path:
+    """Return the one file in a folder."""
+    (found,) = folder.iterdir()
+    return found

@@ -1,0 +1,96 @@
+"""A consumer's state: in memory, with a clock that the test moves, for pure tests; and what Redis has in hand of a real one.
+
+`on_call` is called with the name of every method before it does anything: a test makes it raise to play a crash or an outage.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+
+from headgate.consumers.base import Progress
+from headgate.redis.client import Client, call
+from headgate.redis.keys import group_in_log, group_key, log_key
+from headgate.topic import DEFAULT_NAMESPACE
+
+
+def in_hand(client: Client, group: str) -> int:
+    """Return how many entries of the log a consumer has been handed and has not answered."""
+    epoch = call(client, "HGET", group_key(DEFAULT_NAMESPACE, group), "epoch").decode()
+    pending: int = call(client, "XPENDING", log_key(DEFAULT_NAMESPACE), group_in_log(group, epoch))["pending"]
+    return pending
+
+
+class MemoryState:
+    """Satisfies base.State. `handled_ms` is where the group stands; None: everything has been handled."""
+
+    def __init__(self, now_s: float = 1_000_000.0) -> None:
+        self.now_s = now_s
+        self.handled_ms: int | None = None
+        self.leased = True
+        self.shown: set[tuple[str, str]] = set()
+        self.on_call: Callable[[str], None] = lambda method: None
+        self.calls: list[str] = []
+        self._windows: dict[str, float] = {}
+        self._rates: dict[str, list[float]] = defaultdict(list)
+        self._counters: dict[tuple[str, int], float] = defaultdict(float)
+        self._kept: dict[str, bytes] = {}
+
+    def window(self, name: str, length_s: float) -> float | None:
+        """As base.State."""
+        self._called("window")
+        ends_s = self._windows.get(name, 0.0)
+        if ends_s > self.now_s:
+            return ends_s
+        self._windows[name] = self.now_s + length_s
+        return None
+
+    def within_rate(self, name: str, limit: int, period_s: float) -> float | None:
+        """As base.State."""
+        self._called("within_rate")
+        counted = self._rates[name] = [at_s for at_s in self._rates[name] if at_s > self.now_s - period_s]
+        if len(counted) >= limit:
+            return counted[0] + period_s
+        counted.append(self.now_s)
+        return None
+
+    def add(self, amounts: Mapping[tuple[str, int], float], ttl_s: float) -> None:
+        """As base.State, but that nothing ends."""
+        self._called("add")
+        for key, amount in amounts.items():
+            self._counters[key] += amount
+
+    def sums(self, wanted: Sequence[tuple[str, range]]) -> list[float]:
+        """As base.State."""
+        self._called("sums")
+        return [sum(self._counters.get((name, bucket), 0.0) for bucket in buckets) for name, buckets in wanted]
+
+    def get(self, name: str) -> bytes | None:
+        """As base.State."""
+        self._called("get")
+        return self._kept.get(name)
+
+    def put(self, name: str, value: bytes, ttl_s: float) -> None:
+        """As base.State, but that nothing ends."""
+        self._called("put")
+        self._kept[name] = value
+
+    def lease(self, name: str, for_s: float) -> bool:
+        """Return `leased`."""
+        self._called("lease")
+        return self.leased
+
+    def seen(self, user: str, event_id: str) -> bool:
+        """Return whether it is in `shown`."""
+        self._called("seen")
+        return (user, event_id) in self.shown
+
+    def progress(self) -> Progress:
+        """As base.State."""
+        self._called("progress")
+        now_ms = int(self.now_s * 1000)
+        return Progress(now_ms, now_ms if self.handled_ms is None else self.handled_ms)
+
+    def _called(self, method: str) -> None:
+        self.calls.append(method)
+        self.on_call(method)

@@ -1,0 +1,73 @@
+"""A real Redis for tests: one private server for the run, emptied for each test that asks for it, and more on demand.
+
+`redis_url` is what most tests want. A test that stops, starves or kills its server asks `start_redis` for one of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headgate.redis.client import Client, call, open_client
+from headgate.redis.embedded import EmbeddedRedis, start_private_redis
+
+DEADLINE_S = 30.0
+POLL_S = 0.01
+
+
+@pytest.fixture(scope="session")
+def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedRedis]:
+    """The private server of this test run."""
+    with start_private_redis(tmp_path_factory.mktemp("redis")) as server:
+        yield server
+
+
+@pytest.fixture
+def redis_url(redis_server: EmbeddedRedis) -> str:
+    """The URL of a Redis without keys, functions and users of other tests."""
+    client = open_client(redis_server.url, timeout_s=DEADLINE_S)
+    call(client, "FLUSHALL")
+    call(client, "FUNCTION", "FLUSH")
+    for user in call(client, "ACL", "USERS"):
+        if user != b"default":
+            call(client, "ACL", "DELUSER", user)
+    client.close()
+    return redis_server.url
+
+
+@pytest.fixture
+def redis_client(redis_url: str) -> Iterator[Client]:
+    """A client of that Redis, for looking at what the code under test has done."""
+    client = open_client(redis_url, timeout_s=DEADLINE_S)
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def start_redis(tmp_path: Path) -> Iterator[Callable[..., EmbeddedRedis]]:
+    """Start further private servers, `start_redis(name)`, each in a folder of its own; they end with the test."""
+    with contextlib.ExitStack() as started:
+        yield lambda name="own": started.enter_context(start_private_redis(tmp_path / name))
+
+
+def write_at_once(client: Client) -> None:
+    """Have the server write and sync everything before it answers, so that it can be killed and has forgotten nothing.
+
+    With `appendfsync everysec` it keeps back, for up to two seconds, what comes while an earlier sync is under way.
+    """
+    call(client, "CONFIG", "SET", "appendfsync", "always")
+
+
+def wait_until(condition: Callable[[], Any], what: str, deadline_s: float = DEADLINE_S) -> Any:
+    """Wait until `condition()` is true and return it; fail the test, naming `what`, after `deadline_s` seconds."""
+    deadline = time.monotonic() + deadline_s
+    while not (found := condition()):
+        if time.monotonic() > deadline:
+            pytest.fail(f"not within {deadline_s:g} s: {what}")
+        time.sleep(POLL_S)
+    return found

@@ -1,0 +1,178 @@
+"""A client on a real connection whose browser end is in the test's hands: it reads when, and as much as, the test says.
+
+Router, fan-out, client, queue and wire are the real ones over a socket pair with a small buffer; no Redis, no HTTP. The
+browser's end parses RFC 6455 by itself, so a stream that is not valid fails the test.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import gevent
+
+from headgate.auth.identity import Identity
+from headgate.delivery.client import Client
+from headgate.delivery.router import Router
+from headgate.delivery.trie import SubscriptionTrie
+from headgate.event import Event
+from headgate.protocol.packets import Overflow
+from headgate.transport.session import Connection, SessionServer, TransportLimits
+
+EPOCH = "0123456789abcdef"
+NAMESPACE = "n"
+
+
+class RecordingReader:
+    """Stands for the log reader: remembers who wanted to be read for."""
+
+    def __init__(self) -> None:
+        self.added: list[Client] = []
+
+    def add(self, client: Client) -> None:
+        self.added.append(client)
+
+
+class _Deadlines:
+    """No deadline ever comes."""
+
+    def after(self, delay_s: float, callback: Any, *args: Any) -> None:
+        pass
+
+
+@dataclass
+class _Server:
+    limits: TransportLimits
+    deadlines: _Deadlines = field(default_factory=_Deadlines)
+    ended_because: list[str] = field(default_factory=list)
+
+    def deliver(self, sid: str, message: str | bytes) -> None:
+        pass
+
+    def ended(self, sid: str, reason: str) -> None:
+        self.ended_because.append(reason)
+
+
+class WiredClient:
+    """One client with its subscriptions.
+
+    Attributes:
+        received: every message that the browser has read, in order: [name, …arguments].
+        stream: the bytes that it has read, raw.
+    """
+
+    def __init__(
+        self,
+        subscriptions: dict[str, Overflow],
+        trie: SubscriptionTrie[Client] | None = None,
+        *,
+        queue_frames: int = 256,
+        queue_bytes: int = 1024 * 1024,
+    ) -> None:
+        limits = TransportLimits(queue_frames=queue_frames, queue_bytes=queue_bytes, send_buffer_bytes=4096)
+        self.server = _Server(limits)
+        self.connection = Connection(cast(SessionServer, self.server), "sid")
+        self.connection.start()
+        ours, self._browser = socket.socketpair()
+        self._browser.setblocking(False)
+        self.connection.attach(ours.detach())
+        self.reader = RecordingReader()
+        self.client = Client(NAMESPACE, "session", Identity("user"), self.connection, self.reader)
+        self.connection.owners = (self.client,)
+        self.trie: SubscriptionTrie[Client] = trie if trie is not None else SubscriptionTrie()
+        self.received: list[list[Any]] = []
+        self.stream = b""
+        self._unparsed = b""
+        for pattern, policy in subscriptions.items():
+            self.client.subscribe(pattern, policy)
+            self.trie.add(pattern, self.client, policy)
+
+    def divert(self, take: Callable[[bytes], None]) -> None:
+        """Give what is written to `take` instead of to the socket, which always has room."""
+
+        def send(data: bytes | memoryview) -> int:
+            take(bytes(data) if isinstance(data, memoryview) else data)
+            return len(data)
+
+        assert self.connection.wire is not None
+        self.connection.wire.send = send
+
+    def read(self, size: int = 1 << 20) -> int:
+        """Let the browser read up to `size` bytes, once, and the gateway's watchers run; return how many it read."""
+        try:
+            data = self._browser.recv(size)
+        except BlockingIOError:
+            data = b""
+        self.stream += data
+        self._unparsed += data
+        self.received += self._parsed()
+        turn()
+        return len(data)
+
+    def drain(self) -> None:
+        """Let the browser read until everything that waits has come."""
+        quiet = 0
+        while quiet < 3:
+            quiet = 0 if self.read() else quiet + 1
+
+    @property
+    def events(self) -> list[list[Any]]:
+        """Every event that arrived: [topic, data, meta]."""
+        return [rest for name, *rest in self.received if name == "event"]
+
+    @property
+    def offsets(self) -> list[int | None]:
+        """The offset of each."""
+        return [meta.get("offset") for _, _, meta in self.events]
+
+    def notices(self, name: str) -> list[dict[str, Any]]:
+        """The bodies of every notice of this name."""
+        return [rest[0] for kind, *rest in self.received if kind == name]
+
+    def close(self) -> None:
+        """End the connection without a goodbye."""
+        self.connection.end("test", abort=True, hard=True)
+        self._browser.close()
+        turn()
+
+    def _parsed(self) -> Iterator[list[Any]]:
+        """Take whole frames off what was read and yield their messages."""
+        while len(self._unparsed) >= 2:
+            first, size = self._unparsed[0], self._unparsed[1]
+            assert first == 0x81, f"not a whole text frame: {self._unparsed[:20]!r}"
+            start = {126: 4, 127: 10}.get(size, 2)
+            if len(self._unparsed) < start:
+                return
+            if start > 2:
+                size = int.from_bytes(self._unparsed[2:start])
+            if len(self._unparsed) < start + size:
+                return
+            packet = self._unparsed[start : start + size].decode()
+            self._unparsed = self._unparsed[start + size :]
+            assert packet.startswith(f"42/{NAMESPACE},"), packet[:40]
+            yield json.loads(packet.partition(",")[2])
+
+
+def turn() -> None:
+    """Let the loop run until nothing is left to do now: watchers whose sockets are ready, greenlets that were started.
+
+    Not a sleep, however short: a timer that is due may be served before a socket that was ready in the same turn of the loop.
+    """
+    gevent.idle()
+
+
+def event(offset: int | None, topic: str = "a", size: int = 0) -> Event:
+    """Return an event whose data is its offset and some padding."""
+    data = json.dumps([offset, "x" * size]).encode()
+    return Event(topic, data, f"id-{offset}", 1_700_000_000_000, EPOCH if offset is not None else None, offset)
+
+
+def publish(trie: SubscriptionTrie[Client], events: Iterable[Event]) -> None:
+    """Do what the namespace does with a batch from the bus."""
+    router = Router(NAMESPACE, trie)
+    for pass_ in router.passes(router.match(events)):
+        while not pass_.advance():
+            pass

@@ -1,0 +1,304 @@
+"""Admission: who is in, how many of whom, and where a request came from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.auth.admission import MAX_FAILED_ADDRESSES, Admission, FailedLogins, LoginsThrottled, Outsiders
+from headgate.auth.identity import ANONYMOUS, Identity
+from headgate.errors import LimitReached
+from headgate.transport.peer_address import address_key, address_of
+
+
+@dataclass(eq=False)
+class Guest:
+    """Stands for a client."""
+
+    identity: Identity
+
+
+def guest(user: str = "ana", token_id: str | None = None) -> Guest:
+    return Guest(Identity(user, token_id=token_id))
+
+
+def refusal(admission: Admission[Guest], user: str, address: str | None) -> tuple[str, int] | None:
+    """Name and limit of the refusal, or None."""
+    try:
+        admission.check(user, address)
+    except LimitReached as error:
+        return error.parts["name"], error.parts["limit"]
+    return None
+
+
+def test_one_client_more_than_a_user_may_have_is_refused_by_name() -> None:
+    """And others are not concerned."""
+    admission: Admission[Guest] = Admission(2, 0)
+    for _ in range(2):
+        assert refusal(admission, "ana", "192.0.2.1") is None
+        admission.join(guest(), "192.0.2.1")
+    assert refusal(admission, "ana", "192.0.2.2") == ("clients_per_user", 2)
+    assert refusal(admission, "ben", "192.0.2.1") is None
+
+
+def test_one_client_more_than_an_address_may_have_is_refused_by_name() -> None:
+    """Whoever it says it is."""
+    admission: Admission[Guest] = Admission(0, 2)
+    admission.join(guest("ana"), "192.0.2.1")
+    admission.join(guest("ben"), "192.0.2.1")
+    assert refusal(admission, "cleo", "192.0.2.1") == ("clients_per_address", 2)
+    assert refusal(admission, "cleo", "192.0.2.2") is None
+    assert refusal(admission, "cleo", None) is None
+
+
+def test_who_leaves_makes_room_once() -> None:
+    """Leaving twice does not make room for two."""
+    admission: Admission[Guest] = Admission(1, 1)
+    first, second = guest(), guest()
+    admission.join(first, "192.0.2.1")
+    admission.leave(first)
+    admission.leave(first)
+    assert refusal(admission, "ana", "192.0.2.1") is None
+    admission.join(second, "192.0.2.1")
+    admission.leave(first)
+    assert refusal(admission, "ben", "192.0.2.1") == ("clients_per_address", 1)
+
+
+def test_the_anonymous_are_no_user() -> None:
+    """They share a name, not a limit."""
+    admission: Admission[Guest] = Admission(1, 0)
+    admission.join(guest(ANONYMOUS), None)
+    assert refusal(admission, ANONYMOUS, None) is None
+
+
+def test_a_renewed_client_is_found_by_its_new_token_only() -> None:
+    """The old token may be revoked without hitting who has a new one."""
+    admission: Admission[Guest] = Admission(0, 0)
+    client = guest(token_id="old")
+    admission.join(client, None)
+    assert (admission.of_token("old"), admission.of_user("ana")) == ([client], [client])
+    admission.renew(client, Identity("ana", token_id="new"))
+    assert (admission.of_token("old"), admission.of_token("new")) == ([], [client])
+    admission.leave(client)
+    assert (admission.of_token("new"), admission.of_user("ana")) == ([], [])
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("xy"), st.integers(0, 5))))
+def test_it_counts_as_a_list_would(steps: list[tuple[str, str, int]]) -> None:
+    """Joins, and leaves of whoever is in, against the naive count; nothing is kept of those who left."""
+    admission: Admission[Guest] = Admission(2, 3)
+    inside: list[tuple[Guest, str]] = []
+    for user, address, leaver in steps:
+        of_user = sum(1 for client, _ in inside if client.identity.user == user)
+        at = sum(1 for _, where in inside if where == address)
+        refused = refusal(admission, user, address)
+        assert refused == (("clients_per_user", 2) if of_user >= 2 else ("clients_per_address", 3) if at >= 3 else None)
+        if refused is None:
+            client = guest(user, token_id=user)
+            admission.join(client, address)
+            inside.append((client, address))
+        elif leaver < len(inside):
+            admission.leave(inside.pop(leaver)[0])
+    for client, _ in inside:
+        admission.leave(client)
+    assert not any([admission._of_user, admission._of_token, admission._at, admission._address_of])
+
+
+@given(st.lists(st.tuples(st.sampled_from(["open", "put_out", "forget"]), st.integers(0, 9), st.sampled_from(["x", "y", None]))))
+def test_who_is_outside_is_counted_once_each(steps: list[tuple[str, int, str | None]]) -> None:
+    """Against the naive count: only new sessions are refused, and nothing is kept of those who joined or ended."""
+    outsiders = Outsiders(2)
+    outside: dict[str, str | None] = {}
+    for kind, number, address in steps:
+        session = f"{kind}-{number}"
+        at = sum(1 for where in outside.values() if where == address)
+        if kind == "open":
+            outside.pop(session, None)
+            outsiders.forget(session)
+            at = sum(1 for where in outside.values() if where == address)
+            if address is not None and at >= 2:
+                with pytest.raises(LimitReached) as caught:
+                    outsiders.open(session, address)
+                assert caught.value.parts == {"name": "unjoined_per_address", "limit": 2}
+                continue
+            outsiders.open(session, address)
+            outside[session] = address
+        elif kind == "put_out":
+            outsiders.put_out(session, address)
+            if address is not None:
+                outside.setdefault(session, address)
+        else:
+            for each in (f"open-{number}", f"put_out-{number}"):
+                outside.pop(each, None)
+                outsiders.forget(each)
+    for session in outside:
+        outsiders.forget(session)
+    assert not any([outsiders._at, outsiders._address_of])
+
+
+def test_without_a_limit_any_number_may_be_outside() -> None:
+    """And nobody is counted."""
+    outsiders = Outsiders(0)
+    for number in range(9):
+        outsiders.open(f"session-{number}", "192.0.2.1")
+        outsiders.put_out(f"session-{number}", "192.0.2.1")
+    assert not any([outsiders._at, outsiders._address_of])
+
+
+@pytest.mark.parametrize(
+    ("proxies", "chain", "address"),
+    [
+        (0, None, "192.0.2.9"),
+        (0, "203.0.113.5", "192.0.2.9"),
+        (1, "203.0.113.5", "203.0.113.5"),
+        (1, "10.0.0.1, 203.0.113.5", "203.0.113.5"),
+        (2, "10.0.0.1, 203.0.113.5, 198.51.100.1", "203.0.113.5"),
+        (2, "203.0.113.5", "192.0.2.9"),
+        (1, None, "192.0.2.9"),
+        (1, " , ", "192.0.2.9"),
+        (1, "x" * 9999, "x" * 64),
+    ],
+)
+def test_the_address_is_what_the_outermost_proxy_of_ours_saw(proxies: int, chain: str | None, address: str) -> None:
+    """What a client writes into X-Forwarded-For itself stands further left and does not count."""
+    environ = {"REMOTE_ADDR": "192.0.2.9"} | ({"HTTP_X_FORWARDED_FOR": chain} if chain is not None else {})
+    assert address_of(environ, proxies) == address
+
+
+# Spellings of one visitor's address, and the key that all of them are counted under.
+KEYS = [
+    ("192.0.2.9", "192.0.2.9"),
+    (" 192.0.2.9 ", "192.0.2.9"),
+    ("192.0.2.9:51234", "192.0.2.9"),
+    ("::ffff:192.0.2.9", "192.0.2.9"),
+    ("::FFFF:C000:0209", "192.0.2.9"),
+    ("[::ffff:192.0.2.9]:443", "192.0.2.9"),
+    ("64:ff9b::192.0.2.9", "192.0.2.9"),
+    ("2001:db8:1:2::1", "2001:db8:1:2::/64"),
+    ("2001:db8:1:2:ffff:ffff:ffff:ffff", "2001:db8:1:2::/64"),
+    ("2001:0DB8:0001:0002:0:0:0:5", "2001:db8:1:2::/64"),
+    ("[2001:db8:1:2::9]", "2001:db8:1:2::/64"),
+    ("[2001:db8:1:2::9]:8443", "2001:db8:1:2::/64"),
+    ("2001:db8:1:2::9%eth0", "2001:db8:1:2::/64"),
+    ("2001:db8:1:3::1", "2001:db8:1:3::/64"),
+    ("fe80::1%eth0", "fe80::1"),
+    ("fe80::1%eth1", "fe80::1"),
+    ("FE80::2", "fe80::2"),
+    ("::1", "::1"),
+    ("127.0.0.1", "127.0.0.1"),
+    ("127.0.0.2", "127.0.0.2"),
+    ("unknown", "unknown"),
+    ("UNKNOWN", "unknown"),
+    ("", ""),
+    ("x" * 9999, "x" * 64),
+    ("1.2.3.4.5", "1.2.3.4.5"),
+    ("[", "["),
+    ("2001:db8::/64", "2001:db8::/64"),
+]
+
+
+@pytest.mark.parametrize(("address", "key"), KEYS)
+def test_an_address_counts_under_one_key_however_it_is_spelt(address: str, key: str) -> None:
+    """A visitor with IPv6 has 2^64 addresses: they count as one. Keys are their own keys."""
+    assert address_key(address) == key
+    assert address_key(key) == key
+
+
+@given(st.text(max_size=80))
+def test_any_text_has_a_short_key(address: str) -> None:
+    """A proxy may forward anything."""
+    assert len(address_key(address)) <= 66
+
+
+def test_limits_count_all_addresses_of_one_visitor_together() -> None:
+    """For clients and for sessions that have not joined."""
+    admission: Admission[Guest] = Admission(0, 2)
+    outsiders = Outsiders(2)
+    for number, spelt in enumerate(["2001:db8::1", "2001:DB8:0::2%eth0"]):
+        address = address_of({"REMOTE_ADDR": spelt}, 0)
+        admission.join(guest(), address)
+        outsiders.open(str(number), address)
+    third = address_of({"REMOTE_ADDR": "10.0.0.1", "HTTP_X_FORWARDED_FOR": "[2001:db8::3]:4711"}, 1)
+    with pytest.raises(LimitReached):
+        admission.check("ana", third)
+    with pytest.raises(LimitReached):
+        outsiders.open("third", third)
+
+
+def looked_at(failed: FailedLogins, address: str | None, now_s: float) -> int | None:
+    """None when a login would be looked at, else after how many seconds."""
+    try:
+        failed.check(address, now_s)
+    except LoginsThrottled as error:
+        return error.retry_after_s
+    return None
+
+
+def test_too_many_failed_logins_close_an_address_for_a_while() -> None:
+    """The refusal says for how long, and that is so; others are not concerned, nor is who never failed."""
+    failed = FailedLogins(0.5, 3)
+    for _ in range(3):
+        assert looked_at(failed, "a", 0.0) is None
+        failed.failed("a", 0.0)
+    with pytest.raises(LoginsThrottled) as caught:
+        failed.check("a", 0.0)
+    parts = {"name": "failed_logins", "limit": 3, "retry_after_s": 2}
+    message = "limit reached: failed_logins (at most 3)"
+    assert caught.value.to_wire() == {"code": "limit_reached", "message": message, "retry": True, **parts}
+    assert looked_at(failed, "b", 0.0) is None
+    assert looked_at(failed, None, 0.0) is None
+    assert looked_at(failed, "a", 1.9) == 1
+    assert looked_at(failed, "a", 2.0) is None
+    failed.failed("a", 2.0)
+    assert looked_at(failed, "a", 2.0) == 2
+
+
+def test_failed_logins_are_remembered_of_so_many_addresses_only() -> None:
+    """The address that failed longest ago is forgotten first, and nothing grows."""
+    failed = FailedLogins(0.001, 1)
+    for number in range(MAX_FAILED_ADDRESSES + 10):
+        failed.failed(str(number), 0.0)
+    assert len(failed._at) == MAX_FAILED_ADDRESSES
+    assert looked_at(failed, "9", 0.0) is None
+    assert looked_at(failed, "10", 0.0) is not None
+
+
+def test_without_a_limit_any_number_of_logins_may_fail() -> None:
+    """And nothing is remembered."""
+    failed = FailedLogins(1.0, 0)
+    for _ in range(1000):
+        failed.failed("a", 0.0)
+    assert looked_at(failed, "a", 0.0) is None
+    assert not failed._at
+
+
+def test_a_unix_socket_has_no_address() -> None:
+    """Nothing is counted then."""
+    assert address_of({"REMOTE_ADDR": ""}, 0) is None
+
+
+@pytest.mark.parametrize(
+    ("key", "spellings"),
+    [
+        (
+            "192.0.2.1",
+            ["192.0.2.1", " 192.0.2.1 ", "::ffff:192.0.2.1", "::FFFF:c000:201", "192.0.2.1:4711", "[::ffff:192.0.2.1]:80"],
+        ),
+        (
+            "2001:db8:1:2::/64",
+            ["2001:db8:1:2::1", "2001:DB8:1:2:ffff::9", "2001:0db8:0001:0002:0:0:0:1", "[2001:db8:1:2::7]:443"],
+        ),
+        ("2001:db8:1:3::/64", ["2001:db8:1:3::1"]),
+        ("fe80::1", ["fe80::1%eth0", "FE80::1"]),
+        ("unknown", ["unknown", "Unknown"]),
+        ("x" * 64, ["x" * 9999, "x" * 64]),
+    ],
+)
+def test_every_spelling_of_an_address_and_every_address_of_a_visitor_is_one(key: str, spellings: list[str]) -> None:
+    """A visitor with IPv6 has a /64 of them; another /64 is another visitor."""
+    assert {address_key(spelling) for spelling in spellings} == {key}
+    assert {address_of({"REMOTE_ADDR": spelling}, 0) for spelling in spellings} == {key}
+    assert {address_of({"REMOTE_ADDR": "10.0.0.1", "HTTP_X_FORWARDED_FOR": spelling}, 1) for spelling in spellings} == {key}

@@ -1,0 +1,69 @@
+"""The audit log: what it tells, what it leaves out, and that nothing in it can be mistaken for another line."""
+
+from __future__ import annotations
+
+from structlog.testing import capture_logs
+
+from headgate.auth.audit import ALL_BURST, LINES_BURST, LINES_PER_S, MAX_ADDRESSES, Audit
+
+
+class Clock:
+    now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def refuse(audit: Audit, address: str | None, reason: str = "expired") -> None:
+    audit.login_refused(address=address, namespace="n", code="unauthorized", reason=reason)
+
+
+def test_a_refused_login_is_one_line_with_its_fields() -> None:
+    """Under a logger name of its own; who it was is not known."""
+    with capture_logs() as lines:
+        refuse(Audit(Clock()), "192.0.2.9")
+    (line,) = lines
+    assert line == {
+        "event": "login refused",
+        "log_level": "warning",
+        "logger": "headgate.audit",
+        "address": "192.0.2.9",
+        "namespace": "n",
+        "code": "unauthorized",
+        "reason": "expired",
+    }
+
+
+def test_of_one_address_few_lines_are_written_and_what_was_left_out_is_counted() -> None:
+    """A flood must not fill the log, nor hide itself."""
+    clock = Clock()
+    audit = Audit(clock)
+    with capture_logs() as lines:
+        for _ in range(100):
+            refuse(audit, "192.0.2.9")
+        refuse(audit, "192.0.2.10")
+        clock.now_s += 1 / LINES_PER_S
+        refuse(audit, "192.0.2.9")
+    assert [line["address"] for line in lines] == ["192.0.2.9"] * LINES_BURST + ["192.0.2.10", "192.0.2.9"]
+    assert [line.get("left_out") for line in lines] == [None] * (LINES_BURST + 1) + [100 - LINES_BURST]
+
+
+def test_many_addresses_together_are_limited_and_forgotten() -> None:
+    """A flood from everywhere is bounded in the log and in memory."""
+    audit = Audit(Clock())
+    with capture_logs() as lines:
+        for number in range(MAX_ADDRESSES + 100):
+            refuse(audit, str(number))
+    assert len(lines) == ALL_BURST
+    assert len(audit._told) == MAX_ADDRESSES
+
+
+def test_hostile_text_stays_short_and_on_one_line() -> None:
+    """A reason may come from an application, a name from a token."""
+    with capture_logs() as lines:
+        refuse(Audit(Clock()), "a\nb", "x" * 10_000 + "\n")
+        refuse(Audit(Clock()), None, "fine\nevent=revoked")
+        Audit(Clock()).revoked(kind="user", name="ana\x1b[2J", for_s=60, by="uid 0")
+        Audit(Clock()).revoked(kind="user", name="ana", for_s=0, by="uid 0")
+    assert [line["event"] for line in lines] == ["login refused", "login refused", "revoked", "revocation lifted"]
+    assert all(str(value).isprintable() and len(str(value)) <= 200 for line in lines for value in line.values())

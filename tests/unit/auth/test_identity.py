@@ -1,0 +1,236 @@
+"""Identity: what a client may do is exactly what its grants contain, and nothing by default."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import Any
+
+import pytest
+
+from headgate.auth.identity import Handshake, Identity
+from headgate.auth.tokens import Key
+from headgate.errors import InvalidPattern
+from headgate.publisher import Receipt
+from headgate.settings import Settings
+from headgate.topic import own_topics, pattern
+
+
+def test_an_identity_may_do_nothing_by_default() -> None:
+    """A forgotten grant denies."""
+    nobody = Identity("nobody")
+    assert not nobody.may_subscribe("orders.42")
+    assert not nobody.may_subscribe("#")
+    assert not nobody.may_publish("orders.42")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "allowed"),
+    [
+        ("orders.42.shipped", True),
+        ("orders.*.shipped", True),
+        ("orders.#", True),
+        ("orders", True),
+        ("users.ana", True),
+        ("users.*", False),
+        ("users.ana.mail", False),
+        ("*.42.shipped", False),
+        ("#", False),
+        ("#.orders", False),
+        ("orders2.x", False),
+    ],
+)
+def test_a_subscription_is_allowed_only_if_a_grant_contains_the_whole_pattern(pattern: str, allowed: bool) -> None:
+    """Pattern in pattern: a wildcard that also reaches outside the grant is refused whole."""
+    assert Identity("ana", subscribe=("orders.#", "users.ana")).may_subscribe(pattern) is allowed
+
+
+def test_grants_to_subscribe_and_to_publish_are_apart() -> None:
+    """Reading does not imply writing, nor the other way round."""
+    reader, writer = Identity("r", subscribe=("orders.#",)), Identity("w", publish=("orders.#",))
+    assert (reader.may_subscribe("orders.1"), reader.may_publish("orders.1")) == (True, False)
+    assert (writer.may_subscribe("orders.1"), writer.may_publish("orders.1")) == (False, True)
+
+
+def test_grants_are_not_joined() -> None:
+    """Two grants that together would cover a pattern do not: each is asked alone, so that the answer is easy to foresee."""
+    both = Identity("ana", subscribe=("orders.*", "orders"))
+    assert both.may_subscribe("orders.*")
+    assert not both.may_subscribe("orders.#")
+
+
+@pytest.mark.parametrize("grants", [{"subscribe": ("orders..x",)}, {"publish": ("orders.a*",)}, {"subscribe": ("",)}])
+def test_a_grant_that_is_no_pattern_is_refused_at_once(grants: dict[str, Any]) -> None:
+    """A mistake in an authenticator shows at the first connect, not as a puzzling refusal later."""
+    with pytest.raises(InvalidPattern):
+        Identity("ana", **grants)
+
+
+def test_an_identity_cannot_be_changed() -> None:
+    """Nothing can widen the grants of a live connection behind the gateway's back."""
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Identity("ana").subscribe = ("#",)  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("auth", "token"),
+    [({"token": "abc"}, "abc"), ({}, None), ({"token": None}, None), ({"token": 7}, None), ({"token": ["abc"]}, None)],
+)
+def test_a_handshakes_token_is_a_string_or_absent(auth: dict[str, object], token: str | None) -> None:
+    """An authenticator never sees a token of another type."""
+    assert Handshake("notifications", auth, {}).token == token
+
+
+def test_a_handshake_does_not_show_the_request_headers() -> None:
+    """The WSGI environment holds cookies and the Authorization header."""
+    assert "hunter2" not in repr(Handshake("notifications", {}, {"HTTP_COOKIE": "session=hunter2"}))
+
+
+# Names that an application may get from a sign-up form, and whether they are one word of a topic.
+NAMES = [
+    ("ana", True),
+    ("Ana-42_x", True),
+    ("*", False),
+    ("#", False),
+    ("", False),
+    ("ana.ben", False),
+    ("ana.#", False),
+    ("*.ana", False),
+    ("ana*", False),
+    ("ana\n", False),
+    ("ana@example.com", False),
+    ("Ана", False),
+]
+
+
+@pytest.mark.parametrize(("name", "accepted"), NAMES)
+def test_a_grant_made_of_a_name_reaches_nobody_elses_topics(name: str, accepted: bool) -> None:
+    """`own_topics` and `pattern` give a grant of that one word or refuse; one error says which value and what is allowed."""
+    if accepted:
+        assert own_topics(name) == f"users.{name}.#" == pattern("users.{who}.#", who=name)
+        return
+    for make in (own_topics, lambda name: pattern("teams.{team}.*", team=name)):
+        with pytest.raises(InvalidPattern, match="expected one word of letters, digits, _ and -") as caught:
+            make(name)
+        assert repr(name) in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("template", "words", "made"),
+    [
+        ("users.{who}.#", {"who": "ana"}, "users.ana.#"),
+        ("a.{x}.{y}.*", {"x": "b", "y": 7}, "a.b.7.*"),
+        ("{x}.{x}", {"x": "b"}, "b.b"),
+        ("news.#", {}, "news.#"),
+    ],
+)
+def test_a_pattern_has_the_wildcards_of_its_template_only(template: str, words: dict[str, Any], made: str) -> None:
+    """Each place takes one word."""
+    assert pattern(template, **words) == made
+
+
+@pytest.mark.parametrize(
+    ("template", "words", "told"),
+    [
+        ("users.{who}.#", {}, "who is not given"),
+        ("users.*", {"who": "ana"}, "who is not in the template"),
+        ("users.{who}x*", {"who": "ana"}, "words are letters"),
+        ("users.{who}.#", {"who": None}, "who=None: expected one word"),
+        ("users.{who}.#", {"who": True}, "who=True: expected one word"),
+        ("users.{0}", {}, "words are letters"),
+    ],
+)
+def test_a_pattern_of_which_something_does_not_fit_is_refused(template: str, words: dict[str, Any], told: str) -> None:
+    """Every place and every word is used, and what is wrong is named."""
+    with pytest.raises(InvalidPattern, match=re.escape(told)):
+        pattern(template, **words)
+
+
+@pytest.mark.parametrize("name", ["*", "#", "a.*", "#.a", "a.#.b"])
+def test_a_user_whose_name_would_be_a_wildcard_is_refused(name: str) -> None:
+    """An authenticator that puts the name into a grant by itself then lets nobody of that name in."""
+    with pytest.raises(InvalidPattern, match="a user's name may hold neither"):
+        Identity(name, subscribe=("orders.#",))
+
+
+@pytest.mark.parametrize("name", ["subscribe", "publish", "namespaces"])
+@pytest.mark.parametrize("given", ["ab", b"ab", "orders.#", 7, {"a": 1}])
+def test_grants_that_are_one_text_are_refused(name: str, given: Any) -> None:
+    """Its letters would be taken for patterns: `ab` granted `a` and `b`."""
+    with pytest.raises(TypeError, match=rf"Identity\({name}=…\): expected a list or tuple"):
+        Identity("ana", **{name: given})
+
+
+def test_lists_and_sets_of_grants_are_taken_as_tuples() -> None:
+    """An application that reads them from JSON need not convert them, and an identity cannot be changed through them."""
+    given = ["orders.#"]
+    found = Identity("ana", subscribe=given, publish={"chat.ana"})  # type: ignore[arg-type]
+    given.append("#")
+    assert (found.subscribe, found.publish) == (("orders.#",), ("chat.ana",))
+    assert hash(found) is not None
+
+
+@pytest.mark.parametrize(("user", "own"), [*NAMES[:2], ("a.b", False), ("anonymous", False), ("", False)])
+def test_every_user_of_one_word_is_granted_its_own_topics(user: str, own: bool) -> None:
+    """Not the anonymous: they are many and have one name."""
+    found = Identity(user, subscribe=("orders.#",)).with_own_topics()
+    assert found.subscribe == (("orders.#", f"users.{user}.#") if own else ("orders.#",))
+    assert found.with_own_topics() is found
+
+
+CANARY = "canary-0f8e7d6c5b4a39281706f5e4d3c2b1a0"
+JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJjYW5hcnkifQ.c2lnbmF0dXJlLWNhbmFyeS0xMjM0"
+
+
+@pytest.mark.parametrize("auth", [{"token": CANARY}, {"token": JWT}, {"session": {"id": CANARY}}, {"keys": [[CANARY]]}], ids=str)
+@pytest.mark.parametrize("text", ["bad token {}", "{!r} is no session", "near {:.12}: bad padding", "{0} {0}", "{0:.20}…{0:.9}"])
+def test_what_a_log_is_told_of_a_handshake_holds_no_part_of_a_secret(auth: dict[str, Any], text: str) -> None:
+    """Whole, quoted or in parts; the rest of the text stays."""
+    secret = CANARY if CANARY in str(auth) else JWT
+    told = Handshake("n", auth, {}).redacted("from a.py: " + text.format(secret))
+    assert told.startswith("from a.py: ")
+    assert "(hidden)" in told
+    assert not any(secret[at : at + 8] in told for at in range(len(secret) - 7))
+
+
+@pytest.mark.parametrize("name", ["HTTP_AUTHORIZATION", "HTTP_COOKIE", "QUERY_STRING"])
+def test_a_secret_in_a_header_is_hidden_too(name: str) -> None:
+    """An application may keep its session in a cookie."""
+    assert CANARY not in Handshake("n", {}, {name: f"x={CANARY}; y"}).redacted(f"no session {CANARY}")
+
+
+def test_a_secret_in_the_query_is_hidden_and_what_the_transport_says_there_is_not() -> None:
+    """An application may read a token from there; every path of ours has `transport` in it."""
+    shown = Handshake("n", {}, {"QUERY_STRING": "EIO=4&transport=websocket&key=canary%2Bcanary"})
+    told = shown.redacted("transport=websocket failed with canary+canary or canary%2Bcanary")
+    assert told == "transport=websocket failed with (hidden) or (hidden)"
+
+
+def test_a_text_without_a_secret_is_kept_up_to_a_limit() -> None:
+    """An error that is not about the token must stay readable, and a huge one must not fill the log."""
+    shown = Handshake("n", {"token": CANARY, "n": 7, "short": "abc"}, {})
+    assert shown.redacted("division by zero abc") == "division by zero abc"
+    assert len(shown.redacted("x" * 10_000)) == 500
+
+
+def secrets_of_all_dataclasses() -> list[object]:
+    """One of every public dataclass, with the canary wherever a secret may stand."""
+
+    return [
+        Handshake("n", {"token": CANARY}, {"HTTP_AUTHORIZATION": CANARY}),
+        Identity("ana", token_id="t1"),
+        Settings(token_secret=CANARY, redis_url=f"redis://:{CANARY}@h/0"),
+        Key("k", "HS256", CANARY),
+        Receipt("e", 1, False, "id"),
+    ]
+
+
+def test_no_repr_of_a_public_dataclass_shows_a_secret() -> None:
+    """A log line, a traceback with locals or a debugger shows it."""
+    import headgate
+
+    shown = secrets_of_all_dataclasses()
+    public = {value for name in headgate.__all__ if dataclasses.is_dataclass(value := getattr(headgate, name))}
+    assert public <= {type(value) for value in shown}
+    for value in shown:
+        assert CANARY not in repr(value) + str(value)

@@ -1,0 +1,384 @@
+"""What a gateway listens to: enough, nothing twice, and never less on the way from one to the other."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterable
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.bus import interest as module
+from headgate.bus.interest import LINGER_S, MAX_GLOBS, Interest, Source, by_command, subscription
+from headgate.redis.keys import channel, user_channel
+from headgate.topic import contains, is_wildcard, matches
+
+N = "n"
+EVERYTHING: Source = (b"psubscribe", b"hg:{n}:*")
+ANCHOR: Source = (b"subscribe", b"hg:{n}:")
+WORDS = ["a", "b", "users"]
+TOPICS = [".".join(words) for count in (1, 2, 3, 4) for words in product(WORDS, repeat=count)]
+PATTERNS = st.lists(st.sampled_from([*WORDS, "*", "#"]), min_size=1, max_size=4).map(".".join)
+
+
+def topic_source(topic: str) -> Source:
+    """What brings one topic."""
+    return b"subscribe", channel(N, topic).encode()
+
+
+def glob(text: str) -> Source:
+    """What brings all topics of a glob."""
+    return b"psubscribe", channel(N, text).encode()
+
+
+def user(name: str) -> Source:
+    """What brings a user's logged events."""
+    return b"subscribe", user_channel(N, name).encode()
+
+
+def brings(source: Source, topic: str) -> bool:
+    """Whether Redis sends a logged event of this topic through this source."""
+    command, name = source[0], source[1].decode()
+    if command == b"psubscribe":
+        return fnmatch.fnmatchcase(channel(N, topic), name)
+    words = topic.split(".")
+    return name == channel(N, topic) or (words[0] == "users" and len(words) > 1 and name == user_channel(N, words[1]))
+
+
+def settled(interest: Interest, now_s: float = 0.0) -> set[Source]:
+    """Let Redis confirm everything, and fences pass, until nothing changes; return what is held."""
+    for _ in range(3):
+        interest.grow()
+        for source in interest.held:
+            interest.confirm(*source)
+        interest.prove(interest.unproven)
+        interest.give_up(now_s)
+    return set(interest.held)
+
+
+def attached(*patterns: str, by_user: bool = True) -> Interest:
+    """An interest in these patterns on a connection where all is proven."""
+    interest = Interest(N)
+    for pattern in patterns:
+        interest.add(pattern)
+    interest.attach(by_user=by_user)
+    settled(interest)
+    return interest
+
+
+# Sources -----------------------------------------------------------------------------------------------------------------
+
+
+@given(PATTERNS, st.sampled_from(TOPICS))
+def test_the_glob_covers_every_topic_that_the_pattern_matches(pattern: str, topic: str) -> None:
+    """Redis may send too much, never too little."""
+    command, name = subscription(N, pattern)
+
+    if matches(pattern, topic):
+        assert channel(N, topic) == name if command == "SUBSCRIBE" else fnmatch.fnmatchcase(channel(N, topic), name)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "command", "name"),
+    [
+        ("orders.42", "SUBSCRIBE", "hg:{n}:orders.42"),
+        ("orders.*", "PSUBSCRIBE", "hg:{n}:orders.*"),
+        ("orders.#", "PSUBSCRIBE", "hg:{n}:orders*"),
+        ("orders.*.#", "PSUBSCRIBE", "hg:{n}:orders.*"),
+        ("#.shipped", "PSUBSCRIBE", "hg:{n}:*shipped"),
+        ("#.a.#", "PSUBSCRIBE", "hg:{n}:*a*"),
+        ("a.#.b", "PSUBSCRIBE", "hg:{n}:a.*b"),
+        ("a.#.#.b", "PSUBSCRIBE", "hg:{n}:a.*b"),
+        ("a.#.#", "PSUBSCRIBE", "hg:{n}:a*"),
+        ("#", "PSUBSCRIBE", "hg:{n}:*"),
+        ("*.#", "PSUBSCRIBE", "hg:{n}:*"),
+    ],
+)
+def test_the_glob_is_narrow(pattern: str, command: str, name: str) -> None:
+    """A topic needs no glob, and a glob keeps every word that it can."""
+    assert subscription(N, pattern) == (command, name)
+
+
+@pytest.mark.parametrize(
+    ("patterns", "held"),
+    [
+        ([], {ANCHOR}),
+        (["orders.1", "orders.2"], {ANCHOR, topic_source("orders.1"), topic_source("orders.2")}),
+        (["orders.1", "orders.*", "orders.1.paid"], {ANCHOR, glob("orders.*")}),
+        (["orders.*", "orders.*.paid"], {ANCHOR, glob("orders.*")}),
+        (["orders.#", "orders.*", "bills.1"], {ANCHOR, glob("orders*"), topic_source("bills.1")}),
+        (["orders.*", "*.paid"], {ANCHOR, glob("orders.*"), glob("*.paid")}),
+        (["orders.1", "users.7.#", "a.*", "#"], {EVERYTHING}),
+        (["users.7.#", "users.7.*", "users.7.mail"], {ANCHOR, user("7"), topic_source("users.7.mail")}),
+        (["users.7", "users.7.a.*"], {ANCHOR, user("7"), topic_source("users.7")}),
+        (["users.*", "users.7.#", "users.#"], {ANCHOR, glob("users*")}),
+        (["users.*.mail", "users.7.#"], {ANCHOR, glob("users.*.mail"), user("7")}),
+    ],
+)
+def test_the_fewest_sources_are_held(patterns: list[str], held: set[Source]) -> None:
+    """What lies in a glob needs nothing of its own; a plain PUBLISH to a user's topic is only on its own channel."""
+    assert settled(attached(*patterns)) == held
+
+
+def test_without_the_library_for_it_users_are_globs() -> None:
+    """An older one publishes on the channels of topics only."""
+    assert settled(attached("users.7.#", by_user=False)) == {ANCHOR, glob("users.7*")}
+
+
+@given(st.lists(PATTERNS, max_size=8), st.booleans())
+def test_whatever_is_wanted_comes_and_nothing_covers_another(patterns: list[str], by_user: bool) -> None:
+    """Every topic that a pattern matches is brought by a source; no source lies in another; none is there for nothing."""
+    held = settled(attached(*patterns, by_user=by_user))
+
+    for topic in TOPICS:
+        if any(matches(pattern, topic) for pattern in patterns):
+            assert any(brings(source, topic) for source in held), topic
+    globs = [source for source in held if source[0] == b"psubscribe"]
+    for source in held:
+        assert not any(source != other and fnmatch.fnmatchcase(source[1].decode(), other[1].decode()) for other in globs)
+    # With a `#` between words a glob is wider than its pattern, and need not lie in the glob of a pattern that contains it.
+    for wider, pattern in product(patterns, repeat=2):
+        own = subscription(N, pattern)
+        if (
+            not by_user
+            and is_wildcard(wider)
+            and "#" not in pattern
+            and own != subscription(N, wider)
+            and contains(wider, pattern)
+        ):
+            assert (own[0].lower().encode(), own[1].encode()) not in held
+    assert len(held) <= len(set(patterns)) + 1
+
+
+# On the way --------------------------------------------------------------------------------------------------------------
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("add"), PATTERNS),
+            st.tuples(st.just("discard"), st.integers(0, 20)),
+            st.tuples(st.just("confirm"), st.integers(1, 3)),
+            st.tuples(st.sampled_from(["grow", "begin fence", "pass fence", "give up", "reconnect"]), st.none()),
+        ),
+        max_size=60,
+    )
+)
+def test_what_is_in_force_stays_in_force_and_always_comes(steps: list[tuple[str, str | int | None]]) -> None:
+    """In any order of wanting, confirming, fences and giving up: between two sources of a pattern there is no moment without."""
+    interest = Interest(N)
+    interest.attach(by_user=True)
+    wanted: list[str] = []
+    in_force: set[str] = set()
+    fence: frozenset[Source] | None = None  # what it will prove, if it passes on the connection it began on
+    now_s = 0.0
+    for step, argument in steps:
+        if step == "add":
+            interest.add(str(argument))
+            wanted.append(str(argument))
+        elif step == "discard" and wanted:
+            pattern = wanted.pop(int(argument or 0) % len(wanted))
+            interest.discard(pattern, now_s)
+        elif step == "begin fence" and fence is None:
+            fence = interest.unproven
+        elif step == "pass fence" and fence is not None:
+            interest.prove(fence)
+            fence = None
+        elif step == "give up":
+            now_s += LINGER_S / 2
+            interest.give_up(now_s)
+        elif step == "grow":
+            interest.grow()
+        elif step == "confirm":
+            for source in sorted(interest.held)[:: int(argument or 1)]:
+                interest.confirm(*source)
+        elif step == "reconnect":
+            interest.detach()
+            interest.attach(by_user=True)
+            in_force.clear()
+            fence = None
+        in_force &= set(wanted)
+        assert interest.overlapping == (len(interest.held) > 1 and any(command == b"psubscribe" for command, _ in interest.held))
+        assert all(interest.in_force(pattern) for pattern in in_force)
+        in_force = {pattern for pattern in wanted if interest.in_force(pattern)}
+        for pattern in in_force:
+            for topic in TOPICS:
+                if matches(pattern, topic):
+                    assert any(brings(source, topic) for source in interest.held), (pattern, topic)
+    for pattern in wanted:
+        interest.discard(pattern, now_s)
+    assert settled(interest, now_s + LINGER_S) == {ANCHOR}
+
+
+def test_a_pattern_is_in_force_when_a_fence_has_passed_that_began_behind_its_confirmation() -> None:
+    """One whose head was read before proves nothing of it."""
+    interest = attached()
+    interest.add("orders.*")
+    assert interest.grow() == [glob("orders.*")]
+    early = interest.unproven
+    interest.confirm(*glob("orders.*"))
+    interest.prove(early)
+    assert not interest.in_force("orders.*")
+    interest.prove(interest.unproven)
+    assert interest.in_force("orders.*")
+
+
+def test_without_a_connection_every_pattern_is_in_force() -> None:
+    """The next one asks for all, and the log has what lies between."""
+    interest = attached()
+    interest.add("orders.*")
+    assert not interest.in_force("orders.*")
+    interest.detach()
+    assert interest.in_force("orders.*")
+    assert set(interest.attach(by_user=True)) == {ANCHOR, glob("orders.*")}
+    assert not interest.in_force("orders.*")
+
+
+def test_what_a_glob_covers_is_given_up_behind_it() -> None:
+    """And asked for again ahead of the glob's end."""
+    interest = attached("orders.1")
+    interest.add("orders.*")
+    assert interest.grow() == [glob("orders.*")]
+    assert interest.give_up(0) == []
+    interest.confirm(*glob("orders.*"))
+    interest.prove(interest.unproven)
+    assert interest.give_up(0) == [topic_source("orders.1")]
+
+    interest.discard("orders.*", 0)
+    assert interest.give_up(LINGER_S) == []
+    assert interest.grow() == [topic_source("orders.1")]
+    assert interest.in_force("orders.1")
+    interest.confirm(*topic_source("orders.1"))
+    interest.prove(interest.unproven)
+    assert interest.give_up(LINGER_S) == [glob("orders.*")]
+
+
+def test_a_source_outlives_its_last_client_by_a_moment() -> None:
+    """A page that is loaded anew does not wait for Redis."""
+    interest = attached("orders.1")
+    interest.discard("orders.1", 10)
+    assert interest.give_up(10 + LINGER_S - 0.1) == []
+    interest.add("orders.1")
+    assert interest.grow() == []
+    assert interest.in_force("orders.1")
+    interest.discard("orders.1", 20)
+    assert interest.give_up(20 + LINGER_S) == [topic_source("orders.1")]
+
+
+def test_a_source_is_not_given_up_before_it_is_proven() -> None:
+    """Asked for once more, it could not be told which confirmation is whose."""
+    interest = attached()
+    interest.add("orders.1")
+    interest.grow()
+    interest.discard("orders.1", 0)
+    assert interest.give_up(LINGER_S) == []
+    interest.confirm(*topic_source("orders.1"))
+    assert interest.give_up(LINGER_S) == []
+    interest.prove(interest.unproven)
+    assert interest.give_up(LINGER_S) == [topic_source("orders.1")]
+
+
+def test_only_so_many_sources_linger(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever subscribes and leaves again without end costs Redis no more than that."""
+    monkeypatch.setattr(module, "MAX_LINGERING", 3)
+    topics = [f"t.{number}" for number in range(10)]
+    interest = attached(*topics)
+    for topic in topics:
+        interest.discard(topic, 0)
+    assert set(interest.give_up(0)) == {topic_source(topic) for topic in topics[:7]}
+
+
+# The whole feed ----------------------------------------------------------------------------------------------------------
+
+
+def wildcards(count: int) -> list[str]:
+    """So many patterns that do not cover each other."""
+    return [f"board{number}.*" for number in range(count)]
+
+
+def test_above_so_many_globs_the_whole_feed_is_taken_until_they_are_half() -> None:
+    """Redis compares every event of every namespace with every glob."""
+    patterns = wildcards(MAX_GLOBS + 1)
+    interest = attached("orders.1", *patterns[:-1])
+    assert not interest.whole
+    interest.add(patterns[-1])
+    assert settled(interest) == {EVERYTHING}
+    assert interest.whole
+    for pattern in patterns[MAX_GLOBS // 2 + 1 :]:
+        interest.discard(pattern, 0)
+    assert settled(interest, LINGER_S) == {EVERYTHING}
+    interest.discard(patterns[0], 0)
+    assert settled(interest, LINGER_S) == {ANCHOR, topic_source("orders.1"), *map(glob, patterns[1 : MAX_GLOBS // 2 + 1])}
+    assert not interest.whole
+
+
+def test_above_so_many_channels_the_whole_feed_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each costs Redis memory, for every gateway."""
+    monkeypatch.setattr(module, "MAX_CHANNELS", 3)
+    interest = attached("t.1", "users.2.#", "t.3")
+    interest.add("t.4")
+    assert settled(interest) == {EVERYTHING}
+
+
+def test_the_feed_is_whole_from_its_proof_until_it_is_given_up() -> None:
+    """Only then offsets have no holes."""
+    interest = attached("orders.1")
+    interest.add("#")
+    interest.grow()
+    interest.confirm(*EVERYTHING)
+    assert not interest.whole
+    interest.prove(interest.unproven)
+    assert interest.whole
+    settled(interest)
+    interest.discard("#", 0)
+    assert interest.give_up(LINGER_S) == []
+    assert interest.whole
+    assert settled(interest, LINGER_S) == {ANCHOR, topic_source("orders.1")}
+    assert not interest.whole
+
+
+def test_a_redis_that_allows_nothing_else_gives_the_whole_feed() -> None:
+    """From the next connection on."""
+    interest = attached("orders.1")
+    assert interest.take_whole()
+    assert not interest.take_whole()
+    interest.detach()
+    assert interest.attach(by_user=True) == [EVERYTHING]
+    settled(interest)
+    interest.add("orders.*")
+    assert settled(interest) == {EVERYTHING}
+    assert interest.in_force("orders.*")
+
+
+# Commands ----------------------------------------------------------------------------------------------------------------
+
+
+def flat(sources: Iterable[Source], **options: bool) -> list[tuple[bytes, ...]]:
+    """The commands, sorted."""
+    return sorted(by_command(sources, **options))
+
+
+def test_sources_of_a_kind_go_in_one_command() -> None:
+    """However many clients have come in one turn of the loop."""
+    sources = [topic_source("a"), glob("b.*"), topic_source("c")]
+    assert flat(sources) == [(b"PSUBSCRIBE", b"hg:{n}:b.*"), (b"SUBSCRIBE", b"hg:{n}:a", b"hg:{n}:c")]
+    assert flat(sources, undo=True) == [(b"PUNSUBSCRIBE", b"hg:{n}:b.*"), (b"UNSUBSCRIBE", b"hg:{n}:a", b"hg:{n}:c")]
+    assert by_command([]) == []
+
+
+def test_one_publish_can_come_twice_only_with_a_glob_beside_something() -> None:
+    """Channels alone bring each plain publish once, and so does the whole feed."""
+    assert not attached("orders.1", "users.7.#").overlapping
+    assert attached("orders.1", "bills.*").overlapping
+    assert not attached("#").overlapping
+
+
+def test_a_glob_that_is_given_up_overlaps_nothing_any_more() -> None:
+    """Else every plain publish would be looked at for a copy of the one before."""
+    interest = attached("orders.1", "bills.*")
+    settled(interest)
+    interest.discard("bills.*", 0.0)
+    assert settled(interest, LINGER_S) == {ANCHOR, topic_source("orders.1")}
+    assert not interest.overlapping

@@ -1,0 +1,354 @@
+"""The configuration file: what it gives, and for everything that can be wrong in it one exact line."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headgate.consumers import Consumer
+from headgate.consumers.process import config
+from headgate.consumers.process.config import Configuration, find_file, read_consumers, read_settings
+from headgate.consumers.work.spec import RunnerOptions
+from headgate.errors import SettingsError
+from headgate.options import integer, option, required, switch, text
+
+FILE = "headgate.toml"
+
+
+@dataclass(frozen=True)
+class PagerOptions:
+    """Options with a default, a required one and a secret."""
+
+    number: str = option(required(), text("a telephone number"), "Whom to call.")
+    rings: int = option(3, integer(1, 9), "How often.")
+    pin: str | None = option(None, text("a PIN"), "Of the exchange.", secret=True)
+    loud: bool = option(False, switch(), "Whether it may wake people.")
+
+
+class Pager(Consumer):
+    """A consumer of somebody's own."""
+
+    Options = PagerOptions
+
+    @classmethod
+    def check(cls, options: Any, patterns: Sequence[str]) -> list[str]:
+        """Silence and many rings contradict each other."""
+        return [f"rings={options.rings}: expected at most 3 unless loud"] if options.rings > 3 and not options.loud else []
+
+
+class Careless(Pager):
+    """Its check has a bug."""
+
+    @classmethod
+    def check(cls, options: Any, patterns: Sequence[str]) -> list[str]:
+        """Never get there."""
+        raise RuntimeError("no dial tone")
+
+
+@dataclass(frozen=True)
+class ClashingOptions:
+    """An option whose name is taken."""
+
+    patterns: str = option("", text("a word"), "Its own.")
+
+
+class Clashing(Consumer):
+    """A consumer whose option would never be read."""
+
+    Options = ClashingOptions
+
+
+NO_CONSUMER = "just text"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of the test's, with this module importable as `pagers` and one that cannot be imported as `broken`."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "pagers", sys.modules[__name__])
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "broken.py").write_text("raise RuntimeError('no dial tone')\n")
+    (tmp_path / "needy.py").write_text("import apprise_that_nobody_has\n")
+    return tmp_path
+
+
+def read(content: str | bytes, environment: dict[str, str] | None = None, only: Sequence[str] = ()) -> Configuration:
+    Path(FILE).write_bytes(content if isinstance(content, bytes) else content.encode())
+    return read_consumers(FILE, environment or {}, only)
+
+
+def faults_of(content: str | bytes, environment: dict[str, str] | None = None, only: Sequence[str] = ()) -> list[str]:
+    with pytest.raises(SettingsError) as caught:
+        read(content, environment, only)
+    return list(caught.value.faults)
+
+
+def pager(more: str = "", name: str = "on-call") -> str:
+    """A table that is right, and what is added to it."""
+    given = {"type": '"pagers:Pager"', "patterns": '["orders.*.failed"]', "number": '"112"'}
+    for line in more.splitlines():
+        key, _, value = line.partition(" = ")
+        given[key] = value
+    return f"[consumers.{name}]\n" + "".join(f"{key} = {value}\n" for key, value in given.items() if value != "(none)")
+
+
+# What it gives -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_file_gives_settings_and_consumers() -> None:
+    """With the defaults of what it does not say."""
+    found = read('[settings]\nport = 9000\nnamespaces = ["shop", "chat"]\n' + pager('rings = 2\npin = "1234"\nworkers = 4'))
+
+    assert (found.settings.port, found.settings.namespaces) == (9000, ("shop", "chat"))
+    [spec] = found.consumers
+    assert (spec.name, spec.consumer, spec.patterns, spec.namespace) == ("on-call", Pager, ("orders.*.failed",), "shop")
+    assert spec.options == PagerOptions(number="112", rings=2, pin="1234")
+    assert spec.runner == RunnerOptions(workers=4)
+    assert "1234" not in repr(spec)
+
+
+def test_a_consumer_may_name_its_namespace_and_one_pattern_as_text() -> None:
+    """Any namespace that is served."""
+    [spec] = read('[settings]\nnamespaces = "shop,chat"\n' + pager('namespace = "chat"\npatterns = "a.#, b"')).consumers
+
+    assert (spec.namespace, spec.patterns) == ("chat", ("a.#", "b"))
+
+
+def test_only_some_of_the_consumers() -> None:
+    """In the order of the file; the others are checked all the same."""
+    content = "".join(pager(name=name) for name in "abc")
+
+    assert [spec.name for spec in read(content, only=["c", "a"]).consumers] == ["a", "c"]
+    assert faults_of(content + pager("rings = 10", "d"), only=["a"])
+
+
+def test_the_environment_wins_over_the_file() -> None:
+    """A value of the environment that is empty says nothing."""
+    content = '[settings]\nport = 9000\nhost = "::1"\n' + pager()
+
+    found = read(content, {"HEADGATE_PORT": "9001", "HEADGATE_HOST": "", "OTHER": "x"}).settings
+
+    assert (found.port, found.host) == (9001, "::1")
+
+
+def test_every_kind_of_setting_can_stand_in_the_file(folder: Path) -> None:
+    """Switches, numbers and lists arrive as the environment would say them; a consumer that is wrong is not looked at."""
+    Path(FILE).write_text(
+        "[settings]\ndev = true\nmetrics_open = false\nproxies = 2\ntoken_leeway_s = 1.5\n[consumers.x]\ny = 1\n"
+    )
+
+    assert read_settings(FILE, {"PATH": "/bin"}) == {
+        "PATH": "/bin",
+        "HEADGATE_DEV": "on",
+        "HEADGATE_METRICS_OPEN": "off",
+        "HEADGATE_PROXIES": "2",
+        "HEADGATE_TOKEN_LEEWAY_S": "1.5",
+    }
+
+
+def test_the_file_is_found_by_option_variable_or_its_usual_name(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In this order; without any there is none."""
+    assert find_file(None) is None
+    (folder / FILE).write_text("")
+    assert find_file(None) == FILE
+    monkeypatch.setenv("HEADGATE_CONFIG", "other.toml")
+    assert find_file(None) == "other.toml"
+    assert find_file("mine.toml") == "mine.toml"
+
+
+# What is wrong -------------------------------------------------------------------------------------------------------------
+
+TABLE = "headgate.toml [consumers.on-call]"
+TYPES = "apprise, email, monitoring, webhook, or your own as package.module:Class"
+PATTERNS = "expected 1 to 64 patterns such as orders.*.failed"
+WRONG: dict[str, tuple[str | bytes, str]] = {
+    # The file
+    "no TOML": (
+        "[consumers.on-call\n",
+        "headgate.toml: not TOML: Expected ']' at the end of a table declaration (at line 1, column 19)",
+    ),
+    "no value": ("a =\n", "headgate.toml: not TOML: Invalid value (at line 1, column 4)"),
+    "a key twice": (
+        pager() + "rings = 1\nrings = 2\n",
+        "headgate.toml: not TOML: Cannot overwrite a value (at line 6, column 10)",
+    ),
+    "no UTF-8": (b"# \xff\n", "headgate.toml: expected UTF-8 text (at line 1)"),
+    "too long": ("#" * 1_048_577, "headgate.toml: expected at most 1048576 bytes"),
+    "nested without end": ("a = " + "[" * 100_000, "headgate.toml: not TOML: nested too deeply"),
+    # Tables
+    "an unknown table": (
+        pager() + "[setings]\n",
+        "headgate.toml [setings] is not a table of this file; did you mean [settings]?",
+    ),
+    "another unknown table": (pager() + "[x]\n", "headgate.toml [x] is not a table of this file"),
+    "no consumer": ("", "headgate.toml [consumers]: 0 consumers; expected 1 to 64 tables such as [consumers.on-call]"),
+    "too many": (
+        "".join(pager(name=f"c{number}") for number in range(65)),
+        "headgate.toml [consumers]: 65 consumers; expected 1 to 64 tables such as [consumers.on-call]",
+    ),
+    "consumers that are no table": (
+        "consumers = 3",
+        "headgate.toml [consumers]: 3; expected 1 to 64 tables such as [consumers.on-call]",
+    ),
+    "a consumer that is no table": (
+        "[consumers]\non-call = 'x'",
+        "headgate.toml [consumers] on-call='x': expected a table [consumers.on-call]",
+    ),
+    "a list of tables": (
+        "[[consumers.on-call]]",
+        "headgate.toml [consumers] on-call=[{}]: expected a table [consumers.on-call]",
+    ),
+    "a name with a space": (
+        pager(name='"on call"'),
+        "headgate.toml [consumers.'on call']: expected a name of 1 to 64 characters of [A-Za-z0-9_-]",
+    ),
+    "a long name": (
+        pager(name="x" * 65),
+        f"headgate.toml [consumers.'{'x' * 65}']: expected a name of 1 to 64 characters of [A-Za-z0-9_-]",
+    ),
+    # Settings
+    "settings that are no table": ("settings = 1\n" + pager(), "headgate.toml settings=1: expected a table [settings]"),
+    "a wrong setting": (
+        "[settings]\nport = 70000\n" + pager(),
+        "headgate.toml [settings] port=70000: expected a whole number from 0 to 65535 (0 picks a free one)",
+    ),
+    "an unknown setting": (
+        "[settings]\nnamespace = 'a'\n" + pager(),
+        "headgate.toml [settings] namespace is not a setting; did you mean namespaces?",
+    ),
+    "a secret setting": (
+        "[settings]\ntoken_secret = 'hunter2'\n" + pager(),
+        "headgate.toml [settings] token_secret=(hidden): expected a secret of at least 32 bytes, 8 of them different, that does "
+        "not repeat a short text",
+    ),
+    "settings that contradict each other": (
+        "[settings]\nallowed_origins = ['*']\n" + pager(),
+        "HEADGATE_ALLOWED_ORIGINS=*: expected exact origins; * is only accepted together with HEADGATE_DEV=1",
+    ),
+    # What every consumer has
+    "no type": (pager("type = (none)"), f"{TABLE} type is missing; expected {TYPES}"),
+    "a type that is no text": (pager("type = 3"), f"{TABLE} type=3: expected {TYPES}"),
+    "an unknown type": (pager("type = 'emial'"), f"{TABLE} type='emial': expected {TYPES}; did you mean email?"),
+    "no patterns": (pager("patterns = (none)"), f"{TABLE} patterns is missing; {PATTERNS}"),
+    "empty patterns": (pager("patterns = []"), f"{TABLE} patterns=[]: {PATTERNS}"),
+    "a wrong pattern": (pager("patterns = ['a..b']"), f"{TABLE} patterns=['a..b']: {PATTERNS}"),
+    "patterns that are a number": (pager("patterns = 7"), f"{TABLE} patterns=7: {PATTERNS}"),
+    "a namespace that is not served": (pager("namespace = 'x'"), f"{TABLE} namespace='x': expected one of notifications"),
+    "a namespace that is no text": (pager("namespace = 1"), f"{TABLE} namespace=1: expected a namespace"),
+    "a start in the middle": (pager("start = 'last'"), f"{TABLE} start='last': expected new or oldest"),
+    "no worker": (pager("workers = 0"), f"{TABLE} workers=0: expected a whole number from 1 to 64"),
+    "a wait that is no number": (
+        pager("retry_first_s = 'soon'"),
+        f"{TABLE} retry_first_s='soon': expected a number from 0.01 to 3600 seconds",
+    ),
+    # Classes
+    "no such module": (
+        pager("type = 'pagerz:Pager'"),
+        f"{TABLE} type='pagerz:Pager': no module named 'pagerz' (looked in FOLDER first)",
+    ),
+    "no such class": (
+        pager("type = 'pagers:Pagr'"),
+        f"{TABLE} type='pagers:Pagr': module 'pagers' has no 'Pagr'; expected package.module:Class",
+    ),
+    "no class at all": (
+        pager("type = 'pagers:'"),
+        f"{TABLE} type='pagers:': 'pagers:' is not of the form package.module:Class",
+    ),
+    "a class that is no consumer": (
+        pager("type = 'pagers:NO_CONSUMER'"),
+        f"{TABLE} type='pagers:NO_CONSUMER': expected a class that derives from headgate.consumers.Consumer",
+    ),
+    "a module with a bug": (
+        pager("type = 'broken:Pager'"),
+        f"{TABLE} type='broken:Pager': cannot be imported: RuntimeError: 'no dial tone'",
+    ),
+    "a module that misses another": (
+        pager("type = 'needy:Pager'"),
+        f"{TABLE} type='needy:Pager': cannot be imported: ModuleNotFoundError: \"No module named 'apprise_that_nobody_has'\"",
+    ),
+    "a class whose option has a name that is taken": (
+        pager("type = 'pagers:Clashing'\nnumber = (none)"),
+        f"{TABLE} type='pagers:Clashing': its option patterns has the name of one that every consumer has",
+    ),
+    # Options of the type
+    "an option that is missing": (pager("number = (none)"), f"{TABLE} number is missing; expected a telephone number"),
+    "an option that is wrong": (pager("rings = 10"), f"{TABLE} rings=10: expected a whole number from 1 to 9"),
+    "an option that is not known": (pager("ringz = 1"), f"{TABLE} ringz is not an option of pagers:Pager; did you mean rings?"),
+    "an option of the runner, misspelt": (
+        pager("worker = 1"),
+        f"{TABLE} worker is not an option of pagers:Pager; did you mean workers?",
+    ),
+    "a secret that is wrong": (pager("pin = 123456"), f"{TABLE} pin=(hidden): expected a PIN"),
+    "a secret under a wrong name": (
+        pager("pln = 'hunter2'"),
+        f"{TABLE} pln is not an option of pagers:Pager; did you mean pin?",
+    ),
+    "options that contradict each other": (pager("rings = 9"), f"{TABLE} rings=9: expected at most 3 unless loud"),
+    "a check with a bug": (pager("type = 'pagers:Careless'"), f"{TABLE} its check raised RuntimeError: 'no dial tone'"),
+}
+
+
+@pytest.mark.parametrize(("content", "line"), WRONG.values(), ids=WRONG)
+def test_a_fault_is_one_line(content: str | bytes, line: str, folder: Path) -> None:
+    """File, table, key, value, what was expected; no secret."""
+    assert faults_of(content) == [line.replace("FOLDER", str(folder))]
+    assert "hunter2" not in line
+
+
+def test_all_faults_are_told_together() -> None:
+    """Of the settings, of every consumer, of the command line."""
+    content = "[settings]\nport = -1\n" + pager("rings = 0\nworkers = 0\nnamber = 1") + pager("patterns = []", "b") + "[x]\n"
+
+    assert faults_of(content, only=["c"]) == [
+        "headgate.toml [settings] port=-1: expected a whole number from 0 to 65535 (0 picks a free one)",
+        "headgate.toml [x] is not a table of this file",
+        f"{TABLE} workers=0: expected a whole number from 1 to 64",
+        f"{TABLE} rings=0: expected a whole number from 1 to 9",
+        f"{TABLE} namber is not an option of pagers:Pager; did you mean number?",
+        f"headgate.toml [consumers.b] patterns=[]: {PATTERNS}",
+        "--only 'c': expected one of on-call, b",
+    ]
+
+
+def test_a_fault_of_the_environment_is_told_too() -> None:
+    """In the words of the environment."""
+    assert faults_of(pager(), {"HEADGATE_PORT": "x"}) == [
+        "HEADGATE_PORT='x': expected a whole number from 0 to 65535 (0 picks a free one)"
+    ]
+
+
+def test_a_file_that_cannot_be_read_is_named(folder: Path) -> None:
+    """Not there, or a folder."""
+    for path, reason in (("missing.toml", "no such file or directory"), (".", "is a directory")):
+        with pytest.raises(SettingsError) as caught:
+            read_settings(path, {})
+        assert caught.value.faults == (f"{path}: {reason}",)
+
+
+def test_a_wrong_setting_is_told_without_looking_at_the_consumers(folder: Path) -> None:
+    """What `headgate serve` reads."""
+    Path(FILE).write_text("[settings]\nport = 'x'\n[consumers.x]\ny = 1\n")
+    with pytest.raises(SettingsError) as caught:
+        read_settings(FILE, {})
+    assert [line.partition(":")[0] for line in caught.value.faults] == ["headgate.toml [settings] port='x'"]
+
+
+def test_a_missing_extra_is_told_with_the_command_that_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For the types that need more than Headgate itself."""
+    monkeypatch.setitem(sys.modules, "apprise", None)
+    monkeypatch.delitem(sys.modules, "headgate.consumers.apprise", raising=False)
+
+    assert f"{TABLE} type='apprise': needs the package apprise: run `pip install 'headgate[apprise]'`" in faults_of(
+        pager("type = 'apprise'\nnumber = (none)")
+    )
+
+
+@pytest.mark.parametrize("name", config.TYPES)
+def test_every_known_type_is_a_consumer(name: str) -> None:
+    """The list of types names classes that are there."""
+    assert issubclass(config.load_type(name), Consumer)

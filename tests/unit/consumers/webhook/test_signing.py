@@ -1,0 +1,58 @@
+"""Signatures: what the specification's own library accepts, and secrets that it would not."""
+
+import base64
+import json
+import time
+
+import pytest
+from standardwebhooks.webhooks import Webhook
+
+from headgate.consumers.webhook.signing import EXPECTED_SECRET, read_secrets, sign
+
+SECRET = "whsec_" + base64.b64encode(bytes(range(32))).decode()
+OLDER = "whsec_" + base64.b64encode(bytes(range(100, 124))).decode()
+
+
+def test_it_signs_as_the_specification_shows() -> None:
+    """The worked example of the reference libraries, to the letter."""
+    keys = read_secrets("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+
+    signature = sign(keys, "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, b'{"test": 2432232314}')
+
+    assert signature == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
+
+
+def test_each_of_two_secrets_verifies_while_one_replaces_the_other() -> None:
+    """A receiver that knows either accepts the request."""
+    now_s, body = int(time.time()), b'{"a":1}'
+    signature = sign(read_secrets(f"{SECRET} {OLDER}"), "m:1", now_s, body)
+    headers = {"webhook-id": "m:1", "webhook-timestamp": str(now_s), "webhook-signature": signature}
+
+    assert len(signature.split()) == 2
+    for known in (SECRET, OLDER):
+        assert Webhook(known).verify(body, headers) == json.loads(body)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "   ",
+        "plain",
+        "whsec_",
+        "whsec_not base64!",
+        "whsec_" + base64.b64encode(bytes(23)).decode(),
+        "whsec_" + base64.b64encode(bytes(65)).decode(),
+        SECRET.removeprefix("whsec_"),
+        f"{SECRET} plain",
+        " ".join([SECRET] * 4),
+        "whsec_" + "é" * 40,
+    ],
+)
+def test_what_is_no_secret_is_refused_and_not_quoted(text: str) -> None:
+    """Too short, too long, no base64, no prefix, too many."""
+    with pytest.raises(ValueError, match="expected 1 to 3 secrets") as refused:
+        read_secrets(text)
+
+    assert str(refused.value) == f"expected {EXPECTED_SECRET}"
+    assert refused.value.__context__ is None

@@ -1,0 +1,465 @@
+"""A client that cannot keep up: bounded, in order, and told exactly what it did not get. Against a simple model."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from headgate.protocol.frames import message_frame
+from headgate.protocol.packets import CURSOR, GapReason, Overflow, notice_packet
+from headgate.topic import matches
+from tests.support.wired_client import NAMESPACE, WiredClient, event, publish, turn
+
+KIB = 1024
+FRAMES, BYTES = 8, 64 * KIB
+# One notice per reason may stand beside full lanes, and it has to keep its place among events.
+NOTICES = len(GapReason)
+
+POLICIES: list[dict[str, Overflow]] = [
+    {"#": Overflow.DROP},
+    {"#": Overflow.LATEST},
+    {"a.*": Overflow.DROP, "b.*": Overflow.LATEST},
+    {"#": Overflow.DROP, "a.*": Overflow.LATEST},
+]
+
+MakeClient = Callable[..., WiredClient]
+
+
+@pytest.fixture
+def make_client() -> Iterator[MakeClient]:
+    """Make clients that end with the test: `make_client({"#": Overflow.DROP})`."""
+    made: list[WiredClient] = []
+
+    def make(subscriptions: dict[str, Overflow], queue_frames: int = FRAMES, queue_bytes: int = BYTES) -> WiredClient:
+        made.append(WiredClient(subscriptions, queue_frames=queue_frames, queue_bytes=queue_bytes))
+        return made[-1]
+
+    yield make
+    for wired in made:
+        wired.close()
+
+
+def fill(wired: WiredClient, topic: str = "a", size: int = 2 * KIB, beyond: int = 0) -> int:
+    """Publish until the queue is full, and `beyond` events more; return the last offset. The browser reads nothing."""
+    offset = 0
+    while not wired.client.discarded and not wired.client.conflated and not wired.client.reading:
+        offset += 1
+        publish(wired.trie, [event(offset, topic, size)])
+        assert offset < 1000
+    for _ in range(beyond):
+        offset += 1
+        publish(wired.trie, [event(offset, topic, size)])
+    return offset
+
+
+class ClientBesideAModel(RuleBasedStateMachine):
+    """Batches of events, gaps from the log, and a browser that reads when it likes; `drop` and `latest`, and both."""
+
+    wired: WiredClient
+
+    @initialize(policies=st.sampled_from(POLICIES))
+    def begin(self, policies: dict[str, Overflow]) -> None:
+        self.policies = policies
+        self.wired = WiredClient(policies, queue_frames=FRAMES, queue_bytes=BYTES)
+        self.offset = 0
+        self.offered: dict[int, str] = {}
+        self.missed: list[int] = []
+
+    @rule(topics=st.lists(st.sampled_from(["a.1", "a.2", "b.1", "b.2", "c"]), max_size=6), size=st.sampled_from([1, 900, 9000]))
+    def publish(self, topics: list[str], size: int) -> None:
+        events = []
+        for topic in topics:
+            self.offset += 1
+            events.append(event(self.offset, topic, size))
+            if any(matches(pattern, topic) for pattern in self.policies):
+                self.offered[self.offset] = topic
+        publish(self.wired.trie, events)
+
+    @rule()
+    def lose_an_entry_of_the_log(self) -> None:
+        self.offset += 1
+        self.missed.append(self.offset)
+        self.wired.client.miss(self.offset, self.offset, GapReason.QUARANTINED)
+
+    @rule(size=st.integers(1, 20_000))
+    def read(self, size: int) -> None:
+        self.wired.read(size)
+
+    @rule()
+    def drain(self) -> None:
+        self.wired.drain()
+        client = self.wired.client
+        assert client.routed == client.direct + client.sent + client.discarded + client.conflated
+        assert self.wired.connection.ready, "a client with nothing pending is written to directly"
+        self.told_the_whole_truth()
+
+    @invariant()
+    def every_bound_holds(self) -> None:
+        queue, client = self.wired.connection.queue, self.wired.client
+        kept = client._latest or {}
+        assert queue.peak_frames <= FRAMES + NOTICES
+        assert queue.peak_bytes <= BYTES + NOTICES * KIB
+        assert queue.frames + len(kept) <= FRAMES + NOTICES
+        assert queue.bytes + sum(len(frame.wire) for frame in kept.values()) <= BYTES + NOTICES * KIB
+
+    @invariant()
+    def every_event_is_accounted_for(self) -> None:
+        client = self.wired.client
+        waiting = sum(owner is client for _, owner in self.wired.connection.queue._data or ()) + len(client._latest or ())
+        assert client.routed == len(self.offered)
+        assert client.offered == client.sent + client.discarded + client.conflated + waiting
+
+    def told_the_whole_truth(self) -> None:
+        """Compare what the browser has read with what was offered."""
+        got = [offset for offset in self.wired.offsets if offset is not None]
+        assert got == sorted(set(got)), "log order, each at most once"
+        gaps = self.wired.notices("gap")
+        overflow = [gap for gap in gaps if gap["reason"] == "overflow"]
+        assert sum(gap["count"] for gap in overflow) == self.wired.client.discarded
+        assert sum(gap["count"] for gap in gaps if gap["reason"] == "quarantined") == len(self.missed)
+        for offset, topic in self.offered.items():
+            if offset in got:
+                continue
+            told = [gap for gap in overflow if gap["from"] <= offset <= gap["to"]]
+            if told:
+                assert len(told) == 1, "told in exactly one gap"
+                self.told_before_anything_later(told[0], offset)
+            else:  # conflated: a newer one of its topic has come, or is told
+                newer = [o for o, t in self.offered.items() if t == topic and o > offset]
+                assert any(o in got or any(gap["from"] <= o <= gap["to"] for gap in overflow) for o in newer)
+
+    def told_before_anything_later(self, gap: dict[str, Any], offset: int) -> None:
+        place = self.wired.received.index(["gap", gap])
+        before = [rest[2]["offset"] for name, *rest in self.wired.received[:place] if name == "event"]
+        assert all(seen < offset for seen in before)
+
+    def teardown(self) -> None:
+        if hasattr(self, "wired"):
+            if not self.wired.connection.closed:
+                self.drain()
+            self.wired.close()
+
+
+TestClientBesideAModel = ClientBesideAModel.TestCase
+TestClientBesideAModel.settings = settings(max_examples=60, stateful_step_count=40)
+
+
+# Flowing -----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_client_that_keeps_up_is_written_to_directly_and_told_nothing(make_client: MakeClient) -> None:
+    """No queue, no notice."""
+    wired = make_client({"#": Overflow.CATCH_UP})
+    for offset in range(1, 101):
+        publish(wired.trie, [event(offset)])
+        wired.drain()
+
+    assert wired.offsets == list(range(1, 101))
+    assert wired.client.direct == 100
+    assert wired.client.offered == 0
+    assert {name for name, *_ in wired.received} == {"event"}
+
+
+def test_a_warning_at_three_quarters_precedes_any_loss(make_client: MakeClient) -> None:
+    """Once, with how much waits, and nothing discarded yet."""
+    wired = make_client({"#": Overflow.DROP})
+    last = fill(wired)
+    wired.drain()
+
+    warning, on, off = wired.notices("backpressure")
+    assert (warning["state"], warning["discarded"]) == ("warning", 0)
+    assert 0.75 * FRAMES <= warning["queued"] < FRAMES
+    assert (on["state"], on["queued"]) == ("on", FRAMES)
+    assert (off["state"], off["discarded"]) == ("off", 1)
+    assert wired.offsets == list(range(1, last))
+
+
+def test_a_client_that_recovers_after_the_warning_is_told_that_it_is_over(make_client: MakeClient) -> None:
+    """Warning, off; and a second time when it happens again."""
+    wired = make_client({"#": Overflow.DROP})
+    for _ in range(2):
+        first = len(wired.notices("backpressure"))
+        while wired.connection.queue.level < 0.75:
+            publish(wired.trie, [event(None, size=2 * KIB)])
+        wired.drain()
+        assert [notice["state"] for notice in wired.notices("backpressure")[first:]] == ["warning", "off"]
+
+
+def test_pressure_ends_only_at_a_quarter_so_that_notices_do_not_flutter(make_client: MakeClient) -> None:
+    """Hysteresis: room for one frame more is no relief."""
+    wired = make_client({"#": Overflow.DROP}, queue_frames=64, queue_bytes=256 * KIB)
+    fill(wired, size=3 * KIB)
+    while wired.connection.queue.level > 0.25:
+        assert wired.client._pressed
+        wired.read(3 * KIB)
+
+    wired.drain()
+    assert [notice["state"] for notice in wired.notices("backpressure")] == ["warning", "on", "off"]
+
+
+def test_notices_come_ahead_of_the_events_that_fill_the_queue(make_client: MakeClient) -> None:
+    """The control lane: a client learns that it is behind while it still is."""
+    wired = make_client({"#": Overflow.DROP})
+    last = fill(wired)
+    wired.drain()
+
+    names = [name if name != "backpressure" else body["state"] for name, body, *_ in wired.received]
+    assert names.index("on") < len(names) - names[::-1].index("event") - 1
+    assert wired.offsets[-1] == last - 1
+
+
+# drop --------------------------------------------------------------------------------------------------------------------
+
+
+def test_dropped_events_are_told_in_one_gap_ahead_of_the_next_event(make_client: MakeClient) -> None:
+    """How many, which offsets, how many bytes, why, for which patterns, and that they can still be had."""
+    wired = make_client({"a.*": Overflow.DROP, "*.1": Overflow.DROP, "b": Overflow.DROP})
+    last = fill(wired, "a.1", beyond=9)
+    wired.drain()
+    publish(wired.trie, [event(last + 1, "a.1")])
+    wired.drain()
+
+    (gap,) = wired.notices("gap")
+    first = last - 9
+    assert gap == {
+        "patterns": ["a.*", "*.1"],
+        "from": first,
+        "to": last,
+        "count": 10,
+        "bytes": sum(len(event(offset, "a.1", 2 * KIB).data) for offset in range(first, last + 1)),
+        "reason": "overflow",
+        "recoverable": True,
+    }
+    assert wired.offsets == [*range(1, first), last + 1]
+    assert wired.received.index(["gap", gap]) < wired.received.index(["event", *wired.events[-1]])
+
+
+def test_a_dropped_plain_publish_is_told_as_gone_for_good(make_client: MakeClient) -> None:
+    """It was never in the log: no offsets, not recoverable, but counted."""
+    wired = make_client({"#": Overflow.DROP})
+    while not wired.client.discarded:
+        publish(wired.trie, [event(None, size=2 * KIB)])
+    wired.drain()
+
+    (gap,) = wired.notices("gap")
+    assert (gap["from"], gap["to"], gap["count"], gap["recoverable"]) == (None, None, 1, False)
+
+
+def test_an_event_larger_than_the_whole_queue_passes_through_an_empty_one(make_client: MakeClient) -> None:
+    """The payload limit has bounded it; a client must not be pressed by one event for ever."""
+    wired = make_client({"#": Overflow.DROP}, queue_bytes=4 * KIB)
+    publish(wired.trie, [event(1, size=100 * KIB)])
+    wired.drain()
+
+    assert wired.offsets == [1]
+    assert wired.notices("gap") == []
+
+
+# latest ------------------------------------------------------------------------------------------------------------------
+
+
+def test_latest_keeps_the_newest_of_each_topic_and_counts_the_others(make_client: MakeClient) -> None:
+    """A dashboard wants the current value, not the history."""
+    wired = make_client({"#": Overflow.LATEST})
+    offset = 0
+    for _ in range(50):
+        for topic in ("a", "b", "c"):
+            offset += 1
+            publish(wired.trie, [event(offset, topic, 2 * KIB)])
+    wired.drain()
+
+    newest = {topic: data[0] for topic, data, _ in wired.events}
+    assert newest == {"a": 148, "b": 149, "c": 150}
+    assert wired.offsets == sorted(wired.offsets, key=lambda offset: offset or 0)
+    assert wired.client.conflated == 150 - len(wired.events)
+    assert wired.notices("backpressure")[-1]["conflated"] == wired.client.conflated, "and it is told how many"
+    assert wired.notices("gap") == []
+
+
+def test_the_newest_value_comes_as_soon_as_there_is_room_though_nothing_else_is_published(make_client: MakeClient) -> None:
+    """A burst, then silence: what was kept must not wait for the next event."""
+    wired = make_client({"#": Overflow.LATEST})
+    last = fill(wired, beyond=20)
+    wired.drain()
+
+    assert wired.offsets[-1] == last
+    assert wired.notices("backpressure")[-1]["state"] == "off"
+
+
+def test_latest_of_more_topics_than_there_is_room_for_is_told_as_a_gap(make_client: MakeClient) -> None:
+    """Bounded also when every event has a topic of its own."""
+    wired = make_client({"#": Overflow.LATEST})
+    for offset in range(1, 101):
+        publish(wired.trie, [event(offset, f"topic.{offset}", 2 * KIB)])
+    wired.drain()
+
+    assert wired.client.discarded > 0
+    assert sum(gap["count"] for gap in wired.notices("gap")) == wired.client.discarded
+    assert wired.client.discarded + len(wired.events) == 100
+
+
+def test_latest_keeps_the_newest_value_beside_subscriptions_that_drop(make_client: MakeClient) -> None:
+    """A full queue gives up its older value of the topic for the newer one; what waits of others keeps its place."""
+    wired = make_client({"log.#": Overflow.DROP, "price": Overflow.LATEST})
+    publish(wired.trie, [event(offset, "price") for offset in range(1, 4)])
+    last = 3
+    while not wired.client.discarded:
+        last += 1
+        publish(wired.trie, [event(last, "log.line", 2 * KIB), event(last + 1, "price", 2 * KIB)])
+        last += 1
+    publish(wired.trie, [event(last + 1, "price", 2 * KIB)])
+    wired.drain()
+
+    assert [data[0] for topic, data, _ in wired.events if topic == "price"][-1] == last + 1
+    assert wired.offsets == sorted(wired.offsets, key=lambda offset: offset or 0)
+    assert sum(gap["count"] for gap in wired.notices("gap")) == wired.client.discarded
+
+
+# catch_up ----------------------------------------------------------------------------------------------------------------
+
+
+def test_catch_up_makes_the_client_a_reader_from_the_first_event_that_found_no_room(make_client: MakeClient) -> None:
+    """What is queued still goes out; live events pass it by from then on; the reader is asked when there is room."""
+    wired = make_client({"#": Overflow.CATCH_UP})
+    last = fill(wired, beyond=20)
+    client = wired.client
+    assert (client.reading, client.position) == (True, last - 21)
+    assert wired.reader.added == []
+    wired.drain()
+
+    assert wired.offsets == list(range(1, last - 20))
+    assert set(wired.reader.added) == {client}
+    assert wired.notices("gap") == [], "nothing is missing: it comes from the log"
+
+
+def test_the_strongest_policy_of_the_subscriptions_that_match_decides(make_client: MakeClient) -> None:
+    """catch_up before latest before drop, per event."""
+    policies = {"#": Overflow.DROP, "a.#": Overflow.LATEST, "a.b": Overflow.CATCH_UP}
+    wired = make_client(policies, queue_frames=64, queue_bytes=256 * KIB)
+    client = wired.client
+    last = fill(wired, "c", 3 * KIB)
+    while wired.connection.queue.frames > 48:
+        wired.read()
+    publish(wired.trie, [event(last + 1, "c"), event(last + 2, "a.c"), event(last + 3, "a.c")])
+    assert (client.discarded, client.conflated, client.reading) == (2, 1, False)
+    publish(wired.trie, [event(last + 4, "a.b")])
+
+    assert (client.reading, client.position) == (True, last + 3)
+
+
+# Missing -----------------------------------------------------------------------------------------------------------------
+
+
+def test_word_of_missing_offsets_keeps_its_place_among_events(make_client: MakeClient) -> None:
+    """After what came before, ahead of what comes after."""
+    wired = make_client({"#": Overflow.DROP})
+    publish(wired.trie, [event(1), event(2)])
+    wired.client.miss(3, 4, GapReason.TRIMMED)
+    publish(wired.trie, [event(5)])
+    wired.drain()
+
+    assert [name for name, *_ in wired.received] == ["event", "event", "gap", "event"]
+    (gap,) = wired.notices("gap")
+    assert (gap["from"], gap["to"], gap["count"], gap["reason"], gap["recoverable"]) == (3, 4, 2, "trimmed", False)
+
+
+def test_however_much_is_missing_what_waits_for_a_stopped_client_stays_bounded(make_client: MakeClient) -> None:
+    """A log full of bad entries must not fill the memory with notices; their sum is told."""
+    wired = make_client({"#": Overflow.DROP})
+    fill(wired, beyond=1)
+    for offset in range(1000, 3000):
+        wired.client.miss(offset, offset, GapReason.QUARANTINED)
+    assert wired.connection.queue.frames <= FRAMES + NOTICES
+    wired.drain()
+
+    gaps = [gap for gap in wired.notices("gap") if gap["reason"] == "quarantined"]
+    assert sum(gap["count"] for gap in gaps) == 2000
+    assert (gaps[0]["from"], gaps[-1]["to"]) == (1000, 2999)
+
+
+@pytest.mark.parametrize("policy", [Overflow.DROP, Overflow.LATEST])
+def test_a_lost_log_is_told_to_a_client_whose_queue_is_full_between_the_old_log_and_the_new(
+    make_client: MakeClient, policy: Overflow
+) -> None:
+    """Offsets begin anew: an old one behind the cursor, or a cursor that found no room, would hide every new event."""
+    wired = make_client({"#": policy})
+    cursor = message_frame(notice_packet(NAMESPACE, CURSOR, {"epoch": "f" * 16, "offset": 0}))
+    last = fill(wired, beyond=5)
+    wired.client.lose_log(cursor)
+    publish(wired.trie, [event(1, "b"), event(2, "b")])
+    wired.drain()
+    publish(wired.trie, [event(3, "b")])
+    wired.drain()
+
+    names = [name for name, *_ in wired.received]
+    place = names.index("cursor")
+    assert wired.received[place - 1][1]["reason"] == "log_lost"
+    old = [rest[2]["offset"] for name, *rest in wired.received[:place] if name == "event"]
+    new = [rest[2]["offset"] for name, *rest in wired.received[place:] if name == "event"]
+    assert old == sorted(old)
+    assert new[-1] == 3
+    assert max(new) == 3
+    if policy is Overflow.LATEST:
+        assert old[-1] == last
+    else:
+        gaps = [gap for gap in wired.notices("gap") if gap["reason"] == "overflow"]
+        assert [(gap["from"], gap["to"]) for gap in gaps] == [(last - 5, last), (1, 2)]
+
+
+def test_a_closed_client_is_owed_nothing(make_client: MakeClient) -> None:
+    """A pass that is under way while it goes meets it without harm."""
+    wired = make_client({"#": Overflow.DROP})
+    fill(wired)
+    wired.connection.end("gone", abort=True)
+    before = wired.client.offered
+    publish(wired.trie, [event(1000)])
+    wired.client.miss(1001, 1001, GapReason.TRIMMED)
+    turn()
+
+    assert wired.client.offered == before
+    assert wired.connection.queue.frames == 0
+
+
+@pytest.mark.parametrize("policy", [Overflow.DROP, Overflow.LATEST])
+def test_many_subscriptions_cost_a_client_that_is_behind_one_walk_for_each_event(
+    make_client: MakeClient, policy: Overflow
+) -> None:
+    """Not a comparison with each of 128: that took more than a thousand calls of functions."""
+    patterns = [f"a.{number}.#" for number in range(32)] + [f"a.b.{number}" for number in range(95)] + ["a.b.c"]
+    wired = make_client(dict.fromkeys(patterns, policy))
+    offset = fill(wired, "a.b.c")
+    calls = 0
+
+    def count(frame: FrameType, event_: str, argument: object) -> None:
+        nonlocal calls
+        calls += event_ == "call"
+
+    sys.setprofile(count)
+    try:
+        publish(wired.trie, [event(offset + 1, "a.b.c")])
+    finally:
+        sys.setprofile(None)
+    assert calls <= 150
+
+
+def test_what_a_client_that_is_behind_is_told_follows_its_subscriptions(make_client: MakeClient) -> None:
+    """Those that it gains and loses while its queue is full."""
+    wired = make_client({"a.#": Overflow.DROP, "*.b": Overflow.DROP})
+    offset = fill(wired, "a.b")
+    assert wired.client.unsubscribe("a.#")
+    wired.trie.remove("a.#", wired.client)
+    publish(wired.trie, [event(offset + 1, "a.b")])
+    wired.client.subscribe("a.*", Overflow.LATEST)
+    wired.trie.add("a.*", wired.client, Overflow.LATEST)
+    publish(wired.trie, [event(offset + 2, "a.b")])
+    wired.drain()
+    (gap,) = wired.notices("gap")
+    assert (gap["to"], sorted(gap["patterns"])) == (offset + 1, ["*.b", "a.#"])
+    assert wired.offsets[-1] == offset + 2

@@ -1,0 +1,348 @@
+"""Fan-out: one write per client for what it wants, whole frames whatever the kernel takes, and never a greenlet switch."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import greenlet  # type: ignore[import-untyped]
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.delivery.client import Client
+from headgate.delivery.fanout import Matched, Pass
+from headgate.delivery.trie import SubscriptionTrie
+from headgate.event import Event
+from headgate.protocol.frames import Frame, message_frame
+from headgate.protocol.packets import Overflow, event_packet
+from headgate.topic import matches
+from tests.support.wired_client import NAMESPACE, WiredClient, event, turn
+
+Send = Callable[[Any], int]
+EVERYTHING = {"#": Overflow.DROP}
+# Of a pass over 20 clients that others join: 40 writes at most, 16 a turn.
+TURNS = 3
+
+
+class Crowd:
+    """Clients that share a trie."""
+
+    def __init__(self) -> None:
+        self.trie: SubscriptionTrie[Client] = SubscriptionTrie()
+        self.members: list[WiredClient] = []
+
+    def join(self, subscriptions: dict[str, Overflow], **limits: int) -> WiredClient:
+        self.members.append(WiredClient(subscriptions, self.trie, **limits))
+        return self.members[-1]
+
+    def slice(self, *events: Event) -> list[Matched]:
+        return [Matched(framed(each), self.trie.match(each.topic)) for each in events]
+
+
+@pytest.fixture
+def crowd() -> Iterator[Crowd]:
+    """Clients that end with the test."""
+    crowd = Crowd()
+    yield crowd
+    for member in crowd.members:
+        member.close()
+
+
+def framed(each: Event) -> Frame:
+    return message_frame(event_packet(NAMESPACE, each), topic=each.topic, offset=each.offset, payload_bytes=len(each.data))
+
+
+def finish(pass_: Pass) -> None:
+    while not pass_.advance():
+        pass
+
+
+class Kernel:
+    """Takes only `room` bytes of the first write, refuses the second, then takes everything; counts the writes."""
+
+    def __init__(self, wired: WiredClient, room: int | None = None) -> None:
+        assert wired.connection.wire is not None
+        self._send: Send = wired.connection.wire.send
+        self._room = room
+        self.writes: list[bytes] = []
+        wired.connection.wire.send = self
+
+    def __call__(self, data: bytes | memoryview) -> int:
+        self.writes.append(bytes(data))
+        if self._room is not None and len(self.writes) <= 2:
+            if len(self.writes) == 2 or self._room == 0:
+                raise BlockingIOError
+            return self._send(data[: self._room])
+        return self._send(data)
+
+
+# Writes ------------------------------------------------------------------------------------------------------------------
+
+
+def test_events_that_arrived_together_go_out_in_one_write_per_client(crowd: Crowd) -> None:
+    """Whole frames back to back: any WebSocket client understands them."""
+    members = [crowd.join(EVERYTHING) for _ in range(3)]
+    kernels = [Kernel(member) for member in members]
+    slice_ = crowd.slice(*(event(offset) for offset in range(1, 6)))
+    pass_ = Pass(slice_)
+    finish(pass_)
+
+    assert pass_.writes == 3
+    for member, kernel in zip(members, kernels, strict=True):
+        assert kernel.writes == [b"".join(matched.frame.wire for matched in slice_)]
+        member.drain()
+        assert member.offsets == [1, 2, 3, 4, 5]
+        assert (member.client.direct, member.client.offered) == (5, 0)
+
+
+def test_clients_that_want_the_same_events_share_the_very_same_bytes(crowd: Crowd) -> None:
+    """Nothing is joined, copied or encoded per client."""
+    sent: list[Any] = []
+    for pattern in ("a", "a", "#", "#"):
+        crowd.join({pattern: Overflow.DROP}).divert(sent.append)
+    finish(Pass(crowd.slice(event(1, "a"), event(2, "b"), event(3, "a"))))
+
+    assert len(sent) == 4
+    assert len({id(data) for data in sent}) == 2
+
+
+topics = st.lists(st.sampled_from(["a", "b", "c.d", "c.e"]), min_size=1, max_size=8)
+patterns = st.lists(st.sampled_from(["a", "b", "#", "c.*", "*", "c.#"]), max_size=3, unique=True)
+
+
+@given(topics=topics, wanted=st.lists(patterns, min_size=1, max_size=5), start=st.integers(0, 1000))
+def test_each_client_gets_what_it_wants_in_order_once(topics: list[str], wanted: list[list[str]], start: int) -> None:
+    """Whatever the audiences are, and wherever the pass starts."""
+    crowd = Crowd()
+    try:
+        members = [crowd.join(dict.fromkeys(each, Overflow.DROP)) for each in wanted]
+        finish(Pass(crowd.slice(*(event(offset, topic) for offset, topic in enumerate(topics, 1))), start))
+        for member, each in zip(members, wanted, strict=True):
+            member.drain()
+            assert member.offsets == [
+                offset for offset, topic in enumerate(topics, 1) if any(matches(pattern, topic) for pattern in each)
+            ]
+    finally:
+        for member in crowd.members:
+            member.close()
+
+
+def test_a_write_cut_at_any_byte_leaves_a_valid_stream_with_every_event(crowd: Crowd) -> None:
+    """The frame that was cut is finished first; those that were not touched follow; nothing comes twice."""
+    member = crowd.join(EVERYTHING)
+    events = [event(1), event(2, size=130), event(3)]
+    data = b"".join(framed(each).wire for each in events)
+    assert member.connection.wire is not None
+    send = member.connection.wire.send
+    for room in range(len(data) + 1):
+        member.received.clear()
+        member.stream = b""
+        member.connection.wire.send = send
+        Kernel(member, room)
+        finish(Pass(crowd.slice(*events)))
+        member.drain()
+
+        assert member.stream == data, f"cut after {room} bytes"
+        assert member.offsets == [1, 2, 3]
+        assert member.connection.ready, "written to directly again"
+    client = member.client
+    assert client.routed == client.direct + client.sent == 3 * (len(data) + 1)
+
+
+def test_two_clients_cut_at_different_places_do_not_mix(crowd: Crowd) -> None:
+    """They share the joined bytes, not the rest."""
+    events = [event(offset, size=50) for offset in range(1, 5)]
+    members = [crowd.join(EVERYTHING) for _ in range(5)]
+    for room, member in zip((0, 1, 77, 150, 301), members, strict=True):
+        Kernel(member, room)
+    finish(Pass(crowd.slice(*events)))
+    finish(Pass(crowd.slice(event(5))))
+
+    for member in members:
+        member.drain()
+        assert member.offsets == [1, 2, 3, 4, 5]
+
+
+def test_a_client_with_something_pending_is_not_overtaken(crowd: Crowd) -> None:
+    """What is queued goes first, whatever the kernel would take now."""
+    member = crowd.join(EVERYTHING)
+    offset = 0
+    while member.connection.ready:
+        offset += 1
+        finish(Pass(crowd.slice(event(offset, size=500))))
+    for _ in range(5):
+        offset += 1
+        finish(Pass(crowd.slice(event(offset, size=500))))
+    member.drain()
+
+    assert member.offsets == list(range(1, offset + 1))
+
+
+def test_a_broken_socket_costs_nobody_else_anything(crowd: Crowd) -> None:
+    """It is lost, once; the pass goes on."""
+    first, broken, last = (crowd.join(EVERYTHING) for _ in range(3))
+
+    def refuse(data: Any) -> int:
+        raise ConnectionResetError(104, "Connection reset by peer")
+
+    assert broken.connection.wire is not None
+    broken.connection.wire.send = refuse
+    finish(Pass(crowd.slice(event(1))))
+    turn()
+
+    assert broken.connection.closed
+    assert len(broken.server.ended_because) == 1
+    for member in (first, last):
+        member.drain()
+        assert member.offsets == [1]
+
+
+def test_a_slow_client_gets_its_turn_and_keeps_no_other_waiting(crowd: Crowd) -> None:
+    """Its events go to its own queue; the others are written to directly, every time."""
+    slow, *others = (crowd.join(EVERYTHING) for _ in range(4))
+    for offset in range(1, 51):
+        finish(Pass(crowd.slice(event(offset, size=1000))))
+        for other in others:
+            other.drain()
+
+    assert slow.client.offered > 0
+    for other in others:
+        assert other.offsets == list(range(1, 51))
+        assert (other.client.direct, other.client.offered) == (50, 0)
+
+
+# Turns -------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_pass_out_of_time_goes_on_where_it_was(crowd: Crowd) -> None:
+    """Resumable: each client once, in at most as many steps as there are looks at the clock."""
+    members = [crowd.join(EVERYTHING) for _ in range(50)]
+    pass_ = Pass(crowd.slice(event(1)))
+    steps = 1
+    while not pass_.advance(budget_s=0):
+        steps += 1
+
+    assert 1 < steps <= 4
+    assert pass_.writes == 50
+    for member in members:
+        member.drain()
+        assert member.offsets == [1]
+
+
+def test_a_pass_over_nobody_is_done_at_once(crowd: Crowd) -> None:
+    """The last one left between match and pass."""
+    assert Pass(crowd.slice(event(1))).advance()
+
+
+@pytest.mark.parametrize("start", [0, 1, 2, 7])
+def test_a_pass_begins_where_it_is_told_and_leaves_nobody_out(crowd: Crowd, start: int) -> None:
+    """So that the same clients are not always last."""
+    order: list[int] = []
+    for number in range(3):
+        crowd.join(EVERYTHING).divert(lambda _, number=number: order.append(number))  # type: ignore[misc]
+    finish(Pass(crowd.slice(event(1)), start))
+
+    assert order == [(start + step) % 3 for step in range(3)]
+
+
+# The hot path ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_pass_switches_no_greenlet_and_makes_none(crowd: Crowd) -> None:
+    """Over clients that keep up, that are cut off in the middle of a frame, that are full, reading and closed."""
+    policies = (Overflow.DROP, Overflow.LATEST, Overflow.CATCH_UP)
+    members = [crowd.join({"#": policy}, queue_frames=8, queue_bytes=65536) for policy in policies for _ in range(10)]
+    members[3].connection.end("gone", abort=True)
+    turn()
+    for member, room in zip(members[5:15], range(0, 1000, 100), strict=True):
+        Kernel(member, room)
+    switches: list[Any] = []
+    passes = [Pass(crowd.slice(*(event(10 * n + k, "a", 1000) for k in range(3))), n) for n in range(1, 30)]
+    gc.collect()  # what other tests have left: a greenlet that is let go of during a pass would be a switch and one less
+    greenlets = count_greenlets()
+    before = greenlet.settrace(lambda what, arguments: switches.append((what, arguments)))
+    try:
+        for pass_ in passes:
+            finish(pass_)
+        during, made = len(switches), count_greenlets() - greenlets
+        turn()
+    finally:
+        greenlet.settrace(before)
+
+    assert during == 0
+    assert switches, "the trace does see a switch"
+    assert made == 0
+    assert any(member.client.discarded for member in members), "the full ones were met"
+    assert any(member.client.conflated for member in members)
+    assert any(member.client.reading for member in members)
+
+
+def count_greenlets() -> int:
+    # Not isinstance: it would ask a weak reference's proxy, whose object another test may have let go, for its class.
+    return sum(issubclass(type(each), greenlet.greenlet) for each in gc.get_objects())
+
+
+# What comes in during a pass -------------------------------------------------------------------------------------------
+
+
+def test_an_event_that_comes_in_goes_along_with_the_writes_that_are_still_to_come(crowd: Crowd) -> None:
+    """Who has had the first event gets the second behind it; everyone else gets both in one write."""
+    kernels = [Kernel(crowd.join(EVERYTHING)) for _ in range(40)]
+    pass_ = Pass(crowd.slice(event(1)))
+    pass_.advance(-1)
+    served = sum(1 for kernel in kernels if kernel.writes)
+    assert 0 < served < 40
+
+    assert pass_.extend(crowd.slice(event(2), event(3))) == 2
+    finish(pass_)
+    for member in crowd.members:
+        member.drain()
+    assert [member.offsets for member in crowd.members] == [[1, 2, 3]] * 40
+    assert sorted(len(kernel.writes) for kernel in kernels) == [1] * (40 - served) + [2] * served
+
+
+def test_however_events_come_in_everyone_gets_each_once_and_in_order(crowd: Crowd) -> None:
+    """And a pass ends, however fast they come: what does not join is left for the next one."""
+    for _ in range(20):
+        crowd.join(EVERYTHING)
+    last = 0
+    for arrivals in itertools.product(range(4), repeat=TURNS):
+        pass_, left, turns, last = Pass(crowd.slice(event(last + 1)), 7), 0, 0, last + 1
+        while not pass_.advance(-1):
+            count = arrivals[turns]
+            turns += 1
+            if count and not left:
+                joined = pass_.extend(crowd.slice(*(event(last + n) for n in range(1, count + 1))))
+                last, left = last + joined, count - joined
+        for member in crowd.members:
+            member.read()
+            assert member.offsets == list(range(1, last + 1))
+            assert member.client.direct == last
+
+
+def test_an_event_for_other_clients_does_not_join(crowd: Crowd) -> None:
+    """Another audience, or the same one with a client more: it waits for a pass of its own."""
+    for _ in range(20):
+        crowd.join(EVERYTHING)
+    crowd.join({"b": Overflow.DROP})
+    pass_ = Pass(crowd.slice(event(1)))
+    pass_.advance(-1)
+    assert pass_.extend(crowd.slice(event(2, "b"))) == 0
+
+    crowd.join(EVERYTHING)
+    assert pass_.extend(crowd.slice(event(2))) == 0
+    finish(pass_)
+
+
+def test_no_write_grows_beyond_what_one_takes(crowd: Crowd) -> None:
+    """64 KB joined: an event that would make it more waits."""
+    for _ in range(20):
+        crowd.join(EVERYTHING)
+    pass_ = Pass(crowd.slice(event(1, size=40_000)))
+    pass_.advance(-1)
+    assert pass_.extend(crowd.slice(event(2, size=40_000), event(3))) == 0
+    assert pass_.extend(crowd.slice(event(2, size=10_000))) == 1
+    finish(pass_)

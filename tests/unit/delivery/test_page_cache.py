@@ -1,0 +1,253 @@
+"""Pages of the log, shared by all who read it: what they hold, what they cost, what they forget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.delivery.page_cache import CHUNK_BYTES, MAX_SELECTIONS, PAGE_OFFSETS, LogPages, Page
+from headgate.errors import BusUnavailable, InvalidEvent
+from headgate.event import Event
+from headgate.protocol.frames import Frame
+from headgate.protocol.packets import GapReason
+from headgate.redis.log import Entry, EventLog
+from headgate.topic import matches
+
+EPOCH = "a" * 16
+
+
+class FakeLog:
+    """A log in memory that counts reads. `offsets` may have holes; those in `bad` cannot be delivered."""
+
+    def __init__(self, offsets: Iterable[int], bad: Iterable[int] = (), size: int = 10) -> None:
+        self.offsets, self.bad, self.size = sorted(offsets), set(bad), size
+        self.epoch = EPOCH
+        self.reads: list[int] = []
+        self.during: Callable[[], None] = lambda: None
+
+    def page(self, after: int, upto: int | None, limit: int, *, epoch: str | None = None) -> list[Entry]:
+        self.reads.append(after)
+        self.during()
+        if epoch not in (None, self.epoch):
+            raise BusUnavailable("the log has just been replaced by another one")
+        return [self._entry(offset) for offset in self.offsets if offset > after and (upto is None or offset <= upto)][:limit]
+
+    def _entry(self, offset: int) -> Entry:
+        if offset in self.bad:
+            return Entry(offset, None, InvalidEvent("entry", "unreadable"))
+        topic = "orders.odd" if offset % 2 else "orders.even"
+        return Entry(offset, Event(topic, b'"%s"' % (b"x" * self.size), f"e{offset}", 1, None, offset))
+
+
+def pages_of(log: FakeLog, **options: Any) -> LogPages:
+    """Return pages over a fake log."""
+    return LogPages("notifications", cast(EventLog, log), **options)
+
+
+def wanted(*patterns: str) -> Callable[[Frame], bool]:
+    """Return whether an event is for a client with these patterns."""
+    return lambda frame: any(matches(pattern, frame.topic or "") for pattern in patterns)
+
+
+def nobody(entry: Entry) -> None:
+    """Expect no entry to be quarantined."""
+    pytest.fail(f"{entry} was quarantined")
+
+
+def read_all(pages: LogPages, position: int, patterns: tuple[str, ...] = ("#",)) -> tuple[list[int], list[tuple[int, int, str]]]:
+    """Read from a position to the end, as catching up does; return offsets seen, and ranges missed with their reasons."""
+    seen: list[int] = []
+    missed: list[tuple[int, int, str]] = []
+    while (page := pages.page_after(position, EPOCH, lambda entry: None)) is not None:
+        assert page.last > position
+        if page.oldest > position + 1:
+            missed.append((position + 1, page.oldest - 1, "trimmed"))
+            position = page.oldest - 1
+        for whole in page.chunks(patterns, wanted(*patterns)):
+            if whole.last <= position:
+                continue
+            chunk = whole.after(position)
+            assert chunk.first == position + 1, "chunks cover their page without a hole"
+            if chunk.missing is not None:
+                missed.append((chunk.first, chunk.last, chunk.missing.value))
+            seen += [frame.offset or 0 for frame in chunk.frames]
+            position = chunk.last
+    return seen, missed
+
+
+def test_a_page_is_read_once_for_everybody() -> None:
+    """Ten thousand clients back at nearby offsets cost a few reads."""
+    log = FakeLog(range(1, 1501))
+    pages = pages_of(log)
+    for client in range(500):
+        assert read_all(pages, client % 40)[0] == list(range(client % 40 + 1, 1501))
+    # Everyone looks once more at the end of the log.
+    assert pages.reads - 500 <= 1500 // PAGE_OFFSETS + 1
+
+
+def test_a_page_at_the_end_of_the_log_is_completed_by_what_is_new_alone() -> None:
+    """Not read from its beginning again."""
+    log = FakeLog(range(1, PAGE_OFFSETS // 2))
+    pages = pages_of(log)
+    read_all(pages, 0)
+    log.offsets.extend(range(PAGE_OFFSETS // 2, PAGE_OFFSETS + 5))
+    assert read_all(pages, PAGE_OFFSETS // 2 - 1)[0] == list(range(PAGE_OFFSETS // 2, PAGE_OFFSETS + 5))
+    assert PAGE_OFFSETS // 2 - 1 in log.reads
+
+
+def test_the_end_of_the_log_is_no_page() -> None:
+    """Nothing there, and nothing that was."""
+    pages = pages_of(FakeLog([]))
+    assert pages.page_after(0, EPOCH, nobody) is None
+    assert pages_of(FakeLog(range(1, 5))).page_after(4, EPOCH, nobody) is None
+
+
+def test_a_trimmed_log_is_one_gap_however_far_back() -> None:
+    """And what is left is found in the same read."""
+    log = FakeLog(range(5001, 5011))
+    assert read_all(pages_of(log), 17) == (list(range(5001, 5011)), [(18, 5000, "trimmed")])
+    assert len(log.reads) == 2  # the page, and the end
+
+
+def test_others_who_are_too_far_back_need_no_read_of_their_own() -> None:
+    """If they are within what was found to be gone."""
+    log = FakeLog(range(5001, 5011))
+    pages = pages_of(log)
+    pages.page_after(17, EPOCH, nobody)
+    for position in (17, 18, 1000, 4999):
+        page = pages.page_after(position, EPOCH, nobody)
+        assert page is not None
+        assert page.oldest == 5001
+    assert len(log.reads) == 1
+
+
+def test_a_hole_is_not_taken_for_the_beginning() -> None:
+    """An event deleted by hand hides nothing before it."""
+    log = FakeLog([*range(1, 41), *range(60, 70)])
+    pages = pages_of(log)
+    pages.page_after(40, EPOCH, nobody)
+    assert read_all(pages, 3) == ([*range(4, 41), *range(60, 70)], [(41, 59, "trimmed")])
+
+
+def test_an_entry_that_cannot_be_delivered_is_a_gap_of_its_own() -> None:
+    """Told to whoever counts them, once."""
+    log = FakeLog(range(1, 6), bad=[3])
+    pages = pages_of(log)
+    quarantined: list[int] = []
+    for _ in range(2):
+        pages.page_after(0, EPOCH, lambda entry: quarantined.append(entry.offset))
+    assert quarantined == [3]
+    assert read_all(pages, 0) == ([1, 2, 4, 5], [(3, 3, "quarantined")])
+
+
+def test_each_set_of_patterns_gets_its_own_events() -> None:
+    """And the chunks still cover the whole page, so that positions move on."""
+    pages = pages_of(FakeLog(range(1, 11)))
+    assert read_all(pages, 0, ("orders.odd",))[0] == [1, 3, 5, 7, 9]
+    assert read_all(pages, 0, ("orders.even",))[0] == [2, 4, 6, 8, 10]
+    assert read_all(pages, 0, ("bills.#",))[0] == []
+
+
+def test_the_parts_of_a_page_are_remembered_up_to_a_bound() -> None:
+    """Every client could have other patterns."""
+    pages = pages_of(FakeLog(range(1, 5)))
+    page = pages.page_after(0, EPOCH, nobody)
+    assert page is not None
+    first = page.chunks(("orders.odd",), wanted("orders.odd"))
+    assert page.chunks(("orders.odd",), wanted("orders.odd")) is first
+    for number in range(2 * MAX_SELECTIONS):
+        page.chunks((f"orders.{number}",), wanted(f"orders.{number}"))
+    assert len(page.selections) == MAX_SELECTIONS
+
+
+def test_a_chunk_is_one_write_at_most() -> None:
+    """Unless one event alone is larger."""
+    pages = pages_of(FakeLog(range(1, 11), size=30_000))
+    page = pages.page_after(0, EPOCH, nobody)
+    assert page is not None
+    chunks = page.chunks(("#",), wanted("#"))
+    assert [len(chunk.frames) for chunk in chunks] == [2, 2, 2, 2, 2]
+    assert all(sum(len(frame.wire) for frame in chunk.frames) <= CHUNK_BYTES for chunk in chunks)
+
+
+def test_the_cache_is_bounded_in_bytes() -> None:
+    """The page unused for longest goes; the one that was asked for stays, however large."""
+    log = FakeLog(range(1, PAGE_OFFSETS * 6 + 1), size=1000)
+    pages = pages_of(log, max_bytes=3 * PAGE_OFFSETS * 1200)
+    read_all(pages, 0)
+    reads = len(log.reads)
+    pages.page_after(PAGE_OFFSETS * 5, EPOCH, nobody)
+    assert len(log.reads) == reads  # still there
+    pages.page_after(0, EPOCH, nobody)
+    assert len(log.reads) == reads + 1  # gone
+    tiny = pages_of(FakeLog(range(1, 5), size=1000), max_bytes=10)
+    assert read_all(tiny, 0)[0] == [1, 2, 3, 4]
+
+
+def test_a_new_log_forgets_the_old_one() -> None:
+    """Its offsets mean other events."""
+    log = FakeLog(range(1, 5))
+    pages = pages_of(log)
+    read_all(pages, 0)
+    log.offsets = [1]
+    pages.clear()
+    assert read_all(pages, 0)[0] == [1]
+
+
+def test_a_read_that_another_log_answered_is_no_page() -> None:
+    """The log knows its epoch."""
+    log = FakeLog(range(1, 5))
+    log.epoch = "b" * 16
+    with pytest.raises(BusUnavailable):
+        pages_of(log).page_after(0, EPOCH, nobody)
+
+
+def test_a_read_during_which_everything_was_cleared_is_not_kept() -> None:
+    """It was answered by the log before."""
+    log = FakeLog(range(1, 5))
+    pages = pages_of(log)
+    log.during = pages.clear
+    with pytest.raises(BusUnavailable):
+        pages.page_after(0, EPOCH, nobody)
+    log.during = lambda: None
+    log.offsets = [1]
+    assert read_all(pages, 0)[0] == [1]
+
+
+@given(
+    offsets=st.sets(st.integers(1, 5 * PAGE_OFFSETS), max_size=200),
+    bad=st.sets(st.integers(1, 5 * PAGE_OFFSETS), max_size=5),
+    starts=st.lists(st.integers(0, 5 * PAGE_OFFSETS), min_size=1, max_size=5),
+    pattern=st.sampled_from(["#", "orders.odd", "bills.1"]),
+)
+def test_from_any_position_everything_is_seen_or_missed_in_order(
+    offsets: set[int], bad: set[int], starts: list[int], pattern: str
+) -> None:
+    """Against the naive answer: what matches and can be delivered is seen, what is not there is missed, nothing twice."""
+    pages = pages_of(FakeLog(offsets, bad))
+    for start in starts:
+        seen, missed = read_all(pages, start, (pattern,))
+        ahead = [offset for offset in sorted(offsets) if offset > start]
+        wanted = [o for o in ahead if o not in bad and (pattern == "#" or (pattern == "orders.odd" and o % 2))]
+        assert seen == wanted
+        told = [offset for first, last, _ in missed for offset in range(first, last + 1)]
+        assert told == sorted(set(told))
+        gone = [o for o in range(start + 1, (ahead[-1] if ahead else start) + 1) if o not in offsets or o in bad]
+        assert told == gone
+
+
+def test_a_page_made_by_hand_says_what_is_missing_between() -> None:
+    """The chunks of a page and its holes are one sequence."""
+    pages = pages_of(FakeLog([2, 3, 6]))
+    page = pages.page_after(0, EPOCH, nobody)
+    assert isinstance(page, Page)
+    assert [(chunk.first, chunk.last, chunk.missing) for chunk in page.chunks(("#",), wanted("#"))] == [
+        (1, 1, GapReason.TRIMMED),
+        (2, 3, None),
+        (4, 5, GapReason.TRIMMED),
+        (6, 6, None),
+    ]

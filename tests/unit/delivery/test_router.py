@@ -1,0 +1,152 @@
+"""The router: which events become which slices, for whom, and at what cost for events that nobody wants."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.delivery.client import Client
+from headgate.delivery.fanout import MAX_SLICE_BYTES
+from headgate.delivery.router import Router
+from headgate.delivery.trie import SubscriptionTrie
+from headgate.event import Event
+from headgate.protocol.packets import Overflow, event_packet
+from tests.support.wired_client import NAMESPACE, WiredClient, event, publish
+
+
+@pytest.fixture
+def trie() -> SubscriptionTrie[Client]:
+    return SubscriptionTrie()
+
+
+@pytest.fixture
+def wired(trie: SubscriptionTrie[Client]) -> Iterator[WiredClient]:
+    """A client of `a.#` that reads."""
+    wired = WiredClient({"a.#": Overflow.DROP}, trie)
+    yield wired
+    wired.close()
+
+
+def route(trie: SubscriptionTrie[Client], events: list[Event]) -> tuple[Router, int]:
+    """Route events to their end; return the router and how many passes there were."""
+    router, passes = Router(NAMESPACE, trie), 0
+    for pass_ in router.passes(router.match(events)):
+        passes += 1
+        while not pass_.advance():
+            pass
+    return router, passes
+
+
+def recording(topics: list[str]) -> Callable[[str, Event], bytes]:
+    """Return an encoder that also notes the topics of what it encodes."""
+
+    def encode(namespace: str, each: Event) -> bytes:
+        topics.append(each.topic)
+        return event_packet(namespace, each)
+
+    return encode
+
+
+def test_what_arrived_together_is_one_pass(trie: SubscriptionTrie[Client], wired: WiredClient) -> None:
+    """No timer joins events: what Redis had for us is joined, and nothing waits for more."""
+    router, passes = route(trie, [event(offset, f"a.{offset}") for offset in range(1, 101)])
+    wired.drain()
+
+    assert passes == 1
+    assert wired.offsets == list(range(1, 101))
+    assert (router.matched, router.unwanted) == (100, 0)
+
+
+def test_an_event_that_nobody_wants_is_not_encoded(
+    trie: SubscriptionTrie[Client], wired: WiredClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It costs one match; others of the same batch are not disturbed."""
+    encoded: list[str] = []
+    monkeypatch.setattr("headgate.delivery.router.event_packet", recording(encoded))
+    router, _ = route(trie, [event(1, "b"), event(2, "a.1"), event(3, "c")])
+    wired.drain()
+
+    assert encoded == ["a.1"]
+    assert wired.offsets == [2]
+    assert (router.matched, router.unwanted) == (1, 2)
+
+
+def test_an_event_for_many_is_encoded_once(trie: SubscriptionTrie[Client], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Per event and namespace, not per client."""
+    members = [WiredClient({"a": Overflow.DROP}, trie) for _ in range(20)]
+    encoded: list[str] = []
+    monkeypatch.setattr("headgate.delivery.router.event_packet", recording(encoded))
+    route(trie, [event(1, "a")])
+
+    assert encoded == ["a"]
+    for member in members:
+        member.drain()
+        assert member.offsets == [1]
+        member.close()
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_no_events_or_only_unwanted_ones_are_no_pass(trie: SubscriptionTrie[Client], count: int) -> None:
+    """Nothing to do is nothing done."""
+    assert route(trie, [event(1)] * count)[1] == 0
+
+
+@given(sizes=st.lists(st.sampled_from([1, 100, 20_000, 65_000]), min_size=1, max_size=12))
+def test_slices_are_bounded_and_lose_nothing(sizes: list[int]) -> None:
+    """At most MAX_SLICE_BYTES together; a larger event has a slice of its own."""
+    trie: SubscriptionTrie[Client] = SubscriptionTrie()
+    wired = WiredClient({"a": Overflow.DROP}, trie)
+    try:
+        writes: list[bytes] = []
+        wired.divert(writes.append)
+        route(trie, [event(offset, "a", size) for offset, size in enumerate(sizes, 1)])
+
+        for data in writes:
+            assert len(data) <= MAX_SLICE_BYTES or data.count(b'["event"') == 1
+        # No slice could have taken the next one's first event as well.
+        assert len(writes) <= 1 + sum(len(data) for data in writes) * 2 // MAX_SLICE_BYTES
+        assert b"".join(writes).count(b'["event"') == len(sizes)
+    finally:
+        wired.close()
+
+
+def test_who_subscribes_while_a_batch_is_under_way_gets_what_comes_in_from_then_on(trie: SubscriptionTrie[Client]) -> None:
+    """A batch is matched as it comes in: one that came later is not given half of it."""
+    early = WiredClient({"a": Overflow.DROP}, trie)
+    router = Router(NAMESPACE, trie)
+    passes = router.passes(router.match([event(offset, "a", 40_000) for offset in range(1, 4)]))
+    next(passes).advance()
+    late = WiredClient({"#": Overflow.DROP}, trie)
+    for pass_ in passes:
+        pass_.advance()
+    publish(trie, [event(4, "a")])
+    for wired in (early, late):
+        wired.drain()
+
+    assert early.offsets == [1, 2, 3, 4]
+    assert late.offsets == [4]
+    early.close()
+    late.close()
+
+
+def test_passes_start_at_different_clients(trie: SubscriptionTrie[Client]) -> None:
+    """Nobody is always last."""
+    members = [WiredClient({"a": Overflow.DROP}, trie) for _ in range(10)]
+    firsts: list[int] = []
+    order: list[int] = []
+    for number, member in enumerate(members):
+        member.divert(lambda _, number=number: order.append(number))  # type: ignore[misc]
+    router = Router(NAMESPACE, trie)
+    for offset in range(1, 31):
+        order.clear()
+        for pass_ in router.passes(router.match([event(offset, "a")])):
+            pass_.advance()
+        assert sorted(order) == list(range(10))
+        firsts.append(order[0])
+
+    assert len(set(firsts)) == 10
+    for member in members:
+        member.close()

@@ -1,0 +1,532 @@
+"""A namespace between its bus and its clients: what resuming, missing ranges and lost logs mean for each client.
+
+Its bus is not started and its Redis is a port where nobody listens: what is tested here needs neither.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import cast
+
+import gevent
+import pytest
+from prometheus_client import REGISTRY
+
+from headgate.auth.identity import ANONYMOUS, Identity
+from headgate.delivery.client import Client
+from headgate.errors import BusUnavailable, HeadgateError, LimitReached, Unauthorized
+from headgate.node.namespace import Namespace
+from headgate.protocol.packets import GapReason, Overflow
+from headgate.protocol.requests import Resume
+from headgate.redis.log import EventLog, Head
+from headgate.runtime.loop import Share
+from headgate.settings import Settings
+from tests.support.redis_server import wait_until
+from tests.support.wired_client import EPOCH, NAMESPACE, WiredClient, event
+
+OTHER = "f" * 16
+
+
+@pytest.fixture
+def namespace() -> Iterator[Namespace]:
+    """A namespace whose feed stands at offset 10 of a log that begins at 1."""
+    namespace = Namespace(NAMESPACE, "redis://127.0.0.1:1/0", Settings(log_max_events=8))
+    namespace.bus.epoch, namespace.bus.offset, namespace.bus.first = EPOCH, 10, 1
+    yield namespace
+    namespace.close()
+
+
+@pytest.fixture
+def wired() -> Iterator[WiredClient]:
+    """A connection."""
+    wired = WiredClient({})
+    yield wired
+    wired.close()
+
+
+def joined(namespace: Namespace, wired: WiredClient, pattern: str = "#") -> Client:
+    """Let a client join over this connection, and subscribe."""
+    client = arriving(namespace, wired, pattern)
+    namespace.resume(client, None)
+    return client
+
+
+def arriving(namespace: Namespace, wired: WiredClient, pattern: str = "#") -> Client:
+    """Let a client join and subscribe; it has not been resumed, nor welcomed."""
+    client = namespace.join("session", Identity("user", ("#",)), wired.connection)
+    wired.connection.owners = (client,)
+    namespace.subscribe(client, {"pattern": pattern})
+    return client
+
+
+def publish(namespace: Namespace, *offsets: int) -> None:
+    """Let the feed hand on events, as the bus does."""
+    namespace.bus.offset = offsets[-1]
+    namespace.route([event(offset) for offset in offsets])
+
+
+def names(wired: WiredClient) -> list[str]:
+    """What the browser was told, in order."""
+    wired.drain()
+    return [name for name, *_ in wired.received]
+
+
+def test_a_client_that_missed_nothing_is_live_at_once(namespace: Namespace, wired: WiredClient) -> None:
+    """Its position is the feed's."""
+    client = joined(namespace, wired)
+    assert namespace.resume(client, Resume(EPOCH, 10)) is True
+    assert client.live
+
+
+def test_events_that_came_in_before_the_resume_come_once(namespace: Namespace, wired: WiredClient) -> None:
+    """Between its subscriptions and its point of resume Redis may be asked; what the feed brings meanwhile is in the log too."""
+    wired.connection.cork()
+    client = joined(namespace, wired)
+    publish(namespace, 11, 12)
+    assert client.offered == 2
+    assert namespace.resume(client, Resume(EPOCH, 9)) is True
+    assert (client.reading, client.position, client.offered) == (True, 9, 0)
+    wired.connection.uncork()
+    assert "event" not in names(wired)  # it has them from the log, in their place
+
+
+def test_a_lost_log_is_told_ahead_of_events_that_came_in_before(namespace: Namespace, wired: WiredClient) -> None:
+    """They are the new log's."""
+    wired.connection.cork()
+    client = joined(namespace, wired)
+    publish(namespace, 11, 12)
+    assert namespace.resume(client, Resume(OTHER, 500)) is False
+    wired.connection.uncork()
+    wait_until(lambda: names(wired)[-2:] == ["event", "event"], "the events")
+    assert names(wired) == ["gap", "event", "event"]
+    assert wired.notices("gap")[0]["reason"] == "log_lost"
+    assert client.offered == client.sent == 2
+
+
+def test_a_log_that_is_lost_while_a_client_arrives_is_told_once(namespace: Namespace, wired: WiredClient) -> None:
+    """By the resume; and what waited for it, of the old log, is not taken for the new one's."""
+    wired.connection.cork()
+    client = arriving(namespace, wired)
+    publish(namespace, 11, 12)
+    namespace.bus.epoch, namespace.bus.offset = OTHER, 0
+    namespace.log_lost(Head(OTHER, 0, 1))
+    publish(namespace, 1)
+    assert namespace.resume(client, Resume(EPOCH, 9)) is False
+    wired.connection.uncork()
+    wait_until(lambda: "event" in names(wired), "the event")
+    assert names(wired) == ["gap", "event"]
+    assert wired.offsets == [1]
+    assert client.offered == client.sent == 1
+
+
+def test_a_point_is_gone_as_soon_as_the_count_says_so(namespace: Namespace, wired: WiredClient) -> None:
+    """The head was read at the last fence; of ten events the log keeps eight, so 1 and 2 are gone by now."""
+    client = joined(namespace, wired)
+    assert namespace.resume(client, Resume(EPOCH, 2)) is True
+    assert namespace.resume(client, Resume(EPOCH, 1)) is False
+
+
+def test_a_missing_range_is_told_to_live_clients(namespace: Namespace, wired: WiredClient) -> None:
+    """Whole."""
+    joined(namespace, wired)
+    namespace.missing(11, 15, GapReason.TRIMMED)
+    assert names(wired) == ["gap"]
+    assert (wired.notices("gap")[0]["from"], wired.notices("gap")[0]["to"]) == (11, 15)
+
+
+def losses() -> tuple[float, float]:
+    """What the metrics say was left out and replaced so far."""
+    names = ("headgate_discarded_total", "headgate_conflated_total")
+    discarded, conflated = (REGISTRY.get_sample_value(name, {"namespace": NAMESPACE}) or 0.0 for name in names)
+    return discarded, conflated
+
+
+@pytest.mark.parametrize("policy", [Overflow.DROP, Overflow.LATEST])
+def test_what_a_client_loses_is_counted_while_it_is_there_and_once(namespace: Namespace, policy: Overflow) -> None:
+    """One that stays slow for hours shows within a round, and its leave adds what came since then only."""
+    slow = WiredClient({}, queue_frames=4)
+    client = joined(namespace, slow)
+    namespace.subscribe(client, {"pattern": "#", "overflow": policy})
+    before = losses()
+
+    def counted() -> tuple[float, float]:
+        now = losses()
+        return now[0] - before[0], now[1] - before[1]
+
+    offset = 11
+    for leave in (False, False, True):
+        lost = client.discarded + client.conflated
+        while client.discarded + client.conflated < lost + 3:
+            namespace.bus.offset = offset
+            namespace.route([event(offset, size=4000)])
+            offset += 1
+        if leave:
+            namespace.leave(client.session)
+        else:
+            namespace._cursor_told_s = -math.inf
+            namespace.fenced()
+        assert counted() == (client.discarded, client.conflated)
+    assert not namespace._losses_counted
+    slow.close()
+
+
+def test_a_missing_range_is_told_to_one_that_has_just_turned_live_from_its_position_on(
+    namespace: Namespace, wired: WiredClient
+) -> None:
+    """What lies below it has met in the log."""
+    client = joined(namespace, wired)
+    client.read_from(10)
+    client.live_from(13)
+    namespace.missing(11, 15, GapReason.TRIMMED)
+    namespace.missing(12, 13, GapReason.TRIMMED)
+    assert names(wired) == ["gap"]
+    assert (wired.notices("gap")[0]["from"], wired.notices("gap")[0]["count"]) == (14, 2)
+
+
+def test_a_missing_range_is_left_to_readers_to_meet_in_the_log(namespace: Namespace, wired: WiredClient) -> None:
+    """In its place."""
+    joined(namespace, wired).read_from(5)
+    namespace.missing(11, 15, GapReason.TRIMMED)
+    assert names(wired) == []
+
+
+def test_a_lost_log_is_told_to_a_reader_before_any_position_in_the_new_one(namespace: Namespace, wired: WiredClient) -> None:
+    """The gap, then the cursor; it is live from where the new log begins."""
+    client = joined(namespace, wired)
+    client.read_from(5)
+    namespace.bus.epoch, namespace.bus.offset = OTHER, 0
+    namespace.log_lost(Head(OTHER, 0, 1))
+    publish(namespace, 1, 2)
+    assert names(wired)[:2] == ["gap", "cursor"]
+    assert names(wired).count("gap") == 1
+    assert wired.offsets == [1, 2]
+    assert {cursor["epoch"] for cursor in wired.notices("cursor")} == {OTHER}
+    assert client.live
+
+
+def test_a_client_that_turned_live_ahead_of_the_feed_gets_nothing_twice(namespace: Namespace, wired: WiredClient) -> None:
+    """The log is ahead of the feed by two events, which then come over the feed as well."""
+    client = joined(namespace, wired)
+    client.read_from(10)
+    client.live_from(12)
+    namespace.went_live(client)
+    publish(namespace, 11, 12)
+    publish(namespace, 13)
+    wired.drain()
+    assert wired.offsets == [13]
+    assert client.live
+
+
+def test_the_cursor_of_a_client_that_turned_live_is_never_behind_its_events(namespace: Namespace, wired: WiredClient) -> None:
+    """The pass in which the feed reaches it may bring more; who goes on from the cursor would get that twice."""
+    client = joined(namespace, wired)
+    client.read_from(10)
+    client.live_from(12)
+    namespace.went_live(client)
+    publish(namespace, 11, 12, 13)
+    wired.drain()
+    assert wired.offsets == [13]
+    assert [cursor["offset"] for cursor in wired.notices("cursor")] == [13]
+
+
+def test_a_client_that_arrives_is_told_no_position_before_its_welcome(namespace: Namespace, wired: WiredClient) -> None:
+    """It would take the feed's for its own, and what it came to resume for duplicates."""
+    client = arriving(namespace, wired)
+    namespace._cursor_told_s = -math.inf
+    namespace.fenced()
+    assert names(wired) == []
+    namespace.resume(client, None)
+    namespace._cursor_told_s = -math.inf
+    namespace.fenced()
+    assert names(wired) == ["cursor"]
+
+
+def test_a_missing_range_is_told_to_one_that_begins_to_read_above_it_meanwhile(namespace: Namespace, wired: WiredClient) -> None:
+    """Whoever is told before it lets the loop run; what it asks for then lies above the range, so the log will not tell it."""
+    gone = WiredClient({})
+    gone.close()
+    for number in range(300):
+        namespace.join(f"other-{number}", Identity("user", ("#",)), gone.connection)
+    client = joined(namespace, wired)
+    namespace.bus.offset = 15
+    gevent.spawn(client.read_from, 15)
+    namespace.missing(11, 15, GapReason.TRIMMED)
+    assert "gap" in names(wired)
+
+
+class SearchLog:
+    """Stands for the log that is searched, with an event on each of `topics`: while it answers, something happens."""
+
+    def __init__(self, topics: Sequence[str], *meanwhile: Callable[[], object]) -> None:
+        self._topics = topics
+        self._meanwhile = iter(meanwhile)
+        self.heads = self.reads = 0
+
+    def head(self) -> Head:
+        self.heads += 1
+        last = len(self._topics)
+        next(self._meanwhile, list)()
+        return Head(EPOCH, last, 1)
+
+    def topics(self, after: int, upto: int) -> list[tuple[int, str, int]]:
+        self.reads += 1
+        return [(offset, self._topics[offset - 1], offset) for offset in range(after + 1, upto + 1)]
+
+
+def searching(namespace: Namespace, topics: Sequence[str], meanwhile: Sequence[Callable[[], object]] = ()) -> SearchLog:
+    """Have the log that is searched hold events on these topics."""
+    search_log = SearchLog(topics, *meanwhile)
+    namespace._search_log = cast(EventLog, search_log)
+    return search_log
+
+
+def test_where_a_past_begins_is_looked_for_again_when_the_log_is_replaced_meanwhile(
+    namespace: Namespace, wired: WiredClient
+) -> None:
+    """An offset of the old log means nothing in the new one."""
+
+    def replace() -> None:
+        namespace.bus.epoch, namespace.bus.offset = OTHER, 5
+        namespace._log_topics.clear()
+
+    def other_log() -> None:
+        log._topics = ["b", "a", "a", "a", "b"]
+
+    log = searching(namespace, ["a"] * 10, meanwhile=(replace, other_log))
+    client = joined(namespace, wired, "other")
+    namespace.subscribe(client, {"pattern": "a", "since": {"last": 3}})
+    assert log.heads == 2
+
+
+def test_a_client_that_leaves_while_redis_is_asked_where_to_resume_is_not_welcomed(
+    namespace: Namespace, wired: WiredClient
+) -> None:
+    """It is told nothing, and reads nothing."""
+    client = arriving(namespace, wired)
+    searching(namespace, ["a"] * 99, meanwhile=(lambda: namespace.leave(client.session),))
+    with pytest.raises(Unauthorized):
+        namespace.resume(client, Resume(EPOCH, 99))
+    assert client.live
+    assert names(wired) == []
+
+
+def test_who_waits_too_long_to_search_the_log_is_refused(
+    namespace: Namespace, wired: WiredClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Searches go one at a time: behind a Redis that says nothing, a thousand would wait for an hour."""
+    monkeypatch.setattr("headgate.node.namespace.SEARCH_TURN_S", 0.01)
+    client = joined(namespace, wired, "other")
+    with namespace._searching, pytest.raises(BusUnavailable):
+        namespace.subscribe(client, {"pattern": "a", "since": {"last": 3}})
+    assert list(client.subscriptions) == ["other"]
+
+
+def test_a_client_that_has_left_gets_nothing_of_a_pass_that_is_under_way(namespace: Namespace, wired: WiredClient) -> None:
+    """Its connection may have joined anew by then: the events would come to the next client on it, and come again."""
+    client = joined(namespace, wired)
+    (pass_,) = namespace._router.passes(namespace._router.match([event(11)]))
+    namespace.leave(client.session)
+    pass_.advance()
+    assert names(wired) == []
+    assert client.routed == 0
+
+
+WORST = [f"#.{letter}.#.{number}.#" for letter in "abcdefgh" for number in range(16)]
+
+
+def asked(outcomes: list[str | HeadgateError]) -> list[str]:
+    """What became of each request: the pattern, or the code of the refusal and the name of the limit."""
+    return [one if isinstance(one, str) else one.parts.get("name", one.code) for one in outcomes]
+
+
+def test_what_is_beyond_a_limit_is_refused_before_anything_is_decided(
+    namespace: Namespace, wired: WiredClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 128 wildcards, none of them granted, 32 are held against the grants."""
+    decided: list[str] = []
+    may_subscribe = Identity.may_subscribe
+
+    def note(identity: Identity, pattern: str) -> bool:
+        decided.append(pattern)
+        return may_subscribe(identity, pattern)
+
+    monkeypatch.setattr(Identity, "may_subscribe", note)
+    client = namespace.join("session", Identity("mallory", ("#.granted.#.b.#",)), wired.connection)
+    outcomes = namespace.subscribe_all(client, [{"pattern": pattern} for pattern in WORST])
+    assert decided == WORST[:32]
+    assert asked(outcomes) == [*WORST[:32], *["wildcards"] * 96]  # the name of a forbidden pattern is its own
+    assert client.subscriptions == {}
+
+
+def test_a_pattern_that_was_asked_for_before_counts_once(namespace: Namespace, wired: WiredClient) -> None:
+    """Within a request, and among those in force; the last policy counts."""
+    client = joined(namespace, wired, "a.*")
+    requests = [
+        {"pattern": "a.*"},
+        *({"pattern": f"b.{number}.*"} for number in range(31)),
+        {"pattern": "b.0.*", "overflow": "drop"},
+    ]
+    outcomes = namespace.subscribe_all(client, [*requests, {"pattern": "one.too.many.*"}])
+    assert asked(outcomes)[-1] == "wildcards"
+    assert all(isinstance(outcome, str) for outcome in outcomes[:-1])
+    assert (client.wildcards, client.subscriptions["b.0.*"]) == (32, Overflow.DROP)
+
+
+def turns_of_others(act: Callable[[], object]) -> int:
+    """Return how often another greenlet has its turn during an act."""
+    turns, done = 0, False
+
+    def count() -> None:
+        nonlocal turns
+        while not done:
+            turns += 1
+            gevent.sleep()
+
+    other = gevent.spawn(count)
+    gevent.sleep()
+    before = turns
+    act()
+    during = turns - before
+    done = True
+    other.join()
+    return during
+
+
+def test_others_have_their_turn_between_the_subscriptions_of_one_connect_and_between_their_ends(
+    namespace: Namespace, wired: WiredClient
+) -> None:
+    """Each costs little; 128 of them, from a hundred clients, do not."""
+    namespace._share = Share(0)
+    client = arriving(namespace, wired)
+    requests = [{"pattern": pattern} for pattern in WORST[:31]] + [{"pattern": f"a.{number}"} for number in range(96)]
+    outcomes: list[object] = []
+    assert turns_of_others(lambda: outcomes.extend(namespace.subscribe_all(client, requests))) >= len(requests)
+    assert not any(isinstance(outcome, HeadgateError) for outcome in outcomes)
+    assert turns_of_others(lambda: namespace.end_subscriptions(client, lambda pattern: pattern.startswith("a"))) >= 96
+    assert len(client.subscriptions) == 32
+    assert turns_of_others(lambda: namespace.leave(client.session)) >= 32
+    assert (namespace._trie.subscriptions, namespace._trie.patterns) == (0, 0)
+
+
+def test_a_client_that_leaves_between_two_of_its_subscriptions_leaves_nothing_behind(
+    namespace: Namespace, wired: WiredClient
+) -> None:
+    """Whatever was not in force yet does not come into force any more."""
+    namespace._share = Share(0)
+    client = arriving(namespace, wired)
+    requests = [{"pattern": f"a.{number}"} for number in range(100)]
+    leaving = gevent.spawn(namespace.leave, client.session)
+    with pytest.raises(Unauthorized):
+        namespace.subscribe_all(client, requests)
+    leaving.join()
+    assert (namespace._trie.subscriptions, client.subscriptions) == (0, {})
+
+
+def test_all_pasts_of_one_connect_are_found_in_one_reading_of_the_log(namespace: Namespace, wired: WiredClient) -> None:
+    """The head once, each page once; and whoever asks next reads nothing again."""
+    log = searching(namespace, ["a", "b", "c", "d"] * 250)
+    client = arriving(namespace, wired)
+    requests = [{"pattern": f"none.{number}", "since": {"last": 1000}} for number in range(100)]
+    requests += [{"pattern": f"soon.{number}", "since": {"time": 10 * number}} for number in range(20)]
+    requests += [{"pattern": "b", "since": {"last": 3}}]
+    outcomes = namespace.subscribe_all(client, requests)
+    assert not any(isinstance(outcome, HeadgateError) for outcome in outcomes)
+    assert (log.heads, log.reads) == (1, 10)
+    assert (client.starts["b"], client.starts["none.7"], client.starts["soon.7"]) == (989, 1000, 69)
+    namespace.subscribe(client, {"pattern": "b", "since": {"last": 5}})
+    assert (log.heads, log.reads) == (2, 10)
+
+
+def test_who_reads_more_of_the_log_than_it_may_waits_and_is_then_refused(
+    wired: WiredClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By name; the subscriptions without a past are in force, and another user is not concerned."""
+    monkeypatch.setattr("headgate.node.namespace.READ_WAIT_S", 0.05)
+    now_s = 0.0
+
+    def pass_time(delay_s: float) -> None:
+        nonlocal now_s
+        now_s += delay_s
+
+    monkeypatch.setattr("headgate.node.namespace.monotonic", lambda: now_s)
+    monkeypatch.setattr("headgate.node.namespace.sleep", pass_time)
+    namespace = Namespace(NAMESPACE, "redis://127.0.0.1:1/0", Settings(read_per_s=100, read_burst=10))
+    namespace.bus.epoch, namespace.bus.offset, namespace.bus.first = EPOCH, 1300, 1
+    searching(namespace, ["a"] * 1300)
+    client = namespace.join("one", Identity("ana", ("#",)), wired.connection)
+    # 13 pages: ten at once, and three that it waits for.
+    assert asked(namespace.subscribe_all(client, [{"pattern": "none", "since": {"last": 1}}])) == ["none"]
+    second = namespace.join("two", Identity("ana", ("#",)), wired.connection)
+    requests = [{"pattern": "other", "since": {"last": 1}}, {"pattern": "plain"}]
+    assert asked(namespace.subscribe_all(second, requests)) == ["read_per_s", "plain"]
+    assert list(second.subscriptions) == ["plain"]
+    assert asked(namespace.subscribe_all(namespace.join("three", Identity("ben", ("#",)), wired.connection), requests)) == [
+        "other",
+        "plain",
+    ]
+    namespace.close()
+
+
+def test_a_replay_is_a_page_of_what_a_client_may_read(wired: WiredClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The anonymous have one name, so each address has its own."""
+    monkeypatch.setattr("headgate.node.namespace.READ_WAIT_S", 0.0)
+    namespace = Namespace(NAMESPACE, "redis://127.0.0.1:1/0", Settings(read_per_s=0.1, read_burst=2))
+    monkeypatch.setattr(namespace, "page", lambda wanted: ([], None))
+    here, there = (namespace.join(at, Identity(ANONYMOUS, ("#",)), wired.connection, at) for at in ("192.0.2.1", "192.0.2.2"))
+    wanted = {"pattern": "#", "from": 1, "to": 2}
+    for _ in range(2):
+        assert namespace.replay(here, wanted) == {"events": [], "next": None}
+    with pytest.raises(LimitReached) as refusal:
+        namespace.replay(here, wanted)
+    assert refusal.value.parts["name"] == "read_per_s"
+    assert namespace.replay(there, wanted) == {"events": [], "next": None}
+    namespace.close()
+
+
+def test_what_comes_live_between_two_subscriptions_is_not_read_from_the_log_as_well(
+    namespace: Namespace, wired: WiredClient
+) -> None:
+    """Each begins to read in the step in which it comes into force: from there on, live events pass the client by."""
+    namespace._share = Share(0)
+    searching(namespace, ["a"] * 10)
+    client = joined(namespace, wired, "other")
+    live: list[int] = []
+
+    def publish_on() -> None:
+        while len(client.subscriptions) < 21:
+            publish(namespace, namespace.bus.offset + 1)
+            if "a" in client.subscriptions and not client.reading:
+                live.append(namespace.bus.offset)
+            gevent.sleep()
+
+    publishing = gevent.spawn(publish_on)
+    requests = [{"pattern": pattern, "since": {"last": 2}} for pattern in ("a", *(f"none.{number}" for number in range(19)))]
+    assert not any(isinstance(outcome, HeadgateError) for outcome in namespace.subscribe_all(client, requests))
+    client.subscribe("last", Overflow.DROP)
+    publishing.join()
+    assert live == []
+    assert namespace.bus.offset > 20
+    assert client.reading
+    assert "event" not in names(wired)
+
+
+def test_a_log_that_is_lost_between_two_subscriptions_is_looked_through_anew(namespace: Namespace, wired: WiredClient) -> None:
+    """Those that are in force by then are told of it; the others begin where the new log says."""
+    namespace._share = Share(0)
+    log = searching(namespace, ["a"] * 10)
+    client = joined(namespace, wired, "other")
+
+    def lose() -> None:
+        while "none.3" not in client.subscriptions:
+            gevent.sleep()
+        log._topics = ["b", "a", "a"]
+        namespace.bus.epoch, namespace.bus.offset, namespace.bus.first = OTHER, 3, 1
+        namespace.log_lost(Head(OTHER, 3, 1))
+
+    losing = gevent.spawn(lose)
+    requests = [{"pattern": pattern, "since": {"last": 2}} for pattern in (*(f"none.{number}" for number in range(20)), "a")]
+    assert not any(isinstance(outcome, HeadgateError) for outcome in namespace.subscribe_all(client, requests))
+    losing.join()
+    assert log.heads == 2
+    assert client.starts["a"] == 1

@@ -1,0 +1,212 @@
+"""The wire: packets are what a Socket.IO decoder reads, payload bytes untouched, names as the browser's."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from socketio.packet import EVENT as SOCKETIO_EVENT
+from socketio.packet import Packet
+
+from headgate.auth.tokens import refusal
+from headgate.errors import BusUnavailable, Forbidden, HeadgateError, LimitReached, PayloadTooLarge, Unauthorized
+from headgate.event import Event
+from headgate.protocol import packets as protocol
+from headgate.protocol.packets import GapReason, Overflow, event_packet, gap_body, notice_packet, ok, refused
+from headgate.settings import Settings
+
+# The vectors that web/test/wire.test.js reads too.
+GOLDEN = json.loads((Path(__file__).resolve().parents[2] / "golden" / "wire.json").read_text(encoding="utf-8"))
+NAMESPACE: str = GOLDEN["namespace"]
+REFUSALS: dict[str, type[HeadgateError]] = {
+    kind.code: kind for kind in (BusUnavailable, Forbidden, LimitReached, PayloadTooLarge)
+}
+
+WORDS = st.text(alphabet="abcXYZ019_-", min_size=1, max_size=8)
+TOPICS = st.lists(WORDS, min_size=1, max_size=8).map(".".join)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+EVENTS = st.builds(
+    Event,
+    topic=TOPICS,
+    data=JSON.map(lambda value: json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")),
+    id=st.none() | st.text(alphabet="abcXYZ019_.:~-", min_size=1, max_size=40),
+    time_ms=st.integers(0, 2**48),
+    epoch=st.just("0123456789abcdef"),
+    offset=st.none() | st.integers(1, 2**53),
+)
+
+
+def read(packet: bytes) -> Packet:
+    """Decode as python-socketio does: the other end's reading, not ours."""
+    return Packet(encoded_packet=packet.decode("utf-8"))
+
+
+@given(EVENTS, st.booleans())
+def test_an_event_packet_is_read_by_socketio_as_topic_data_and_meta(event: Event, replayed: bool) -> None:
+    """What arrives in a handler is the event: topic, data, and the meta that is known."""
+    packet = read(event_packet("notifications", event, replayed=replayed))
+    meta: dict[str, Any] = {"id": event.id, "time": event.time_ms}
+    if event.offset is not None:
+        meta["offset"] = event.offset
+    if replayed:
+        meta["replayed"] = True
+    assert (packet.packet_type, packet.namespace, packet.id) == (SOCKETIO_EVENT, "/notifications", None)
+    assert packet.data == ["event", event.topic, json.loads(event.data), meta]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"12345678901234567890123", b"1.0", b'{"b":1,"a":2,"a":3}', b' [ 1 , "\\u00e9" ] ', '"é\u2028𝄞"'.encode(), b"1e400"],
+)
+def test_payload_bytes_are_copied_as_they_are(data: bytes) -> None:
+    """Decoding and encoding again would change big integers, key order, spacing and escapes, and cost the hot path."""
+    event = Event("orders.42", data, "a", 7, "0123456789abcdef", 3)
+    assert (
+        event_packet("notifications", event)
+        == b'2/notifications,["event","orders.42",' + data + b',{"id":"a","time":7,"offset":3}]'
+    )
+
+
+def test_a_plain_publish_has_neither_id_nor_offset() -> None:
+    """Live only, at most once, and marked so: there is no offset to resume from."""
+    packet = read(event_packet("n", Event("a", b"1", None, 7)))
+    assert packet.data == ["event", "a", 1, {"id": None, "time": 7}]
+
+
+@pytest.mark.parametrize(
+    "name", [protocol.WELCOME, protocol.GAP, protocol.BACKPRESSURE, protocol.CURSOR, protocol.STATUS], ids=str
+)
+def test_a_notice_packet_is_read_by_socketio_as_name_and_body(name: str) -> None:
+    """Notices have one argument, JSON of the body, text of any script included."""
+    body = {"text": 'é"\\\u2028<script>', "none": None, "list": [1, 2.5, True]}
+    packet = read(notice_packet("notifications", name, body))
+    assert (packet.packet_type, packet.namespace, packet.data) == (SOCKETIO_EVENT, "/notifications", [name, body])
+
+
+def test_a_gap_says_how_many_which_why_and_whether_they_can_still_be_had() -> None:
+    """Promise 2: the client is told."""
+    assert gap_body(("orders.#",), 5, 9, 5, 1234, GapReason.OVERFLOW, recoverable=True) == {
+        "patterns": ["orders.#"],
+        "from": 5,
+        "to": 9,
+        "count": 5,
+        "bytes": 1234,
+        "reason": "overflow",
+        "recoverable": True,
+    }
+
+
+def test_a_gap_of_unknown_extent_is_null_not_zero() -> None:
+    """Zero would say that nothing was lost."""
+    body = json.loads(notice_packet("n", "gap", gap_body((), None, None, None, 0, GapReason.LOG_LOST, recoverable=False))[4:])[1]
+    assert (body["from"], body["to"], body["count"], body["recoverable"]) == (None, None, None, False)
+
+
+def test_acknowledgements_say_ok_or_carry_the_error() -> None:
+    """A client decides by `ok` alone; the error is what the publisher or the HTTP API would say."""
+    assert ok(offset=3) == {"ok": True, "offset": 3}
+    assert refused(Forbidden("subscribe to", "x").to_wire()) == {
+        "ok": False,
+        "error": {
+            "code": "forbidden",
+            "message": "not allowed to subscribe to 'x'",
+            "retry": False,
+            "action": "subscribe to",
+            "name": "x",
+        },
+    }
+
+
+def test_overflow_policies_are_listed_strongest_first() -> None:
+    """Per event the strongest of the matching subscriptions wins; the order of the members is that order."""
+    assert [policy.value for policy in Overflow] == ["catch_up", "latest", "drop"]
+
+
+def test_no_two_messages_share_a_name() -> None:
+    """Client and server listen on the same connection."""
+    names = [value for name, value in vars(protocol).items() if name.isupper() and isinstance(value, str)]
+    assert len(names) >= 9
+    assert len(set(names)) == len(names)
+
+
+def named(vectors: list[dict[str, Any]]) -> list[Any]:
+    return [pytest.param(vector, id=vector["name"]) for vector in vectors]
+
+
+def golden_notices(name: str) -> list[dict[str, Any]]:
+    return [vector for vector in GOLDEN["notices"] if vector["message"][0] == name]
+
+
+@pytest.mark.parametrize("vector", named(GOLDEN["events"]))
+def test_an_event_packet_is_the_golden_one(vector: dict[str, Any]) -> None:
+    """The browser's tests read the same bytes."""
+    event = Event(**{**vector["event"], "data": vector["event"]["data"].encode("utf-8")})
+    packet = event_packet(NAMESPACE, event, replayed=vector["replayed"])
+    assert packet.decode("utf-8") == vector["packet"]
+    assert read(packet).data == vector["message"]
+
+
+@pytest.mark.parametrize("vector", named(GOLDEN["notices"]))
+def test_a_notice_packet_is_the_golden_one(vector: dict[str, Any]) -> None:
+    """The same for welcome, gap, backpressure, cursor and status."""
+    name, body = vector["message"]
+    assert notice_packet(NAMESPACE, name, body).decode("utf-8") == vector["packet"]
+
+
+@pytest.mark.parametrize("vector", named(golden_notices("gap")))
+def test_a_gap_body_is_the_golden_one(vector: dict[str, Any]) -> None:
+    """Every part has the name that the browser looks for."""
+    body = vector["message"][1]
+    made = gap_body(
+        body["patterns"],
+        body["from"],
+        body["to"],
+        body["count"],
+        body["bytes"],
+        GapReason(body["reason"]),
+        recoverable=body["recoverable"],
+    )
+    assert made == body
+
+
+def test_there_is_a_golden_gap_for_every_reason() -> None:
+    """A new reason is shown to the browser's tests too."""
+    assert {vector["message"][1]["reason"] for vector in golden_notices("gap")} == {reason.value for reason in GapReason}
+
+
+@pytest.mark.parametrize("vector", named(golden_notices("welcome")))
+def test_the_limits_of_a_golden_welcome_are_those_that_the_settings_tell(vector: dict[str, Any]) -> None:
+    """A limit that one side renames would silently stop limiting the other."""
+    assert vector["message"][1]["limits"] == Settings().limits()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [pytest.param(vector["reply"]["error"], id=vector["name"]) for vector in GOLDEN["requests"] if not vector["reply"]["ok"]]
+    + [pytest.param(vector["data"], id=f"connect: {vector['name']}") for vector in GOLDEN["refusals"]],
+)
+def test_a_golden_refusal_is_what_the_error_tree_says(error: dict[str, Any]) -> None:
+    """Built from the same parts, our error has the same code, text and advice."""
+    told = {"code", "message", "retry"} | ({"retry_after_s"} if error["code"] != LimitReached.code else set())
+    parts = {name: value for name, value in error.items() if name not in told}
+    # What a reason means to people is said once, where tokens are.
+    made = refusal(**parts) if error["code"] == Unauthorized.code else REFUSALS[error["code"]](**parts)
+    assert made.to_wire() == error
+
+
+@pytest.mark.parametrize("vector", named(golden_notices("status")))
+def test_the_errors_inside_a_golden_status_are_what_the_error_tree_says(vector: dict[str, Any]) -> None:
+    """Of a client that is put out, and of subscriptions that a refresh has ended."""
+    body = vector["message"][1]
+    if "unauthorized" in body:
+        assert refusal(body["unauthorized"]["reason"]).to_wire() == body["unauthorized"]
+    for ended in body.get("ended", ()):
+        assert Forbidden("subscribe to", ended["pattern"]).to_wire() == ended["error"]

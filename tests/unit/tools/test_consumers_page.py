@@ -1,0 +1,69 @@
+"""The page about consumers: its tables are what the code says, its examples are right."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from headgate.consumers.process.config import TYPES, read_consumers
+from tools import consumers_page
+
+PAGE = consumers_page.PAGE.read_text(encoding="utf-8")
+PYTHON = re.findall(r"```python\n# (\w+)\.py\n(.*?)```", PAGE, re.DOTALL)
+TOML = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+
+
+@pytest.fixture
+def page(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The page, in a copy that may be spoilt."""
+    path = tmp_path / "consumers.md"
+    path.write_text(PAGE)
+    monkeypatch.setattr(consumers_page, "PAGE", path)
+    return path
+
+
+def test_the_check_tells_a_stale_table_from_a_fresh_one(page: Path) -> None:
+    """An option that was changed by hand is stale; writing mends it, and nothing beside it."""
+    assert consumers_page.main(["--check"]) == 0
+    page.write_text(PAGE.replace("| `workers` |", "| `wrkers` |"))
+    assert consumers_page.main(["--check"]) == 1
+    assert consumers_page.main([]) == 0
+    assert page.read_text() == PAGE
+
+
+def test_a_table_that_is_missing_is_a_fault(page: Path) -> None:
+    """So is one of a type that there is not."""
+    page.write_text(PAGE.replace("<!-- options of email -->", "<!-- options of mail -->"))
+    with pytest.raises(ValueError, match="expected every consumer, apprise, email"):
+        consumers_page.main(["--check"])
+
+
+def test_every_row_has_four_cells() -> None:
+    """A `|` inside a cell would split it, a `<` would hide it."""
+    rows = [line for line in PAGE.splitlines() if line.startswith("| `") and "headgate_" not in line]
+    assert len(rows) > 40
+    for line in rows:
+        assert len(line.replace("\\|", "").strip("| ").split(" | ")) == 4, line
+        assert "<" not in re.sub(r"`[^`]*`", "", line), line
+
+
+def test_every_type_is_shown() -> None:
+    """An example for each but Apprise, whose URLs are its own affair."""
+    assert len(TOML) == 4
+    assert all(f'type = "{name}"' in "".join(TOML) for name in TYPES if name != "apprise")
+
+
+@pytest.mark.parametrize("content", TOML)
+def test_every_example_is_right(content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `headgate consume --check` would find it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setenv("PARTNER_SECRET", "whsec_" + "A" * 32)
+    for name, code in PYTHON:
+        Path(f"{name}.py").write_text(code)
+    Path("headgate.toml").write_text(content)
+
+    assert read_consumers("headgate.toml", {}).consumers

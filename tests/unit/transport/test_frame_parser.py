@@ -1,0 +1,181 @@
+"""From bytes to messages: any split of the stream, any fragmentation, and every limit, without a socket."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from websockets.frames import Frame, Opcode
+
+from headgate.transport.frame_parser import FRAGMENTS_PER_MESSAGE, MAX_FRAGMENTS, Inbound, ProtocolViolation, accept_key
+
+LIMIT = 1000
+
+
+def sent(opcode: Opcode, data: bytes = b"", *, fin: bool = True) -> bytes:
+    """Return a frame as a browser sends it, made by the `websockets` package."""
+    return Frame(opcode, data, fin).serialize(mask=True)
+
+
+def fragmented(opcode: Opcode, pieces: list[bytes]) -> bytes:
+    """Return a message in several frames."""
+    last = len(pieces) - 1
+    return b"".join(sent(Opcode.CONT if index else opcode, piece, fin=index == last) for index, piece in enumerate(pieces))
+
+
+def fed(stream: bytes, cuts: list[int] | None = None, limit: int = LIMIT) -> list[tuple[Opcode, bytes]]:
+    """Return what a stream completes when it arrives cut at these places."""
+    inbound = Inbound(limit)
+    edges = [0, *sorted(cut % (len(stream) + 1) for cut in cuts or []), len(stream)]
+    messages: list[tuple[Opcode, bytes]] = []
+    for start, end in pairwise(edges):
+        messages += inbound.feed(stream[start:end])
+    assert inbound.at_rest
+    return messages
+
+
+def refused(stream: bytes, limit: int = LIMIT) -> int:
+    """Return the close code with which a stream is refused."""
+    with pytest.raises(ProtocolViolation) as violation:
+        list(Inbound(limit).feed(stream))
+    assert violation.value.reason
+    return violation.value.code
+
+
+@given(
+    st.lists(st.tuples(st.text(max_size=30), st.integers(1, 4)), max_size=6),
+    st.lists(st.integers(0, 5000), max_size=20),
+)
+def test_messages_do_not_depend_on_how_the_stream_is_cut(messages: list[tuple[str, int]], cuts: list[int]) -> None:
+    """Nor on how they are fragmented, inside a character or between two, with pings in between."""
+    stream = b""
+    for text, count in messages:
+        data = text.encode()
+        step = max(1, len(data) // count)
+        pieces = [data[start : start + step] for start in range(0, len(data), step)] or [b""]
+        stream += sent(Opcode.PING, b"p") + fragmented(Opcode.TEXT, pieces)
+
+    received = fed(stream, cuts)
+
+    assert [data.decode() for opcode, data in received if opcode is Opcode.TEXT] == [text for text, _ in messages]
+    assert sum(opcode is Opcode.PING for opcode, _ in received) == len(messages)
+
+
+@given(st.integers(0, 60), st.lists(st.integers(0, 70), min_size=1, max_size=8))
+def test_the_size_limit_is_on_the_whole_message(limit: int, sizes: list[int]) -> None:
+    """Accepted if and only if the fragments together are at most the limit."""
+    stream = fragmented(Opcode.BINARY, [b"x" * size for size in sizes])
+
+    if sum(sizes) <= limit:
+        assert fed(stream, limit=limit) == [(Opcode.BINARY, b"x" * sum(sizes))]
+    else:
+        assert refused(stream, limit) == 1009
+
+
+def test_a_frame_too_large_is_refused_from_its_header() -> None:
+    """Ten bytes of header suffice; nothing of the payload need have come."""
+    assert refused(sent(Opcode.BINARY, b"x" * (LIMIT + 1))[:4]) == 1009
+
+
+def test_the_limit_begins_anew_with_each_message() -> None:
+    """It is no budget."""
+    whole = fragmented(Opcode.BINARY, [b"x" * 400, b"x" * 600])
+
+    assert len(fed(whole * 3)) == 3
+
+
+@pytest.mark.parametrize("payload", [b"", b"x" * 125])
+def test_a_control_frame_does_not_count_against_the_message_it_interrupts(payload: bytes) -> None:
+    """A ping may come when the message has used its limit up."""
+    stream = sent(Opcode.TEXT, b"x" * LIMIT, fin=False) + sent(Opcode.PING, payload) + sent(Opcode.CONT)
+
+    assert fed(stream) == [(Opcode.PING, payload), (Opcode.TEXT, b"x" * LIMIT)]
+
+
+def test_the_number_of_fragments_is_bounded() -> None:
+    """Exactly."""
+    assert fed(fragmented(Opcode.TEXT, [b""] * MAX_FRAGMENTS))[-1] == (Opcode.TEXT, b"")
+    assert refused(fragmented(Opcode.TEXT, [b""] * (MAX_FRAGMENTS + 1))) == 1008
+
+
+def test_pieces_are_told_now_and_then() -> None:
+    """So that who sends nothing else is noticed; the last piece is the message."""
+    pieces = [b"x"] * (2 * FRAGMENTS_PER_MESSAGE)
+
+    assert fed(fragmented(Opcode.TEXT, pieces)) == [(Opcode.CONT, b""), (Opcode.TEXT, b"".join(pieces))]
+
+
+@pytest.mark.parametrize("code", [1000, 1001, 1003, 1007, 1014, 3000, 4999])
+def test_a_valid_close_is_passed_on(code: int) -> None:
+    """With its payload as it came."""
+    payload = code.to_bytes(2, "big") + "bye ü".encode()
+
+    assert fed(sent(Opcode.CLOSE, payload)) == [(Opcode.CLOSE, payload)]
+
+
+@pytest.mark.parametrize("code", [0, 999, 1004, 1005, 1006, 1015, 2999, 5000, 65535])
+def test_an_invalid_close_code_is_a_protocol_error(code: int) -> None:
+    """RFC 6455 section 7.4."""
+    assert refused(sent(Opcode.CLOSE, code.to_bytes(2, "big"))) == 1002
+
+
+@pytest.mark.parametrize(
+    ("stream", "code"),
+    [
+        (Frame(Opcode.TEXT, b"x").serialize(mask=False), 1002),
+        (b"\xc1\x81\x00\x00\x00\x00x", 1002),
+        (sent(Opcode.CONT, b"x"), 1002),
+        (sent(Opcode.TEXT, b"x", fin=False) + sent(Opcode.BINARY, b"x"), 1002),
+        (b"\x83\x80\x00\x00\x00\x00", 1002),
+        (b"\x09\x80\x00\x00\x00\x00", 1002),
+        (b"\x89\xfe\x00\x7e\x00\x00\x00\x00" + b"x" * 126, 1002),
+        (sent(Opcode.CLOSE, b"\x03"), 1002),
+        (sent(Opcode.CLOSE, b"\x03\xe8\xff"), 1007),
+        (sent(Opcode.TEXT, b"\xff"), 1007),
+        (fragmented(Opcode.TEXT, [b"\xe2\x82", b"("]), 1007),
+    ],
+    ids=[
+        "unmasked",
+        "rsv1",
+        "lone cont",
+        "text in text",
+        "opcode 3",
+        "ping in parts",
+        "long ping",
+        "half code",
+        "reason",
+        "ff",
+        "cut €",
+    ],
+)
+def test_what_the_standard_forbids_has_a_code(stream: bytes, code: int) -> None:
+    """RFC 6455 sections 5.1 to 5.5, 7.4 and 8.1."""
+    assert refused(stream) == code
+
+
+def test_what_comes_before_a_fault_is_delivered() -> None:
+    """In the same segment, in order; and the fault after it."""
+    messages = Inbound(LIMIT).feed(sent(Opcode.TEXT, b"one") + sent(Opcode.TEXT, b"two") + b"\xff\xff")
+
+    assert [next(messages), next(messages)] == [(Opcode.TEXT, b"one"), (Opcode.TEXT, b"two")]
+    with pytest.raises(ProtocolViolation):
+        next(messages)
+
+
+def test_an_idle_connection_needs_no_parser() -> None:
+    """`at_rest` exactly between messages: then the object can be dropped."""
+    inbound = Inbound(LIMIT)
+    stream = fragmented(Opcode.TEXT, [b"a", b"b"])
+    rests = []
+    for byte in stream:
+        list(inbound.feed(bytes([byte])))
+        rests.append(inbound.at_rest)
+
+    assert rests == [False] * (len(stream) - 1) + [True]
+
+
+def test_the_accept_key_is_the_standards() -> None:
+    """RFC 6455 section 1.3's example."""
+    assert accept_key("dGhlIHNhbXBsZSBub25jZQ==") == "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="

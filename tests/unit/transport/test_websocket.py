@@ -1,0 +1,156 @@
+"""The order of bytes on one wire, when its owner calls back into it. A socket pair and no loop: nothing waits here."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from headgate.transport.timers import Deadlines
+from headgate.transport.websocket import LINGER_S, Wire
+
+
+def _nothing() -> None:
+    """Leave the wire alone."""
+
+
+class Scripted:
+    """An owner that hands over chunks, and while it does, does what a test wants."""
+
+    def __init__(self) -> None:
+        self.chunks: list[bytes] = []
+        self.meanwhile: Callable[[], None] = _nothing
+        self.idle = 0
+        self.lost: list[str] = []
+
+    def text_received(self, text: str) -> None:
+        """Not used."""
+
+    def binary_received(self, data: bytes) -> None:
+        """Not used."""
+
+    def control_received(self) -> bool:
+        """Not used."""
+        return True
+
+    def next_chunk(self) -> bytes | None:
+        """Take the next chunk; then, before it is written, the owner is busy."""
+        chunk = self.chunks.pop(0) if self.chunks else None
+        meanwhile, self.meanwhile = self.meanwhile, _nothing
+        meanwhile()
+        return chunk
+
+    def wire_idle(self) -> None:
+        """Count."""
+        self.idle += 1
+
+    def wire_lost(self, reason: str) -> None:
+        """Record."""
+        self.lost.append(reason)
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[Wire, Scripted, socket.socket]]:
+    """A wire, its owner, and the other end."""
+    ours, theirs = socket.socketpair()
+    owner = Scripted()
+    timer = Deadlines(1.0)
+    wire = Wire(ours.detach(), owner, timer, 1000, 65536, 10.0)
+    theirs.settimeout(5)
+    yield wire, owner, theirs
+    wire.lose("the test is over")
+    timer.close()
+    theirs.close()
+
+
+def test_what_is_flushed_while_a_chunk_is_handed_over_comes_behind_it(pair: tuple[Wire, Scripted, socket.socket]) -> None:
+    """A relieved client puts its notices into the queue, and flushes, while older frames are on their way to the wire."""
+    wire, owner, theirs = pair
+
+    def notice() -> None:
+        owner.chunks.append(b"newer")
+        wire.flush()
+
+    owner.chunks, owner.meanwhile = [b"older "], notice
+    wire.flush()
+
+    assert theirs.recv(100) == b"older newer"
+    assert owner.idle == 1
+
+
+def test_nothing_is_written_behind_a_close_frame(pair: tuple[Wire, Scripted, socket.socket]) -> None:
+    """The owner knows of the end before `close` returns, and is asked for nothing more."""
+    wire, owner, theirs = pair
+    owner.chunks = [b"too late"]
+    wire.close(1008, "enough", why="inbound flood")
+    wire.flush()
+
+    assert owner.lost == ["inbound flood"]
+    assert theirs.recv(100) == b"\x88\x08\x03\xf0enough"
+    assert theirs.recv(100) == b""
+
+
+def fill(wire: Wire) -> int:
+    """Write until the kernel takes no more; return how many bytes it took."""
+    sent = 0
+    try:
+        while True:
+            sent += wire.send(b"x" * 65536)
+    except BlockingIOError:
+        return sent
+
+
+def test_the_rest_of_a_frame_comes_before_the_goodbye(pair: tuple[Wire, Scripted, socket.socket]) -> None:
+    """What the kernel took in part is finished, or the stream would be corrupt."""
+    wire, owner, theirs = pair
+    sent = fill(wire)
+    wire.keep(b"the rest")
+    wire.close(1000, last=b" goodbye")
+    received = bytearray()
+    while len(received) < sent:
+        received += theirs.recv(sent - len(received))
+    wire.flush()
+
+    assert theirs.recv(100) == b"the rest goodbye\x88\x02\x03\xe8"
+    assert owner.lost == ["transport error"]
+
+
+def test_a_slow_reader_gets_a_goodbye_whole(pair: tuple[Wire, Scripted, socket.socket], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The linger begins behind the close frame: until that is written, the write deadline counts."""
+    wire, _, theirs = pair
+    asked: list[tuple[float, str]] = []
+    monkeypatch.setattr(wire._deadlines, "after", lambda delay_s, callback, *args: asked.append((delay_s, callback.__name__)))
+    sent = fill(wire)
+    wire.close(1000, last=b"goodbye")
+    assert asked == [(10.0, "_check_progress"), (10.0, "_expire_goodbye")]
+    received = bytearray()
+    while len(received) < sent:
+        received += theirs.recv(sent - len(received))
+    wire.flush()
+
+    assert asked[2:] == [(LINGER_S, "lose")]
+    assert theirs.recv(100) == b"goodbye\x88\x02\x03\xe8"
+
+
+def test_nobody_holds_a_goodbye_longer_than_the_write_deadline(pair: tuple[Wire, Scripted, socket.socket]) -> None:
+    """However it trickles: the session is over and counted no more, so its bytes must go."""
+    wire, _, theirs = pair
+    fill(wire)
+    wire.close(1000, last=b"goodbye")
+    theirs.recv(100)
+    wire._expire_goodbye()
+
+    assert wire.closed
+
+
+def test_an_owner_that_ends_the_connection_while_it_hands_over_a_chunk_gets_its_goodbye_out(
+    pair: tuple[Wire, Scripted, socket.socket],
+) -> None:
+    """The close frame is the last thing on the wire."""
+    wire, owner, theirs = pair
+    owner.chunks, owner.meanwhile = [b"never mind"], lambda: wire.close(1000, last=b"bye")
+    wire.flush()
+
+    assert theirs.recv(100).endswith(b"bye\x88\x02\x03\xe8")
+    assert theirs.recv(100) == b""

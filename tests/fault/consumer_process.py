@@ -1,6 +1,6 @@
 """Consumers in processes of their own, to be killed: they write what they do to a file, slowly enough to be hit anywhere.
 
-Each piece of work is a line `<offset> <key> <attempt>`, written with fsync as a receiver outside would have it: what is in the
+Each task is a line `<offset> <key> <attempt>`, written with fsync as a receiver outside would have it: what is in the
 file has been done. Before and after it there is a pause of up to a few milliseconds, so that a kill falls between receiving and
 doing, between doing and acknowledging, or elsewhere.
 
@@ -19,14 +19,14 @@ import time
 from collections.abc import Sequence
 from queue import SimpleQueue
 
-from headgate.consumers import Consumer, Delivery, Hold
+from headgate.consumers import Consumer, Defer, Delivery
 from headgate.consumers.work.runner import Runner
 from headgate.consumers.work.spec import ConsumerSpec, RunnerOptions
 from headgate.settings import Settings
 
 NAME, NAMESPACE = "killed", "notifications"
 LONGEST_PAUSE_S = 0.004
-# Some events are for several recipients, some are held for a while, all by their numbers.
+# Some events are for several recipients, some are deferred for a while, all by their numbers.
 PARTS_EVERY, HELD_EVERY = 7, 11
 
 
@@ -47,10 +47,10 @@ class Lines(Consumer):
         """Some have three."""
         return keys_of(delivery.value())
 
-    def handle(self, delivery: Delivery) -> Hold | None:
-        """Write a line between two pauses; some only after they were held."""
-        if delivery.value() % HELD_EVERY == 0 and not delivery.held:
-            return Hold(time.time() + 0.05)
+    def handle(self, delivery: Delivery) -> Defer | None:
+        """Write a line between two pauses; some only after they were deferred."""
+        if delivery.value() % HELD_EVERY == 0 and not delivery.deferred:
+            return Defer(time.time() + 0.05)
         self._write([delivery])
         return None
 
@@ -76,7 +76,7 @@ def consume(ready: int) -> bool:
     asked: SimpleQueue[int] = SimpleQueue()  # not an Event, for whose lock the handler would wait inside the Event's own wait
     signal.signal(signal.SIGTERM, lambda number, _: asked.put(number))
     consumer = Pages if sys.argv[4:] == ["batch"] else Lines
-    options = RunnerOptions(start="oldest", lease_s=float(sys.argv[3]), max_held=100_000)
+    options = RunnerOptions(start="oldest", lease_s=float(sys.argv[3]), max_waiting=100_000)
     runner = Runner(ConsumerSpec(NAME, consumer, Lines.Options(), ("#",), NAMESPACE, options), sys.argv[1], Settings())
     runner.open()
     runner.start()

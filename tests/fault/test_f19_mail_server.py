@@ -109,7 +109,7 @@ def test_an_outage_of_the_mail_server_costs_no_mail_and_doubles_none(
         history = publishing.stop()
     site.come_to_rest(swarm, history)
     assert not disconnects(swarm)
-    assert (letter.why, letter.piece.id, letter.piece.attempt) == ("rejected", refused, 1)
+    assert (letter.why, letter.task.id, letter.task.attempt) == ("rejected", refused, 1)
     sent = Counter(mail.header("X-Headgate-Event") for mail in smtp.mails)
     assert sent == Counter(wanted)
     assert len({mail.header("Message-ID") for mail in smtp.mails}) == len(wanted)

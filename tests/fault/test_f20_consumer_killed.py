@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from headgate.consumers.work.dead_letters import DeadLetters
-from headgate.consumers.work.worker import PAGE_PIECES
+from headgate.consumers.work.worker import PAGE_TASKS
 from headgate.publisher import Publisher
 from headgate.redis.client import Client, call, open_client
 from tests.fault.consumer_process import NAME, NAMESPACE, keys_of
@@ -104,7 +104,7 @@ class Fleet:
         }
 
     def wait_until_done(self) -> Counter[tuple[int, str]]:
-        """Wait until nothing is in hand or held, and return what was done."""
+        """Wait until nothing is leased or waiting, and return what was done."""
         wait_until(self._at_rest, "everything to be answered", DEADLINE_S)
         return self.done()
 
@@ -116,8 +116,8 @@ class Fleet:
 
     def _at_rest(self) -> bool:
         """Asked in one step: work goes from hand to held and back."""
-        lag, in_hand, held, *_ = call(self.client, "FCALL_RO", "headgate_group_look", 1, LOG, NAME)
-        return (lag, in_hand, held) == (0, 0, 0)
+        lag, leased, held, *_ = call(self.client, "FCALL_RO", "headgate_group_look", 1, LOG, NAME)
+        return (lag, leased, held) == (0, 0, 0)
 
 
 @pytest.fixture
@@ -169,8 +169,8 @@ def test_a_killed_consumer_loses_nothing_and_doubles_one_piece_at_most(
 
     check_nothing_lost(fleet, done)
     doubled = sum(times - 1 for times in done.values())
-    figures("F20", f"consumer killed × {kills}: pieces of work lost", 0, "", "0")
-    figures("F20", f"consumer killed × {kills}: pieces of work done twice", doubled, "", f"≤ {kills}")
+    figures("F20", f"consumer killed × {kills}: tasks lost", 0, "", "0")
+    figures("F20", f"consumer killed × {kills}: tasks done twice", doubled, "", f"≤ {kills}")
     figures("F20", f"until all was done after the last kill, leases of {lease_s:g} s", rest_s, "s", "leases + backlog")
     assert doubled <= kills
 
@@ -186,8 +186,8 @@ def test_a_killed_batch_consumer_loses_nothing(start_fleet: Callable[..., Fleet]
 
     check_nothing_lost(fleet, done)
     doubled = sum(times - 1 for times in done.values())
-    figures("F20", f"batch consumer killed × {kills}: events done twice", doubled, "", f"≤ {kills * PAGE_PIECES}")
-    assert doubled <= kills * PAGE_PIECES
+    figures("F20", f"batch consumer killed × {kills}: events done twice", doubled, "", f"≤ {kills * PAGE_TASKS}")
+    assert doubled <= kills * PAGE_TASKS
 
 
 def test_a_consumer_that_is_asked_to_stop_loses_and_doubles_nothing(
@@ -205,4 +205,4 @@ def test_a_consumer_that_is_asked_to_stop_loses_and_doubles_nothing(
     check_nothing_lost(fleet, done)
     assert codes == [0] * stops
     assert max(done.values()) == 1
-    figures("F20", f"consumer asked to stop × {stops}: pieces of work lost or done twice", 0, "", "0")
+    figures("F20", f"consumer asked to stop × {stops}: tasks lost or done twice", 0, "", "0")

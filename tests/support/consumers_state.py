@@ -14,7 +14,7 @@ from headgate.redis.keys import group_in_log, group_key, log_key
 from headgate.topic import DEFAULT_NAMESPACE
 
 
-def in_hand(client: Client, group: str) -> int:
+def count_leased(client: Client, group: str) -> int:
     """Return how many entries of the log a consumer has been handed and has not answered."""
     epoch = call(client, "HGET", group_key(DEFAULT_NAMESPACE, group), "epoch").decode()
     pending: int = call(client, "XPENDING", log_key(DEFAULT_NAMESPACE), group_in_log(group, epoch))["pending"]

@@ -20,7 +20,7 @@ import click
 
 if TYPE_CHECKING:
     from headgate.consumers.work.dead_letters import DeadLetter, DeadLetters
-    from headgate.consumers.work.groups import Standing
+    from headgate.consumers.work.groups import GroupStatus
     from headgate.event import Event
     from headgate.redis.client import Client
 
@@ -38,7 +38,7 @@ _json_option = click.option("--json", "as_json", is_flag=True, help="Print each 
 _MAX_QUOTED = 200
 # Commands that need the extra `consumers` alone.
 _OF_CONSUMERS = {"consume", "consumers", "dead-letters"}
-_COUNTS = ("lag", "in_hand", "held", "dead", "missed")
+_COUNTS = ("lag", "leased", "waiting", "dead", "missed")
 # JSON escapes most of them by itself; the others may stand in its strings, where an escape means the same.
 _TERMINAL_CONTROLS = re.compile(rb"[\x00-\x1f\x7f]|\xc2[\x80-\x9f]")
 
@@ -277,12 +277,12 @@ def list_consumers(namespace: str, config: str | None, redis_url: str | None, as
     namespace = check_namespace(namespace)
     configured = _configured_consumers(config)
     client = _redis_of_consumers(config, redis_url)
-    for standing in Groups(client, namespace).standings():
-        is_configured = None if configured is None else (namespace, standing.name) in configured
+    for status in Groups(client, namespace).statuses():
+        is_configured = None if configured is None else (namespace, status.name) in configured
         if as_json:
-            click.echo(msgspec.json.encode({**dataclasses.asdict(standing), "configured": is_configured}))
+            click.echo(msgspec.json.encode({**dataclasses.asdict(status), "configured": is_configured}))
         else:
-            _print_standing(standing, is_configured)
+            _print_status(status, is_configured)
     client.close()
 
 
@@ -303,9 +303,9 @@ def remove_consumer(consumer: str, namespace: str, config: str | None, redis_url
     namespace, consumer = check_namespace(namespace), _check_consumer(consumer)
     configured = _configured_consumers(config)
     client = _redis_of_consumers(config, redis_url)
-    held, dead = Groups(client, namespace).remove(consumer)
+    waiting, dead = Groups(client, namespace).remove(consumer)
     client.close()
-    click.echo(f"removed {consumer}, and with it {held} held and {dead} dead")
+    click.echo(f"removed {consumer}, and with it {waiting} waiting and {dead} dead")
     if configured and (namespace, consumer) in configured:
         click.echo("the configuration file still has it: when it runs, it begins anew", err=True)
 
@@ -358,7 +358,7 @@ def show_letter(letters: DeadLetters, letter_id: str, as_json: bool) -> None:
     else:
         _print_letter(letter, as_json)
         if not as_json:
-            click.echo(_for_terminal(letter.piece.data.decode(errors="replace").encode()))
+            click.echo(_for_terminal(letter.task.data.decode(errors="replace").encode()))
 
 
 @dead_letters.command("retry")
@@ -566,33 +566,31 @@ def _print_letter(letter: DeadLetter, as_json: bool) -> None:
 
     import msgspec
 
-    piece = letter.piece
+    task = letter.task
     if as_json:
         parts = {"id": letter.id, "time": letter.at_ms, "why": letter.why, "reason": letter.reason}
         parts |= {
-            "epoch": piece.epoch,
-            "offset": piece.offset,
-            "topic": piece.topic,
-            "event_id": piece.id,
-            "key": piece.key,
+            "epoch": task.epoch,
+            "offset": task.offset,
+            "topic": task.topic,
+            "event_id": task.id,
+            "key": task.key,
         }
         # Of an unreadable one it may be no JSON, and then it is told as text.
-        data = piece.data.decode(errors="replace") if letter.why == "unreadable" else msgspec.Raw(piece.data)
+        data = task.data.decode(errors="replace") if letter.why == "unreadable" else msgspec.Raw(task.data)
         click.echo(_for_terminal(msgspec.json.encode({**parts, "data": data})))
         return
     when = datetime.datetime.fromtimestamp(letter.at_ms / 1000, datetime.UTC).isoformat(timespec="seconds")
-    part = f" ({piece.key})" if piece.key else ""
-    click.echo(_for_terminal(f"{letter.id} {when} {letter.why} {piece.offset} {piece.topic}{part}: {letter.reason}".encode()))
+    part = f" ({task.key})" if task.key else ""
+    click.echo(_for_terminal(f"{letter.id} {when} {letter.why} {task.offset} {task.topic}{part}: {letter.reason}".encode()))
 
 
-def _print_standing(standing: Standing, is_configured: bool | None) -> None:
+def _print_status(status: GroupStatus, is_configured: bool | None) -> None:
     """Print how a consumer stands on one line."""
-    counts = (
-        f"lag {standing.lag}, in hand {standing.in_hand}, held {standing.held}, dead {standing.dead}, missed {standing.missed}"
-    )
-    at_work = "never at work" if standing.idle_s is None else f"at work {standing.idle_s:.0f} s ago"
+    counts = f"lag {status.lag}, leased {status.leased}, waiting {status.waiting}, dead {status.dead}, missed {status.missed}"
+    at_work = "never at work" if status.idle_s is None else f"at work {status.idle_s:.0f} s ago"
     known = {None: "", True: ", configured", False: ", not configured"}[is_configured]
-    click.echo(f"{standing.name}: {counts}, {at_work}{known}")
+    click.echo(f"{status.name}: {counts}, {at_work}{known}")
 
 
 def _for_terminal(line: bytes) -> bytes:

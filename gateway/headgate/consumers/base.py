@@ -1,6 +1,6 @@
 """What a consumer is: the class to derive from, what it is handed, and what it may answer. No I/O.
 
-In: deliveries, one after the other, from the runner. Out: nothing (done), a `Hold` (later), `Retry` (it will pass) or
+In: deliveries, one after the other, from the runner. Out: nothing (done), a `Defer` (later), `Retry` (it will pass) or
 `Reject` (it never will). Whatever else a consumer raises counts as a fault of its code: it is logged with its traceback and
 tried again, until the event is set aside.
 
@@ -25,14 +25,14 @@ class Delivery(Event):
     """An event as a consumer is handed it: an Event (topic, data, id, time_ms, epoch, offset; `value()` decodes the data).
 
     `key` names one part of the event's work, such as one recipient of a mail ("" when there is only one part); `attempt` is 1 at
-    first and counts every time that this part was handed out; `held` says that a `Hold` brought it back.
+    first and counts every time that this part was handed out; `deferred` says that a `Defer` brought it back.
     """
 
     namespace: str = ""
     consumer: str = ""
     key: str = ""
     attempt: int = 1
-    held: bool = False
+    deferred: bool = False
 
     @property
     def identity(self) -> str:
@@ -41,10 +41,10 @@ class Delivery(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class Defer:
     """An answer to a delivery: keep it, durably, and bring it back at `until_s` (seconds since 1970).
 
-    `together` brings all that are held under the same key in one call of `handle_together`, when the first of them is due.
+    `together` brings all that are deferred under the same key in one call of `handle_together`, when the first of them is due.
     """
 
     until_s: float
@@ -74,7 +74,7 @@ class Progress(NamedTuple):
     """How far a consumer has come, in milliseconds since 1970 by Redis' clock, whole and rounded down as an event's time is.
 
     Every event before `handled_ms` has been answered by all instances: it is the time of the oldest that is not (not yet taken,
-    or taken and not yet acknowledged), else `now_ms`. Events that are held or wait for another try count as answered.
+    or taken and not yet acknowledged), else `now_ms`. Events that are deferred or wait for another attempt count as answered.
     `now_ms` is never before the newest event of the log.
     """
 
@@ -172,7 +172,7 @@ class Consumer:
         """
         return ("",)
 
-    def handle(self, delivery: Delivery) -> Hold | None:
+    def handle(self, delivery: Delivery) -> Defer | None:
         """Do the work of one delivery.
 
         Raises:
@@ -180,8 +180,8 @@ class Consumer:
         """
         raise NotImplementedError
 
-    def handle_together(self, key: str, deliveries: Sequence[Delivery]) -> Hold | None:
-        """Do the work of all that were held together under one key, oldest first. Raises as `handle`, for all of them."""
+    def handle_together(self, key: str, deliveries: Sequence[Delivery]) -> Defer | None:
+        """Do the work of all that were deferred together under one key, oldest first. Raises as `handle`, for all of them."""
         raise NotImplementedError
 
     def handle_many(self, deliveries: Sequence[Delivery]) -> None:

@@ -430,7 +430,7 @@ def test_the_command_line_itself_loads_nothing(environment: dict[str, str]) -> N
 
 SERVE = """
 import socket, sys, types
-import headgate.cli
+import headgate.cli.main
 
 def run(overrides, target, config, *, with_consumers):
     from gevent import monkey

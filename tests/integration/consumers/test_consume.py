@@ -26,7 +26,7 @@ from headgate.publisher import Publisher
 from headgate.redis.client import Client, call
 from headgate.redis.keys import log_key
 from tests.support.consume_process import SINK_TABLE, ConsumeProcess, SinkFolder, StartConsume
-from tests.support.consumers_state import in_hand
+from tests.support.consumers_state import count_leased
 from tests.support.redis_server import wait_until
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -216,7 +216,7 @@ def test_only_those_that_are_named_run(
 def test_it_finishes_what_it_has_begun_when_it_is_stopped(
     start_consume: StartConsume, sink_folder: SinkFolder, publisher: Publisher, redis_client: Client, number: signal.Signals
 ) -> None:
-    """The event in hand is done and acknowledged, the next is not begun, exit code 0."""
+    """The event leased is done and acknowledged, the next is not begun, exit code 0."""
     process = start_consume()
     publisher.publish("orders.1.slow", 1)
     publisher.publish("orders.2", 2)
@@ -232,7 +232,7 @@ def test_it_finishes_what_it_has_begun_when_it_is_stopped(
     again = start_consume()
     sink_folder.wait_for("orders.1.slow", "orders.2")
     assert again.stop() == 0
-    assert in_hand(redis_client, "sink") == 0
+    assert count_leased(redis_client, "sink") == 0
 
 
 def test_a_worker_that_ended_is_started_again_and_told(

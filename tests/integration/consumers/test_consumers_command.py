@@ -12,8 +12,8 @@ from click.testing import CliRunner, Result
 from headgate.cli.main import main
 from headgate.consumers.work import groups
 from headgate.consumers.work.state import RedisState
-from headgate.consumers.work.store import Store, dead, hold_for
-from headgate.consumers.work.task import Piece
+from headgate.consumers.work.store import Store, dead, defer_for
+from headgate.consumers.work.task import Task
 from headgate.publisher import Publisher
 from headgate.redis.client import Client, call
 from headgate.redis.keys import log_key
@@ -21,7 +21,7 @@ from tests.support.consume_process import SinkFolder, StartConsume
 
 Run = Callable[..., Result]
 OpenGroup = Callable[[str], Store]
-PIECE = Piece("e" * 16, 1, "orders.1.paid", "id", 1000, b"1")
+PIECE = Task("e" * 16, 1, "orders.1.paid", "id", 1000, b"1")
 
 
 @pytest.fixture
@@ -67,16 +67,16 @@ def test_every_consumer_is_listed_with_where_it_stands(run: Run, open_group: Ope
     Publisher(redis_url).publish_many([("a", number) for number in range(5)])
     open_group("sink")
     old.take(3, 60_000, 100, lambda topic: True)
-    old.settle([hold_for(PIECE, 60_000), dead(PIECE, "rejected", "no", 10), dead(PIECE, "rejected", "no", 10)])
+    old.settle([defer_for(PIECE, 60_000), dead(PIECE, "rejected", "no", 10), dead(PIECE, "rejected", "no", 10)])
 
     text, objects = run("list").stdout.splitlines(), [json.loads(line) for line in run("list", "--json").stdout.splitlines()]
 
     assert [re.sub(r"\d+ s", "N s", line) for line in text] == [
-        "old: lag 2, in hand 3, held 1, dead 2, missed 0, at work N s ago, not configured",
-        "sink: lag 0, in hand 0, held 0, dead 0, missed 0, never at work, configured",
+        "old: lag 2, leased 3, waiting 1, dead 2, missed 0, at work N s ago, not configured",
+        "sink: lag 0, leased 0, waiting 0, dead 0, missed 0, never at work, configured",
     ]
     assert objects[1] == {
-        "name": "sink", "lag": 0, "in_hand": 0, "held": 0, "dead": 0, "missed": 0, "idle_s": None, "configured": True,
+        "name": "sink", "lag": 0, "leased": 0, "waiting": 0, "dead": 0, "missed": 0, "idle_s": None, "configured": True,
     }  # fmt: skip
     assert 0 <= objects[0]["idle_s"] < 60
 
@@ -86,7 +86,7 @@ def test_without_a_file_nothing_is_said_of_one(run: Run, open_group: OpenGroup, 
     (sink_folder.path / "headgate.toml").unlink()
     open_group("old")
 
-    assert run("list").stdout == "old: lag 0, in hand 0, held 0, dead 0, missed 0, never at work\n"
+    assert run("list").stdout == "old: lag 0, leased 0, waiting 0, dead 0, missed 0, never at work\n"
     assert json.loads(run("list", "--json").stdout)["configured"] is None
 
 
@@ -106,18 +106,18 @@ def test_a_consumer_is_removed_with_all_that_is_its(
     """And nothing of another, whose name begins like its."""
     Publisher(redis_url).publish("a", 0)
     other = open_group("old-2")
-    other.settle([hold_for(PIECE, 60_000), dead(PIECE, "rejected", "no", 10)])
+    other.settle([defer_for(PIECE, 60_000), dead(PIECE, "rejected", "no", 10)])
     RedisState(redis_client, "notifications", "old-2", other).put("x", b"1", 60)
     before = keys(redis_client)
     old = open_group("old")
     Publisher(redis_url).publish("a", 1)
     old.take(10, 60_000, 100, lambda topic: True)
-    old.settle([hold_for(PIECE, 60_000), dead(PIECE, "rejected", "no", 10)])
+    old.settle([defer_for(PIECE, 60_000), dead(PIECE, "rejected", "no", 10)])
     RedisState(redis_client, "notifications", "old", old).put("x", b"1", 60)
 
     result = run("remove", "old")
 
-    assert (result.output, result.exit_code) == ("removed old, and with it 1 held and 1 dead\n", 0)
+    assert (result.output, result.exit_code) == ("removed old, and with it 1 waiting and 1 dead\n", 0)
     assert keys(redis_client) == before
     assert run("list").stdout.startswith("old-2: ")
 
@@ -125,7 +125,7 @@ def test_a_consumer_is_removed_with_all_that_is_its(
 def test_a_consumer_with_work_in_hand_is_not_removed(run: Run, open_group: OpenGroup, redis_client: Client) -> None:
     """Whoever has it would lose its work, and make the group anew; until it is done."""
     store = open_group("old")
-    store.settle([hold_for(PIECE, 60_000, 1)])
+    store.settle([defer_for(PIECE, 60_000, 1)])
     [taken] = call(redis_client, "ZRANGE", "hg:{notifications}:group:old:held", 0, -1)
     before = keys(redis_client)
 
@@ -141,11 +141,11 @@ def test_a_consumer_with_work_in_hand_is_not_removed(run: Run, open_group: OpenG
     assert run("remove", "old").exit_code == 0
 
 
-@pytest.mark.parametrize("max_held", [0, 100])
-def test_an_instance_that_only_waits_is_at_work(run: Run, open_group: OpenGroup, redis_url: str, max_held: int) -> None:
+@pytest.mark.parametrize("max_waiting", [0, 100])
+def test_an_instance_that_only_waits_is_at_work(run: Run, open_group: OpenGroup, redis_url: str, max_waiting: int) -> None:
     """For new events, or, full, for room."""
     Publisher(redis_url).publish("a", 0)
-    open_group("old").take(10, 60_000, max_held, lambda topic: True)
+    open_group("old").take(10, 60_000, max_waiting, lambda topic: True)
 
     assert re.search(r" was at work \d+ s ago; stop all of its instances", run("remove", "old").stderr)
 
@@ -164,16 +164,16 @@ def test_a_running_consumer_is_removed_after_its_end_only(
 
     result = run("remove", "sink")
 
-    assert result.stdout == "removed sink, and with it 0 held and 0 dead\n"
+    assert result.stdout == "removed sink, and with it 0 waiting and 0 dead\n"
     assert result.stderr == "the configuration file still has it: when it runs, it begins anew\n"
     start_consume().wait_for_line("from offset 3$")
 
 
 @pytest.mark.usefixtures("quiet")
 def test_an_answer_that_comes_after_the_end_leaves_nothing_behind(run: Run, open_group: OpenGroup, redis_client: Client) -> None:
-    """Of work that was in hand somewhere, unseen."""
+    """Of work that was leased somewhere, unseen."""
     store = open_group("old")
-    store.settle([hold_for(PIECE, 60_000)])
+    store.settle([defer_for(PIECE, 60_000)])
     run("remove", "old")
 
     store.settle([("done", PIECE.name)])

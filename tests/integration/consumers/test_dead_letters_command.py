@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from headgate.cli.main import main
 from headgate.consumers.work.dead_letters import DeadLetters
 from headgate.consumers.work.store import Store, dead
-from headgate.consumers.work.task import Piece
+from headgate.consumers.work.task import Task
 from headgate.publisher import Publisher
 from headgate.redis.client import Client
 from tests.support.consume_process import SinkFolder, StartConsume
@@ -44,7 +44,7 @@ def run(redis_url: str) -> Run:
 def bury(store: Store, *offsets: int, why: str = "rejected", data: bytes = b'{"a": "\x7f"}', key: str = "") -> None:
     for offset in offsets:
         store.settle(
-            [dead(Piece("e" * 16, offset, f"orders.{offset}.paid", f"id{offset}", 1000, data, key), why, "it is bad", 100)]
+            [dead(Task("e" * 16, offset, f"orders.{offset}.paid", f"id{offset}", 1000, data, key), why, "it is bad", 100)]
         )
 
 
@@ -104,7 +104,7 @@ def test_letters_are_dropped_and_put_back_by_id_or_all(run: Run, store: Store, l
 
     assert run("drop", "sink", first, "1-1").stdout == "1 dropped\n"
     assert run("retry", "sink", second).stdout == "1 to be tried again\n"
-    assert [letter.piece.offset for letter in letters.page()] == [3, 4]
+    assert [letter.task.offset for letter in letters.page()] == [3, 4]
     assert run("retry", "sink", "--all").stdout == "2 to be tried again\n"
     assert letters.count() == 0
     bury(store, 5, 6)

@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.e2e.shop import Shop
 from tests.support.gateway_process import StartGateway
 
-CONFIG = Path(__file__).parents[3] / "server" / "headgate_server" / "demo.toml"
+CONFIG = Path(__file__).parents[3] / "server" / "headgate_server" / "demo" / "demo.toml"
 
 
 def test_an_order_that_fails_is_mailed(start_gateway: StartGateway) -> None:

@@ -55,11 +55,11 @@ def ids(mail: Received) -> list[str]:
 
 
 def wait_held(client: Client, count: int) -> None:
-    wait_until(lambda: call(client, "ZCARD", f"{GROUP}:held") == count, f"{count} to be held")
+    wait_until(lambda: call(client, "ZCARD", f"{GROUP}:held") == count, f"{count} to be deferred")
 
 
 def end_waits(client: Client) -> None:
-    """Let the time come that was waited for: the recipient's windows and rates have ended, and what is held is due."""
+    """Let the time come that was waited for: the recipient's windows and rates have ended, and what is deferred is due."""
     for kind in ("window", "rate"):
         for key in call(client, "KEYS", f"{GROUP}:state:{kind}:*"):
             call(client, "DEL", key)
@@ -67,7 +67,7 @@ def end_waits(client: Client) -> None:
         client,
         "ZADD",
         f"{GROUP}:held",
-        *(word for piece in call(client, "ZRANGE", f"{GROUP}:held", 0, -1) for word in (1, piece)),
+        *(word for task in call(client, "ZRANGE", f"{GROUP}:held", 0, -1) for word in (1, task)),
     )
 
 

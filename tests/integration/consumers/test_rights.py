@@ -13,8 +13,8 @@ from headgate.consumers.work import groups
 from headgate.consumers.work.dead_letters import DeadLetters
 from headgate.consumers.work.groups import Groups
 from headgate.consumers.work.state import RedisState
-from headgate.consumers.work.store import GROUP_LIBRARY, Page, Store, back, dead, done, hold, hold_for
-from headgate.consumers.work.task import Piece
+from headgate.consumers.work.store import GROUP_LIBRARY, Page, Store, back, dead, defer, defer_for, done
+from headgate.consumers.work.task import Task
 from headgate.errors import BusRefused
 from headgate.publisher import Publisher
 from headgate.redis.client import Client, call, describe_server, open_client
@@ -27,7 +27,7 @@ BLOCKS = re.findall(r"^```text\n(.*?)^```$", PAGE.read_text("utf-8"), re.MULTILI
 # The namespace's keys, channels and commands of consumers; what publishing takes beside that; what people's tools do.
 CONSUMERS, PUBLISHING, PEOPLE = ([word for word in block.split() if word[0] in "~%&+"] for block in BLOCKS)
 LEASE_MS = 60_000
-PIECE = Piece("e" * 16, 1, "orders.1.paid", "id", 1000, b"1")
+PIECE = Task("e" * 16, 1, "orders.1.paid", "id", 1000, b"1")
 
 Limit = Callable[[list[str]], str]
 
@@ -63,15 +63,15 @@ def work(url: str, admin: Client, admin_url: str) -> None:
         store.open("oldest")
         page = take(store)
         first, second, third, fourth, *others = page.work
-        store.settle([done(second), hold_for(second.piece, 0), back(third), done(fourth), dead(fourth.piece, "rejected", "", 1)])
-        collected = [msgspec.structs.replace(each.piece, key="ada", together=True) for each in others]
-        store.settle([answer for each, piece in zip(others, collected, strict=True) for answer in (done(each), hold(piece, 1))])
+        store.settle([done(second), defer_for(second.task, 0), back(third), done(fourth), dead(fourth.task, "rejected", "", 1)])
+        collected = [msgspec.structs.replace(each.task, key="ada", together=True) for each in others]
+        store.settle([answer for each, task in zip(others, collected, strict=True) for answer in (done(each), defer(task, 1))])
         assert [taken.in_log for taken in take(store).work] == [True]
         held = take(store).work
         assert len(held) == 5
         store.renew([taken.name for taken in held], LEASE_MS)
         store.settle([done(third), *map(done, held)])
-        store.acknowledge(page.epoch, [first.piece.offset])
+        store.acknowledge(page.epoch, [first.task.offset])
         store.confirm()
         store.wait(0, 1)
 
@@ -116,8 +116,8 @@ def look_after(url: str, admin: Client, admin_url: str) -> None:
         assert letters.show(one.id) == one
         assert (letters.drop([one.id]), letters.retry_all(), letters.drop_all()) == (1, 2, 0)
         RedisState(admin, "notifications", "mail", store).put("v", b"1", 60)
-        [standing] = Groups(client, "notifications").standings()
-        assert Groups(client, "notifications").remove(standing.name) == (1, 0)
+        [status] = Groups(client, "notifications").statuses()
+        assert Groups(client, "notifications").remove(status.name) == (1, 0)
         assert call(admin, "KEYS", "hg:{notifications}:group:*") == []
     finally:
         client.close()

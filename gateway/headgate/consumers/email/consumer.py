@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
-from headgate.consumers.base import Consumer, Context, Delivery, Hold, Reject, Retry
+from headgate.consumers.base import Consumer, Context, Defer, Delivery, Reject, Retry
 from headgate.consumers.templates import Template, TemplateFault, user_of, view
 from headgate.metrics import MAILS
 from headgate.runtime.importing import load_named
@@ -70,24 +70,24 @@ class Email(Consumer):
                 keys[f"{_NO_ADDRESS}recipient {place} of the event is no mail address: {error}"] = None
         return tuple(keys)
 
-    def handle(self, delivery: Delivery) -> Hold | None:
+    def handle(self, delivery: Delivery) -> Defer | None:
         """Send one recipient's mail about one event, or hold it."""
         if delivery.key.startswith(_NO_ADDRESS):
             raise Reject(delivery.key.removeprefix(_NO_ADDRESS))
         if self._options.unless_seen_s and (user := self._user(delivery)):
-            if not delivery.held:
-                return Hold(time.time() + self._options.unless_seen_s)
+            if not delivery.deferred:
+                return Defer(time.time() + self._options.unless_seen_s)
             if self.context.state.seen(user, delivery.id or ""):
                 MAILS.labels(self.context.name, "seen").inc()
                 return None
-        # Before it is held: an event that the templates do not go with must not take a whole digest along.
+        # Before it is deferred: an event that the templates do not go with must not take a whole digest along.
         mail = self._compose([delivery], delivery.key)
         hold = self._admit(delivery, together=False)
         if hold is None:
             self._send(mail, delivery, "single")
         return hold
 
-    def handle_together(self, key: str, deliveries: Sequence[Delivery]) -> Hold | None:
+    def handle_together(self, key: str, deliveries: Sequence[Delivery]) -> Defer | None:
         """Send one recipient's mail about all that was collected."""
         mail = self._compose(deliveries, key)
         hold = self._admit(deliveries[0], together=True)
@@ -134,7 +134,7 @@ class Email(Consumer):
         except (TemplateFault, ValueError) as error:
             raise Reject(str(error)[:MAX_REASON_CHARACTERS]) from error
 
-    def _admit(self, delivery: Delivery, *, together: bool) -> Hold | None:
+    def _admit(self, delivery: Delivery, *, together: bool) -> Defer | None:
         """Return None when this recipient may have a mail now, else until when to collect. A mail is let through once.
 
         That is remembered before it is sent: after a kill the same mail goes again, and does not join a digest as another one.
@@ -146,11 +146,11 @@ class Email(Consumer):
             # A digest opens the next window: what comes right after it is collected again.
             ends_s = state.window(f"digest {recipient}", options.digest_s)
             if ends_s is not None and not together:
-                return Hold(ends_s, together=True)
+                return Defer(ends_s, together=True)
         if options.rate:
             room_s = state.within_rate(f"rate {recipient}", options.rate, options.rate_period_s)
             if room_s is not None:
-                return Hold(room_s, together=True)
+                return Defer(room_s, together=True)
         state.put(_admitted(delivery), b"1", SENDING_S)
         return None
 

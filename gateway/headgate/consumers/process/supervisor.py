@@ -55,7 +55,7 @@ class Supervisor:
             parent: the process that this one is to end with; None: none.
 
         Returns:
-            0 when everything in hand was finished, 1 when something was still at work after DRAIN_S; it is handed out again.
+            0 when everything leased was finished, 1 when something was still at work after DRAIN_S; it is handed out again.
 
         Raises:
             BusUnavailable, BusRefused: Redis does not answer, or is too old.
@@ -101,7 +101,7 @@ class Supervisor:
             drained = list(pool.map(lambda watched: watched.runner.stop(DRAIN_S), self._watched))
         for watched, is_drained in zip(self._watched, drained, strict=True):
             if not is_drained:
-                self._say(f"{watched.spec.name} was still at work after {DRAIN_S:g} s; what it had in hand is handed out again")
+                self._say(f"{watched.spec.name} was still at work after {DRAIN_S:g} s; what it had leased is handed out again")
         return all(drained)
 
 

@@ -1,7 +1,7 @@
 """Dead letters: work that a consumer gave up, kept to be looked at, tried again or dropped. A bounded stream per consumer.
 
-In: a command client from redis/client.py. Out: pages of letters, oldest first. A letter that is tried again becomes a held piece
-that is due now, as if it had never been tried; the consumer need not run for that.
+In: a command client from redis/client.py. Out: pages of letters, oldest first. A letter that is tried again becomes a
+deferred task that is due now, as if it had never been tried; the consumer need not run for that.
 
 Raises (all methods): BusUnavailable, BusRefused: as `redis.client.call`.
 """
@@ -20,7 +20,7 @@ from headgate.redis.keys import group_key
 
 from .metrics import UNREADABLE
 from .store import Store, again
-from .task import Piece, unpack
+from .task import Task, unpack
 
 PAGE_LETTERS = 100
 _ID = re.compile(r"\d{1,15}-\d{1,15}", re.ASCII)
@@ -32,14 +32,14 @@ class DeadLetter:
 
     `why` is one of `unreadable` (the log's entry is no event), `poison` (it ended the process, or the consumer's code failed,
     five times), `rejected` (it will never work) and `gave_up` (tried for too long); `reason` says it in words. Of an unreadable
-    one `piece` holds as much as can be looked at; it can only be dropped.
+    one `task` holds as much as can be looked at; it can only be dropped.
     """
 
     id: str
     at_ms: int
     why: str
     reason: str
-    piece: Piece
+    task: Task
 
 
 class DeadLetters:
@@ -113,15 +113,15 @@ class DeadLetters:
             yield page
 
     def _put_back(self, letters: Sequence[DeadLetter]) -> int:
-        answers = [again(letter.id, _untried(letter.piece)) for letter in letters if letter.why != UNREADABLE]
+        answers = [again(letter.id, _untried(letter.task)) for letter in letters if letter.why != UNREADABLE]
         if answers:
             self._store.settle(answers)
         return len(answers)
 
 
-def _untried(piece: Piece) -> Piece:
+def _untried(task: Task) -> Task:
     return msgspec.structs.replace(
-        piece, attempt=0, failures=0, faults=0, failing_since_ms=0, held=False, together=False, reason=""
+        task, attempt=0, failures=0, faults=0, failing_since_ms=0, deferred=False, together=False, reason=""
     )  # fmt: skip
 
 
@@ -129,10 +129,10 @@ def _letter(entry_id: bytes, fields: dict[bytes, bytes]) -> DeadLetter:
     body = fields.get(b"body", b"")
     why, reason = fields.get(b"why", b"").decode("ascii", "replace"), fields.get(b"reason", b"").decode("utf-8", "replace")
     try:
-        piece = unpack(body)
+        task = unpack(body)
     except msgspec.DecodeError:
-        piece, why = Piece("", 0, "", None, 0, body), UNREADABLE
-    return DeadLetter(entry_id.decode(), int(entry_id.partition(b"-")[0]), why, reason, piece)
+        task, why = Task("", 0, "", None, 0, body), UNREADABLE
+    return DeadLetter(entry_id.decode(), int(entry_id.partition(b"-")[0]), why, reason, task)
 
 
 def _check_id(letter_id: str) -> str:

@@ -1,20 +1,20 @@
 #!lua name=headgate_consumers
--- Consumer groups on a namespace's log, as a Redis function library: what is handed out, held, set aside, and what was missed.
+-- Consumer groups on a namespace's log, as a Redis function library: what is handed out, deferred, set aside, and what was missed.
 --
--- In: FCALL from consumers/store.py and state.py. Works on Redis 7.0 or newer and on Valkey; every key is in the slot of the
--- log's key. Redis' own group on the stream remembers what is new and what is in hand. It is named <g>@<epoch>, so that an
+-- In: FCALL from store.py and state.py. Works on Redis 7.0 or newer and on Valkey; every key is in the slot of the
+-- log's key. Redis' own group on the stream remembers what is new and what is leased. It is named <g>@<epoch>, so that an
 -- XACK that comes late, from before the log was lost, cannot be about a new event that has the old one's id. Beside it, for <g>:
 --
 --   hg:{N}:group:<g>            hash: epoch and position of the group in the log; totals missed, log_lost, dead, dead_dropped;
 --                               held_bytes, the sum over the hash of bodies
---   hg:{N}:group:<g>:held       sorted set: piece → when it is due (ms)
---   hg:{N}:group:<g>:body       hash: piece → what store.py packed, never looked into here
---   hg:{N}:group:<g>:out        hash: piece → how often it was handed out without an answer; not there: in nobody's hand
---   hg:{N}:group:<g>:together   sorted set, by name: `<key hash>:<piece>` of the pieces that go together with their key's others
+--   hg:{N}:group:<g>:held       sorted set: task → when it is due (ms)
+--   hg:{N}:group:<g>:body       hash: task → what store.py packed, never looked into here
+--   hg:{N}:group:<g>:out        hash: task → how often it was handed out without an answer; not there: in nobody's hand
+--   hg:{N}:group:<g>:together   sorted set, by name: `<key hash>:<task>` of the tasks that go together with their key's others
 --   hg:{N}:group:<g>:dead       stream of dead letters
 --   hg:{N}:group:<g>:state:*    the consumer's own small memory, each key with an end
 --
--- A piece is named `<time, 13 digits>-<epoch>-<offset, 15 digits>-<key hash, 16 digits>`, so names sort as the events do.
+-- A task is named `<time, 13 digits>-<epoch>-<offset, 15 digits>-<key hash, 16 digits>`, so names sort as the events do.
 --
 -- Promises: what is handed out is handed out again after the lease unless it is answered or renewed; what was handed out
 -- before without an answer, and so may have ended a process, is handed out alone; whatever the log trimmed before the group
@@ -22,19 +22,19 @@
 --
 -- Raise VERSION with every change: an older library is replaced by a newer one, never the other way round.
 
-local VERSION = 2
+local VERSION = 3
 
--- Redis keeps what is in hand by a reader's name. One name for all of a group: who has it is of no interest, only since when.
+-- Redis keeps what is leased by a reader's name. One name for all of a group: who has it is of no interest, only since when.
 local READER = 'headgate'
 local MAX_NAME_LENGTH = 64
 local MAX_PAGE = 1000
 local MAX_TOGETHER = 500
--- What held pieces may weigh in one answer (the first one always goes).
+-- What waiting tasks may weigh in one answer (the first one always goes).
 local MAX_BODY_BYTES = 16 * 1024 * 1024
 -- An idle time that is beyond every lease.
 local LONG_AGO_MS = 7 * 86400000
--- What a held piece may weigh on average while `max_held` are held: a large one counts as several.
-local PIECE_BYTES = 8192
+-- What a waiting task may weigh on average while `max_waiting` wait: a large one counts as several.
+local TASK_BYTES = 8192
 -- After the last of all events. (Not the greatest id: that is how Redis itself writes `>`.)
 local END = '18446744073709551615-0'
 
@@ -61,7 +61,7 @@ local function is_name(text)
   return text and #text >= 1 and #text <= MAX_NAME_LENGTH and not string.find(text, '[^A-Za-z0-9_-]')
 end
 
--- The names of layout.py, built from the log's key. Returns nil and a refusal for anything else.
+-- The names of redis/keys.py, built from the log's key. Returns nil and a refusal for anything else.
 local function names(keys, group)
   local namespace = #keys == 1 and string.match(keys[1], '^hg:{([A-Za-z0-9_-]+)}:log$')
   if not is_name(namespace) then
@@ -71,7 +71,7 @@ local function names(keys, group)
   local prefix = 'hg:{' .. namespace .. '}:'
   local own = prefix .. 'group:' .. group
   return {
-    log = keys[1], head = prefix .. 'head', consumer = group, group = group .. '@', state = own, held = own .. ':held',
+    log = keys[1], head = prefix .. 'head', consumer = group, group = group .. '@', state = own, waiting = own .. ':held',
     body = own .. ':body', out = own .. ':out', together = own .. ':together', dead = own .. ':dead', own = own .. ':state:',
   }
 end
@@ -89,13 +89,13 @@ end
 
 local function may_take(name)
   return may_create(name) or may('XREADGROUP', 'GROUP', name.group, READER, 'STREAMS', name.log, '>')
-    or may('XCLAIM', name.log, name.group, READER, '0', '0-1') or may('ZADD', name.held, '0', '')
+    or may('XCLAIM', name.log, name.group, READER, '0', '0-1') or may('ZADD', name.waiting, '0', '')
     or may('HINCRBY', name.out, '', '1') or may('XPENDING', name.log, name.group)
 end
 
 local function may_settle(name)
   return may('XACK', name.log, name.group, '0-1') or may('XCLAIM', name.log, name.group, READER, '0', '0-1')
-    or may('ZADD', name.held, '0', '') or may('ZREM', name.held, '') or may('HSET', name.body, '', '') or may('HDEL', name.body, '')
+    or may('ZADD', name.waiting, '0', '') or may('ZREM', name.waiting, '') or may('HSET', name.body, '', '') or may('HDEL', name.body, '')
     or may('HSET', name.out, '', '') or may('HDEL', name.out, '') or may('ZADD', name.together, '0', '')
     or may('ZREM', name.together, '') or may('XADD', name.dead, '*', 'why', '') or may('XTRIM', name.dead, 'MAXLEN', '1')
     or may('XDEL', name.dead, '0-1') or may('HINCRBY', name.state, 'dead', '1') or may('HSTRLEN', name.body, '')
@@ -170,7 +170,7 @@ end
 
 -- Handing out ---------------------------------------------------------------------------------------------------------------
 
--- Entries that nobody gave a sign of life for. What the log has trimmed meanwhile is struck out by XCLAIM, and counted.
+-- Entries that nobody gave a heartbeat for. What the log has trimmed meanwhile is struck out by XCLAIM, and counted.
 local function take_abandoned(name, count, lease_ms)
   local found, missed, alone = {}, 0, false
   local idle = redis.pcall('XPENDING', name.log, name.group, 'IDLE', lease_ms, '-', '+', count)
@@ -189,60 +189,60 @@ local function take_abandoned(name, count, lease_ms)
   return found, missed, false
 end
 
--- The pieces that go with this one and are in nobody's hand; and whether they were handed out without an answer. Those that
+-- The tasks that go with this one and are in nobody's hand; and whether they were handed out without an answer. Those that
 -- were come again without those that have joined since: what may have been done with them is then done with the same again.
-local function mates(name, piece, now)
-  local mark = string.sub(piece, -16)
-  if not redis.call('ZSCORE', name.together, mark .. ':' .. piece) then
-    return { piece }, '', redis.call('HEXISTS', name.out, piece) == 1
+local function batch_of(name, task, now)
+  local mark = string.sub(task, -16)
+  if not redis.call('ZSCORE', name.together, mark .. ':' .. task) then
+    return { task }, '', redis.call('HEXISTS', name.out, task) == 1
   end
   local found, again = {}, {}
   for _, member in ipairs(redis.call('ZRANGEBYLEX', name.together, '[' .. mark .. ':', '(' .. mark .. ';', 'LIMIT', 0, MAX_TOGETHER)) do
-    local mate = string.sub(member, 18)
-    local out = redis.call('HEXISTS', name.out, mate) == 1
+    local member_task = string.sub(member, 18)
+    local out = redis.call('HEXISTS', name.out, member_task) == 1
     if not out then
-      found[#found + 1] = mate
-    elseif tonumber(redis.call('ZSCORE', name.held, mate) or 0) <= now then
-      again[#again + 1] = mate
+      found[#found + 1] = member_task
+    elseif tonumber(redis.call('ZSCORE', name.waiting, member_task) or 0) <= now then
+      again[#again + 1] = member_task
     end
   end
   if #again > 0 then return again, mark, true end
   return found, mark, false
 end
 
--- How many pieces are held; where they are large, as many as would weigh the same.
-local function count_held(name)
+-- How many tasks wait; where they are large, as many as would weigh the same.
+local function count_waiting(name)
   local bytes = tonumber(redis.call('HGET', name.state, 'held_bytes') or 0)
-  return math.max(redis.call('ZCARD', name.held), math.ceil(bytes / PIECE_BYTES))
+  return math.max(redis.call('ZCARD', name.waiting), math.ceil(bytes / TASK_BYTES))
 end
 
-local function weigh(name, piece, bytes)
-  local more = bytes - redis.call('HSTRLEN', name.body, piece)
+local function weigh(name, task, bytes)
+  local more = bytes - redis.call('HSTRLEN', name.body, task)
   if more ~= 0 then redis.call('HINCRBY', name.state, 'held_bytes', more) end
 end
 
-local function forget(name, piece)
-  weigh(name, piece, 0)
-  redis.call('ZREM', name.held, piece)
-  redis.call('HDEL', name.body, piece)
-  redis.call('HDEL', name.out, piece)
-  redis.call('ZREM', name.together, string.sub(piece, -16) .. ':' .. piece)
+local function forget(name, task)
+  weigh(name, task, 0)
+  redis.call('ZREM', name.waiting, task)
+  redis.call('HDEL', name.body, task)
+  redis.call('HDEL', name.out, task)
+  redis.call('ZREM', name.together, string.sub(task, -16) .. ':' .. task)
 end
 
--- Hand out what is due: each piece's time moves on by the lease, so that it is due again if nobody answers.
+-- Hand out what is due: each task's time moves on by the lease, so that it is due again if nobody answers.
 local function take_due(name, count, now, lease_ms)
   local found, seen, bytes = {}, {}, 0
-  for _, first in ipairs(redis.call('ZRANGEBYSCORE', name.held, '-inf', whole(now), 'LIMIT', 0, count)) do
+  for _, first in ipairs(redis.call('ZRANGEBYSCORE', name.waiting, '-inf', whole(now), 'LIMIT', 0, count)) do
     if not seen[first] then
-      local pieces, mark, suspect = mates(name, first, now)
+      local tasks, mark, suspect = batch_of(name, first, now)
       if #found > 0 and (suspect or bytes > MAX_BODY_BYTES) then return found, false end
-      for _, piece in ipairs(pieces) do
-        local body = not seen[piece] and redis.call('HGET', name.body, piece)
-        seen[piece] = true
+      for _, task in ipairs(tasks) do
+        local body = not seen[task] and redis.call('HGET', name.body, task)
+        seen[task] = true
         if body and (#found == 0 or bytes + #body <= MAX_BODY_BYTES or mark == '') then
           bytes = bytes + #body
-          redis.call('ZADD', name.held, whole(now + lease_ms), piece)
-          found[#found + 1] = { piece, redis.call('HINCRBY', name.out, piece, 1), mark, body }
+          redis.call('ZADD', name.waiting, whole(now + lease_ms), task)
+          found[#found + 1] = { task, redis.call('HINCRBY', name.out, task, 1), mark, body }
         end
       end
       if suspect then return found, true end
@@ -251,8 +251,8 @@ local function take_due(name, count, now, lease_ms)
   return found, false
 end
 
--- Leave a sign of life for `remove`: it reads nothing and writes nothing. A read that finds nothing new is none in Redis 7.0.
-local function give_sign(name)
+-- Leave a heartbeat for `remove`: it reads nothing and writes nothing. A read that finds nothing new is none in Redis 7.0.
+local function heartbeat(name)
   redis.pcall('XREADGROUP', 'GROUP', name.group, READER, 'COUNT', 1, 'STREAMS', name.log, END)
 end
 
@@ -279,17 +279,17 @@ local function take_new(name, head, position, count)
   return found, math.max(0, reached - position - #found), reached
 end
 
--- Hand out: <group> <count> <lease_ms> <max_held> →
--- [epoch, offset of the log's newest event, position, pieces held (count_held), when the next is due (ms, -1: none), now (ms),
---  missed in this call, logs lost in this call, entries [[id, deliveries, fields]], pieces [[piece, times out, key hash, body]]],
--- or [] when the group is not open. What was handed out before without an answer comes alone. At most half of a page are held
--- pieces (and what goes together with them), and while `max_held` are held there are no entries.
+-- Hand out: <group> <count> <lease_ms> <max_waiting> →
+-- [epoch, offset of the log's newest event, position, tasks waiting (count_waiting), when the next is due (ms, -1: none), now (ms),
+--  missed in this call, logs lost in this call, entries [[id, deliveries, fields]], tasks [[task, times out, key hash, body]]],
+-- or [] when the group is not open. What was handed out before without an answer comes alone. At most half of a page are waiting
+-- tasks (and what goes together with them), and while `max_waiting` wait there are no entries.
 local function take(keys, args)
   local name, wrong = names(keys, args[1])
   if not name then return wrong end
-  local count, lease_ms, max_held = number(args[2]), number(args[3]), number(args[4])
-  if #args ~= 4 or not (count and lease_ms and max_held) or count < 2 or count > MAX_PAGE or lease_ms < 1 then
-    return invalid('expected a consumer, a count of 2 to ' .. MAX_PAGE .. ', lease_ms and max_held')
+  local count, lease_ms, max_waiting = number(args[2]), number(args[3]), number(args[4])
+  if #args ~= 4 or not (count and lease_ms and max_waiting) or count < 2 or count > MAX_PAGE or lease_ms < 1 then
+    return invalid('expected a consumer, a count of 2 to ' .. MAX_PAGE .. ', lease_ms and max_waiting')
   end
   local state = redis.call('HMGET', name.state, 'epoch', 'position')
   if not state[1] then return {} end
@@ -306,12 +306,12 @@ local function take(keys, args)
     position = 0
     if state[1] ~= '' then lost = redis.call('HINCRBY', name.state, 'log_lost', 1) and 1 end
   end
-  local entries, pieces, alone = {}, {}, false
-  local held = count_held(name)
-  local readable = head.epoch ~= '' and held < max_held
+  local entries, tasks, alone = {}, {}, false
+  local waiting = count_waiting(name)
+  local readable = head.epoch ~= '' and waiting < max_waiting
   if readable then entries, missed, alone = take_abandoned(name, count, lease_ms) end
-  if #entries == 0 then pieces, alone = take_due(name, math.floor(count / 2), now, lease_ms) end
-  local room = count - #entries - #pieces
+  if #entries == 0 then tasks, alone = take_due(name, math.floor(count / 2), now, lease_ms) end
+  local room = count - #entries - #tasks
   if readable and not alone and room > 0 then
     local new, skipped, reached = take_new(name, head, position, room)
     if not new then return skipped end
@@ -319,27 +319,27 @@ local function take(keys, args)
     missed, position = missed + skipped, reached
   end
   if missed > 0 then redis.call('HINCRBY', name.state, 'missed', missed) end
-  if #entries == 0 then give_sign(name) end
-  local next_due = tonumber(redis.call('ZRANGE', name.held, 0, 0, 'WITHSCORES')[2] or -1)
-  return { head.epoch, head.offset, position, held, next_due, now, missed, lost, entries, pieces }
+  if #entries == 0 then heartbeat(name) end
+  local next_due = tonumber(redis.call('ZRANGE', name.waiting, 0, 0, 'WITHSCORES')[2] or -1)
+  return { head.epoch, head.offset, position, waiting, next_due, now, missed, lost, entries, tasks }
 end
 
 -- Answers -------------------------------------------------------------------------------------------------------------------
 
-local function hold(name, piece, due, together, out, body)
+local function defer(name, task, due, together, out, body)
   local from_now = string.match(due, '^%+(%d+)$')
-  redis.call('ZADD', name.held, from_now and whole(now_ms() + tonumber(from_now)) or due, piece)
-  weigh(name, piece, #body)
-  redis.call('HSET', name.body, piece, body)
-  local member = string.sub(piece, -16) .. ':' .. piece
+  redis.call('ZADD', name.waiting, from_now and whole(now_ms() + tonumber(from_now)) or due, task)
+  weigh(name, task, #body)
+  redis.call('HSET', name.body, task, body)
+  local member = string.sub(task, -16) .. ':' .. task
   if together == '1' then redis.call('ZADD', name.together, 0, member) else redis.call('ZREM', name.together, member) end
-  if out == '0' then redis.call('HDEL', name.out, piece) else redis.call('HSET', name.out, piece, out) end
+  if out == '0' then redis.call('HDEL', name.out, task) else redis.call('HSET', name.out, task, out) end
 end
 
 -- Each answer is a word and so many arguments. All of a call are given in one step. An entry of another epoch than the group's is
 -- not touched: its log is gone, and its id may be a new event's that is in somebody's hand.
 local ANSWERS = {
-  -- <epoch> <id>: an entry is done with, or lives on as pieces.
+  -- <epoch> <id>: an entry is done with, or lives on as tasks.
   ack = { 2, function(name, epoch, id)
     if epoch == name.epoch then redis.call('XACK', name.log, name.group, id) end
   end },
@@ -349,25 +349,25 @@ local ANSWERS = {
       redis.call('XCLAIM', name.log, name.group, READER, 0, id, 'IDLE', LONG_AGO_MS, 'RETRYCOUNT', deliveries, 'JUSTID')
     end
   end },
-  -- <piece>: a held piece is done with.
+  -- <task>: a waiting task is done with.
   done = { 1, forget },
-  -- <piece> <due_ms, or +ms from now> <together 0/1> <times out> <body>: keep, or keep on. Times out above 0: it is in hand.
-  hold = { 5, hold },
-  -- <why> <reason> <piece> <body> <max_dead>
-  dead = { 5, function(name, why, reason, piece, body, max_dead)
-    redis.call('XADD', name.dead, '*', 'why', why, 'reason', reason, 'piece', piece, 'body', body)
+  -- <task> <due_ms, or +ms from now> <together 0/1> <times out> <body>: keep, or keep on. Times out above 0: it is leased.
+  defer = { 5, defer },
+  -- <why> <reason> <task> <body> <max_dead>
+  dead = { 5, function(name, why, reason, task, body, max_dead)
+    redis.call('XADD', name.dead, '*', 'why', why, 'reason', reason, 'task', task, 'body', body)
     redis.call('HINCRBY', name.state, 'dead', 1)
     local dropped = redis.call('XTRIM', name.dead, 'MAXLEN', max_dead)
     if dropped > 0 then redis.call('HINCRBY', name.state, 'dead_dropped', dropped) end
     return dropped
   end },
-  -- <dead letter's id> <piece> <body>: try a dead letter again, now; nothing if it is not there any more.
-  again = { 3, function(name, id, piece, body)
-    if redis.call('XDEL', name.dead, id) == 1 then hold(name, piece, '+0', '0', '0', body) end
+  -- <dead letter's id> <task> <body>: try a dead letter again, now; nothing if it is not there any more.
+  again = { 3, function(name, id, task, body)
+    if redis.call('XDEL', name.dead, id) == 1 then defer(name, task, '+0', '0', '0', body) end
   end },
 }
 
--- Settle: <group> (<word> <argument>…)… → [pieces held (count_held), dead letters pushed out].
+-- Settle: <group> (<word> <argument>…)… → [tasks waiting (count_waiting), dead letters pushed out].
 local function settle(keys, args)
   local name, wrong = names(keys, args[1])
   if not name then return wrong end
@@ -388,26 +388,26 @@ local function settle(keys, args)
     dropped = dropped + (answer[2](name, unpack(args, at + 1, at + answer[1])) or 0)
     at = at + 1 + answer[1]
   end
-  if redis.call('ZCARD', name.held) == 0 then redis.call('HDEL', name.state, 'held_bytes') end
-  return { count_held(name), dropped }
+  if redis.call('ZCARD', name.waiting) == 0 then redis.call('HDEL', name.state, 'held_bytes') end
+  return { count_waiting(name), dropped }
 end
 
--- Renew: <group> <lease_ms> <piece>… : those that are still out stay in hand for another lease.
+-- Renew: <group> <lease_ms> <task>… : those that are still out stay leased for another lease.
 local function renew(keys, args)
   local name, wrong = names(keys, args[1])
   if not name then return wrong end
   local lease_ms = number(args[2])
-  if not lease_ms then return invalid('expected a consumer, lease_ms and pieces') end
-  local refused = may('ZADD', name.held, '0', '')
+  if not lease_ms then return invalid('expected a consumer, lease_ms and tasks') end
+  local refused = may('ZADD', name.waiting, '0', '')
   if refused then return refused end
   local due = whole(now_ms() + lease_ms)
   for index = 3, #args do
-    if redis.call('HEXISTS', name.out, args[index]) == 1 then redis.call('ZADD', name.held, 'XX', due, args[index]) end
+    if redis.call('HEXISTS', name.out, args[index]) == 1 then redis.call('ZADD', name.waiting, 'XX', due, args[index]) end
   end
   return #args - 2
 end
 
--- How far the group has come: <group> → [now, handled] (ms). `handled` is the time of the oldest event that is in hand or not
+-- How far the group has come: <group> → [now, handled] (ms). `handled` is the time of the oldest event that is leased or not
 -- yet taken; 0 when that time is not known any more, or the group not open.
 local function progress(keys, args)
   local name, wrong = names(keys, args[1])
@@ -430,7 +430,7 @@ local function progress(keys, args)
   if pending[1] > 0 then open_at(pending[2]) end
   local position = number(state[2]) or 0
   if position < head.offset then open_at(whole(position + 1) .. '-0') end
-  for _, piece in ipairs(redis.call('HKEYS', name.out)) do handled = math.min(handled, tonumber(string.sub(piece, 1, 13)) or 0) end
+  for _, task in ipairs(redis.call('HKEYS', name.out)) do handled = math.min(handled, tonumber(string.sub(task, 1, 13)) or 0) end
   return { now, handled }
 end
 
@@ -502,11 +502,11 @@ local function groups_of(name)
   return found
 end
 
--- How long ago (ms) an instance gave a sign of life: 0 while it has a piece in hand; -1: not known.
+-- How long ago (ms) an instance gave a heartbeat: 0 while it has a task leased; -1: not known.
 local function idle_ms(name, groups)
   local now, least = now_ms(), -1
-  for _, piece in ipairs(redis.call('HKEYS', name.out)) do
-    if tonumber(redis.call('ZSCORE', name.held, piece) or 0) > now then return 0 end
+  for _, task in ipairs(redis.call('HKEYS', name.out)) do
+    if tonumber(redis.call('ZSCORE', name.waiting, task) or 0) > now then return 0 end
   end
   for _, group in ipairs(groups) do
     for _, flat in ipairs(redis.call('XINFO', 'CONSUMERS', name.log, group.name)) do
@@ -517,7 +517,7 @@ local function idle_ms(name, groups)
   return least
 end
 
--- Where a consumer stands: <group> → [lag, in hand, held, dead, missed, ms since a sign of life (-1: not known)], or [] when
+-- The status of a consumer: <group> → [lag, leased, waiting, dead, missed, ms since a heartbeat (-1: not known)], or [] when
 -- there is nothing of it.
 local function look(keys, args)
   local name, wrong = names(keys, args[1])
@@ -526,14 +526,14 @@ local function look(keys, args)
   if refused then return refused end
   local state, groups = redis.call('HMGET', name.state, 'epoch', 'position', 'missed'), groups_of(name)
   if not state[1] and #groups == 0 then return {} end
-  local head, in_hand = read_head(name), redis.call('HLEN', name.out)
-  for _, group in ipairs(groups) do in_hand = in_hand + group.pending end
+  local head, leased = read_head(name), redis.call('HLEN', name.out)
+  for _, group in ipairs(groups) do leased = leased + group.pending end
   local lag = state[1] == head.epoch and head.offset - (number(state[2]) or 0) or head.offset
-  local held, dead = redis.call('ZCARD', name.held), redis.call('XLEN', name.dead)
-  return { lag, in_hand, held, dead, number(state[3]) or 0, idle_ms(name, groups) }
+  local waiting, dead = redis.call('ZCARD', name.waiting), redis.call('XLEN', name.dead)
+  return { lag, leased, waiting, dead, number(state[3]) or 0, idle_ms(name, groups) }
 end
 
--- Take a consumer out of Redis, with all that is held or dead: <group> <quiet_ms> → [held, dead], or [ms since a sign of life] if
+-- Take a consumer out of Redis, with all that waits or is dead: <group> <quiet_ms> → [waiting, dead], or [ms since a heartbeat] if
 -- that is less than quiet_ms: then nothing was done. Its state is left to the caller, and ends by itself.
 local function remove(keys, args)
   local name, wrong = names(keys, args[1])
@@ -545,9 +545,9 @@ local function remove(keys, args)
   local groups = groups_of(name)
   local idle = idle_ms(name, groups)
   if idle >= 0 and idle < quiet_ms then return { idle } end
-  local counts = { redis.call('ZCARD', name.held), redis.call('XLEN', name.dead) }
+  local counts = { redis.call('ZCARD', name.waiting), redis.call('XLEN', name.dead) }
   for _, group in ipairs(groups) do redis.call('XGROUP', 'DESTROY', name.log, group.name) end
-  redis.call('UNLINK', name.state, name.held, name.body, name.out, name.together, name.dead)
+  redis.call('UNLINK', name.state, name.waiting, name.body, name.out, name.together, name.dead)
   return counts
 end
 

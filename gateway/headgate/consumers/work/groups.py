@@ -1,7 +1,7 @@
 """What consumers have in Redis, whether or not they are configured any more: looked at, and taken out by name.
 
-In: a command client from redis/client.py. Out: how each consumer of a namespace stands. Whoever is taken out of the configuration
-leaves its group, what it held and its dead letters behind: nobody but the operator knows whether it will come back.
+In: a command client from redis/client.py. Out: how each consumer of a namespace stands. A consumer that leaves the configuration
+leaves its group, its waiting tasks and its dead letters behind: only the operator knows whether it will come back.
 
 Raises (all methods): BusUnavailable, BusRefused: as `redis.client.call`.
 """
@@ -19,22 +19,23 @@ from headgate.redis.keys import group_key, log_key
 
 from .store import GROUP_LIBRARY
 
-# Whoever runs a consumer gives a sign of life every half second, or, at work on one event, every third of its lease.
+# A running consumer gives a heartbeat every half second, and while it works on one event every third of its lease.
 QUIET_S = 60.0
 _SCAN_KEYS = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """How a consumer stands: events of the log not taken yet, in hand, and missed; pieces that are held; dead letters.
+class GroupStatus:
+    """The status of a consumer.
 
-    `idle_s` is how long ago an instance gave a sign of life (None: not known).
+    `lag` counts the events of the log that it has not taken yet; `leased`, `waiting` and `dead` count tasks; `missed` events.
+    `idle_s` is the time since the last heartbeat of an instance (None: not known).
     """
 
     name: str
     lag: int
-    in_hand: int
-    held: int
+    leased: int
+    waiting: int
     dead: int
     missed: int
     idle_s: float | None
@@ -52,12 +53,12 @@ class Groups:
         self._client, self._namespace = client, namespace
         self._log = log_key(namespace)
 
-    def standings(self) -> list[Standing]:
+    def statuses(self) -> list[GroupStatus]:
         """Return all, by name. It looks through the names of all keys, a thousand at a time."""
-        return [standing for name in self._names() if (standing := self.look(name)) is not None]
+        return [status for name in self._names() if (status := self.look(name)) is not None]
 
-    def look(self, name: str) -> Standing | None:
-        """Return how one stands, or None if there is nothing of it.
+    def look(self, name: str) -> GroupStatus | None:
+        """Return the status of one, or None if there is nothing of it.
 
         Raises:
             InvalidRequest: it is not a consumer's name.
@@ -65,17 +66,17 @@ class Groups:
         found = GROUP_LIBRARY.call(self._client, "FCALL_RO", "headgate_group_look", 1, self._log, name)
         if not found:
             return None
-        lag, in_hand, held, dead, missed, idle_ms = found
-        return Standing(name, lag, in_hand, held, dead, missed, None if idle_ms < 0 else idle_ms / 1000)
+        lag, leased, waiting, dead, missed, idle_ms = found
+        return GroupStatus(name, lag, leased, waiting, dead, missed, None if idle_ms < 0 else idle_ms / 1000)
 
     def remove(self, name: str) -> tuple[int, int]:
-        """Take out a consumer: its group, what it held, its dead letters, its state. Return the numbers of pieces and letters.
+        """Take out a consumer: its group, what it deferred, its dead letters, its state. Return the numbers of tasks and letters.
 
         Raises:
-            InvalidRequest: there is none of this name, or one of its instances has given a sign of life within QUIET_S.
+            InvalidRequest: there is none of this name, or one of its instances has given a heartbeat within QUIET_S.
         """
         if self.look(name) is None:
-            known = ", ".join(standing.name for standing in self.standings()) or "none"
+            known = ", ".join(status.name for status in self.statuses()) or "none"
             raise InvalidRequest(f"there is no consumer {name} in {self._namespace}; there are: {known}")
         removed = GROUP_LIBRARY.call(
             self._client, "FCALL", "headgate_group_remove", 1, self._log, name, round(QUIET_S * 1000)
@@ -87,8 +88,8 @@ class Groups:
             )
         for keys in self._scan(f"{group_key(self._namespace, name)}:state:*"):
             call(self._client, "UNLINK", *keys)
-        held, dead = removed
-        return held, dead
+        waiting, dead = removed
+        return waiting, dead
 
     def _names(self) -> list[str]:
         prefix = group_key(self._namespace, "")

@@ -8,13 +8,13 @@ from headgate import metrics
 UNREADABLE, POISON, REJECTED, GAVE_UP = "unreadable", "poison", "rejected", "gave_up"
 
 
-class Tally:
+class ConsumerMetrics:
     """What one consumer counts in this process."""
 
     def __init__(self, consumer: str) -> None:
         self.handled = metrics.CONSUMER_HANDLED.labels(consumer)
         self.retried = metrics.CONSUMER_RETRIED.labels(consumer)
-        self.held = metrics.CONSUMER_HELD.labels(consumer)
+        self.waiting = metrics.CONSUMER_WAITING.labels(consumer)
         self.full = metrics.CONSUMER_FULL.labels(consumer)
         self.dead = {why: metrics.CONSUMER_DEAD.labels(consumer, why) for why in (UNREADABLE, POISON, REJECTED, GAVE_UP)}
         self.dead_dropped = metrics.CONSUMER_DEAD_DROPPED.labels(consumer)

@@ -19,7 +19,7 @@ from headgate.publisher import Publisher
 from headgate.redis.client import Client, open_client
 from headgate.settings import Settings
 
-from .metrics import Tally
+from .metrics import ConsumerMetrics
 from .spec import ConsumerSpec
 from .state import RedisState
 from .store import Store
@@ -90,7 +90,7 @@ class Runner:
             worker.interrupt()
 
     def stop(self, drain_s: float = DRAIN_S) -> bool:
-        """Finish what is in hand, give the rest back, and return whether that was done within `drain_s`. Idempotent.
+        """Finish what is leased, give the rest back, and return whether that was done within `drain_s`. Idempotent.
 
         What is still at work then is left alone: its thread ends with the process, and the work is handed out again.
         """
@@ -114,8 +114,8 @@ class Runner:
         client, store = self._client_and_store()
         state = RedisState(client, self._spec.namespace, self._spec.name, store)
         context = Context(self._spec.name, self._spec.namespace, state, self._publisher)
-        tally = Tally(self._spec.name)
-        return Worker(self._spec, context, store, tally, self._log, self._stopping, self._abandoned)
+        metrics = ConsumerMetrics(self._spec.name)
+        return Worker(self._spec, context, store, metrics, self._log, self._stopping, self._abandoned)
 
     def _store(self) -> Store:
         return self._client_and_store()[1]

@@ -19,7 +19,7 @@ class RunnerOptions:
     start: str = option(
         "new", one_of("new", "oldest"), "Where a consumer that is new begins: with new events, or with the log's oldest."
     )
-    workers: int = option(1, integer(1, 64), "Threads per process; a killed process may double one piece of work for each.")
+    workers: int = option(1, integer(1, 64), "Threads per process; a killed process may double one task for each.")
     max_per_s: int = option(
         10000,
         integer(0, 1000000),
@@ -30,10 +30,10 @@ class RunnerOptions:
     retry_for_s: float = option(
         86400.0,
         number(0, 30 * 86400, "seconds"),
-        "How long after its first failure a piece of work is tried again.",
+        "How long after its first failure a task is tried again.",
     )
-    max_held: int = option(
-        10000, integer(1, 1000000), "Pieces of work that may wait (held, or to be tried again); above it no new events are taken."
+    max_waiting: int = option(
+        10000, integer(1, 1000000), "Tasks that may wait (deferred, or to be tried again); above it no new events are taken."
     )
     max_dead: int = option(
         10000, integer(1, 1000000), "Dead letters that are kept; a new one pushes out the oldest, and it is counted."
@@ -41,7 +41,7 @@ class RunnerOptions:
     lease_s: float = option(
         30.0,
         number(0.1, 3600, "seconds"),
-        "After how long without a sign of life of a process another takes over its work.",
+        "How long after the last heartbeat of a process another one takes over its tasks.",
     )
 
 

@@ -23,7 +23,7 @@ from headgate.redis.functions import Library
 from headgate.redis.keys import group_in_log, log_key
 from headgate.redis.log import read_entry
 
-from .task import Piece, unpack
+from .task import Task, unpack
 
 GROUP_LIBRARY = Library("headgate.consumers.work", "groups.lua", "headgate_consumers_version")
 
@@ -36,15 +36,15 @@ Answer = tuple[str | bytes | int, ...]
 
 
 @dataclass(slots=True)
-class Taken:
-    """One piece of work in hand.
+class LeasedTask:
+    """A task that a worker has leased.
 
     `name` is what it is called in Redis ("": it is an entry of the log, and not yet kept by itself); `out` is how often it was
     handed out without an answer, this time included; `mark` is the same for all that are to be worked on together ("": by
     itself); `error` is what keeps it from being read.
     """
 
-    piece: Piece
+    task: Task
     name: str
     out: int
     mark: str = ""
@@ -61,16 +61,16 @@ class Page:
     """What one `take` handed out, and where the group stands.
 
     `unwanted` are the offsets of entries that match no pattern: they need an acknowledgement only. `epoch` is "" while there is
-    no log. `due_in_s` is when the next held piece is due (None: none is held). `missed` events were trimmed before this group got
-    them, `lost` is 1 when the log was found to be another one, both in this call.
+    no log. `due_in_s` is when the next deferred task is due (None: none waits). `missed` events were trimmed before this group
+    got them, `lost` is 1 when the log was found to be another one, both in this call.
     """
 
     epoch: str
-    work: list[Taken]
+    work: list[LeasedTask]
     unwanted: list[int]
     head: int
     position: int
-    held: int
+    waiting: int
     due_in_s: float | None
     missed: int
     lost: int
@@ -103,17 +103,17 @@ class Store:
         epoch, position = self._call("open", start)
         return epoch.decode(), position
 
-    def take(self, count: int, lease_ms: int, max_held: int, wanted: Callable[[str], bool]) -> Page | None:
-        """Hand out up to `count` (2 to 1,000) entries and due pieces for `lease_ms`; None: the group is not open.
+    def take(self, count: int, lease_ms: int, max_waiting: int, wanted: Callable[[str], bool]) -> Page | None:
+        """Hand out up to `count` (2 to 1,000) entries and due tasks for `lease_ms`; None: the group is not open.
 
-        With `max_held` pieces or more there are no new entries. `wanted` says of a topic whether it is to be read at all.
+        With `max_waiting` tasks or more there are no new entries. `wanted` says of a topic whether it is to be read at all.
         """
-        reply = self._call("take", count, lease_ms, max_held)
+        reply = self._call("take", count, lease_ms, max_waiting)
         if not reply:
             return None
-        raw_epoch, head, position, held, next_due_ms, now_ms, missed, lost, entries, pieces = reply
+        raw_epoch, head, position, waiting, next_due_ms, now_ms, missed, lost, entries, tasks = reply
         epoch = raw_epoch.decode()
-        work, unwanted = [_held(*piece) for piece in pieces], []
+        work, unwanted = [_leased_task(*task) for task in tasks], []
         for entry_id, deliveries, flat in entries:
             offset = int(entry_id.partition(b"-")[0])
             fields = dict(zip(flat[::2], flat[1::2], strict=False))
@@ -122,7 +122,7 @@ class Store:
             else:
                 unwanted.append(offset)
         due_in_s = None if next_due_ms < 0 else max(0.0, (next_due_ms - now_ms) / 1000)
-        return Page(epoch, work, unwanted, head, position, held, due_in_s, missed, lost)
+        return Page(epoch, work, unwanted, head, position, waiting, due_in_s, missed, lost)
 
     def acknowledge(self, epoch: str, offsets: Sequence[int]) -> bool:
         """Be done with entries of the log; return whether `confirm` is due. Raises nothing, and waits for nothing.
@@ -146,15 +146,15 @@ class Store:
             self._unconfirmed = []
 
     def settle(self, answers: Iterable[Answer]) -> tuple[int, int]:
-        """Give answers (`done`, `hold`, `dead`, `back`, `again`), all in one step.
+        """Give answers (`done`, `defer`, `dead`, `back`, `again`), all in one step.
 
-        Return how many pieces are held now, and how many dead letters these have pushed out.
+        Return how many tasks wait now, and how many dead letters these have pushed out.
         """
-        held, dropped = self._call("settle", *[argument for answer in answers for argument in answer])
-        return held, dropped
+        waiting, dropped = self._call("settle", *[argument for answer in answers for argument in answer])
+        return waiting, dropped
 
     def renew(self, names: Sequence[str], lease_ms: int) -> None:
-        """Keep pieces in hand for another lease."""
+        """Keep tasks leased for another lease."""
         self._call("renew", lease_ms, *names)
 
     def wait(self, position: int, timeout_s: float) -> None:
@@ -183,15 +183,15 @@ class Store:
     def _call(self, function: str, *arguments: str | bytes | int) -> Any:
         return GROUP_LIBRARY.call(self._client, "FCALL", f"headgate_group_{function}", 1, self._log, self._group, *arguments)
 
-    def _entry(self, epoch: str, offset: int, deliveries: int, fields: dict[bytes, bytes]) -> Taken:
+    def _entry(self, epoch: str, offset: int, deliveries: int, fields: dict[bytes, bytes]) -> LeasedTask:
         entry = read_entry(offset, fields, self._max_payload_bytes)
         if entry.event is not None:
             event = entry.event
-            piece = Piece(epoch, offset, event.topic, event.id, event.time_ms, event.data)
+            task = Task(epoch, offset, event.topic, event.id, event.time_ms, event.data)
         else:  # as much as is fit to be looked at
             topic, data = fields.get(b"topic", b""), fields.get(b"data", b"")
-            piece = Piece(epoch, offset, topic[:255].decode("ascii", "replace"), None, 0, data[: self._max_payload_bytes])
-        return Taken(piece, "", deliveries, error=entry.error)
+            task = Task(epoch, offset, topic[:255].decode("ascii", "replace"), None, 0, data[: self._max_payload_bytes])
+        return LeasedTask(task, "", deliveries, error=entry.error)
 
 
 class _Line:
@@ -247,46 +247,46 @@ class _Line:
             link.close()
 
 
-def done(taken: Taken) -> Answer:
+def done(leased: LeasedTask) -> Answer:
     """The work is done, or not to be done at all."""
-    return ("ack", taken.piece.epoch, f"{taken.piece.offset}-0") if taken.in_log else ("done", taken.name)
+    return ("ack", leased.task.epoch, f"{leased.task.offset}-0") if leased.in_log else ("done", leased.name)
 
 
-def back(taken: Taken) -> Answer:
+def back(leased: LeasedTask) -> Answer:
     """The work was not begun: anyone may have it at once, and it does not count as handed out."""
-    if taken.in_log:
-        return "back", taken.piece.epoch, f"{taken.piece.offset}-0", taken.out - 1
-    return hold_for(taken.piece, 0, taken.out - 1)
+    if leased.in_log:
+        return "back", leased.task.epoch, f"{leased.task.offset}-0", leased.out - 1
+    return defer_for(leased.task, 0, leased.out - 1)
 
 
-def hold(piece: Piece, until_ms: int) -> Answer:
-    """Keep a piece, in place of what is kept under its name, until `until_ms` (since 1970)."""
-    return _hold(piece, str(until_ms), 0)
+def defer(task: Task, until_ms: int) -> Answer:
+    """Keep a task, in place of what is kept under its name, until `until_ms` (since 1970)."""
+    return _defer(task, str(until_ms), 0)
 
 
-def hold_for(piece: Piece, delay_ms: int, out: int = 0) -> Answer:
-    """Keep a piece for `delay_ms` by Redis' clock; `out` above 0: it is in hand so long, handed out that often."""
-    return _hold(piece, f"+{delay_ms}", out)
+def defer_for(task: Task, delay_ms: int, out: int = 0) -> Answer:
+    """Keep a task for `delay_ms` by Redis' clock; `out` above 0: it is leased so long, handed out that often."""
+    return _defer(task, f"+{delay_ms}", out)
 
 
-def dead(piece: Piece, why: str, reason: str, max_dead: int) -> Answer:
-    """Put a piece to the dead letters, of which `max_dead` are kept."""
-    return "dead", why, reason, piece.name, piece.pack(), max_dead
+def dead(task: Task, why: str, reason: str, max_dead: int) -> Answer:
+    """Put a task to the dead letters, of which `max_dead` are kept."""
+    return "dead", why, reason, task.name, task.pack(), max_dead
 
 
-def again(dead_id: str, piece: Piece) -> Answer:
-    """Take a piece out of the dead letters and have it due now; nothing happens if it is not there any more."""
-    return "again", dead_id, piece.name, piece.pack()
+def again(dead_id: str, task: Task) -> Answer:
+    """Take a task out of the dead letters and have it due now; nothing happens if it is not there any more."""
+    return "again", dead_id, task.name, task.pack()
 
 
-def _hold(piece: Piece, due: str, out: int) -> Answer:
-    return "hold", piece.name, due, int(piece.together), out, piece.pack()
+def _defer(task: Task, due: str, out: int) -> Answer:
+    return "defer", task.name, due, int(task.together), out, task.pack()
 
 
-def _held(name: bytes, out: int, mark: bytes, body: bytes) -> Taken:
+def _leased_task(name: bytes, out: int, mark: bytes, body: bytes) -> LeasedTask:
     try:
-        return Taken(unpack(body), name.decode(), out, mark.decode())
+        return LeasedTask(unpack(body), name.decode(), out, mark.decode())
     except msgspec.DecodeError:
         _, epoch, offset, _ = name.decode().split("-")
-        piece = Piece(epoch, int(offset), "", None, 0, body)
-        return Taken(piece, name.decode(), out, error=InvalidEvent("piece", "what was kept of it cannot be read"))
+        task = Task(epoch, int(offset), "", None, 0, body)
+        return LeasedTask(task, name.decode(), out, error=InvalidEvent("task", "what was kept of it cannot be read"))

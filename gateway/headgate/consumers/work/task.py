@@ -1,4 +1,4 @@
-"""A piece: one part of an event's work that is kept in Redis until it is done, held or to be tried again. No I/O.
+"""A task: one part of an event's work that is kept in Redis until it is done, deferred or to be tried again. No I/O.
 
 The payload's bytes are packed as they are. Fields may be added at the end, with a default: an older body is still read.
 """
@@ -12,10 +12,10 @@ import msgspec
 _LATEST_MS = 10**13 - 1
 
 
-class Piece(msgspec.Struct, array_like=True):
+class Task(msgspec.Struct, array_like=True):
     """An event, the part of its work that this is, and how it has fared.
 
-    `parted` says that the consumer was asked for the event's keys; `attempt` counts the times that it was handed out and
+    `split` says that the consumer was asked for the event's keys; `attempt` counts the times that it was handed out and
     answered; `failures` and `faults` the answers in a row that were failures at all, and faults of the consumer's code, since
     `failing_since_ms`.
     """
@@ -27,27 +27,27 @@ class Piece(msgspec.Struct, array_like=True):
     time_ms: int
     data: bytes
     key: str = ""
-    parted: bool = False
+    split: bool = False
     attempt: int = 0
     failures: int = 0
     faults: int = 0
     failing_since_ms: int = 0
-    held: bool = False
+    deferred: bool = False
     together: bool = False
     reason: str = ""
 
     @property
     def name(self) -> str:
-        """What the piece is called in Redis (groups.lua): names sort as the events do, and end with a hash of the key."""
+        """What the task is called in Redis (groups.lua): names sort as the events do, and end with a hash of the key."""
         return f"{min(self.time_ms, _LATEST_MS):013d}-{self.epoch}-{self.offset:015d}-{_key_hash(self.key)}"
 
     def pack(self) -> bytes:
-        """Return the piece as `unpack` reads it."""
+        """Return the task as `unpack` reads it."""
         return _encoder.encode(self)
 
 
-def unpack(body: bytes) -> Piece:
-    """Return a piece from what `Piece.pack` made.
+def unpack(body: bytes) -> Task:
+    """Return a task from what `Task.pack` made.
 
     Raises:
         msgspec.DecodeError: it is none.
@@ -56,7 +56,7 @@ def unpack(body: bytes) -> Piece:
 
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(Piece)
+_decoder = msgspec.msgpack.Decoder(Task)
 
 
 def _key_hash(key: str) -> str:

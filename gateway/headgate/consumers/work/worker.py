@@ -1,11 +1,11 @@
 """One worker of a consumer: takes pages of work, has the consumer do it, settles its answers. One thread, one consumer object.
 
 In: pages from the store. Out: answers to the store, each as soon as it is known: a process that dies doubles what it had begun
-and not yet answered, which is one piece of work, or one page of a batch consumer. While Redis does not answer, it waits and tries
+and not yet answered, which is one task, or one page of a batch consumer. While Redis does not answer, it waits and tries
 again, with jitter, and remembers what it has to say.
 
-Work that lasts longer than a third of the lease is moved out of the log by `keep`, which another thread calls: it becomes a piece
-in hand, whose lease is renewed, so that neither another process nor the log's retention can take it away meanwhile.
+Work that lasts longer than a third of the lease is moved out of the log by `keep`, which another thread calls: it becomes a task
+leased, whose lease is renewed, so that neither another process nor the log's retention can take it away meanwhile.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from typing import Any
 
 import msgspec
 
-from headgate.consumers.base import Consumer, Context, Delivery, Hold, Reject, Retry
+from headgate.consumers.base import Consumer, Context, Defer, Delivery, Reject, Retry
 from headgate.consumers.sparse_log import SparseLog
 from headgate.errors import BusRefused, BusUnavailable, InvalidTopic
 from headgate.topic import check_topic, matches
 
 from .backoff import delay_s
-from .metrics import GAVE_UP, POISON, REJECTED, UNREADABLE, Tally
+from .metrics import GAVE_UP, POISON, REJECTED, UNREADABLE, ConsumerMetrics
 from .spec import ConsumerSpec
-from .store import Answer, Page, Store, Taken, back, dead, done, hold, hold_for
-from .task import Piece
+from .store import Answer, LeasedTask, Page, Store, back, dead, defer, defer_for, done
+from .task import Task
 
 # While Redis hands out a page it does nothing else: 0.3 ms for 25 entries, 1.5 ms for 100, at the same rate for the consumer.
-PAGE_PIECES = 25
+PAGE_TASKS = 25
 # How late a page may be for those behind it to make up for it.
 PACE_SLACK_S = 0.01
-# The longest wait for something new: after it, what other instances held or left behind is looked for.
+# The longest wait for something new: after it, what other instances deferred or left behind is looked for.
 IDLE_S = 0.5
 SHORTEST_WAIT_S = 0.01
 # How often work may be handed out without an answer, or fail by a fault of the consumer's code, before it is set aside.
 MAX_DELIVERIES = 5
-# Into how many pieces one event may be split.
+# Into how many tasks one event may be split.
 MAX_KEYS = 1000
 # Waits for Redis: the ceiling of the first and of the last.
 BUS_FIRST_S, BUS_LAST_S = 0.2, 5.0
@@ -63,7 +63,7 @@ class Worker:
         spec: the consumer.
         context: what the consumer is given.
         store: its group, over a client of this worker's own.
-        tally: what is counted.
+        metrics: what is counted.
         log: events with fields, for operators.
         stopping: set when the worker is to finish what it has begun and return.
         abandoned: set when it is not to wait for Redis any more.
@@ -74,13 +74,13 @@ class Worker:
         spec: ConsumerSpec,
         context: Context,
         store: Store,
-        tally: Tally,
+        metrics: ConsumerMetrics,
         log: SparseLog,
         stopping: threading.Event,
         abandoned: threading.Event,
     ) -> None:
         self._spec, self._context, self._store = spec, context, store
-        self._tally, self._log = tally, log
+        self._metrics, self._log = metrics, log
         self._stopping, self._abandoned = stopping, abandoned
         self._lease_ms = round(spec.runner.lease_s * 1000)
         self._wanted = lru_cache(maxsize=4096)(self._matches)
@@ -89,10 +89,10 @@ class Worker:
         self._next_tick_s = 0.0
         self._next_page_s = 0.0
         self._page_event_s = spec.runner.workers / spec.runner.max_per_s if spec.runner.max_per_s else 0.0
-        self._held = 0
-        # What is in hand, and since when; the lock is held while `keep` moves it.
+        self._waiting = 0
+        # What is leased, and since when; the lock is deferred while `keep` moves it.
         self._lock = threading.Lock()
-        self._in_hand: dict[int, Taken] = {}
+        self._leased: dict[int, LeasedTask] = {}
         self._taken_s = 0.0
         self.trouble: str | None = None
 
@@ -115,10 +115,10 @@ class Worker:
                 self.trouble = type(error).__name__
                 self._log("consumer failed", exc_info=True)
             failures += 1
-            self._let_go()
+            self._release()
             self._stopping.wait(delay_s(failures, BUS_FIRST_S, BUS_LAST_S))
         with suppress(Abandoned):
-            self._surely(self._store.confirm)
+            self._until_answered(self._store.confirm)
         self._store.close()
         if consumer is not None:
             try:
@@ -131,20 +131,20 @@ class Worker:
         self._store.interrupt()
 
     def keep(self, store: Store) -> None:
-        """Keep what is in hand for another lease, if it has been there for a third of one. Called by another thread.
+        """Keep what is leased for another lease, if it has been there for a third of one. Called by another thread.
 
         Raises:
             BusUnavailable, BusRefused: as `redis.client.call`; try again.
         """
         with self._lock:
-            if not self._in_hand or time.monotonic() - self._taken_s < self._lease_ms / 3000:
+            if not self._leased or time.monotonic() - self._taken_s < self._lease_ms / 3000:
                 return
-            in_log = [taken for taken in self._in_hand.values() if taken.in_log]
-            names = [taken.name for taken in self._in_hand.values() if not taken.in_log]
+            in_log = [leased for leased in self._leased.values() if leased.in_log]
+            names = [leased.name for leased in self._leased.values() if not leased.in_log]
             if in_log:
-                store.settle([answer for t in in_log for answer in (done(t), hold_for(t.piece, self._lease_ms, t.out))])
-                for taken in in_log:
-                    taken.name = taken.piece.name
+                store.settle([answer for t in in_log for answer in (done(t), defer_for(t.task, self._lease_ms, t.out))])
+                for leased in in_log:
+                    leased.name = leased.task.name
             if names:
                 store.renew(names, self._lease_ms)
 
@@ -165,18 +165,18 @@ class Worker:
         if not self._opened:
             self._store.open(self._spec.runner.start)
             self._opened = True
-        self._surely(self._store.confirm)
+        self._until_answered(self._store.confirm)
         if not self._keep_pace():
             return
-        page = self._store.take(PAGE_PIECES, self._lease_ms, self._spec.runner.max_held, self._wanted)
+        page = self._store.take(PAGE_TASKS, self._lease_ms, self._spec.runner.max_waiting, self._wanted)
         if page is None:
             self._log("Redis does not know the consumer any more; it begins with all that is there")
-            self._tally.logs_lost.inc()
+            self._metrics.logs_lost.inc()
             self._store.open("lost")
             return
         self._account(page)
         self._next_page_s += self._page_event_s * (len(page.work) + len(page.unwanted))
-        self._hold_in_hand(page.work)
+        self._lease(page.work)
         if page.unwanted:
             self._acknowledge(page.epoch, page.unwanted)
         if page.work:
@@ -191,18 +191,18 @@ class Worker:
         return self._next_page_s <= now_s or not self._stopping.wait(self._next_page_s - now_s)
 
     def _account(self, page: Page) -> None:
-        self._held = page.held
-        self._tally.held.set(page.held)
-        self._tally.lag.set(page.head - page.position)
-        full = page.held >= self._spec.runner.max_held
-        self._tally.full.set(full)
+        self._waiting = page.waiting
+        self._metrics.waiting.set(page.waiting)
+        self._metrics.lag.set(page.head - page.position)
+        full = page.waiting >= self._spec.runner.max_waiting
+        self._metrics.full.set(full)
         if full:
-            self._log("consumer is full: no new events are taken while so many are held", held=page.held)
+            self._log("consumer is full: no new events are taken while so many wait", waiting=page.waiting)
         if page.missed:
-            self._tally.missed.inc(page.missed)
+            self._metrics.missed.inc(page.missed)
             self._log("events were trimmed from the log before the consumer got them", missed=page.missed)
         if page.lost:
-            self._tally.logs_lost.inc()
+            self._metrics.logs_lost.inc()
             self._log("the log is another one; the consumer begins with its first event")
 
     def _wait(self, consumer: Consumer, page: Page) -> None:
@@ -212,7 +212,7 @@ class Worker:
         if consumer.tick_s is not None:
             limits.append(self._next_tick_s - time.monotonic())
         timeout_s = max(SHORTEST_WAIT_S, min(limits))
-        if not page.epoch or page.held >= self._spec.runner.max_held:
+        if not page.epoch or page.waiting >= self._spec.runner.max_waiting:
             self._stopping.wait(timeout_s)
         else:
             self._store.wait(page.position, timeout_s)
@@ -228,23 +228,23 @@ class Worker:
         except Exception:  # noqa: BLE001 - somebody's code: told, and called again at its time
             self._log("consumer's tick failed", exc_info=True)
 
-    def _work(self, consumer: Consumer, work: Sequence[Taken]) -> None:
+    def _work(self, consumer: Consumer, work: Sequence[LeasedTask]) -> None:
         fit = []
-        for taken in work:
-            if taken.error is not None:
-                self._bury([taken], UNREADABLE, taken.error.message)
-            elif taken.out > MAX_DELIVERIES:
-                self._bury([taken], POISON, f"handed out {MAX_DELIVERIES} times without an answer")
+        for leased in work:
+            if leased.error is not None:
+                self._dead_letter([leased], UNREADABLE, leased.error.message)
+            elif leased.out > MAX_DELIVERIES:
+                self._dead_letter([leased], POISON, f"handed out {MAX_DELIVERIES} times without an answer")
             else:
-                fit.append(taken)
+                fit.append(leased)
         if consumer.batch:
-            fresh = [taken for taken in fit if not taken.piece.failures]
-            groups = [fresh] * bool(fresh) + [[taken] for taken in fit if taken.piece.failures]
+            fresh = [leased for leased in fit if not leased.task.failures]
+            groups = [fresh] * bool(fresh) + [[leased] for leased in fit if leased.task.failures]
         else:
-            groups = [list(group) for _, group in groupby(fit, lambda taken: taken.mark or id(taken))]
-        left: list[Taken] = []
+            groups = [list(group) for _, group in groupby(fit, lambda leased: leased.mark or id(leased))]
+        left: list[LeasedTask] = []
         for group in groups:
-            full = self._held >= self._spec.runner.max_held and group[0].in_log
+            full = self._waiting >= self._spec.runner.max_waiting and group[0].in_log
             if self._stopping.is_set() or full:
                 left += group
                 continue
@@ -254,17 +254,17 @@ class Worker:
                 self._handle(consumer, group)
             self._tick(consumer)
         if left:
-            self._settle(left, lambda taken: [back(taken)])
+            self._settle(left, lambda leased: [back(leased)])
 
-    # One piece, and those that go together ---------------------------------------------------------------------------------
+    # One task, and those that go together ---------------------------------------------------------------------------------
 
-    def _handle(self, consumer: Consumer, group: Sequence[Taken]) -> None:
+    def _handle(self, consumer: Consumer, group: Sequence[LeasedTask]) -> None:
         first = group[0]
         try:
             if first.mark:
-                answer = consumer.handle_together(first.piece.key, [self._delivery(taken) for taken in group])
+                answer = consumer.handle_together(first.task.key, [self._delivery(leased) for leased in group])
             else:
-                if self._asks_keys and not first.piece.parted:
+                if self._asks_keys and not first.task.split:
                     keys = tuple(dict.fromkeys(consumer.keys(self._delivery(first))))
                     if not keys:
                         self._finish(group)
@@ -279,133 +279,133 @@ class Worker:
         except Retry as error:
             self._retry(group, error.reason, error.after_s)
         except Reject as error:
-            self._bury(group, REJECTED, error.reason)
+            self._dead_letter(group, REJECTED, error.reason)
         except _BusError as error:
             self._retry(group, error.message)
         except Exception as error:  # noqa: BLE001 - somebody's code: told with its traceback, and tried again
             self._fault(group, error)
         else:
-            self._tally.handled.inc(len(group))
+            self._metrics.handled.inc(len(group))
             if answer is None or until_ms is None:
                 self._finish(group)
             else:
                 self._keep(group, until_ms, answer.together)
 
-    def _handle_many(self, consumer: Consumer, group: Sequence[Taken]) -> None:
+    def _handle_many(self, consumer: Consumer, group: Sequence[LeasedTask]) -> None:
         try:
-            consumer.handle_many([self._delivery(taken) for taken in group])
+            consumer.handle_many([self._delivery(leased) for leased in group])
         except Retry as error:
             self._retry(group, error.reason, error.after_s)
         except _BusError as error:
             self._retry(group, error.message)
         except Exception as error:  # noqa: BLE001 - as in _handle
             if len(group) > 1:  # whose fault it is shows when each is handed over by itself
-                for taken in group:
-                    self._handle_many(consumer, [taken])
+                for leased in group:
+                    self._handle_many(consumer, [leased])
             elif isinstance(error, Reject):
-                self._bury(group, REJECTED, error.reason)
+                self._dead_letter(group, REJECTED, error.reason)
             else:
                 self._fault(group, error)
         else:
-            self._tally.handled.inc(len(group))
+            self._metrics.handled.inc(len(group))
             self._finish(group)
 
-    def _delivery(self, taken: Taken) -> Delivery:
-        piece = taken.piece
+    def _delivery(self, leased: LeasedTask) -> Delivery:
+        task = leased.task
         return Delivery(
-            piece.topic, piece.data, piece.id, piece.time_ms, piece.epoch, piece.offset,
-            self._spec.namespace, self._spec.name, piece.key, piece.attempt + taken.out, piece.held,
+            task.topic, task.data, task.id, task.time_ms, task.epoch, task.offset,
+            self._spec.namespace, self._spec.name, task.key, task.attempt + leased.out, task.deferred,
         )  # fmt: skip
 
     # Answers ---------------------------------------------------------------------------------------------------------------
 
-    def _finish(self, group: Sequence[Taken]) -> None:
-        self._let_go(group)
-        if all(taken.in_log for taken in group):
-            self._acknowledge(group[0].piece.epoch, [taken.piece.offset for taken in group])
+    def _finish(self, group: Sequence[LeasedTask]) -> None:
+        self._release(group)
+        if all(leased.in_log for leased in group):
+            self._acknowledge(group[0].task.epoch, [leased.task.offset for leased in group])
         else:
-            self._settle(group, lambda taken: [done(taken)])
+            self._settle(group, lambda leased: [done(leased)])
 
     def _acknowledge(self, epoch: str, offsets: Sequence[int]) -> None:
         if self._store.acknowledge(epoch, offsets):
-            self._surely(self._store.confirm)
+            self._until_answered(self._store.confirm)
 
-    def _name(self, taken: Taken, key: str) -> bool:
-        """Give the only part of an event's work its key; return False for a piece, whose name has its key in it already."""
+    def _name(self, leased: LeasedTask, key: str) -> bool:
+        """Give the only part of an event's work its key; return False for a task, whose name has its key in it already."""
         with self._lock:
-            if key and not taken.in_log:
+            if key and not leased.in_log:
                 return False
-            taken.piece = msgspec.structs.replace(taken.piece, key=key, parted=True)
+            leased.task = msgspec.structs.replace(leased.task, key=key, split=True)
             return True
 
-    def _split(self, taken: Taken, keys: Sequence[str]) -> None:
+    def _split(self, leased: LeasedTask, keys: Sequence[str]) -> None:
         """Keep each part by itself, due now; the next page has them."""
-        parts = [msgspec.structs.replace(taken.piece, key=key, parted=True) for key in keys]
-        self._settle([taken], lambda taken: [done(taken), *(hold_for(part, 0) for part in parts)])
+        parts = [msgspec.structs.replace(leased.task, key=key, split=True) for key in keys]
+        self._settle([leased], lambda leased: [done(leased), *(defer_for(part, 0) for part in parts)])
 
-    def _keep(self, group: Sequence[Taken], until_ms: int, together: bool) -> None:
-        def answers(taken: Taken) -> list[Answer]:
-            kept = _answered(taken, held=True, together=together, failures=0, faults=0, failing_since_ms=0, reason="")
-            return _instead(taken, hold(kept, until_ms))
+    def _keep(self, group: Sequence[LeasedTask], until_ms: int, together: bool) -> None:
+        def answers(leased: LeasedTask) -> list[Answer]:
+            kept = _answered(leased, deferred=True, together=together, failures=0, faults=0, failing_since_ms=0, reason="")
+            return _instead(leased, defer(kept, until_ms))
 
         self._settle(group, answers)
 
-    def _retry(self, group: Sequence[Taken], reason: str, after_s: float | None = None, *, fault: bool = False) -> None:
+    def _retry(self, group: Sequence[LeasedTask], reason: str, after_s: float | None = None, *, fault: bool = False) -> None:
         options, now_ms, reason = self._spec.runner, round(time.time() * 1000), reason[:MAX_REASON_CHARACTERS]
-        failures = max(taken.piece.failures for taken in group) + 1
+        failures = max(leased.task.failures for leased in group) + 1
         wait_s = max(delay_s(failures, options.retry_first_s, options.retry_last_s), min(after_s or 0.0, LONGEST_S))
 
-        def answers(taken: Taken) -> list[Answer]:
-            since_ms = taken.piece.failing_since_ms or now_ms
+        def answers(leased: LeasedTask) -> list[Answer]:
+            since_ms = leased.task.failing_since_ms or now_ms
             if now_ms - since_ms >= options.retry_for_s * 1000:
-                return self._dead(taken, GAVE_UP, reason)
-            if fault and taken.piece.faults + 1 >= MAX_DELIVERIES:
-                return self._dead(taken, POISON, reason)
+                return self._to_dead_letters(leased, GAVE_UP, reason)
+            if fault and leased.task.faults + 1 >= MAX_DELIVERIES:
+                return self._to_dead_letters(leased, POISON, reason)
             kept = _answered(
-                taken, failures=failures, faults=taken.piece.faults + fault, failing_since_ms=since_ms, reason=reason
+                leased, failures=failures, faults=leased.task.faults + fault, failing_since_ms=since_ms, reason=reason
             )  # fmt: skip
-            self._tally.retried.inc()
-            return _instead(taken, hold_for(kept, round(wait_s * 1000)))
+            self._metrics.retried.inc()
+            return _instead(leased, defer_for(kept, round(wait_s * 1000)))
 
         self._settle(group, answers)
 
-    def _fault(self, group: Sequence[Taken], error: Exception) -> None:
-        self._log("consumer's code failed", exc_info=True, attempt=group[0].piece.attempt + group[0].out)
+    def _fault(self, group: Sequence[LeasedTask], error: Exception) -> None:
+        self._log("consumer's code failed", exc_info=True, attempt=group[0].task.attempt + group[0].out)
         self._retry(group, f"{type(error).__name__} in the consumer's code", fault=True)
 
-    def _bury(self, group: Sequence[Taken], why: str, reason: str) -> None:
-        self._settle(group, lambda taken: self._dead(taken, why, reason[:MAX_REASON_CHARACTERS]))
+    def _dead_letter(self, group: Sequence[LeasedTask], why: str, reason: str) -> None:
+        self._settle(group, lambda leased: self._to_dead_letters(leased, why, reason[:MAX_REASON_CHARACTERS]))
 
-    def _dead(self, taken: Taken, why: str, reason: str) -> list[Answer]:
-        self._tally.dead[why].inc()
+    def _to_dead_letters(self, leased: LeasedTask, why: str, reason: str) -> list[Answer]:
+        self._metrics.dead[why].inc()
         self._log("event went to the dead letters", why=why, reason=reason)
-        return [done(taken), dead(_answered(taken), why, reason, self._spec.runner.max_dead)]
+        return [done(leased), dead(_answered(leased), why, reason, self._spec.runner.max_dead)]
 
-    def _settle(self, group: Sequence[Taken], answers: Callable[[Taken], list[Answer]]) -> None:
-        self._let_go(group)
-        all_answers = [answer for taken in group for answer in answers(taken)]
-        self._held, dropped = self._surely(self._store.settle, all_answers)
-        self._tally.held.set(self._held)
+    def _settle(self, group: Sequence[LeasedTask], answers: Callable[[LeasedTask], list[Answer]]) -> None:
+        self._release(group)
+        all_answers = [answer for leased in group for answer in answers(leased)]
+        self._waiting, dropped = self._until_answered(self._store.settle, all_answers)
+        self._metrics.waiting.set(self._waiting)
         if dropped:
-            self._tally.dead_dropped.inc(dropped)
+            self._metrics.dead_dropped.inc(dropped)
 
     # In hand, and waiting for Redis -----------------------------------------------------------------------------------------
 
-    def _hold_in_hand(self, work: Sequence[Taken]) -> None:
+    def _lease(self, work: Sequence[LeasedTask]) -> None:
         with self._lock:
-            self._in_hand = {id(taken): taken for taken in work}
+            self._leased = {id(leased): leased for leased in work}
             self._taken_s = time.monotonic()
 
-    def _let_go(self, group: Sequence[Taken] | None = None) -> None:
+    def _release(self, group: Sequence[LeasedTask] | None = None) -> None:
         """Take what is about to be answered (None: everything) out of `keep`'s reach: from here on its place does not change."""
         with self._lock:
             if group is None:
-                self._in_hand = {}
+                self._leased = {}
             else:
-                for taken in group:
-                    self._in_hand.pop(id(taken), None)
+                for leased in group:
+                    self._leased.pop(id(leased), None)
 
-    def _surely(self, step: Callable[..., Any], *arguments: Any) -> Any:
+    def _until_answered(self, step: Callable[..., Any], *arguments: Any) -> Any:
         """Take a step until Redis has answered.
 
         Raises:
@@ -434,15 +434,15 @@ class Worker:
         return any(matches(pattern, topic) for pattern in self._spec.patterns)
 
 
-def _answered(taken: Taken, **changes: Any) -> Piece:
-    """Return the piece of a taken one as it is after this answer."""
-    return msgspec.structs.replace(taken.piece, attempt=taken.piece.attempt + taken.out, **changes)
+def _answered(leased: LeasedTask, **changes: Any) -> Task:
+    """Return the task as it is after this answer."""
+    return msgspec.structs.replace(leased.task, attempt=leased.task.attempt + leased.out, **changes)
 
 
-def _instead(taken: Taken, answer: Answer) -> list[Answer]:
-    """Return what keeps a piece in place of what was taken: an entry of the log is acknowledged, a piece is overwritten."""
-    return [done(taken), answer] if taken.in_log else [answer]
+def _instead(leased: LeasedTask, answer: Answer) -> list[Answer]:
+    """Return what keeps a task in place of what was leased: an entry of the log is acknowledged, a task is overwritten."""
+    return [done(leased), answer] if leased.in_log else [answer]
 
 
-def _until_ms(answer: Hold) -> int:
+def _until_ms(answer: Defer) -> int:
     return math.ceil(min(answer.until_s, time.time() + LONGEST_S) * 1000)  # not before it

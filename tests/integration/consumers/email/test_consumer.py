@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from headgate.consumers.base import Delivery, Hold, Reject, Retry
+from headgate.consumers.base import Defer, Delivery, Reject, Retry
 from headgate.consumers.email.consumer import Email
 from tests.support.consumers_state import MemoryState
 from tests.support.mailer import delivery
@@ -114,16 +114,16 @@ def test_what_is_no_address_is_rejected_alone(mailer: MakeMailer, smtp: SmtpServ
 
 
 def test_what_follows_a_mail_is_collected(mailer: MakeMailer, smtp: SmtpServer) -> None:
-    """The first goes at once, the next are held together until the window ends, then go in one mail, which opens the next."""
+    """The first goes at once, the next are deferred together until the window ends, then go in one mail, which opens the next."""
     state = MemoryState()
     sink = mailer(state, digest_s=60)
     assert sink.handle(delivery(FAILED)) is None
-    ends = Hold(state.now_s + 60, together=True)
+    ends = Defer(state.now_s + 60, together=True)
     assert [sink.handle(delivery(FAILED, number=n)) for n in (2, 3)] == [ends, ends]
     assert sink.handle(delivery(FAILED, number=2, key="other@example.com")) is None
     state.now_s += 60
-    assert sink.handle_together("ops@example.com", [delivery(FAILED, number=n, attempt=2, held=True) for n in (2, 3)]) is None
-    assert sink.handle(delivery(FAILED, number=4)) == Hold(state.now_s + 60, together=True)
+    assert sink.handle_together("ops@example.com", [delivery(FAILED, number=n, attempt=2, deferred=True) for n in (2, 3)]) is None
+    assert sink.handle(delivery(FAILED, number=4)) == Defer(state.now_s + 60, together=True)
     assert [mail.message["X-Headgate-Event"] for mail in smtp.mails] == ["event-1", "event-2", "event-2"]
     digest = smtp.mails[-1].message
     assert (digest.get_all("X-Headgate-Event"), digest["Subject"]) == (["event-2", "event-3"], "Order 42 failed and 1 more")
@@ -136,18 +136,18 @@ def test_a_digest_goes_though_another_mail_has_just_gone(mailer: MakeMailer, smt
     sink.handle(delivery(FAILED))
     state.now_s += 60
     assert sink.handle(delivery(FAILED, number=3)) is None
-    assert sink.handle_together("ops@example.com", [delivery(FAILED, number=2, attempt=2, held=True)]) is None
+    assert sink.handle_together("ops@example.com", [delivery(FAILED, number=2, attempt=2, deferred=True)]) is None
     assert len(smtp.mails) == 3
 
 
 def test_too_many_mails_spill_into_a_digest(mailer: MakeMailer, smtp: SmtpServer) -> None:
-    """Above the rate the rest is held together until there is room; a digest counts as one."""
+    """Above the rate the rest is deferred together until there is room; a digest counts as one."""
     state = MemoryState()
     sink = mailer(state, rate=2, rate_period_s=100)
     answers = [sink.handle(delivery(FAILED, number=n)) for n in (1, 2, 3, 4)]
-    assert answers == [None, None, Hold(state.now_s + 100, together=True), Hold(state.now_s + 100, together=True)]
-    held = [delivery(FAILED, number=n, attempt=2, held=True) for n in (3, 4)]
-    assert sink.handle_together("ops@example.com", held) == Hold(state.now_s + 100, together=True)
+    assert answers == [None, None, Defer(state.now_s + 100, together=True), Defer(state.now_s + 100, together=True)]
+    held = [delivery(FAILED, number=n, attempt=2, deferred=True) for n in (3, 4)]
+    assert sink.handle_together("ops@example.com", held) == Defer(state.now_s + 100, together=True)
     state.now_s += 101
     assert sink.handle_together("ops@example.com", held) is None
     assert len(smtp.mails) == 3
@@ -164,10 +164,10 @@ def test_a_mail_that_failed_is_not_held_back_by_itself(mailer: MakeMailer, smtp:
     assert sink.handle(delivery(FAILED, attempt=3)) is None
     state.now_s += 61
     smtp.behave("message", "451 later", times=1)
-    held = [delivery(FAILED, number=n, attempt=2, held=True) for n in (2, 3)]
+    held = [delivery(FAILED, number=n, attempt=2, deferred=True) for n in (2, 3)]
     with pytest.raises(Retry):
         sink.handle_together("ops@example.com", held)
-    assert sink.handle_together("ops@example.com", [delivery(FAILED, number=n, attempt=3, held=True) for n in (2, 3)]) is None
+    assert sink.handle_together("ops@example.com", [delivery(FAILED, number=n, attempt=3, deferred=True) for n in (2, 3)]) is None
     assert len(smtp.mails) == 2
 
 
@@ -182,7 +182,7 @@ def test_a_mail_that_went_before_a_kill_goes_again_as_the_same(
     state.now_s += 3600
     held = [delivery(FAILED, number=n) for n in (2, 3)]
     for attempt in (2, 3):
-        again = [dataclasses.replace(each, attempt=attempt, held=True) for each in held]
+        again = [dataclasses.replace(each, attempt=attempt, deferred=True) for each in held]
         assert mailer(state, **limits).handle_together("ops@example.com", again) is None
 
     single, single_again, digest, digest_again = (mail.header("Message-ID") for mail in smtp.mails)
@@ -225,8 +225,8 @@ def test_what_the_user_has_seen_is_not_mailed(mailer: MakeMailer, smtp: SmtpServ
     assert hold is not None
     assert (before_s + 30 <= hold.until_s <= time.time() + 30, hold.together) == (True, False)
     state.shown.add(("42", "event-1"))
-    assert sink.handle(delivery(FAILED, topic="users.42.orders", attempt=2, held=True)) is None
-    assert sink.handle(delivery(FAILED, topic="users.43.orders", attempt=2, held=True)) is None
+    assert sink.handle(delivery(FAILED, topic="users.42.orders", attempt=2, deferred=True)) is None
+    assert sink.handle(delivery(FAILED, topic="users.43.orders", attempt=2, deferred=True)) is None
     assert sink.handle(delivery(FAILED, number=2)) is None
     assert [mail.message["X-Headgate-Event"] for mail in smtp.mails] == ["event-1", "event-2"]
 
@@ -237,7 +237,7 @@ def test_a_template_names_the_user_who_may_have_seen_it(mailer: MakeMailer, smtp
     state.shown.add(("jo", "event-1"))
     sink = mailer(state, unless_seen_s=30, seen_user="{{ event.data.user }}")
     assert sink.handle(delivery({"user": "jo"})) is not None
-    assert sink.handle(delivery({"user": "jo"}, held=True, attempt=2)) is None
+    assert sink.handle(delivery({"user": "jo"}, deferred=True, attempt=2)) is None
     assert smtp.received == []
 
 

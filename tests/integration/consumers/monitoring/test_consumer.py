@@ -16,7 +16,7 @@ from headgate.consumers.monitoring.consumer import Monitoring, MonitoringOptions
 from headgate.consumers.work.runner import Runner
 from headgate.consumers.work.spec import ConsumerSpec, RunnerOptions
 from headgate.consumers.work.state import RedisState
-from headgate.consumers.work.store import Store, Taken, done
+from headgate.consumers.work.store import LeasedTask, Store, done
 from headgate.options import read_options
 from headgate.publisher import Publisher
 from headgate.redis.client import Client, call, open_client
@@ -43,7 +43,7 @@ def publisher(redis_url: str) -> Iterator[Publisher]:
 
 
 class Instance:
-    """One process' worth of a monitoring consumer, moved by the test: what it took stays in hand until `acknowledge`."""
+    """One process' worth of a monitoring consumer, moved by the test: what it took stays leased until `acknowledge`."""
 
     def __init__(self, redis_url: str, client: Client, publisher: Publisher, toml: str) -> None:
         self.store = Store(client, redis_url, NAMESPACE, "watch", LIMIT)
@@ -52,18 +52,18 @@ class Instance:
         self.monitoring = Monitoring(read(toml), Context("watch", NAMESPACE, state, publisher))
         self.monitoring.start()
 
-    def take(self, count: int) -> list[Taken]:
+    def take(self, count: int) -> list[LeasedTask]:
         page = self.store.take(count, 30_000, 100, lambda topic: True)
         assert page is not None
         return page.work
 
-    def handle(self, work: list[Taken]) -> None:
-        pieces = [taken.piece for taken in work]
+    def handle(self, work: list[LeasedTask]) -> None:
+        tasks = [taken.task for taken in work]
         self.monitoring.handle_many(
-            [Delivery(piece.topic, piece.data, piece.id, piece.time_ms, piece.epoch, piece.offset) for piece in pieces]
+            [Delivery(task.topic, task.data, task.id, task.time_ms, task.epoch, task.offset) for task in tasks]
         )
 
-    def acknowledge(self, work: list[Taken]) -> None:
+    def acknowledge(self, work: list[LeasedTask]) -> None:
         self.store.settle(done(taken) for taken in work)
 
 

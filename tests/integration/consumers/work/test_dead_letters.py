@@ -9,13 +9,13 @@ import pytest
 
 from headgate.consumers.work.dead_letters import PAGE_LETTERS, DeadLetters
 from headgate.consumers.work.store import Store, dead
-from headgate.consumers.work.task import Piece
+from headgate.consumers.work.task import Task
 from headgate.errors import InvalidRequest
 from headgate.redis.client import Client, call
 
-PIECE = Piece(
+PIECE = Task(
     "0123456789abcdef", 1, "orders.1.failed", "an-id", 1_700_000_000_000, b'{"a":1}', "ada", True,
-    attempt=7, failures=3, faults=2, failing_since_ms=5, held=True, together=True, reason="refused",
+    attempt=7, failures=3, faults=2, failing_since_ms=5, deferred=True, together=True, reason="refused",
 )  # fmt: skip
 
 
@@ -40,10 +40,10 @@ def bury(store: Store, count: int, why: str = "rejected") -> None:
     )
 
 
-def in_hand(store: Store) -> list[Piece]:
+def count_leased(store: Store) -> list[Task]:
     page = store.take(1000, 60_000, 10000, lambda topic: True)
     assert page is not None
-    return [taken.piece for taken in page.work]
+    return [taken.task for taken in page.work]
 
 
 def test_pages_go_from_the_oldest_to_the_newest(store: Store, letters: DeadLetters) -> None:
@@ -55,19 +55,19 @@ def test_pages_go_from_the_oldest_to_the_newest(store: Store, letters: DeadLette
     second = letters.page(after=first[-1].id)
     third = letters.page(after=second[-1].id, limit=60)
 
-    assert [letter.piece.offset for letter in (*first, *second, *third)] == list(range(1, 251))
+    assert [letter.task.offset for letter in (*first, *second, *third)] == list(range(1, 251))
     assert letters.page(after=third[-1].id) == []
 
 
 def test_a_letter_says_what_it_was_and_why(store: Store, letters: DeadLetters) -> None:
-    """Everything of the piece is there."""
+    """Everything of the task is there."""
     bury(store, 1)
     (listed,) = letters.page()
 
     shown = letters.show(listed.id)
 
     assert shown == listed
-    assert (listed.why, listed.reason, listed.piece) == ("rejected", "no 1", PIECE)
+    assert (listed.why, listed.reason, listed.task) == ("rejected", "no 1", PIECE)
     assert listed.at_ms > 1_700_000_000_000
     assert letters.show("1-1") is None
 
@@ -79,7 +79,7 @@ def test_what_is_tried_again_is_due_now_as_if_it_had_never_been_tried(store: Sto
 
     assert letters.retry([ids[1], "1-1"]) == 1
 
-    assert in_hand(store) == [Piece("0123456789abcdef", 2, PIECE.topic, "an-id", PIECE.time_ms, PIECE.data, "ada", True)]
+    assert count_leased(store) == [Task("0123456789abcdef", 2, PIECE.topic, "an-id", PIECE.time_ms, PIECE.data, "ada", True)]
     assert [letter.id for letter in letters.page()] == [ids[0], ids[2]]
 
 
@@ -88,11 +88,11 @@ def test_what_two_try_again_at_once_is_tried_once(store: Store, letters: DeadLet
     bury(store, 1)
     (letter,) = letters.page()
     assert letters.retry([letter.id]) == 1
-    assert len(in_hand(store)) == 1
+    assert len(count_leased(store)) == 1
 
     letters._put_back([letter])
 
-    assert in_hand(store) == []
+    assert count_leased(store) == []
 
 
 def test_all_are_tried_again_page_by_page_but_the_unreadable_stay(store: Store, letters: DeadLetters) -> None:

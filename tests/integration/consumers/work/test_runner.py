@@ -13,13 +13,13 @@ import pytest
 import structlog
 from prometheus_client import REGISTRY
 
-from headgate.consumers import Consumer, Delivery, Hold, Reject, Retry
+from headgate.consumers import Consumer, Defer, Delivery, Reject, Retry
 from headgate.consumers.work import runner as runners
 from headgate.consumers.work import worker as workers
 from headgate.consumers.work.dead_letters import DeadLetter, DeadLetters
 from headgate.consumers.work.runner import Runner
 from headgate.consumers.work.spec import ConsumerSpec, RunnerOptions
-from headgate.consumers.work.worker import PAGE_PIECES
+from headgate.consumers.work.worker import PAGE_TASKS
 from headgate.errors import BusUnavailable
 from headgate.metrics import CONSUMER_FULL
 from headgate.publisher import Publisher
@@ -28,13 +28,13 @@ from headgate.redis.keys import group_in_log
 from headgate.redis.log import EventLog
 from headgate.settings import Settings
 from tests.fault.redis_process import RedisProcess
-from tests.support.consumers_state import in_hand
+from tests.support.consumers_state import count_leased
 from tests.support.redis_server import DEADLINE_S, wait_until
 
 LOG = "hg:{notifications}:log"
 GROUP = "hg:{notifications}:group:mail"
 QUICK = RunnerOptions(retry_first_s=0.01, retry_last_s=0.02)
-# Hundreds of pieces of work, each several round trips, on a machine that others want too.
+# Hundreds of tasks, each several round trips, on a machine that others want too.
 AT_REST_DEADLINE_S = 90.0
 
 # The first event was handed out five times, the second four times, long ago.
@@ -44,7 +44,7 @@ redis.call('XCLAIM', KEYS[1], ARGV[1], 'headgate', 0, '1-0', 'RETRYCOUNT', 5, 'I
 redis.call('XCLAIM', KEYS[1], ARGV[1], 'headgate', 0, '2-0', 'RETRYCOUNT', 4, 'IDLE', 10000000, 'JUSTID')
 """
 
-Script = Callable[[Delivery], Hold | None]
+Script = Callable[[Delivery], Defer | None]
 
 
 class Recorder(Consumer):
@@ -57,7 +57,7 @@ class Recorder(Consumer):
     calls: list[str]
     script: Script
     parts: Callable[[Delivery], Sequence[str]]
-    digest: Callable[[str, Sequence[Delivery]], Hold | None]
+    digest: Callable[[str, Sequence[Delivery]], Defer | None]
 
     def start(self) -> None:
         self.calls.append("start")
@@ -65,12 +65,12 @@ class Recorder(Consumer):
     def keys(self, delivery: Delivery) -> Sequence[str]:
         return type(self).parts(delivery)
 
-    def handle(self, delivery: Delivery) -> Hold | None:
+    def handle(self, delivery: Delivery) -> Defer | None:
         with self.lock:
             self.seen.append(delivery)
         return type(self).script(delivery)
 
-    def handle_together(self, key: str, deliveries: Sequence[Delivery]) -> Hold | None:
+    def handle_together(self, key: str, deliveries: Sequence[Delivery]) -> Defer | None:
         with self.lock:
             self.together.append((key, list(deliveries)))
         return type(self).digest(key, deliveries)
@@ -152,11 +152,11 @@ def values(recorder: type[Recorder]) -> list[Any]:
 
 
 def at_rest(client: Client, offset: int, group: str = GROUP) -> bool:
-    """Whether the group has taken everything up to `offset`, and nothing is in hand or held."""
+    """Whether the group has taken everything up to `offset`, and nothing is leased or waiting."""
     position = call(client, "HGET", group, "position")
     if not position or int(position) < offset:
         return False
-    return not in_hand(client, group.rpartition(":")[2]) and not call(client, "ZCARD", f"{group}:held")
+    return not count_leased(client, group.rpartition(":")[2]) and not call(client, "ZCARD", f"{group}:held")
 
 
 def wait_at_rest(client: Client, offset: int) -> None:
@@ -164,7 +164,7 @@ def wait_at_rest(client: Client, offset: int) -> None:
 
 
 def make_first_due(client: Client) -> None:
-    """Let the time come for the piece that is the first to come back."""
+    """Let the time come for the task that is the first to come back."""
     first, *_ = call(client, "ZRANGE", f"{GROUP}:held", 0, -1)
     call(client, "ZADD", f"{GROUP}:held", "XX", 1, first)
 
@@ -216,7 +216,7 @@ def test_a_delivery_says_what_it_is(run: Callable[..., Runner], recorder: type[R
 
     first, second = recorder.seen
     assert (first.topic, first.id, first.value(), first.offset) == ("orders.1", "order-1", {"a": "ü"}, 1)
-    assert (first.namespace, first.consumer, first.key, first.held) == ("notifications", "mail", "", False)
+    assert (first.namespace, first.consumer, first.key, first.deferred) == ("notifications", "mail", "", False)
     assert first.identity == second.identity == f"mail:notifications:{receipt.epoch}-1"
     assert (first.attempt, second.attempt) == (1, 2)
 
@@ -285,7 +285,7 @@ def test_a_batch_consumer_gets_pages(
     wait_at_rest(redis_client, 250)
 
     assert [delivery.value() for page in recorder.pages for delivery in page] == list(range(250))
-    assert [len(page) for page in recorder.pages] == [PAGE_PIECES] * (250 // PAGE_PIECES)
+    assert [len(page) for page in recorder.pages] == [PAGE_TASKS] * (250 // PAGE_TASKS)
 
 
 def test_a_backlog_is_read_no_faster_than_allowed(
@@ -294,14 +294,14 @@ def test_a_backlog_is_read_no_faster_than_allowed(
     """Fifty a second: the second page comes half a second after the first may have come, but for the slack."""
     recorder.script = staticmethod(lambda delivery: recorder.calls.append(str(time.monotonic())))
     Runner(_spec(recorder), _url(redis_client), Settings()).open()
-    publisher.publish_many([("a", number) for number in range(2 * PAGE_PIECES)])
+    publisher.publish_many([("a", number) for number in range(2 * PAGE_TASKS)])
     began_s = time.monotonic()  # not when the first was handled: the pace is that of taking pages
-    run(max_per_s=2 * PAGE_PIECES)
+    run(max_per_s=2 * PAGE_TASKS)
 
-    wait_at_rest(redis_client, 2 * PAGE_PIECES)
+    wait_at_rest(redis_client, 2 * PAGE_TASKS)
 
     at_s = [float(call) for call in recorder.calls[1:]]
-    assert at_s[PAGE_PIECES] - began_s > 0.4
+    assert at_s[PAGE_TASKS] - began_s > 0.4
 
 
 def test_one_bad_event_of_a_page_does_not_take_the_others_along(
@@ -324,7 +324,7 @@ def test_one_bad_event_of_a_page_does_not_take_the_others_along(
     found = wait_buried(letters, 2)
     wait_at_rest(redis_client, 10)
 
-    assert {(letter.piece.offset, letter.why) for letter in found} == {(4, "rejected"), (6, "poison")}
+    assert {(letter.task.offset, letter.why) for letter in found} == {(4, "rejected"), (6, "poison")}
     done = {delivery.value() for page in recorder.pages if len(page) == 1 for delivery in page} - {3, 5}
     assert done == {0, 1, 2, 4, 6, 7, 8, 9}
 
@@ -332,7 +332,7 @@ def test_one_bad_event_of_a_page_does_not_take_the_others_along(
 def test_a_page_that_is_to_be_tried_again_comes_one_by_one(
     run: Callable[..., Runner], recorder: type[Recorder], publisher: Publisher, redis_client: Client
 ) -> None:
-    """What a receiver would not take at once, it may take in pieces."""
+    """What a receiver would not take at once, it may take in tasks."""
     recorder.batch = True
     recorder.script = staticmethod(lambda delivery: _raise(Retry("full")) if delivery.attempt == 1 else None)
     Runner(_spec(recorder), _url(redis_client), Settings()).open()
@@ -351,14 +351,14 @@ def test_a_page_that_is_to_be_tried_again_comes_one_by_one(
 def test_what_is_held_comes_back_when_it_is_due(
     run: Callable[..., Runner], recorder: type[Recorder], publisher: Publisher, redis_client: Client
 ) -> None:
-    """It says that it was held, and what the hold asked for has passed."""
+    """It says that it was deferred, and what the answer asked for has passed."""
     until_s = time.time() + 0.2
-    recorder.script = staticmethod(lambda delivery: None if delivery.held else Hold(until_s))
+    recorder.script = staticmethod(lambda delivery: None if delivery.deferred else Defer(until_s))
     run()
     publisher.publish("a", 1)
     wait_at_rest(redis_client, 1)
 
-    assert [(delivery.attempt, delivery.held) for delivery in recorder.seen] == [(1, False), (2, True)]
+    assert [(delivery.attempt, delivery.deferred) for delivery in recorder.seen] == [(1, False), (2, True)]
     assert time.time() >= until_s
 
 
@@ -367,10 +367,10 @@ def test_what_is_held_is_not_due_before_its_time(
 ) -> None:
     """Not by the part of a millisecond that Redis' clock does not have."""
     until_s = int(time.time()) + 3600.0004
-    recorder.script = staticmethod(lambda delivery: Hold(until_s))
+    recorder.script = staticmethod(lambda delivery: Defer(until_s))
     run()
     publisher.publish("a", 1)
-    wait_until(lambda: call(redis_client, "ZCARD", f"{GROUP}:held"), "the piece to be held")
+    wait_until(lambda: call(redis_client, "ZCARD", f"{GROUP}:held"), "the task to be deferred")
 
     _, due_ms = call(redis_client, "ZRANGE", f"{GROUP}:held", 0, -1, "WITHSCORES")
     assert 0 <= float(due_ms) - until_s * 1000 < 1
@@ -379,10 +379,10 @@ def test_what_is_held_is_not_due_before_its_time(
 def test_what_is_held_together_comes_in_one_call(
     run: Callable[..., Runner], recorder: type[Recorder], publisher: Publisher, redis_client: Client
 ) -> None:
-    """Oldest first, when the first of them is due; all of them may be tried again, and held again."""
-    answers: list[Any] = [Retry("not now"), Hold(0.0, together=True), None]
+    """Oldest first, when the first of them is due; all of them may be tried again, and deferred again."""
+    answers: list[Any] = [Retry("not now"), Defer(0.0, together=True), None]
 
-    def digest(key: str, deliveries: Sequence[Delivery]) -> Hold | None:
+    def digest(key: str, deliveries: Sequence[Delivery]) -> Defer | None:
         answer = answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
@@ -391,10 +391,10 @@ def test_what_is_held_together_comes_in_one_call(
     recorder.parts = staticmethod(lambda delivery: ["ada"])
     recorder.digest = staticmethod(digest)
     due_s = time.time() + 3600
-    recorder.script = staticmethod(lambda delivery: Hold(due_s + delivery.value() * 1000, together=True))
+    recorder.script = staticmethod(lambda delivery: Defer(due_s + delivery.value() * 1000, together=True))
     run()
     publisher.publish_many([("a", number) for number in range(3)])
-    wait_until(lambda: call(redis_client, "ZCARD", f"{GROUP}:held") == 3, "all to be held")
+    wait_until(lambda: call(redis_client, "ZCARD", f"{GROUP}:held") == 3, "all to be deferred")
     assert recorder.together == []
     make_first_due(redis_client)
 
@@ -431,11 +431,11 @@ def test_a_retry_may_ask_for_a_least_wait(
     run()
     before_ms = int(time.time() * 1000)  # whole ones, as Redis' clock has them
     publisher.publish("a", 1)
-    wait_until(lambda: call(redis_client, "ZCARD", f"{GROUP}:held"), "the piece to be held")
+    wait_until(lambda: call(redis_client, "ZCARD", f"{GROUP}:held"), "the task to be deferred")
 
     _, due_ms = call(redis_client, "ZRANGE", f"{GROUP}:held", 0, -1, "WITHSCORES")
     assert before_ms <= float(due_ms) - 3_600_000 <= time.time() * 1000
-    wait_until(lambda: metric("held") == 1, "it to be counted")
+    wait_until(lambda: metric("waiting") == 1, "it to be counted")
 
 
 def test_redis_trouble_inside_a_consumer_counts_as_to_be_tried_again(
@@ -464,8 +464,8 @@ def test_what_was_tried_for_too_long_is_given_up(
     (letter,) = wait_buried(letters)
 
     assert letter.why == "gave_up"
-    assert letter.reason == f"no {letter.piece.attempt}"
-    assert letter.piece.attempt == len(recorder.seen) > 1
+    assert letter.reason == f"no {letter.task.attempt}"
+    assert letter.task.attempt == len(recorder.seen) > 1
 
 
 def test_what_is_rejected_is_set_aside_at_once(
@@ -478,7 +478,7 @@ def test_what_is_rejected_is_set_aside_at_once(
     publisher.publish("a", {"to": "x"})
 
     (letter,) = wait_buried(letters)
-    assert (letter.why, letter.reason, letter.piece.data) == ("rejected", "nobody lives there", b'{"to":"x"}')
+    assert (letter.why, letter.reason, letter.task.data) == ("rejected", "nobody lives there", b'{"to":"x"}')
     assert metric("dead_total", why="rejected") - before == 1
     letters.retry_all()
     wait_at_rest(redis_client, 1)
@@ -505,8 +505,8 @@ def test_a_fault_of_the_code_is_tried_five_times_then_set_aside(
 def test_an_answer_that_is_none_is_a_fault_of_the_code(
     run: Callable[..., Runner], recorder: type[Recorder], publisher: Publisher, letters: DeadLetters
 ) -> None:
-    """Something that is no Hold; a time that is no time."""
-    answers: dict[int, Any] = {1: "done", 2: Hold(float("nan"))}
+    """Something that is no Defer; a time that is no time."""
+    answers: dict[int, Any] = {1: "done", 2: Defer(float("nan"))}
     recorder.script = staticmethod(lambda delivery: answers[delivery.value()])
     run()
     publisher.publish_many([("a", 1), ("a", 2)])
@@ -517,7 +517,7 @@ def test_an_answer_that_is_none_is_a_fault_of_the_code(
 def test_what_was_handed_out_five_times_without_an_answer_is_set_aside(
     run: Callable[..., Runner], recorder: type[Recorder], publisher: Publisher, letters: DeadLetters, redis_client: Client
 ) -> None:
-    """It ended the process each time: this one does not even see it. What was in hand with it is handled."""
+    """It ended the process each time: this one does not even see it. What was leased with it is handled."""
     Runner(_spec(recorder), _url(redis_client), Settings()).open()
     publisher.publish_many([("a", "deadly"), ("a", "harmless")])
     epoch = call(redis_client, "HGET", GROUP, "epoch").decode()
@@ -528,7 +528,7 @@ def test_what_was_handed_out_five_times_without_an_answer_is_set_aside(
     (letter,) = wait_buried(letters)
     wait_at_rest(redis_client, 2)
 
-    assert (letter.why, letter.piece.data) == ("poison", b'"deadly"')
+    assert (letter.why, letter.task.data) == ("poison", b'"deadly"')
     assert [(delivery.value(), delivery.attempt) for delivery in recorder.seen] == [("harmless", 5)]
 
 
@@ -546,7 +546,7 @@ def test_an_entry_that_is_no_event_is_set_aside(
     (letter,) = wait_buried(letters)
     wait_at_rest(redis_client, 4)
 
-    assert (letter.why, letter.piece.offset, letter.piece.data) == ("unreadable", 2, b"{not json")
+    assert (letter.why, letter.task.offset, letter.task.data) == ("unreadable", 2, b"{not json")
     assert values(recorder) == [1, 4]
 
 
@@ -561,7 +561,7 @@ def test_when_it_is_full_nothing_new_is_taken_until_there_is_room(
     trouble = threading.Event()
     trouble.set()
     recorder.script = staticmethod(lambda delivery: _raise(Retry("down")) if trouble.is_set() else None)
-    run(max_held=5)
+    run(max_waiting=5)
     publisher.publish_many([("a", number) for number in range(500)])
     wait_until(lambda: metric("full") == 1, "the consumer to be full")
     assert call(redis_client, "ZCARD", f"{GROUP}:held") <= 5
@@ -589,7 +589,7 @@ def test_an_event_that_fills_it_keeps_the_rest_of_its_page_in_the_log(
     recorder.script = staticmethod(script)
     Runner(_spec(recorder), _url(redis_client), Settings()).open()
     publisher.publish_many([("a", number) for number in range(5)])
-    run(max_held=60)
+    run(max_waiting=60)
     wait_until(lambda: recorder.seen, "the first part")
     release.set()
 
@@ -634,7 +634,7 @@ def test_slow_work_is_not_handed_to_another(
     redis_client: Client,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It is kept in hand for as long as it takes, also when the log has trimmed it meanwhile: two instances."""
+    """It is kept leased for as long as it takes, also when the log has trimmed it meanwhile: two instances."""
     hurry(monkeypatch, 60)
     release = threading.Event()
     recorder.script = staticmethod(lambda delivery: _none(release.wait(DEADLINE_S)))
@@ -643,12 +643,12 @@ def test_slow_work_is_not_handed_to_another(
     publisher.publish("a", 1)
     wait_until(lambda: call(redis_client, "ZCARD", f"{GROUP}:held"), "the work to be kept by itself")
     call(redis_client, "XTRIM", LOG, "MAXLEN", 0)
-    [piece] = call(redis_client, "ZRANGE", f"{GROUP}:held", 0, -1)
+    [task] = call(redis_client, "ZRANGE", f"{GROUP}:held", 0, -1)
     ends_ms = int((time.time() + 40) * 1000)
-    call(redis_client, "ZADD", f"{GROUP}:held", "XX", ends_ms, piece)
+    call(redis_client, "ZADD", f"{GROUP}:held", "XX", ends_ms, task)
 
     wait_until(
-        lambda: float(call(redis_client, "ZSCORE", f"{GROUP}:held", piece)) > ends_ms + 40_000,
+        lambda: float(call(redis_client, "ZSCORE", f"{GROUP}:held", task)) > ends_ms + 40_000,
         "the lease to be renewed for its length before it ends",
     )
     release.set()
@@ -662,10 +662,10 @@ def test_slow_work_is_not_handed_to_another(
 
 
 def test_a_redis_that_restarts_loses_nothing(recorder: type[Recorder], run: Callable[..., Runner], tmp_path: Any) -> None:
-    """Killed while events are handled and acknowledged; what was held is still held."""
+    """Killed while events are handled and acknowledged; what was deferred is still deferred."""
     with RedisProcess(tmp_path / "redis") as redis:
         recorder.script = staticmethod(
-            lambda delivery: Hold(time.time() + 0.3) if delivery.value() % 10 == 0 and not delivery.held else None
+            lambda delivery: Defer(time.time() + 0.3) if delivery.value() % 10 == 0 and not delivery.deferred else None
         )
         runner = run(url=redis.url, lease_s=3.0)  # a page whose answer went with the old process comes again after it
         redis.call("CONFIG", "SET", "appendfsync", "always")
@@ -678,7 +678,7 @@ def test_a_redis_that_restarts_loses_nothing(recorder: type[Recorder], run: Call
             publisher.publish_many([("a", number) for number in range(400, 500)])
 
         def done() -> set[int]:
-            return {delivery.value() for delivery in list(recorder.seen) if delivery.value() % 10 or delivery.held}
+            return {delivery.value() for delivery in list(recorder.seen) if delivery.value() % 10 or delivery.deferred}
 
         wait_until(lambda: done() == set(range(500)), "every event to be done")
         wait_until(lambda: runner.status() == type(runner.status())(1, None), "the trouble to be over")

@@ -13,22 +13,22 @@ from headgate.consumers.work import store as stores
 from headgate.consumers.work.store import (
     GROUP_LIBRARY,
     MAX_UNCONFIRMED,
+    LeasedTask,
     Page,
     Store,
-    Taken,
     back,
     dead,
+    defer,
+    defer_for,
     done,
-    hold,
-    hold_for,
 )
-from headgate.consumers.work.task import Piece
+from headgate.consumers.work.task import Task
 from headgate.errors import BusRefused, BusUnavailable, InvalidRequest, UnknownNamespace
 from headgate.publisher import Publisher
 from headgate.redis.client import Client, call, open_client
 from headgate.redis.keys import group_in_log
 from headgate.redis.log import EventLog
-from tests.support.consumers_state import in_hand
+from tests.support.consumers_state import count_leased
 from tests.support.redis_server import wait_until
 
 LOG, HEAD = "hg:{notifications}:log", "hg:{notifications}:head"
@@ -52,14 +52,14 @@ def publisher(redis_url: str) -> Iterator[Publisher]:
         yield publisher
 
 
-def take(store: Store, count: int = 100, lease_ms: int = LEASE_MS, max_held: int = 1000) -> Page:
-    page = store.take(count, lease_ms, max_held, lambda topic: topic != "unwanted")
+def take(store: Store, count: int = 100, lease_ms: int = LEASE_MS, max_waiting: int = 1000) -> Page:
+    page = store.take(count, lease_ms, max_waiting, lambda topic: topic != "unwanted")
     assert page is not None
     return page
 
 
 def offsets(page: Page) -> list[int]:
-    return [taken.piece.offset for taken in page.work]
+    return [leased.task.offset for leased in page.work]
 
 
 def totals(client: Client) -> dict[str, int]:
@@ -75,11 +75,11 @@ end
 
 
 def age(client: Client, idle_ms: int = 10 * LEASE_MS) -> None:
-    """Make everything that is in hand look as if nobody had given a sign of life for longer than any lease."""
+    """Make everything that is leased look as if nobody had given a sign of life for longer than any lease."""
     epoch = call(client, "HGET", GROUP, "epoch").decode()
     call(client, "EVAL", AGE, 1, LOG, group_in_log("mail", epoch), idle_ms)
-    for piece in call(client, "HKEYS", f"{GROUP}:out"):
-        call(client, "ZADD", f"{GROUP}:held", 1, piece)
+    for task in call(client, "HKEYS", f"{GROUP}:out"):
+        call(client, "ZADD", f"{GROUP}:held", 1, task)
 
 
 def retained(client: Client, max_events: int) -> None:
@@ -157,12 +157,12 @@ def test_what_is_handed_out_is_the_event(store: Store, publisher: Publisher) -> 
     """Its payload as it was published, and where it is."""
     epoch, _ = store.open("new")
     receipt = publisher.publish("orders.1", {"b": 1, "a": "ü"}, id="order-1")
-    (taken,) = take(store).work
+    (leased,) = take(store).work
 
-    piece = taken.piece
-    assert (piece.topic, piece.id, piece.data, piece.offset) == ("orders.1", "order-1", '{"b":1,"a":"ü"}'.encode(), 1)
-    assert piece.epoch == receipt.epoch
-    assert (taken.out, taken.in_log, taken.error) == (1, True, None)
+    task = leased.task
+    assert (task.topic, task.id, task.data, task.offset) == ("orders.1", "order-1", '{"b":1,"a":"ü"}'.encode(), 1)
+    assert task.epoch == receipt.epoch
+    assert (leased.out, leased.in_log, leased.error) == (1, True, None)
     assert epoch == ""
 
 
@@ -177,7 +177,7 @@ def test_what_matches_no_pattern_is_only_to_be_acknowledged(store: Store, publis
     store.confirm()
 
     assert (page.unwanted, offsets(page)) == ([1, 3, 4], [2])
-    assert in_hand(redis_client, "mail") == 1
+    assert count_leased(redis_client, "mail") == 1
 
 
 def test_an_entry_that_is_no_event_is_handed_out_with_its_error(store: Store, publisher: Publisher, redis_client: Client) -> None:
@@ -192,7 +192,7 @@ def test_an_entry_that_is_no_event_is_handed_out_with_its_error(store: Store, pu
     assert first.error is None
     assert second.error is not None
     assert second.error.code == "not_serializable"
-    assert (second.piece.topic, second.piece.data) == ("a", b"{not json")
+    assert (second.task.topic, second.task.data) == ("a", b"{not json")
     assert third.error is not None
 
 
@@ -283,12 +283,12 @@ def test_an_answer_for_the_old_log_does_not_touch_the_new_one(store: Store, publ
     store.acknowledge(old.epoch, [1, 2])
     store.confirm()
     store.settle([done(old.work[0]), back(old.work[1])])
-    assert in_hand(redis_client, "mail") == 2
+    assert count_leased(redis_client, "mail") == 2
     assert take(store).work == []
     store.acknowledge(new.epoch, [1, 2])
     store.confirm()
 
-    assert in_hand(redis_client, "mail") == 0
+    assert count_leased(redis_client, "mail") == 0
 
 
 def test_after_everything_was_lost_it_begins_with_all_there_is(store: Store, publisher: Publisher, redis_client: Client) -> None:
@@ -327,7 +327,7 @@ def test_what_was_abandoned_is_handed_out_again_one_by_one(store: Store, publish
 
     pages = [take(store).work for _ in range(6)]
 
-    assert [[taken.piece.offset for taken in page] for page in pages] == [[1], [2], [3], [4], [5], []]
+    assert [[leased.task.offset for leased in page] for page in pages] == [[1], [2], [3], [4], [5], []]
     assert [page[0].out for page in pages[:5]] == [2, 2, 2, 2, 1]
 
 
@@ -338,8 +338,8 @@ def test_how_often_it_was_handed_out_is_known(store: Store, publisher: Publisher
 
     counts = []
     for _ in range(4):
-        (taken,) = take(store).work
-        counts.append(taken.out)
+        (leased,) = take(store).work
+        counts.append(leased.out)
         age(redis_client)
 
     assert counts == [1, 2, 3, 4]
@@ -350,81 +350,81 @@ def test_what_was_given_back_is_there_for_anyone_at_once(store: Store, publisher
     store.open("new")
     publisher.publish_many([("a", number) for number in range(3)])
 
-    store.settle([back(taken) for taken in take(store).work])
+    store.settle([back(leased) for leased in take(store).work])
     page = take(store)
 
     assert offsets(page) == [1, 2, 3]
-    assert {taken.out for taken in page.work} == {1}
+    assert {leased.out for leased in page.work} == {1}
 
 
-# Held pieces ---------------------------------------------------------------------------------------------------------------
+# Held tasks ---------------------------------------------------------------------------------------------------------------
 
 
-def taken_one(store: Store, publisher: Publisher, key: str = "") -> tuple[Taken, Piece]:
-    """Publish an event and take it; return it and a piece of it."""
+def taken_one(store: Store, publisher: Publisher, key: str = "") -> tuple[LeasedTask, Task]:
+    """Publish an event and take it; return it and a task of it."""
     publisher.publish("a", {"a": 1})
-    (taken,) = take(store).work
-    return taken, msgspec.structs.replace(taken.piece, key=key, parted=True)
+    (leased,) = take(store).work
+    return leased, msgspec.structs.replace(leased.task, key=key, split=True)
 
 
 def test_a_held_piece_comes_back_when_it_is_due(store: Store, publisher: Publisher, redis_client: Client) -> None:
     """Not before, and from Redis alone: the log need not have the event any more."""
     store.open("new")
-    taken, piece = taken_one(store, publisher)
-    store.settle([done(taken), hold_for(piece, LEASE_MS)])
+    leased, task = taken_one(store, publisher)
+    store.settle([done(leased), defer_for(task, LEASE_MS)])
     call(redis_client, "XTRIM", LOG, "MAXLEN", 0)
 
     page = take(store)
-    assert (page.work, page.held) == ([], 1)
+    assert (page.work, page.waiting) == ([], 1)
     assert page.due_in_s is not None
     assert 0 < page.due_in_s <= LEASE_MS / 1000
-    store.settle([hold_for(piece, 200)])
-    (back_again,) = wait_until(lambda: take(store).work, "the piece to be due")
+    store.settle([defer_for(task, 200)])
+    (back_again,) = wait_until(lambda: take(store).work, "the task to be due")
 
-    assert (back_again.piece, back_again.out, back_again.in_log) == (piece, 1, False)
-    assert in_hand(redis_client, "mail") == 0
+    assert (back_again.task, back_again.out, back_again.in_log) == (task, 1, False)
+    assert count_leased(redis_client, "mail") == 0
 
 
 def test_a_piece_in_hand_is_handed_out_again_after_its_lease(store: Store, publisher: Publisher, redis_client: Client) -> None:
     """And counts how often, as an entry does."""
     store.open("new")
-    taken, piece = taken_one(store, publisher)
-    store.settle([done(taken), hold(piece, 0)])
+    leased, task = taken_one(store, publisher)
+    store.settle([done(leased), defer(task, 0)])
 
     assert [each.out for each in take(store).work] == [1]
     assert take(store).work == []
     age(redis_client)
-    store.settle([hold_for(msgspec.structs.replace(piece, key="another"), 0)])
+    store.settle([defer_for(msgspec.structs.replace(task, key="another"), 0)])
     publisher.publish("a", "new")
-    assert [(each.out, each.piece.key) for each in take(store).work] == [(2, "")]  # alone
-    assert [(each.out, each.piece.key, each.piece.offset) for each in take(store).work] == [(1, "another", 1), (1, "", 2)]
+    assert [(each.out, each.task.key) for each in take(store).work] == [(2, "")]  # alone
+    assert [(each.out, each.task.key, each.task.offset) for each in take(store).work] == [(1, "another", 1), (1, "", 2)]
 
 
 def test_a_renewed_lease_lasts(store: Store, publisher: Publisher, redis_client: Client) -> None:
-    """A slow piece is not handed to another; one that was answered meanwhile stays as it was answered."""
+    """A slow task is not handed to another; one that was answered meanwhile stays as it was answered."""
     store.open("new")
-    taken, piece = taken_one(store, publisher)
-    store.settle([done(taken), hold(piece, 0)])
-    (in_hand,) = take(store).work
+    leased, task = taken_one(store, publisher)
+    store.settle([done(leased), defer(task, 0)])
+    (leased,) = take(store).work
     age(redis_client)
 
-    store.renew([in_hand.name], LEASE_MS)
+    store.renew([leased.name], LEASE_MS)
     assert take(store).work == []
-    store.settle([hold_for(piece, 10 * LEASE_MS)])
-    store.renew([in_hand.name], LEASE_MS)
+    store.settle([defer_for(task, 10 * LEASE_MS)])
+    store.renew([leased.name], LEASE_MS)
     assert (take(store).due_in_s or 0) > 9 * LEASE_MS / 1000
-    store.settle([done(in_hand)])
-    store.renew([in_hand.name], LEASE_MS)
+    store.settle([done(leased)])
+    store.renew([leased.name], LEASE_MS)
 
-    assert take(store).held == 0
+    assert take(store).waiting == 0
 
 
 def test_a_piece_that_is_done_leaves_nothing(store: Store, publisher: Publisher, redis_client: Client) -> None:
     """No key of it stays."""
     store.open("new")
-    taken, piece = taken_one(store, publisher)
-    piece.together = True
-    store.settle([done(taken), hold(piece, 0)])
+    leased, task = taken_one(store, publisher)
+    task.together = True
+    store.settle([done(leased), defer(task, 0)])
 
     store.settle([done(each) for each in take(store).work])
 
@@ -434,66 +434,66 @@ def test_a_piece_that_is_done_leaves_nothing(store: Store, publisher: Publisher,
 def test_a_settled_answer_may_be_given_twice(store: Store, publisher: Publisher, redis_client: Client) -> None:
     """When the reply was lost: the same state."""
     store.open("new")
-    taken, piece = taken_one(store, publisher)
+    leased, task = taken_one(store, publisher)
 
     for _ in range(2):
-        assert store.settle([done(taken), hold_for(piece, LEASE_MS)]) == (1, 0)
+        assert store.settle([done(leased), defer_for(task, LEASE_MS)]) == (1, 0)
     assert call(redis_client, "ZCARD", f"{GROUP}:held") == 1
 
 
 def test_parts_of_an_event_are_pieces_of_their_own(store: Store, publisher: Publisher) -> None:
     """Each answered by itself."""
     store.open("new")
-    taken, piece = taken_one(store, publisher)
-    parts = [msgspec.structs.replace(piece, key=key) for key in ("x", "y", "z")]
-    store.settle([done(taken), *(hold_for(part, 0) for part in parts)])
+    leased, task = taken_one(store, publisher)
+    parts = [msgspec.structs.replace(task, key=key) for key in ("x", "y", "z")]
+    store.settle([done(leased), *(defer_for(part, 0) for part in parts)])
 
     work = take(store).work
-    store.settle([done(each) for each in work if each.piece.key != "y"])
+    store.settle([done(each) for each in work if each.task.key != "y"])
 
-    assert {each.piece.key for each in work} == {"x", "y", "z"}
-    assert take(store).held == 1
+    assert {each.task.key for each in work} == {"x", "y", "z"}
+    assert take(store).waiting == 1
 
 
 def test_what_is_held_together_comes_together_when_the_first_is_due(store: Store, publisher: Publisher) -> None:
     """The others of the key before their time; those of another key, or by themselves, not."""
     store.open("new")
-    pieces = []
+    tasks = []
     for key, together in [("x", True), ("x", True), ("y", True), ("x", False)]:
-        taken, piece = taken_one(store, publisher, key)
-        piece.together = together
-        pieces.append(piece)
-        store.settle([done(taken), hold_for(piece, LEASE_MS)])
-    store.settle([hold_for(pieces[1], 0)])
+        leased, task = taken_one(store, publisher, key)
+        task.together = together
+        tasks.append(task)
+        store.settle([done(leased), defer_for(task, LEASE_MS)])
+    store.settle([defer_for(tasks[1], 0)])
 
     work = take(store).work
 
-    assert [(each.piece.offset, each.piece.key) for each in work] == [(1, "x"), (2, "x")]
+    assert [(each.task.offset, each.task.key) for each in work] == [(1, "x"), (2, "x")]
     assert len({each.mark for each in work}) == 1
     assert work[0].mark != ""
     assert take(store).work == []
 
 
 def test_what_came_after_a_digest_was_taken_waits_for_the_next(store: Store, publisher: Publisher) -> None:
-    """What is in hand is not handed out with it again."""
+    """What is leased is not handed out with it again."""
     store.open("new")
-    taken, piece = taken_one(store, publisher, "x")
-    piece.together = True
-    store.settle([done(taken), hold_for(piece, 0)])
+    leased, task = taken_one(store, publisher, "x")
+    task.together = True
+    store.settle([done(leased), defer_for(task, 0)])
     assert len(take(store).work) == 1
-    taken, later = taken_one(store, publisher, "x")
+    leased, later = taken_one(store, publisher, "x")
     later.together = True
-    store.settle([done(taken), hold_for(later, 0)])
+    store.settle([done(leased), defer_for(later, 0)])
 
     assert offsets(take(store)) == [2]
 
 
 def test_a_held_piece_and_new_events_share_a_page(store: Store, publisher: Publisher) -> None:
-    """Half of it at most is held pieces, so that neither keeps the other out."""
+    """Half of it at most is deferred tasks, so that neither keeps the other out."""
     store.open("new")
     publisher.publish_many([("a", number) for number in range(20)])
     page = take(store)
-    store.settle([answer for each in page.work for answer in (done(each), hold_for(each.piece, 0))])
+    store.settle([answer for each in page.work for answer in (done(each), defer_for(each.task, 0))])
     publisher.publish_many([("a", number) for number in range(20)])
 
     page = take(store, count=10)
@@ -502,20 +502,20 @@ def test_a_held_piece_and_new_events_share_a_page(store: Store, publisher: Publi
 
 
 def test_when_many_are_held_nothing_new_is_taken(store: Store, publisher: Publisher, redis_client: Client) -> None:
-    """Neither new entries nor abandoned ones; held pieces go on."""
+    """Neither new entries nor abandoned ones; deferred tasks go on."""
     store.open("new")
     publisher.publish_many([("a", number) for number in range(4)])
     page = take(store)
-    store.settle([answer for each in page.work[:3] for answer in (done(each), hold_for(each.piece, LEASE_MS))])
+    store.settle([answer for each in page.work[:3] for answer in (done(each), defer_for(each.task, LEASE_MS))])
     age(redis_client)
 
-    assert (take(store, max_held=3).work, take(store, max_held=3).held) == ([], 3)
-    store.settle([hold_for(page.work[0].piece, 0)])
-    (due,) = take(store, max_held=3).work
-    assert due.piece.offset == 1
+    assert (take(store, max_waiting=3).work, take(store, max_waiting=3).waiting) == ([], 3)
+    store.settle([defer_for(page.work[0].task, 0)])
+    (due,) = take(store, max_waiting=3).work
+    assert due.task.offset == 1
     store.settle([done(due)])
 
-    assert offsets(take(store, max_held=3)) == [4]
+    assert offsets(take(store, max_waiting=3)) == [4]
 
 
 def test_a_body_that_cannot_be_read_is_handed_out_with_its_error(
@@ -523,14 +523,14 @@ def test_a_body_that_cannot_be_read_is_handed_out_with_its_error(
 ) -> None:
     """It can be set aside by its name."""
     store.open("new")
-    taken, piece = taken_one(store, publisher)
-    store.settle([done(taken), hold_for(piece, 0)])
-    call(redis_client, "HSET", f"{GROUP}:body", piece.name, b"\xffnonsense")
+    leased, task = taken_one(store, publisher)
+    store.settle([done(leased), defer_for(task, 0)])
+    call(redis_client, "HSET", f"{GROUP}:body", task.name, b"\xffnonsense")
 
     (found,) = take(store).work
 
     assert found.error is not None
-    assert (found.name, found.piece.offset) == (piece.name, 1)
+    assert (found.name, found.task.offset) == (task.name, 1)
 
 
 # Dead letters --------------------------------------------------------------------------------------------------------------
@@ -544,7 +544,7 @@ def test_dead_letters_are_bounded_and_what_they_push_out_is_counted(
     publisher.publish_many([("a", number) for number in range(5)])
     work = take(store).work
 
-    dropped = [store.settle([done(each), dead(each.piece, "rejected", "no", 3)])[1] for each in work]
+    dropped = [store.settle([done(each), dead(each.task, "rejected", "no", 3)])[1] for each in work]
 
     assert dropped == [0, 0, 0, 1, 1]
     assert call(redis_client, "XLEN", f"{GROUP}:dead") == 3
@@ -562,7 +562,7 @@ def nothing_open(store: Store) -> bool:
 def test_progress_is_the_time_of_the_oldest_event_that_is_not_answered(
     store: Store, publisher: Publisher, redis_client: Client
 ) -> None:
-    """Not yet taken, in hand, and in hand as a piece; what is held counts as answered."""
+    """Not yet leased, leased, and leased as a task; what is deferred counts as answered."""
     assert store.progress().handled_ms == 0  # nobody opened it
     store.open("new")
     assert nothing_open(store)  # no log, nothing to wait for
@@ -573,7 +573,7 @@ def test_progress_is_the_time_of_the_oldest_event_that_is_not_answered(
     (first,) = take(store, count=2).work[:1]
     assert store.progress().handled_ms == 1000
 
-    store.settle([done(first), hold_for(first.piece, 0)])
+    store.settle([done(first), defer_for(first.task, 0)])
     assert store.progress().handled_ms == 2000
     store.settle([("ack", "0123456789abcdef", "2-0")])
     assert nothing_open(store)
@@ -606,7 +606,7 @@ def test_now_is_never_before_the_newest_event(store: Store, publisher: Publisher
         ("headgate_group_take", "mail", 10, 0, 1),
         ("headgate_group_take", "mail", "many", 1, 1),
         ("headgate_group_settle", "mail", "forget", "1-0"),
-        ("headgate_group_settle", "mail", "hold", "1-0"),
+        ("headgate_group_settle", "mail", "defer", "1-0"),
         ("headgate_group_renew", "mail"),
         ("headgate_state_rate", "mail", "x", 0, 1, "u"),
         ("headgate_state_lease", "mail", "x", "me"),
@@ -652,12 +652,12 @@ def test_a_right_that_is_missing_refuses_before_the_first_write(
     def state() -> Any:
         return (
             call(redis_client, "HGETALL", GROUP), call(redis_client, "ZRANGE", f"{GROUP}:held", 0, -1),
-            in_hand(redis_client, "mail"), call(redis_client, "XLEN", f"{GROUP}:dead"),
+            count_leased(redis_client, "mail"), call(redis_client, "XLEN", f"{GROUP}:dead"),
         )  # fmt: skip
 
     refusals: list[BusRefused] = []
     for step in (
-        lambda: limited.settle([done(one), hold_for(one.piece, LEASE_MS), dead(one.piece, "rejected", "no", 10)]),
+        lambda: limited.settle([done(one), defer_for(one.task, LEASE_MS), dead(one.task, "rejected", "no", 10)]),
         lambda: take(limited),
     ):
         before = state()
@@ -686,7 +686,7 @@ def test_acknowledgements_go_at_once_and_are_confirmed_together(
     due = [store.acknowledge(page.epoch, [offset]) for offset in range(2, MAX_UNCONFIRMED + 2)]
 
     assert due == [False] * (MAX_UNCONFIRMED - 1) + [True]
-    wait_until(lambda: in_hand(redis_client, "mail") == 0, "all acknowledgements to arrive")
+    wait_until(lambda: count_leased(redis_client, "mail") == 0, "all acknowledgements to arrive")
     store.confirm()
     assert not store.acknowledge(page.epoch, [1])
     monkeypatch.setattr(stores, "UNCONFIRMED_S", -1.0)
@@ -710,7 +710,7 @@ def test_acknowledgements_that_went_with_their_connection_are_sent_again(
         store.confirm()
     store.confirm()
 
-    assert in_hand(redis_client, "mail") == 0
+    assert count_leased(redis_client, "mail") == 0
 
 
 def test_an_acknowledgement_that_is_refused_is_told(
@@ -730,7 +730,7 @@ def test_an_acknowledgement_that_is_refused_is_told(
     call(redis_client, "ACL", "SETUSER", "limited", "+xack")
     limited.confirm()
 
-    assert in_hand(redis_client, "mail") == 0
+    assert count_leased(redis_client, "mail") == 0
     limited.close()
 
 
@@ -744,5 +744,5 @@ def test_the_library_is_loaded_on_first_use(redis_client: Client, store: Store, 
     call(redis_client, "FUNCTION", "FLUSH")
     store.settle([done(page.work[0])])
 
-    assert in_hand(redis_client, "mail") == 0
+    assert count_leased(redis_client, "mail") == 0
     assert GROUP_LIBRARY.loaded_version(redis_client) == GROUP_LIBRARY.version

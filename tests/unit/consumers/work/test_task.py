@@ -1,21 +1,21 @@
-"""Pieces: what is packed comes back, and names sort by time."""
+"""Tasks: what is packed comes back, and names sort by time."""
 
 from __future__ import annotations
 
 import msgspec
 import pytest
 
-from headgate.consumers.work.task import Piece, unpack
+from headgate.consumers.work.task import Task, unpack
 
 
-def piece(time_ms: int = 1_700_000_000_000, offset: int = 7, key: str = "") -> Piece:
-    return Piece("0123456789abcdef", offset, "orders.1", "an-id", time_ms, b'{"a": "\xc3\xbc"}', key)
+def task(time_ms: int = 1_700_000_000_000, offset: int = 7, key: str = "") -> Task:
+    return Task("0123456789abcdef", offset, "orders.1", "an-id", time_ms, b'{"a": "\xc3\xbc"}', key)
 
 
 def test_a_piece_comes_back_as_it_was() -> None:
     """The payload's bytes are not touched."""
     full = msgspec.structs.replace(
-        piece(key="someone@example.org"), parted=True, attempt=3, failures=2, faults=1, failing_since_ms=5, held=True,
+        task(key="someone@example.org"), split=True, attempt=3, failures=2, faults=1, failing_since_ms=5, deferred=True,
         together=True, reason="why",
     )  # fmt: skip
 
@@ -29,7 +29,7 @@ def test_a_body_without_the_newest_fields_is_read() -> None:
     assert unpack(body).attempt == 0
 
 
-@pytest.mark.parametrize("body", [b"", b"\x00", b"not a piece", msgspec.msgpack.encode(["a", "b"])])
+@pytest.mark.parametrize("body", [b"", b"\x00", b"not a task", msgspec.msgpack.encode(["a", "b"])])
 def test_another_body_is_refused(body: bytes) -> None:
     """Whatever it is."""
     with pytest.raises(msgspec.DecodeError):
@@ -38,19 +38,19 @@ def test_another_body_is_refused(body: bytes) -> None:
 
 def test_names_sort_by_time_and_end_with_the_keys_hash() -> None:
     """groups.lua takes the first 13 characters for the time, and the last 16 for the key."""
-    names = [piece(time_ms).name for time_ms in (0, 999, 1_700_000_000_000, 10**15)]
+    names = [task(time_ms).name for time_ms in (0, 999, 1_700_000_000_000, 10**15)]
 
     assert names == sorted(names)
-    assert piece(offset=9).name < piece(offset=10).name
+    assert task(offset=9).name < task(offset=10).name
     assert {len(name.partition("-")[0]) for name in names} == {13}
-    assert piece(key="a").name[-16:] == piece(offset=8, key="a").name[-16:] != piece(key="b").name[-16:]
-    assert piece(key="a").name != piece(offset=8, key="a").name
+    assert task(key="a").name[-16:] == task(offset=8, key="a").name[-16:] != task(key="b").name[-16:]
+    assert task(key="a").name != task(offset=8, key="a").name
 
 
 @pytest.mark.parametrize("key", ["", "ü@example.org", "a" * 10_000, "\ud800", "a:b\nc"])
 def test_any_key_makes_a_short_plain_name(key: str) -> None:
     """Keys are a consumer's own text."""
-    name = piece(key=key).name
+    name = task(key=key).name
 
     assert len(name) < 80
     assert name.isascii()

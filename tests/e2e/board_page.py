@@ -42,7 +42,7 @@ class BoardPage:
     def open(self, more: str = "") -> None:
         """Go there, with `more` behind the address; return when everything that is switched on is subscribed and orders show.
 
-        What happens from then on is told by events alone: the last answer to a fetch has come.
+        From then on only events change the board: the last answer to a fetch has come.
         """
         self._fetched = 0
         self.page.goto(f"{self.url}/?user={self.user}{more}")
@@ -165,7 +165,7 @@ class BoardPage:
         return self.view.locator("#verdict")
 
     def diary(self) -> Locator:
-        """What befell this tab: stalls, the connection, backpressure, gaps."""
+        """The history of this tab: stalls, the connection, backpressure, gaps."""
         return self.view.locator("#diary")
 
     def tally(self, name: str) -> Locator:
@@ -182,7 +182,7 @@ class BoardPage:
         return [message[1]["pattern"] for message in self.sent if message[0] == name]
 
     def _wait_for_answer(self, name: str, on: bool) -> None:
-        """Return when the gateway has acknowledged a choice. What is switched off leaves the panel at once, before that."""
+        """Return when the gateway has acknowledged a choice. A type that is off leaves the panel at once, before that."""
         pattern = self.pattern(name)
         expect(self.chip(pattern)).to_have_count(1 if on else 0)
         give_up = time.monotonic() + DEADLINE_S

@@ -29,7 +29,7 @@ def port() -> Iterator[str]:
 
 @pytest.fixture
 def gateway(start_gateway: StartGateway, port: str) -> GatewayProcess:
-    """A gateway of the test's own, on a port of its own. What `open_board` opens is this one's."""
+    """A gateway of the test's own, on a port of its own. `open_board` opens its boards."""
     return start_gateway({"HEADGATE_PORT": port}, "--demo")
 
 

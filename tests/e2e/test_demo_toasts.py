@@ -39,7 +39,7 @@ def test_toasts_that_come_while_someone_looks_stay(ana: BoardPage, shop: Shop) -
 
 
 def test_dismissing_by_mouse_holds_nothing(ana: BoardPage, shop: Shop) -> None:
-    """What had the focus has it again, and the toasts that are left go in their time."""
+    """The element that had the focus has it again, and the toasts that are left go in their time."""
     ana.field("31", "note").focus()
     first, second = (toast_of(ana, shop.create()) for _ in range(2))
     close(first).click()

@@ -104,7 +104,7 @@ def test_a_tab_that_is_offline_on_purpose_says_so_and_keeps_its_subscriptions(op
     ana.view.get_by_role("button", name="Go offline").click()
     expect(ana.view.locator("#connection")).to_have_text("Offline, on purpose")
     expect(ana.figure("connection")).to_have_text("Offline, on purpose")
-    expect(ana.figure("bus")).to_have_text("not known")
+    expect(ana.figure("bus")).to_have_text("unknown")
     expect(kept).to_have_text("Kept, and resumed when you go online:")
     assert sorted(ana.kept().all_inner_texts()) == patterns
     expect(ana.view.locator("#subscriptions")).to_have_accessible_description("Kept, and resumed when you go online:")
@@ -223,7 +223,7 @@ def test_a_burst_whose_record_is_asked_for_before_it_is_there_is_judged_all_the_
 
 
 def test_a_stall_is_never_longer_than_ten_seconds(open_board: OpenBoard) -> None:
-    """Whatever the address says."""
+    """The address cannot ask for more."""
     ana = open_board("ana")
     for asked in ("0", "600", "x", "-1", "nan"):
         ana.page.goto(f"{ana.url}/?user=ana&stall_s={asked}")

@@ -1,4 +1,4 @@
-"""What the page is like for people: accessible by axe's rules, in light and dark, from a phone to a wide screen."""
+"""The looks of the page: accessible by axe's rules, in light and dark, from a phone to a wide screen."""
 
 from __future__ import annotations
 
@@ -108,6 +108,53 @@ def test_no_word_of_a_name_is_broken(browser: Browser, gateway: GatewayProcess, 
             found = frame.evaluate(MEASURE)
             assert (found["broken"], found["wide"]) == ([], [])
             assert found["words"] > 16
+
+
+@pytest.mark.parametrize("width", [*WIDTHS, 2560])
+def test_the_bar_begins_and_ends_where_the_page_does(open_board: OpenBoard, width: int) -> None:
+    """Its name stands over the left edge of the board, its last button over the right edge of the widest part below."""
+    page = open_board("ana", viewport={"width": width, "height": 900}).page
+    left, right, board_left, layout_right = page.evaluate(
+        """() => {
+          const edges = selector => document.querySelector(selector).getBoundingClientRect();
+          const padding = parseFloat(getComputedStyle(document.querySelector(".layout")).paddingRight);
+          const text = document.createRange();
+          text.selectNodeContents(document.querySelector(".bar > :last-child"));
+          const right = edges(".layout").right - padding;
+          return [edges(".bar h1").left, text.getBoundingClientRect().right, edges("#board").left, right];
+        }"""
+    )
+    assert left == pytest.approx(board_left, abs=1)
+    assert right == pytest.approx(layout_right, abs=2)
+
+
+def test_a_switch_shows_its_state_in_the_systems_own_colours(open_board: OpenBoard) -> None:
+    """Where the system replaces every colour of the page, its knob stands out, and on has another ground than off."""
+    board = open_board("ana", forced_colors="active")
+    colours = "each => [null, '::before'].map(part => getComputedStyle(each, part).backgroundColor)"
+    grounds = []
+    for on in (True, False):
+        board.choose("live", on)
+        ground, knob = board.switch("live").evaluate(colours)
+        assert ground != knob
+        grounds.append(ground)
+    assert grounds[0] != grounds[1]
+
+
+@pytest.mark.parametrize(("wish", "still"), [("reduce", True), ("no-preference", False)])
+def test_nothing_moves_for_a_reader_who_asks_for_less_motion(open_board: OpenBoard, shop: Shop, wish: str, still: bool) -> None:
+    """Every animation and transition of the page takes no time then, and some take time otherwise."""
+    number = shop.create()
+    board = open_board("ana", reduced_motion=wish)
+    shop.change(number, status="failed")
+    expect(board.toast(f"Order {number} failed")).to_be_visible()
+    seconds = board.page.evaluate(
+        """() => [...document.querySelectorAll("*")].flatMap(each => [null, "::before", "::after"].flatMap(part => {
+          const { animationDuration, transitionDuration } = getComputedStyle(each, part);
+          return `${animationDuration}, ${transitionDuration}`.split(", ").map(parseFloat);
+        }))"""
+    )
+    assert (max(seconds) == 0) is still
 
 
 def test_what_has_the_focus_shows_it(open_board: OpenBoard) -> None:

@@ -27,7 +27,7 @@ export class Card {
   #flashedMs = -Infinity;
   #title;
   #total = element("span", { className: "total" });
-  #facts = element("p", { className: "facts" });
+  #facts = element("p");
   #by = element("span", { className: "by" });
   #conflict = element("p", { className: "conflict", role: "alert", hidden: true });
   #back = element("button", { type: "button", className: "icon", text: "‹" });
@@ -58,11 +58,11 @@ export class Card {
       "article",
       { className: "card", tabIndex: 0, data: { id }, aria: { labelledby: `${number.id} ${this.#title.id}`, describedby: "keys" } },
       this.head,
-      this.#facts,
+      element("div", { className: "card-facts" }, this.#facts, this.#by),
       this.#field("carrier", "Carrier", "none"),
       this.#field("note", "Note", "add note"),
       this.#conflict,
-      element("div", { className: "card-foot" }, this.#by, element("span", { className: "actions" }, this.#back, this.#forth, this.#fail, this.#remove)),
+      element("div", { className: "card-actions" }, this.#back, this.#forth, this.#fail, this.#remove),
     );
     this.element = element("li", {}, this.article);
   }

@@ -40,7 +40,7 @@ class BoardPage:
             page.on("requestfinished", self._count_fetches)
 
     def open(self, more: str = "") -> None:
-        """Go there, with `more` behind the address; return when everything that is switched on is subscribed and orders show.
+        """Go there, with `more` behind the address; return when every chosen pattern is subscribed and orders show.
 
         From then on only events change the board: the last answer to a fetch has come.
         """
@@ -60,7 +60,7 @@ class BoardPage:
             expect(self.chip(self.pattern(name))).to_have_count(1)
 
     def look_at_toasts(self) -> None:
-        """Let toasts wait for who reads them, as the pointer on them does, until it leaves them or the page is left."""
+        """Let toasts wait, as the pointer on them does, until the pointer or the page is gone."""
         self.view.locator("#toasts").dispatch_event("pointerenter")
 
     # --- The board
@@ -87,7 +87,7 @@ class BoardPage:
         return self.view.get_by_role("button", name=f"Delete order {number}", exact=True)
 
     def deletion(self, number: str) -> Locator:
-        """The notice of an order that was deleted here, whatever it says by now."""
+        """The notice of an order that was deleted here, with any text."""
         return self.view.locator(".notice", has=self.view.get_by_text(re.compile(rf"order {number}\b", re.IGNORECASE)))
 
     def undo_button(self, number: str) -> Locator:

@@ -50,7 +50,7 @@ MEASURE = r"""() => {
 @pytest.mark.parametrize("size", SCREENS.values(), ids=SCREENS.keys())
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_wrong(open_board: OpenBoard, shop: Shop, scheme: str, size: tuple[int, int]) -> None:
-    """No violation of WCAG 2.2 A and AA or axe's best practices, with toasts, a conflict and notifications on the page."""
+    """Axe finds no violation of WCAG 2.2 A and AA or its best practices, with toasts, a conflict and notifications shown."""
     board = open_board("ana", color_scheme=scheme, viewport={"width": size[0], "height": size[1]})
     show_everything(board, shop)
     assert violations(board.page) == []
@@ -61,7 +61,7 @@ def test_axe_finds_nothing_wrong(open_board: OpenBoard, shop: Shop, scheme: str,
 
 @pytest.mark.parametrize("path", ["/two", "/?user=ben&pane=1"])
 def test_axe_finds_nothing_wrong_on_the_other_pages(open_board: OpenBoard, path: str) -> None:
-    """The two-pane page, and a board as it is inside a pane."""
+    """Axe finds no violation on the two-pane page and on the board of a pane."""
     board = open_board("ana")
     board.page.goto(board.url + path)
     expect(board.page.locator("h1")).to_be_visible()
@@ -77,7 +77,7 @@ def test_the_page_follows_the_systems_colours(open_board: OpenBoard) -> None:
 
 @pytest.mark.parametrize("size", SCREENS.values(), ids=SCREENS.keys())
 def test_nothing_sticks_out_sideways(open_board: OpenBoard, shop: Shop, size: tuple[int, int]) -> None:
-    """No sideways scrolling, also with words that have no place to break."""
+    """The page never scrolls sideways, also with words that have no place to break."""
     number = shop.create()
     shop.change(number, note="x" * 140, carrier="y" * 40)
     board = open_board("ana", viewport={"width": size[0], "height": size[1]})
@@ -177,7 +177,7 @@ def test_what_has_the_focus_shows_it(open_board: OpenBoard) -> None:
 
 
 def test_the_focus_goes_in_reading_order(open_board: OpenBoard) -> None:
-    """From the bar to the board, to what can be tried, to preferences and events; nothing jumps ahead."""
+    """The focus goes from the bar to the board, to the lab, to preferences and events, and never jumps ahead."""
     page = open_board("ana").page
     places = [".skip", ".who", "#bell", "#new-order", "#board", "#tools", "#pulse-table", "#alerts", "#timeline"]
     place = "places => places.find(each => document.activeElement.closest(each)) ?? document.activeElement.tagName"
@@ -194,7 +194,7 @@ def test_the_focus_goes_in_reading_order(open_board: OpenBoard) -> None:
 
 
 def show_everything(board: BoardPage, shop: Shop) -> None:
-    """Bring up what is not always there: a toast, an error on a card, an Undo, a banner, a verdict, the chart's table."""
+    """Bring up the parts that come and go: a toast, an error on a card, an Undo, a banner, a verdict, the chart's table."""
     number = shop.create()
     expect(board.card(number)).to_be_visible()
     board.field(number, "note").fill("mine")

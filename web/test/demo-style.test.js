@@ -121,6 +121,7 @@ test("colours are tokens", () => {
 const SCALES = /** @type {[RegExp, RegExp][]} */ ([
   [/^font(-size|-family|-weight)?$/, /^inherit$/],
   [/^letter-spacing$/, /^normal$/],
+  [/^line-height$/, /^normal$/],
   [/^border-radius$/, /^50%$/],
   [/^box-shadow$/, /^none$|^inset 0 0 0 1px var\(--color-[\w-]+\)$/],
   [/^z-index$/, /^$/],

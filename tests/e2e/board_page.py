@@ -40,9 +40,9 @@ class BoardPage:
             page.on("requestfinished", self._count_fetches)
 
     def open(self, more: str = "") -> None:
-        """Go there, with `more` behind the address; return when everything that is switched on is subscribed and orders show.
+        """Go there, with `more` behind the address; return when every chosen pattern is subscribed and orders show.
 
-        What happens from then on is told by events alone: the last answer to a fetch has come.
+        From then on only events change the board: the last answer to a fetch has come.
         """
         self._fetched = 0
         self.page.goto(f"{self.url}/?user={self.user}{more}")
@@ -60,7 +60,7 @@ class BoardPage:
             expect(self.chip(self.pattern(name))).to_have_count(1)
 
     def look_at_toasts(self) -> None:
-        """Let toasts wait for who reads them, as the pointer on them does, until it leaves them or the page is left."""
+        """Let toasts wait, as the pointer on them does, until the pointer or the page is gone."""
         self.view.locator("#toasts").dispatch_event("pointerenter")
 
     # --- The board
@@ -87,7 +87,7 @@ class BoardPage:
         return self.view.get_by_role("button", name=f"Delete order {number}", exact=True)
 
     def deletion(self, number: str) -> Locator:
-        """The notice of an order that was deleted here, whatever it says by now."""
+        """The notice of an order that was deleted here, with any text."""
         return self.view.locator(".notice", has=self.view.get_by_text(re.compile(rf"order {number}\b", re.IGNORECASE)))
 
     def undo_button(self, number: str) -> Locator:
@@ -165,7 +165,7 @@ class BoardPage:
         return self.view.locator("#verdict")
 
     def diary(self) -> Locator:
-        """What befell this tab: stalls, the connection, backpressure, gaps."""
+        """The history of this tab: stalls, the connection, backpressure, gaps."""
         return self.view.locator("#diary")
 
     def tally(self, name: str) -> Locator:
@@ -182,7 +182,7 @@ class BoardPage:
         return [message[1]["pattern"] for message in self.sent if message[0] == name]
 
     def _wait_for_answer(self, name: str, on: bool) -> None:
-        """Return when the gateway has acknowledged a choice. What is switched off leaves the panel at once, before that."""
+        """Return when the gateway has acknowledged a choice. A type that is off leaves the panel at once, before that."""
         pattern = self.pattern(name)
         expect(self.chip(pattern)).to_have_count(1 if on else 0)
         give_up = time.monotonic() + DEADLINE_S

@@ -1,4 +1,4 @@
-"""What every end-to-end test works with: one gateway with the demo, one Chromium, and the shop over HTTP."""
+"""The fixtures of every end-to-end test: one gateway with the demo, one Chromium, and the shop over HTTP."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ def test_another_users_messages_stay_with_that_user(open_board: OpenBoard, gatew
 
 
 def test_choices_are_kept_over_a_reload(open_board: OpenBoard) -> None:
-    """What was chosen is subscribed again, what was not is not."""
+    """The client subscribes again to the chosen types, and to no others."""
     ana = open_board("ana")
     ana.choose("shipped", False)
     ana.choose("updated", True)

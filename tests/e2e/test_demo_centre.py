@@ -1,4 +1,4 @@
-"""The notification centre: what one is told is kept until it is read, in the way that each type was chosen."""
+"""The notification centre: it keeps each notification until the user reads it, as the user chose for its type."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.redis_server import DEADLINE_S, wait_until
 
 
 def test_what_was_told_is_kept_until_it_is_read(open_board: OpenBoard, shop: Shop) -> None:
-    """The bell counts, also for who only hears it; the list says what and by whom; reading takes it off the count."""
+    """The bell shows and names the count; the list names the event and its author; reading lowers the count."""
     number = shop.create()
     ana = open_board("ana")
     shop.change(number, status="failed", note="Nobody home")
@@ -33,7 +33,7 @@ def test_what_was_told_is_kept_until_it_is_read(open_board: OpenBoard, shop: Sho
 
 
 def test_what_the_open_centre_shows_need_not_be_mailed(open_board: OpenBoard, shop: Shop, gateway: GatewayProcess) -> None:
-    """The gateway is told of what the list shows, of what comes while it is open, and of this user's only."""
+    """The page reports the notifications that the list shows, also new ones while it is open, and this user's only."""
     number = shop.create()
     ana = open_board("ana")
     shop.change(number, status="failed")
@@ -49,7 +49,7 @@ def test_what_the_open_centre_shows_need_not_be_mailed(open_board: OpenBoard, sh
 
 
 def test_all_is_read_at_once(open_board: OpenBoard, shop: Shop) -> None:
-    """The count goes, the list stays, and there is nothing left to mark."""
+    """The count goes, the list stays, and no button is left to mark anything as read."""
     number = shop.create()
     ana = open_board("ana")
     for status in ("failed", "shipped", "failed"):
@@ -80,7 +80,7 @@ def test_the_centre_works_with_the_keyboard_alone(open_board: OpenBoard, shop: S
 
 
 def test_a_type_for_the_centre_only_makes_no_toast(open_board: OpenBoard, shop: Shop) -> None:
-    """It stays subscribed, is listed, and does not interrupt."""
+    """Its events are subscribed and listed, and make no toast."""
     number, other = shop.create(), shop.create()
     ana = open_board("ana")
     ana.prefer("shipped", "centre")
@@ -96,7 +96,7 @@ def test_a_type_for_the_centre_only_makes_no_toast(open_board: OpenBoard, shop: 
 
 
 def test_a_type_that_is_off_reaches_neither(open_board: OpenBoard, shop: Shop) -> None:
-    """It is unsubscribed; what was listed before stays."""
+    """The client unsubscribes from it; its older notifications stay."""
     number, other = shop.create(), shop.create()
     ana = open_board("ana")
     shop.change(number, status="failed")
@@ -113,7 +113,7 @@ def test_a_type_that_is_off_reaches_neither(open_board: OpenBoard, shop: Shop) -
 
 
 def test_preferences_are_one_persons_own(open_board: OpenBoard) -> None:
-    """In one browser: kept over a reload for Ana, and not taken over for Ben."""
+    """In one browser a reload keeps Ana's choices, and Ben has his own."""
     ana = open_board("ana")
     ana.prefer("shipped", "centre")
     ana.prefer("failed", "off")
@@ -140,7 +140,7 @@ def test_a_preference_is_chosen_with_the_arrow_keys(open_board: OpenBoard) -> No
 
 
 def test_the_list_is_bounded(open_board: OpenBoard, shop: Shop) -> None:
-    """A burst of five hundred, all of them chosen: the newest hundred are kept, and no more are counted."""
+    """After a burst of five hundred events the list keeps and counts the newest hundred."""
     ana = open_board("ana")
     ana.prefer("everything", "centre")
     ana.burst(500)
@@ -150,7 +150,7 @@ def test_the_list_is_bounded(open_board: OpenBoard, shop: Shop) -> None:
 
 
 def test_markup_in_a_notification_stays_text(open_board: OpenBoard, gateway: GatewayProcess) -> None:
-    """In the centre as everywhere else."""
+    """The centre shows markup from an event as text."""
     text = "<img src=x onerror='window.pwned = 1'>"
     ana = open_board("ana")
     publish(gateway, "users.ana.hello", {"text": text})

@@ -1,4 +1,4 @@
-"""A gateway that is killed and started again: the pages come back by themselves, in order, and show what happened meanwhile."""
+"""A gateway that is killed and started again: the pages reconnect by themselves, and show the events since."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def port() -> Iterator[str]:
 
 @pytest.fixture
 def gateway(start_gateway: StartGateway, port: str) -> GatewayProcess:
-    """A gateway of the test's own, on a port of its own. What `open_board` opens is this one's."""
+    """A gateway of the test's own, on a port of its own. `open_board` opens its boards."""
     return start_gateway({"HEADGATE_PORT": port}, "--demo")
 
 
@@ -44,7 +44,7 @@ def has_stayed(board: BoardPage) -> bool:
 
 @pytest.mark.parametrize("secret", ["kept", "lost"])
 def test_pages_come_back_after_a_crash_of_the_gateway(open_board: OpenBoard, gateway: GatewayProcess, secret: str) -> None:
-    """With the same secret or another: live without a reload, on the orders that the server has now, and at work again."""
+    """With the same secret or a new one, the pages go live without a reload, and show and edit the server's present orders."""
     ana, ben = open_board("ana"), open_board("ben")
     before = Shop(gateway.url, "ben")
     ana.move_button("42", "shipped").click()
@@ -82,7 +82,7 @@ def test_what_is_published_while_the_gateway_is_dead_shows_when_it_is_back(
     tmp_path: Path,
     folder: str,
 ) -> None:
-    """A Redis of its own goes on without the gateway; the secret is kept beside it, or, with no folder for it, made anew."""
+    """A separate Redis runs on; the gateway keeps its secret in the data folder, or makes a new one where there is none."""
     (tmp_path / "nowhere").write_text("not a folder")
     redis = start_redis()
     settings = {"HEADGATE_PORT": port, "HEADGATE_REDIS_URL": redis.url, "HEADGATE_DATA_DIR": str(tmp_path / folder)}
@@ -106,7 +106,7 @@ def test_what_is_published_while_the_gateway_is_dead_shows_when_it_is_back(
 
 
 def test_a_page_that_is_not_let_in_can_try_again(open_board: OpenBoard, gateway: GatewayProcess) -> None:
-    """After some refusals it stops asking, says so, and has a button that begins anew; nobody has to reload."""
+    """After some refusals the page stops trying, says so, and has a button to try again without a reload."""
     ana = open_board("ana")
     ana.page.route("**/demo/session", lambda route: route.fulfill(json={"token": "forged", "expires_in_s": 900, "since": 1}))
     ana.page.goto(f"{gateway.url}/?user=ana")

@@ -17,7 +17,7 @@ AHEAD_S = 15
 
 @pytest.fixture
 def ana(open_board: OpenBoard) -> BoardPage:
-    """A board whose clock is the test's: it stands still, however long the test takes, but where it is moved forward."""
+    """A board with a clock that the test controls: it moves only when the test moves it."""
     board = open_board("ana")
     board.page.clock.install()
     board.open()
@@ -26,7 +26,7 @@ def ana(open_board: OpenBoard) -> BoardPage:
 
 
 def test_toasts_that_come_while_someone_looks_stay(ana: BoardPage, shop: Shop) -> None:
-    """The pointer on one holds them all, also the one that comes meanwhile; when it leaves they go."""
+    """The pointer on one toast holds all of them, also new ones; when it leaves, they expire."""
     first = toast_of(ana, shop.create())
     first.hover()
     second = toast_of(ana, shop.create())
@@ -39,7 +39,7 @@ def test_toasts_that_come_while_someone_looks_stay(ana: BoardPage, shop: Shop) -
 
 
 def test_dismissing_by_mouse_holds_nothing(ana: BoardPage, shop: Shop) -> None:
-    """What had the focus has it again, and the toasts that are left go in their time."""
+    """The element that had the focus has it again, and the other toasts expire in their time."""
     ana.field("31", "note").focus()
     first, second = (toast_of(ana, shop.create()) for _ in range(2))
     close(first).click()
@@ -51,7 +51,7 @@ def test_dismissing_by_mouse_holds_nothing(ana: BoardPage, shop: Shop) -> None:
 
 
 def test_dismissing_by_keyboard_goes_from_one_to_the_next_and_back(ana: BoardPage, shop: Shop) -> None:
-    """The focus is never lost; toasts that someone goes through with the keyboard wait for it."""
+    """The focus is never lost; toasts wait while the user goes through them with the keyboard."""
     first, second = (toast_of(ana, shop.create()) for _ in range(2))
     # The last stop before the toasts.
     events = ana.view.locator("#timeline")

@@ -1,4 +1,4 @@
-"""Trouble on purpose: a flood, a stalled tab, a cut connection; each time all that was published is shown, and it is told."""
+"""Trouble on purpose: a flood, a stalled tab, a cut connection; each time the page shows every published event, and says so."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def stallable(open_board: OpenBoard) -> BoardPage:
 
 
 def test_a_flood_is_shown_whole_in_every_browser(open_board: OpenBoard) -> None:
-    """Five hundred, counted by number against the server's receipts, where it was started and elsewhere."""
+    """Both boards compare five hundred numbered events with the server's receipts, and miss none."""
     ana, ben = open_board("ana"), open_board("ben")
     ana.burst(500)
     for board in (ana, ben):
@@ -49,7 +49,7 @@ def test_a_flood_is_shown_whole_in_every_browser(open_board: OpenBoard) -> None:
 
 
 def test_a_stalled_tab_shows_everything_afterwards(open_board: OpenBoard) -> None:
-    """It really stalls: what is published meanwhile waits, is shown late, and is shown whole."""
+    """The tab really stalls: the events published during the stall wait, and are shown late and without a loss."""
     ana = open_board("ana")
     ana.open(f"&stall_s={LONG_STALL_S:g}")
     events = round(40 * LONG_STALL_S)
@@ -64,7 +64,7 @@ def test_a_stalled_tab_shows_everything_afterwards(open_board: OpenBoard) -> Non
 
 
 def test_a_stall_delays_nobody_else(open_board: OpenBoard, stallable: BoardPage) -> None:
-    """Another browser has a tab of its own to draw with: it shows the burst whole and stays connected."""
+    """The other user's tab shows the whole burst and stays connected."""
     ben = open_board("ben")
     events = round(40 * STALL_S)
     stallable.view.get_by_role("button", name="Stall this tab for 2 s").click()
@@ -73,7 +73,7 @@ def test_a_stall_delays_nobody_else(open_board: OpenBoard, stallable: BoardPage)
 
 
 def test_what_is_published_while_offline_waits_and_follows(open_board: OpenBoard, shop: Shop) -> None:
-    """The tab says that it is offline and how many wait; online again it resumes, catches up, and says that too."""
+    """The tab says that it is offline and how many events wait; online again it resumes, catches up, and says so."""
     number = shop.create()
     ana = open_board("ana")
     ana.view.get_by_role("button", name="Go offline").click()
@@ -95,7 +95,7 @@ def test_what_is_published_while_offline_waits_and_follows(open_board: OpenBoard
 
 
 def test_a_tab_that_is_offline_on_purpose_says_so_and_keeps_its_subscriptions(open_board: OpenBoard) -> None:
-    """It is not reconnecting, it knows nothing of the bus, and what it was subscribed to is not gone: it is resumed."""
+    """It does not claim to reconnect or to know the bus, and it keeps its subscriptions and resumes them."""
     ana = open_board("ana")
     patterns = sorted(ana.view.locator("#subscriptions li").all_inner_texts())
     assert len(patterns) == len(ana.chosen())
@@ -104,7 +104,7 @@ def test_a_tab_that_is_offline_on_purpose_says_so_and_keeps_its_subscriptions(op
     ana.view.get_by_role("button", name="Go offline").click()
     expect(ana.view.locator("#connection")).to_have_text("Offline, on purpose")
     expect(ana.figure("connection")).to_have_text("Offline, on purpose")
-    expect(ana.figure("bus")).to_have_text("not known")
+    expect(ana.figure("bus")).to_have_text("unknown")
     expect(kept).to_have_text("Kept, and resumed when you go online:")
     assert sorted(ana.kept().all_inner_texts()) == patterns
     expect(ana.view.locator("#subscriptions")).to_have_accessible_description("Kept, and resumed when you go online:")
@@ -120,7 +120,7 @@ def test_a_tab_that_is_offline_on_purpose_says_so_and_keeps_its_subscriptions(op
 
 
 def test_a_tab_that_is_cut_off_says_that_it_reconnects(open_board: OpenBoard) -> None:
-    """Not on purpose: the words differ, and the subscriptions are kept all the same."""
+    """The words differ from those of a line that is cut on purpose; the client keeps the subscriptions as well."""
     ana = open_board("ana")
     subscribed = ana.view.locator("#subscriptions li").count()
     ana.page.context.set_offline(True)
@@ -132,7 +132,7 @@ def test_a_tab_that_is_cut_off_says_that_it_reconnects(open_board: OpenBoard) ->
 
 
 def test_a_tab_behind_a_line_that_stands_still_catches_up(browser: Browser, start_gateway: StartGateway) -> None:
-    """Its queue in the gateway overflows; nobody else waits for it; it is told, reads the log, and shows everything."""
+    """Its queue in the gateway overflows, no other client waits, and it reads the log and shows every event."""
     gateway = start_gateway({"HEADGATE_WRITE_DEADLINE_S": "120", "HEADGATE_PING_TIMEOUT_S": "120"}, "--demo")
     shop = Shop(gateway.url, "ben")
     with (
@@ -176,7 +176,7 @@ def test_an_offline_tab_stays_offline_until_it_is_asked(open_board: OpenBoard) -
 
 
 def test_the_chart_says_the_same_in_words_and_in_a_table(stallable: BoardPage) -> None:
-    """For who cannot see it: a sentence in its name, a row for each second in which something happened."""
+    """The chart's name is a sentence, and the table has a row for each second with events."""
     stallable.burst(50)
     expect(stallable.verdict()).to_contain_text("Nothing lost")
     expect(stallable.view.get_by_role("img", name="50 events in the last minute")).to_be_visible()
@@ -199,7 +199,7 @@ def test_a_board_that_is_not_live_says_why_it_counts_nothing(open_board: OpenBoa
 
 
 def test_a_second_burst_at_a_time_is_refused_and_told(open_board: OpenBoard, shop: Shop) -> None:
-    """With the limit's name in a toast; the one that runs goes on and is shown whole."""
+    """A toast names the limit; the running burst goes on and is shown whole."""
     ana, ben = open_board("ana"), open_board("ben")
     shop.burst(40, over_s=LONGEST_BURST_S)
     # The one of which the page hears last is the one that it judges.
@@ -211,7 +211,7 @@ def test_a_second_burst_at_a_time_is_refused_and_told(open_board: OpenBoard, sho
 
 
 def test_a_burst_whose_record_is_asked_for_before_it_is_there_is_judged_all_the_same(open_board: OpenBoard) -> None:
-    """The page asks once a second how its burst stands, and a slow request to publish is overtaken by that question."""
+    """The page asks once a second for the record, and such a question may overtake a slow request to publish."""
     ana = open_board("ana")
     held: list[Route] = []
     ana.page.route("**/demo/burst", lambda route: held.append(route), times=1)
@@ -223,7 +223,7 @@ def test_a_burst_whose_record_is_asked_for_before_it_is_there_is_judged_all_the_
 
 
 def test_a_stall_is_never_longer_than_ten_seconds(open_board: OpenBoard) -> None:
-    """Whatever the address says."""
+    """The address cannot ask for more."""
     ana = open_board("ana")
     for asked in ("0", "600", "x", "-1", "nan"):
         ana.page.goto(f"{ana.url}/?user=ana&stall_s={asked}")
@@ -231,7 +231,7 @@ def test_a_stall_is_never_longer_than_ten_seconds(open_board: OpenBoard) -> None
 
 
 def test_bursts_need_a_token(open_board: OpenBoard) -> None:
-    """Nobody floods the board anonymously."""
+    """The server refuses a burst without a token."""
     url = f"{open_board('ana').url}/demo/burst"
     request = urllib.request.Request(url, json.dumps({"events": 500}).encode(), {"Content-Type": "application/json"})
     with pytest.raises(urllib.error.HTTPError) as refused:

@@ -1,4 +1,4 @@
-"""A deleted order can be brought back, for everybody, by the one who deleted it; one clear message says when it is too late."""
+"""The user who deleted an order can restore it for all users; one clear message says when it is too late."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ AHEAD_S = 15
 
 
 def test_undo_brings_the_same_order_back_for_everybody(open_board: OpenBoard, shop: Shop) -> None:
-    """The other sees it go and come back, and is told what happened: it was deleted, and it was restored."""
+    """The other user sees it go and come back, and gets a toast for the deletion and one for the restoration."""
     number = shop.create()
     before = shop.change(number, carrier="GLS", note="Fragile")
     ana, ben = open_board("ana"), open_board("ben")
@@ -64,7 +64,7 @@ def test_a_deletion_is_undone_with_the_keyboard_alone(open_board: OpenBoard, sho
 
 
 def test_a_deletion_is_told_to_who_cannot_see_it(open_board: OpenBoard, shop: Shop) -> None:
-    """The region is a status that is there before anything is in it."""
+    """The status region is in the page before it has any text."""
     number = shop.create()
     ana = open_board("ana")
     region = ana.view.get_by_role("status", name="Deleted orders")
@@ -76,7 +76,7 @@ def test_a_deletion_is_told_to_who_cannot_see_it(open_board: OpenBoard, shop: Sh
 
 @pytest.fixture
 def timed(open_board: OpenBoard) -> BoardPage:
-    """A board whose clock is the test's: it stands still, however long the test takes, but where it is moved forward."""
+    """A board with a clock that the test controls: it moves only when the test moves it."""
     board = open_board("ana")
     board.page.clock.install()
     board.open()
@@ -85,7 +85,7 @@ def timed(open_board: OpenBoard) -> BoardPage:
 
 
 def test_an_undo_is_offered_for_long_enough_and_goes_by_itself(timed: BoardPage, shop: Shop) -> None:
-    """Ten seconds at the least, and not for ever."""
+    """The notice stays for ten seconds at least, and expires."""
     number = shop.create()
     timed.delete_button(number).click()
     expect(timed.undo_button(number)).to_be_visible()
@@ -98,7 +98,7 @@ def test_an_undo_is_offered_for_long_enough_and_goes_by_itself(timed: BoardPage,
 
 @pytest.mark.parametrize("held", ["pointer", "focus"])
 def test_an_undo_does_not_vanish_under_who_is_about_to_use_it(timed: BoardPage, shop: Shop, held: str) -> None:
-    """The pointer on it or the focus in it keeps it, however long; when they leave, its time begins."""
+    """The pointer on the notice or the focus in it keeps it; when both leave, its time starts."""
     number = shop.create()
     timed.delete_button(number).click()
     undo = timed.undo_button(number)
@@ -119,7 +119,7 @@ def test_an_undo_does_not_vanish_under_who_is_about_to_use_it(timed: BoardPage, 
 
 
 def test_an_undo_that_comes_too_late_says_so(open_board: OpenBoard, shop: Shop) -> None:
-    """One message in place of the offer: the server has forgotten the order."""
+    """One message replaces the Undo: the server has forgotten the order."""
     number = shop.create()
     ana = open_board("ana")
     ana.delete_button(number).click()
@@ -136,7 +136,7 @@ def test_an_undo_that_comes_too_late_says_so(open_board: OpenBoard, shop: Shop) 
 
 
 def test_an_undo_does_not_undo_what_someone_else_did_meanwhile(open_board: OpenBoard, shop: Shop) -> None:
-    """Ben has restored the order and changed it: Ana is told, and has his."""
+    """Ben has restored the order and changed it: Ana gets a message, and sees his version."""
     number = shop.create()
     ana = open_board("ana")
     with ana.page.expect_response(f"**/demo/orders/{number}") as deleted:
@@ -167,7 +167,7 @@ def test_an_undo_does_not_undo_a_later_deletion(open_board: OpenBoard, shop: Sho
 
 
 def test_an_undo_that_does_not_get_through_can_be_tried_again(open_board: OpenBoard, shop: Shop) -> None:
-    """The message says what stood in the way, and the offer stays."""
+    """The message gives the reason, and the Undo stays."""
     number = shop.create()
     ana = open_board("ana")
     ana.delete_button(number).click()

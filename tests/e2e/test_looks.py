@@ -1,4 +1,4 @@
-"""What the page is like for people: accessible by axe's rules, in light and dark, from a phone to a wide screen."""
+"""The looks of the page: accessible by axe's rules, in light and dark, from a phone to a wide screen."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ MEASURE = r"""() => {
 @pytest.mark.parametrize("size", SCREENS.values(), ids=SCREENS.keys())
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_wrong(open_board: OpenBoard, shop: Shop, scheme: str, size: tuple[int, int]) -> None:
-    """No violation of WCAG 2.2 A and AA or axe's best practices, with toasts, a conflict and notifications on the page."""
+    """Axe finds no violation of WCAG 2.2 A and AA or its best practices, with toasts, a conflict and notifications shown."""
     board = open_board("ana", color_scheme=scheme, viewport={"width": size[0], "height": size[1]})
     show_everything(board, shop)
     assert violations(board.page) == []
@@ -61,7 +61,7 @@ def test_axe_finds_nothing_wrong(open_board: OpenBoard, shop: Shop, scheme: str,
 
 @pytest.mark.parametrize("path", ["/two", "/?user=ben&pane=1"])
 def test_axe_finds_nothing_wrong_on_the_other_pages(open_board: OpenBoard, path: str) -> None:
-    """The two-pane page, and a board as it is inside a pane."""
+    """Axe finds no violation on the two-pane page and on the board of a pane."""
     board = open_board("ana")
     board.page.goto(board.url + path)
     expect(board.page.locator("h1")).to_be_visible()
@@ -77,7 +77,7 @@ def test_the_page_follows_the_systems_colours(open_board: OpenBoard) -> None:
 
 @pytest.mark.parametrize("size", SCREENS.values(), ids=SCREENS.keys())
 def test_nothing_sticks_out_sideways(open_board: OpenBoard, shop: Shop, size: tuple[int, int]) -> None:
-    """No sideways scrolling, also with words that have no place to break."""
+    """The page never scrolls sideways, also with words that have no place to break."""
     number = shop.create()
     shop.change(number, note="x" * 140, carrier="y" * 40)
     board = open_board("ana", viewport={"width": size[0], "height": size[1]})
@@ -110,6 +110,53 @@ def test_no_word_of_a_name_is_broken(browser: Browser, gateway: GatewayProcess, 
             assert found["words"] > 16
 
 
+@pytest.mark.parametrize("width", [*WIDTHS, 2560])
+def test_the_bar_begins_and_ends_where_the_page_does(open_board: OpenBoard, width: int) -> None:
+    """Its name stands over the left edge of the board, its last button over the right edge of the widest part below."""
+    page = open_board("ana", viewport={"width": width, "height": 900}).page
+    left, right, board_left, layout_right = page.evaluate(
+        """() => {
+          const edges = selector => document.querySelector(selector).getBoundingClientRect();
+          const padding = parseFloat(getComputedStyle(document.querySelector(".layout")).paddingRight);
+          const text = document.createRange();
+          text.selectNodeContents(document.querySelector(".bar > :last-child"));
+          const right = edges(".layout").right - padding;
+          return [edges(".bar h1").left, text.getBoundingClientRect().right, edges("#board").left, right];
+        }"""
+    )
+    assert left == pytest.approx(board_left, abs=1)
+    assert right == pytest.approx(layout_right, abs=2)
+
+
+def test_a_switch_shows_its_state_in_the_systems_own_colours(open_board: OpenBoard) -> None:
+    """Where the system replaces every colour of the page, its knob stands out, and on has another ground than off."""
+    board = open_board("ana", forced_colors="active")
+    colours = "each => [null, '::before'].map(part => getComputedStyle(each, part).backgroundColor)"
+    grounds = []
+    for on in (True, False):
+        board.choose("live", on)
+        ground, knob = board.switch("live").evaluate(colours)
+        assert ground != knob
+        grounds.append(ground)
+    assert grounds[0] != grounds[1]
+
+
+@pytest.mark.parametrize(("wish", "still"), [("reduce", True), ("no-preference", False)])
+def test_nothing_moves_for_a_reader_who_asks_for_less_motion(open_board: OpenBoard, shop: Shop, wish: str, still: bool) -> None:
+    """Every animation and transition of the page takes no time then, and some take time otherwise."""
+    number = shop.create()
+    board = open_board("ana", reduced_motion=wish)
+    shop.change(number, status="failed")
+    expect(board.toast(f"Order {number} failed")).to_be_visible()
+    seconds = board.page.evaluate(
+        """() => [...document.querySelectorAll("*")].flatMap(each => [null, "::before", "::after"].flatMap(part => {
+          const { animationDuration, transitionDuration } = getComputedStyle(each, part);
+          return `${animationDuration}, ${transitionDuration}`.split(", ").map(parseFloat);
+        }))"""
+    )
+    assert (max(seconds) == 0) is still
+
+
 def test_what_has_the_focus_shows_it(open_board: OpenBoard) -> None:
     """Every stop of the Tab key has an outline that can be seen."""
     page = open_board("ana").page
@@ -130,7 +177,7 @@ def test_what_has_the_focus_shows_it(open_board: OpenBoard) -> None:
 
 
 def test_the_focus_goes_in_reading_order(open_board: OpenBoard) -> None:
-    """From the bar to the board, to what can be tried, to preferences and events; nothing jumps ahead."""
+    """The focus goes from the bar to the board, to the lab, to preferences and events, and never jumps ahead."""
     page = open_board("ana").page
     places = [".skip", ".who", "#bell", "#new-order", "#board", "#tools", "#pulse-table", "#alerts", "#timeline"]
     place = "places => places.find(each => document.activeElement.closest(each)) ?? document.activeElement.tagName"
@@ -147,7 +194,7 @@ def test_the_focus_goes_in_reading_order(open_board: OpenBoard) -> None:
 
 
 def show_everything(board: BoardPage, shop: Shop) -> None:
-    """Bring up what is not always there: a toast, an error on a card, an Undo, a banner, a verdict, the chart's table."""
+    """Bring up the parts that come and go: a toast, an error on a card, an Undo, a banner, a verdict, the chart's table."""
     number = shop.create()
     expect(board.card(number)).to_be_visible()
     board.field(number, "note").fill("mine")

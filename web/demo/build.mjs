@@ -1,9 +1,9 @@
 /**
  * Build of the demo's page: one script and one style sheet for the ready-made server.
  *
- * In: src/main.js with the browser client as it is published (../dist), socket.io-client and Backbone; demo.css. Out: demo.js,
- * demo.css, demo-icon.svg in the server's static folder. Called by ../build.mjs when dist is there, or alone:
- * `node web/demo/build.mjs`.
+ * In: src/main.js with the browser client as it is published (../dist), socket.io-client and Backbone; styles/demo.css with the
+ * files that it imports. Out: demo.js, demo.css, demo-icon.svg in the server's static folder. ../build.mjs calls it when dist is
+ * there; `node web/demo/build.mjs` runs it alone.
  */
 import { cp, mkdir } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
@@ -19,7 +19,7 @@ export async function buildDemo() {
   await Promise.all([
     build({
       absWorkingDir: DEMO,
-      entryPoints: { "demo": "src/main.js", "demo-style": "demo.css" },
+      entryPoints: { "demo": "src/main.js", "demo-style": "styles/demo.css" },
       entryNames: "demo",
       outdir: STATIC,
       bundle: true,
@@ -29,8 +29,8 @@ export async function buildDemo() {
       legalComments: "none",
       logLevel: "warning",
       alias: { "headgate/backbone": resolve(DEMO, "../dist/headgate.backbone.js"), headgate: resolve(DEMO, "../dist/headgate.js") },
-      // Backbone looks for jQuery inside a `try` for its View and its sync, which this page does not use; the icon is a
-      // file of its own, which the pages name too.
+      // Backbone looks for jQuery inside a `try` for its View and its sync, which this page does not use. The pages name the icon
+      // too, so it stays a file of its own.
       external: ["jquery", "demo-icon.svg"],
     }),
     cp(resolve(DEMO, "demo-icon.svg"), resolve(STATIC, "demo-icon.svg")),

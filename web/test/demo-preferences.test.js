@@ -29,7 +29,7 @@ test("a user's own messages are a user's own", () => {
   assert.equal(kindsFor("ben").find(({ name }) => name === "personal")?.pattern, "users.ben.#");
 });
 
-test("whatever is stored, every type has a valid way", () => {
+test("every type has a valid way with any stored value", () => {
   for (const stored of ["", "null", "7", "[]", "{", '"toast"', '{"shipped":"loud","failed":null,"__proto__":{"created":"off"},"constructor":"off"}']) {
     const storage = memory();
     storage.held.set("headgate-demo preferences ana", stored);

@@ -20,7 +20,7 @@ test("events count in their second, and the slowest of a second stands for it", 
   assert.deepEqual([now.received, now.slowestMs], [1, null]);
 });
 
-test("what is older than a minute is let go", () => {
+test("seconds older than a minute are dropped", () => {
   const pulse = new Pulse();
   pulse.received(1_000);
   pulse.received(1_000 + HISTORY_S * 1000);

@@ -15,7 +15,7 @@ test("a stamp is read from an event's data", () => {
   assert.deepEqual(stampOf({ id: "42", burst: { id: "a", number: 3, of: 50 } }), { id: "a", number: 3, of: 50 });
 });
 
-test("what cannot be a stamp is none", () => {
+test("data of any other shape has no stamp", () => {
   const hostile = [
     null, 7, "text", [], {}, { burst: null }, { burst: "x" }, { burst: {} }, { burst: { id: 1, number: 1, of: 1 } },
     { burst: { id: "a", number: 0, of: 5 } }, { burst: { id: "a", number: 6, of: 5 } }, { burst: { id: "a", number: 1.5, of: 5 } },
@@ -44,7 +44,7 @@ test("it is not whole before the server says that it is over", () => {
   assert.equal(tally.verdict(ONLINE).outcome, "publishing");
 });
 
-test("what was dispatched and not drawn does not count as shown", () => {
+test("events that were dispatched and not drawn do not count as shown", () => {
   const tally = new Tally("a", 1);
   tally.take(1);
   tally.report = { published: 1, done: true };

@@ -1,8 +1,8 @@
 /**
- * Alerts: how someone is told of each type of event, by a toast, in the notification centre only, or not at all.
+ * Alerts: the choice of how to be notified of each type of event: by a toast, in the notification centre only, or not at all.
  *
- * In: clicks on the choices. Out: real subscriptions: a type that is off is unsubscribed. One handler serves every pattern
- * that is told by toast, so an event that several of them match is told once.
+ * In: clicks on the choices. Out: real subscriptions: "Off" unsubscribes. One handler serves all patterns with toasts, so an event
+ * that matches several of them makes one toast.
  *
  * @import { Kind, Preferences, Way } from "./preferences.js"
  */
@@ -15,7 +15,7 @@ export class Alerts {
    * @param {any} gate
    * @param {Preferences} preferences
    * @param {any} list the NotificationList
-   * @param {(data: any, event: any) => void} tell called once for each event that is to be toasted
+   * @param {(data: any, event: any) => void} tell called once for each event that gets a toast
    */
   constructor(root, gate, preferences, list, tell) {
     this.gate = gate;

@@ -1,15 +1,15 @@
 /**
  * The board: a column per status, a card per order, kept in step with the collection.
  *
- * In: the collection's `add`, `change`, `remove`. Out: moves by drag, button or keyboard, through the card's actions. A
- * card that moves keeps the focus that it had.
+ * In: the collection's `add`, `change`, `remove`. Out: moves by drag, button or keyboard, through the card's actions. The focus
+ * moves with its card.
  *
  * @import { CardActions } from "./card.js"
  */
 import { Card } from "./card.js";
 import { STATUSES } from "./order.js";
 
-/** Type of what is dragged: text dropped from elsewhere is not an order. */
+/** MIME type of a dragged order: the board ignores text that is dropped from elsewhere. */
 const DRAGGED = "application/x-headgate-order";
 
 export class Board {
@@ -57,7 +57,7 @@ export class Board {
     this.#count();
   }
 
-  /** Put the card into its column, highest number first; left alone when it is there already. @param {Card} card @param {string} status */
+  /** Put the card into its column, highest number first; a card that is there already stays in place. @param {Card} card @param {string} status */
   #place(card, status) {
     const list = this.#columns.get(status)?.list;
     if (!list || card.element.parentElement === list) return;
@@ -120,7 +120,7 @@ export class Board {
     });
   }
 
-  /** Arrow keys on a card go to the next one; with Shift they move the card itself. @param {KeyboardEvent} event */
+  /** Arrow keys on a card move the focus to the next card; with Shift they move the card. @param {KeyboardEvent} event */
   #key(event) {
     const article = /** @type {HTMLElement} */ (event.target);
     if (!article.classList.contains("card") || event.altKey || event.ctrlKey || event.metaKey) return;

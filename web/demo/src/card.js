@@ -1,13 +1,13 @@
 /**
- * One order's card: its DOM, kept in step with the order, and what a person does with it.
+ * The card of one order: it shows the order, and turns clicks and keys into actions.
  *
- * In: `update` with the order as it is. Out: calls of the `actions` given. A field that someone is typing in is not
- * overwritten by what others save; it is told apart when it is committed (edits.js).
+ * In: `update` with the present order. Out: calls of `actions`. An update does not overwrite a field in which the user is
+ * typing; edits.js finds the conflict when the user commits the field.
  *
  * @import { EditOutcome } from "./edits.js"
  * @typedef {Record<string, any>} Order
- * @typedef {{ input: HTMLInputElement, seen: string, saving: boolean, again: boolean }} Field `seen`: the saved value that was
- *   last shown; `again`: committed anew while it was being saved
+ * @typedef {{ input: HTMLInputElement, seen: string, saving: boolean, again: boolean }} Field `seen`: the saved value that the
+ *   card showed last; `again`: the user committed the field again during a save
  * @typedef {object} CardActions
  * @property {(id: string, field: string, value: string, seen: string) => Promise<EditOutcome>} edit
  * @property {(id: string, step: -1 | 1) => void} step
@@ -27,7 +27,7 @@ export class Card {
   #flashedMs = -Infinity;
   #title;
   #total = element("span", { className: "total" });
-  #facts = element("p", { className: "facts" });
+  #facts = element("p");
   #by = element("span", { className: "by" });
   #conflict = element("p", { className: "conflict", role: "alert", hidden: true });
   #back = element("button", { type: "button", className: "icon", text: "‹" });
@@ -58,11 +58,11 @@ export class Card {
       "article",
       { className: "card", tabIndex: 0, data: { id }, aria: { labelledby: `${number.id} ${this.#title.id}`, describedby: "keys" } },
       this.head,
-      this.#facts,
-      this.#field("carrier", "Carrier", "none yet"),
-      this.#field("note", "Note", "add a note"),
+      element("div", { className: "card-facts" }, this.#facts, this.#by),
+      this.#field("carrier", "Carrier", "none"),
+      this.#field("note", "Note", "add note"),
       this.#conflict,
-      element("div", { className: "card-foot" }, this.#by, element("span", { className: "actions" }, this.#back, this.#forth, this.#fail, this.#remove)),
+      element("div", { className: "card-actions" }, this.#back, this.#forth, this.#fail, this.#remove),
     );
     this.element = element("li", {}, this.article);
   }
@@ -77,12 +77,12 @@ export class Card {
     this.#by.textContent = order.by ? `by ${Object.hasOwn(this.names, order.by) ? this.names[order.by] : order.by}` : "";
     for (const [name, field] of this.#fields) this.#show(field, order[name] ?? "");
     this.#offer(order);
-    // A button that is not offered any more hands the focus to the card.
+    // A button that goes away hands the focus to the card.
     if (focused?.hidden) this.article.focus({ preventScroll: true });
     if (fresh) this.#flash();
   }
 
-  /** Offer what can be done with the order in its status, and no two buttons for one thing. @param {Order} order */
+  /** Show a button for each action that the order's status allows, and only one for each. @param {Order} order */
   #offer(order) {
     const known = isOfTheShop(order);
     const [back, next] = [neighbour(order, -1), nextStep(order)];
@@ -92,7 +92,7 @@ export class Card {
     offer(this.#remove, known ? `Delete order ${this.#id}` : `Take order ${this.#id} off this board`);
   }
 
-  /** Put the card into a list; what has the focus in it keeps it. @param {Element} list @param {Element | null} before */
+  /** Put the card into a list; the element that has the focus keeps it. @param {Element} list @param {Element | null} before */
   moveTo(list, before) {
     const focused = this.#focused();
     this.#moving = true;
@@ -102,7 +102,7 @@ export class Card {
     if (focused) this.article.scrollIntoView({ block: "nearest" });
   }
 
-  /** @returns {HTMLElement | null} what has the focus in this card */
+  /** @returns {HTMLElement | null} the element in this card that has the focus */
   #focused() {
     return this.element.contains(document.activeElement) ? /** @type {HTMLElement} */ (document.activeElement) : null;
   }
@@ -118,7 +118,7 @@ export class Card {
     const input = element("input", { id, type: "text", name, placeholder, maxLength: this.#limits[name], autocomplete: "off" });
     const field = { input, seen: "", saving: false, again: false };
     this.#fields.set(name, field);
-    // Leaving a field saves it too, but not over a conflict that was told, and not when it is the card that moves.
+    // Leaving a field saves it too, unless the card shows a conflict or is being moved.
     input.addEventListener("blur", () => !this.#moving && this.#conflict.hidden && void this.#commit(name, field));
     input.addEventListener("keydown", (event) => {
       if (event.key === "Enter") void this.#commit(name, field);
@@ -128,7 +128,7 @@ export class Card {
     return element("div", { className: "field" }, element("label", { htmlFor: id, text: label }), input);
   }
 
-  /** Show a saved value, unless something else has been typed. @param {Field} field @param {string} value */
+  /** Show a saved value, unless the user has typed something else. @param {Field} field @param {string} value */
   #show(field, value) {
     if (field.input.value !== field.seen && field.input.value !== value) return;
     field.seen = value;
@@ -156,7 +156,7 @@ export class Card {
     const outcome = await this.#actions.edit(this.#id, name, value, field.seen);
     field.saving = false;
     if (outcome.saved) field.seen = value;
-    // Seen from now on. What was typed stays where it is.
+    // The user has seen it now. The typed text stays.
     else if (outcome.theirs !== undefined) field.seen = outcome.theirs;
     this.#conflict.hidden = outcome.theirs === undefined;
     this.#conflict.textContent =
@@ -165,7 +165,7 @@ export class Card {
   }
 
   #flash() {
-    // Each restart makes the browser lay out the page: not for every event of a burst.
+    // Each restart makes the browser lay out the page, which is too slow for every event of a burst.
     const nowMs = performance.now();
     if (nowMs - this.#flashedMs < FLASH_EVERY_MS) return;
     this.#flashedMs = nowMs;
@@ -183,7 +183,7 @@ function factsOf({ items, scans }) {
   return parts.join(" · ");
 }
 
-/** Name a button by what it does now, or hide it. @param {HTMLButtonElement} button @param {string | false | null} label */
+/** Show a button with the name of its present action, or hide it. @param {HTMLButtonElement} button @param {string | false | null} label */
 function offer(button, label) {
   button.disabled = button.hidden = !label;
   button.title = label || "";

@@ -1,9 +1,9 @@
 /**
- * The notification centre: a bell with a count, and the list that it opens, with what is read and what is not.
+ * The notification centre: a bell with a count, and the list that it opens, with read and unread notifications.
  *
- * In: a NotificationList's `add`, `remove`, `change:read`, `unread`. Out: `read`, `readAll`, and `shown` for what is listed
- * while the list is open in a page that can be seen. The list is bounded by its model; opening, closing, Escape and giving
- * the focus back are the browser's own popover.
+ * In: a NotificationList's `add`, `remove`, `change:read`, `unread`. Out: `read`, `readAll`, and `shown` for the notifications
+ * that the user sees: the list is open and the page visible. The model bounds the list. The browser's popover opens and closes
+ * it, also at Escape, and gives the focus back.
  */
 import { element } from "./element.js";
 
@@ -58,7 +58,7 @@ export class Centre {
     this.#shown();
   }
 
-  /** Whoever has been shown it here need not be told by mail. */
+  /** Report the notifications that the user sees here, so that nobody mails them. */
   #shown() {
     if (document.visibilityState === "visible" && this.parts.panel.matches(":popover-open")) this.list.shown(...this.list.models);
   }
@@ -78,13 +78,13 @@ export class Centre {
     entry.mark.hidden = read;
   }
 
-  /** Mark as read, and hand the focus to the next one that is not. @param {any} notification */
+  /** Mark as read, and move the focus to the next unread one. @param {any} notification */
   #read(notification) {
     const { item } = /** @type {{ item: HTMLElement }} */ (this.#items.get(notification.cid));
     notification.set("read", true);
     const marks = [...this.#items.values()].filter((each) => !each.mark.hidden);
     const below = marks.filter((each) => item.compareDocumentPosition(each.item) & Node.DOCUMENT_POSITION_FOLLOWING);
-    // Newest first in the page, oldest first in the map.
+    // The page has the newest first, the map the oldest.
     (below.at(-1)?.mark ?? marks[0]?.mark ?? this.parts.title).focus();
   }
 

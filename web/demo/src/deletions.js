@@ -1,9 +1,9 @@
 /**
- * Deletions: what this tab has deleted just now, each in a notice with an Undo.
+ * Deletions: a notice with an Undo for each order that this tab has just deleted.
  *
- * In: `show` with an order that the shop has deleted. Out: calls of `restore`, whose answer the notice tells: it goes when the
- * order is back, says why when it will not come back, and offers Undo again when that can help. The notices are a status
- * region, newest first, bounded, each shown for SHOWN_FOR_MS unless someone looks at it. The server restores for much longer.
+ * In: `show` with a deleted order. Out: calls of `restore`. The notice goes when the order is back, gives the reason when it cannot
+ * come back, and offers Undo again when another attempt can help. The notices are a status region: newest first, bounded, each
+ * shown for SHOWN_FOR_MS or for as long as the user looks at it. The server restores for much longer.
  *
  * @import { Restored } from "./edits.js"
  * @typedef {{ id: string, version: number, customer: string }} Deletion
@@ -11,7 +11,7 @@
 import { element } from "./element.js";
 import { Expiring } from "./expiring.js";
 
-/** More than a person deletes in SHOWN_FOR_MS. */
+/** More than a user deletes in SHOWN_FOR_MS. */
 const MAX_SHOWN = 30;
 const SHOWN_FOR_MS = 20_000;
 
@@ -22,7 +22,7 @@ export class Deletions {
   /**
    * @param {HTMLElement} root a status region
    * @param {(deletion: Deletion) => Promise<Restored>} restore
-   * @param {{ root: HTMLElement, card: (id: string) => { article: HTMLElement } | undefined }} board where the focus goes
+   * @param {{ root: HTMLElement, card: (id: string) => { article: HTMLElement } | undefined }} board the focus goes there
    */
   constructor(root, restore, board) {
     this.#root = root;
@@ -32,12 +32,12 @@ export class Deletions {
     root.addEventListener("keydown", (event) => {
       const notice = /** @type {HTMLElement | null} */ (/** @type {HTMLElement} */ (event.target).closest(".notice"));
       if (event.key === "Escape" && notice) this.#dismiss(notice, true);
-      // The Enter that deleted, held down, is not meant for the Undo that has the focus now.
+      // A held Enter key deleted the order; its repetitions must not press the Undo that has the focus now.
       if (event.key === "Enter" && event.repeat) event.preventDefault();
     });
   }
 
-  /** @param {Deletion} deletion @param {boolean} byKeyboard the Undo then gets the focus: it is too far away for the Tab key */
+  /** @param {Deletion} deletion @param {boolean} byKeyboard moves the focus to the Undo, which is too far away for the Tab key */
   show(deletion, byKeyboard) {
     const { id, customer } = deletion;
     const title = `Deleted order ${id}`;
@@ -77,12 +77,12 @@ export class Deletions {
       if (focused) close.focus();
       undo.remove();
     }
-    // It may have gone while the shop was asked, and what it says now is new.
+    // The notice may have expired during the request, and its text is new.
     if (!notice.isConnected) this.#root.prepend(notice);
     this.#shown.start(notice);
   }
 
-  /** @param {HTMLElement} notice @param {boolean} byKeyboard who is then on the way to the next one */
+  /** @param {HTMLElement} notice @param {boolean} byKeyboard moves the focus to the next notice */
   #dismiss(notice, byKeyboard) {
     const beside = byKeyboard ? (notice.nextElementSibling ?? notice.previousElementSibling) : null;
     this.#shown.handOn(beside?.querySelector("button"));

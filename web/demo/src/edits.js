@@ -1,19 +1,19 @@
 /**
- * Edits: what a person changes, saved over HTTP with the version that was seen.
+ * Edits: it saves a user's changes over HTTP, with the version that the user saw.
  *
- * In: an edit of one field, a deletion, its undoing. Out: the order as saved, set into the collection at once (the event that
- * follows says the same and changes nothing), or what stood in the way. When someone else changed another field of the same order, the
- * edit is tried again on what the order is now; when it was this very field, the person decides.
+ * In: an edit of one field, a deletion, an undo. Out: the saved order, set into the collection at once (the event that follows
+ * changes nothing), or the reason of the failure. If someone else changed another field of the same order, the edit is tried again
+ * on the new version; if someone else changed the same field, the user decides.
  *
  * @import { Shop } from "./shop.js"
  * @typedef {{ saved: boolean, theirs?: string, who?: string }} EditOutcome
- * @typedef {{ restored: boolean, title: string, detail: string, again: boolean }} Restored `again`: to try again can help
+ * @typedef {{ restored: boolean, title: string, detail: string, again: boolean }} Restored `again`: another attempt can help
  */
 import { ShopError } from "./shop.js";
 
-/** Refusals that stand: the order is back, was deleted anew, or is forgotten. */
+/** Final refusals: the order is back, was deleted again, or is forgotten. */
 const FINAL = [400, 404, 409];
-/** Under a burst an order changes with every round trip; each attempt starts from what the last answer said. */
+/** During a burst an order changes with every round trip; each attempt starts from the version in the last answer. */
 const MAX_ATTEMPTS = 8;
 
 export class Edits {
@@ -35,7 +35,7 @@ export class Edits {
    * @param {string} id
    * @param {string} field
    * @param {string} value
-   * @param {string} seen what the person saw there before
+   * @param {string} seen the value that the user saw before
    * @returns {Promise<EditOutcome>}
    */
   async change(id, field, value, seen) {
@@ -55,7 +55,7 @@ export class Edits {
     }
   }
 
-  /** @param {string} id @returns {Promise<import("./deletions.js").Deletion | undefined>} what can be undone */
+  /** @param {string} id @returns {Promise<import("./deletions.js").Deletion | undefined>} the deletion, if it can be undone */
   async remove(id) {
     let version = this.orders.get(id)?.get("version") ?? 0;
     for (let attempt = 1; ; attempt++) {
@@ -65,7 +65,7 @@ export class Edits {
         return gone;
       } catch (error) {
         const current = currentOf(error);
-        // An order that the shop does not know came from an event alone: it goes from this board only.
+        // The shop does not know the order: it came from an event alone, and goes from this board only.
         if (error instanceof ShopError && error.status === 404) return this.orders.discard(id);
         if (!current || attempt === MAX_ATTEMPTS) return void this.#failed(`Order ${id} was not deleted`, error);
         version = current.version;
@@ -73,7 +73,7 @@ export class Edits {
     }
   }
 
-  /** Undo a deletion, for everybody. @param {import("./deletions.js").Deletion} deletion @returns {Promise<Restored>} */
+  /** Undo a deletion, for all users. @param {import("./deletions.js").Deletion} deletion @returns {Promise<Restored>} */
   async restore({ id, version }) {
     try {
       this.orders.welcome(await this.shop.restore(id, version));
@@ -108,7 +108,7 @@ export class Edits {
   }
 }
 
-/** @param {unknown} error @returns {Record<string, any> | undefined} the order as it is now, when that was the trouble */
+/** @param {unknown} error @returns {Record<string, any> | undefined} the present order, if its version was the reason */
 function currentOf(error) {
   return error instanceof ShopError ? error.refusal.current : undefined;
 }

@@ -1,8 +1,8 @@
 /**
  * Make a DOM element: `element("button", { className: "icon", text: "‹", ariaLabel: "…" }, child, …)`.
  *
- * Text goes in as text. There is no way through here to set markup, a style attribute or an inline listener, which the
- * page's Content-Security-Policy would block anyway.
+ * Text goes in as text. This function sets no markup, style attribute or inline listener; the page's Content-Security-Policy
+ * would block them anyway.
  *
  * @template {keyof HTMLElementTagNameMap} Tag
  * @param {Tag} tag
@@ -20,7 +20,7 @@ export function element(tag, { text, data = {}, aria = {}, ...properties } = {},
 }
 
 /**
- * Return the element of the page with an id; the page and its script are one thing, so its absence is a fault of ours.
+ * Return the element with an id. The page and its script belong together: a missing element is our own fault, and raises.
  * @param {string} id
  * @returns {HTMLElement}
  */

@@ -1,8 +1,8 @@
 /**
- * Expiring: elements that go by themselves after a while, unless someone looks at them.
+ * Expiring: elements that expire after a time, unless the user looks at them.
  *
- * In: elements of one container. Out: `expired` for each whose time is over. Time runs for all of them, from now, or for none:
- * the pointer on the container, or the focus in it, holds them all.
+ * In: elements of one container. Out: a call of `expired` for each whose time is over. The pointer on the container, or the focus
+ * in it, stops the time of all of them; when both are gone, the time of all starts again.
  */
 
 export class Expiring {
@@ -11,7 +11,7 @@ export class Expiring {
   #holds;
   #expired;
   #pointed = false;
-  /** @type {any} what had the focus before it came here */
+  /** @type {any} the element that had the focus before it came here */
   #before;
   /** @type {Map<HTMLElement, ReturnType<typeof setTimeout> | undefined>} */
   #timers = new Map();
@@ -19,7 +19,7 @@ export class Expiring {
   /**
    * @param {HTMLElement} root
    * @param {number} forMs
-   * @param {string} holds selector of an element in `root` that holds them: `:focus`, or `:focus-visible` to leave out the mouse's
+   * @param {string} holds selector of an element in `root` that stops the time: `:focus`, or `:focus-visible` to ignore a click
    * @param {(element: HTMLElement) => void} expired
    */
   constructor(root, forMs, holds, expired) {
@@ -45,7 +45,7 @@ export class Expiring {
     return [...this.#timers.keys()];
   }
 
-  /** Its time begins, now or when nobody looks any more. @param {HTMLElement} element */
+  /** Start the time of an element, now or when the user no longer looks. @param {HTMLElement} element */
   start(element) {
     clearTimeout(this.#timers.get(element));
     this.#timers.set(element, this.#timer(element));
@@ -57,7 +57,7 @@ export class Expiring {
     this.#timers.delete(element);
   }
 
-  /** Give the focus to the first of these that is in the page, by default what had it before. @param {...(HTMLElement | null | undefined)} next */
+  /** Give the focus to the first of these elements that is in the page, else to the one that had it before. @param {...(HTMLElement | null | undefined)} next */
   handOn(...next) {
     const target = [...next, this.#before].find((each) => each?.isConnected);
     target?.focus({ preventScroll: true });
@@ -67,7 +67,7 @@ export class Expiring {
     for (const element of this.elements) this.start(element);
   }
 
-  /** @param {HTMLElement} element @returns {ReturnType<typeof setTimeout> | undefined} none while someone looks */
+  /** @param {HTMLElement} element @returns {ReturnType<typeof setTimeout> | undefined} none while the user looks */
   #timer(element) {
     if (this.#pointed || this.#root.querySelector(this.#holds)) return undefined;
     return setTimeout(() => this.#expired(element), this.#forMs);

@@ -1,9 +1,10 @@
 /**
- * The lab: trouble on purpose, and the proof that nothing is lost in it.
+ * The lab: it makes trouble on purpose, and proves that no event is lost in it.
  *
- * In: clicks (publish a burst, stall this tab, go offline), every event, what the gate says about connection and delivery.
- * Out: the pulse's chart and table, and for the latest burst a tally: published (receipts, by the server's record) against
- * shown (drawn here); and a diary of what befell this tab, which no burst can crowd out. It subscribes to nothing itself: what the board sees is what is counted.
+ * In: clicks (publish a burst, stall this tab, go offline), every event, and the gate's reports about connection and delivery.
+ * Out: the pulse's chart and table; for the latest burst a tally of published events (receipts, by the server's record) against
+ * shown ones (drawn here); and a diary, the history of this tab, which no burst can crowd out. The lab has no subscriptions of
+ * its own: it counts the events that the board receives.
  *
  * @import { Line } from "./line.js"
  * @import { Shop } from "./shop.js"
@@ -14,11 +15,11 @@ import { Pulse } from "./pulse.js";
 import { seconds, Tally, stampOf } from "./tally.js";
 
 const TICK_MS = 250;
-/** The chart and the server's record are worth looking at this often. */
+/** The lab draws the chart and asks for the server's record this often. */
 const PERIOD_MS = 1000;
-/** A tick that is later than this was kept waiting by something on the main thread. */
+/** A tick that is later than this had to wait: something blocked the main thread. */
 const STALL_MS = 1200;
-/** A stall is only worth watching while something comes in: events that are published per second of it, and their limits. */
+/** During a stall the server publishes this many events per second, within these limits, so that there is something to catch up. */
 const STALL_EVENTS_PER_S = 40;
 const MAX_BURST_EVENTS = 500;
 const MAX_OVER_S = 10;
@@ -33,7 +34,7 @@ export class Lab {
   #lastTickMs = performance.now();
   #drawnMs = 0;
   #asking = false;
-  /** @type {number | null} offset up to which this tab has to catch up */
+  /** @type {number | null} the offset at which this tab has caught up */
   #target = null;
   #outcome = "";
 
@@ -55,14 +56,14 @@ export class Lab {
     parts.offline.addEventListener("click", () => this.#toggleLine());
     parts.details.addEventListener("toggle", () => this.#draw());
     document.addEventListener("visibilitychange", () => {
-      this.#lastTickMs = performance.now(); // a hidden page's timers are late by design
+      this.#lastTickMs = performance.now(); // the browser delays the timers of a hidden page
     });
     this.#listen(site.gate);
     setInterval(() => this.#tick(), TICK_MS);
     this.#draw();
   }
 
-  /** Count an event that was dispatched. @param {{ data: any, time: number }} event */
+  /** Count a dispatched event. @param {{ data: any, time: number }} event */
   event({ data, time }) {
     this.pulse.received(performance.now());
     const stamp = stampOf(data);
@@ -78,7 +79,7 @@ export class Lab {
     const { pulse } = this;
     gate.on("connection:down", () => {
       pulse.begin("offline", performance.now());
-      this.#note(`offline: ${this.site.line.isCut ? "on purpose" : "the connection is gone"}`);
+      this.#note(`offline: ${this.site.line.isCut ? "on purpose" : "connection lost"}`);
     });
     gate.on("connection:up", (/** @type {any} */ { resumed, offset }) => {
       const now = performance.now();
@@ -87,7 +88,7 @@ export class Lab {
       pulse.end("offline", now);
       pulse.begin("catching up", now);
       this.#target = offset;
-      this.#note(resumed ? "online again, resumed" : "online again, from here on");
+      this.#note(resumed ? "online again, resumed" : "online again, without a resume");
     });
     gate.on("delivery:backpressure", (/** @type {any} */ { state, queued, discarded, where }) => {
       if (state === "off") pulse.end("backpressure", performance.now());
@@ -95,14 +96,14 @@ export class Lab {
       this.#note(`backpressure ${state} in the ${where}: ${queued} queued, ${discarded} set aside`);
     });
     gate.on("delivery:gap", (/** @type {any} */ { count, reason, recoverable }) => {
-      this.#note(`gap of ${count ?? "unknown size"}: ${reason}, ${recoverable ? "can still be had" : "gone for good"}`);
+      this.#note(`gap of ${count ?? "unknown size"}: ${reason}, ${recoverable ? "recoverable" : "lost for good"}`);
     });
   }
 
-  /** Everything that was dispatched before this frame is drawn by it. */
+  /** This frame draws every event that was dispatched before it. */
   #shown() {
     this.#framed = false;
-    // Clocks of different machines disagree; nothing is shown before it is published.
+    // Clocks of different machines disagree, and no event is shown before it is published.
     const lagMs = this.#oldestMs === Infinity ? 0 : Math.max(0, Date.now() - this.#oldestMs);
     this.#oldestMs = Infinity;
     this.pulse.shown(performance.now(), lagMs);
@@ -131,7 +132,7 @@ export class Lab {
     this.#note("caught up");
   }
 
-  /** @param {number} events @param {number} over_s @returns {Promise<void>} when the server has answered */
+  /** @param {number} events @param {number} over_s @returns {Promise<void>} resolved when the server has answered */
   async #publish(events, over_s) {
     const id = `${Date.now().toString(36)}-${Math.random().toString(36).slice(2)}`;
     const burst = this.#begin(id, events, 1);
@@ -146,7 +147,7 @@ export class Lab {
     await this.#ask();
   }
 
-  /** Really stall: nothing runs on this page's main thread until it is over, and events are published all the while. */
+  /** Block this page's main thread for the whole stall, while the server publishes events. */
   async #stall() {
     if (this.parts.stall.ariaDisabled === "true") return;
     const label = this.parts.stall.textContent;
@@ -154,7 +155,7 @@ export class Lab {
     this.parts.stall.textContent = "Stalled…";
     const over_s = Math.min(MAX_OVER_S, this.stallMs / 1000);
     await this.#publish(Math.min(MAX_BURST_EVENTS, Math.ceil(over_s * STALL_EVENTS_PER_S)), over_s);
-    // Two frames: in the first the label is drawn, in the second it can be seen.
+    // Two frames: the first draws the label, the second shows it.
     requestAnimationFrame(() => requestAnimationFrame(() => {
       const end = performance.now() + this.stallMs;
       while (performance.now() < end);
@@ -166,7 +167,7 @@ export class Lab {
   #toggleLine() {
     const { line, gate } = this.site;
     if (line.isCut) {
-      line.mend();
+      line.restore();
       gate.open();
     } else line.cut();
     this.parts.offline.textContent = line.isCut ? "Go online" : "Go offline";
@@ -181,24 +182,24 @@ export class Lab {
     return burst;
   }
 
-  /** Ask the server how many receipts the latest burst has, until it is over. */
+  /** Ask the server how many receipts the latest burst has, until the burst is over. */
   async #ask() {
     const burst = [...this.#bursts.values()].at(-1);
     if (!burst || burst.forgotten || burst.tally.report?.done || this.#asking) return;
     this.#asking = true;
-    // The question may be there before the request that makes the burst.
+    // The question may arrive before the request that starts the burst.
     const { requesting } = burst;
     try {
       burst.tally.report = await this.site.shop.burstRecord(burst.tally.id);
     } catch (error) {
-      // Refused, so that there never was one, or too long ago. Out of reach: asked again.
+      // A 404: the server refused the burst, or has forgotten it. After any other error the lab asks again.
       burst.forgotten = !requesting && /** @type {any} */ (error).status === 404;
     }
     this.#asking = false;
     this.#judge();
   }
 
-  /** Say how the latest burst stands: the figures always, the spoken status only when the outcome is another. */
+  /** Show the state of the latest burst: the figures always, the spoken status only when the outcome changes. */
   #judge() {
     const burst = [...this.#bursts.values()].at(-1);
     if (!burst) return;

@@ -1,9 +1,9 @@
 /**
- * The line: this tab's connection, which a person can cut and mend.
+ * The line: this tab's connection, which the user can cut and restore.
  *
- * In: `cut` and `mend`. Out: `changed`, for those who show it, and an `io` for the client's option of that name. Cutting closes the transport under the client and
- * lets no attempt through; the client is not told why, and does what it does when a network goes: it waits, tries again
- * with back-off, and resumes. HTTP is left alone, so a burst can be published meanwhile.
+ * In: `cut` and `restore`. Out: a call of `changed`, and an `io` for the client's option of that name. `cut` closes the transport
+ * under the client and lets no attempt through. The client does not learn the reason, and does the same as without a network: it
+ * waits, tries again with back-off, and resumes. HTTP still works, so a burst can be published in the meantime.
  */
 import { io } from "socket.io-client";
 
@@ -33,8 +33,8 @@ export class Line {
     this.changed();
   }
 
-  /** The next attempt gets through; whoever wants it now asks the gate to open. */
-  mend() {
+  /** Let the next attempt through; `gate.open()` makes one at once. */
+  restore() {
     this.isCut = false;
     this.changed();
   }

@@ -1,6 +1,6 @@
 /**
- * The page: everything put together. Reads top to bottom in the order in which an event travels: token, gate, collection,
- * board, alerts and notification centre, panel, lab.
+ * The page: it makes every part and connects them, in the order in which an event travels: token, gate, collection, board, alerts
+ * and notification centre, panel, lab.
  */
 import { connect } from "headgate";
 import { NotificationList } from "headgate/backbone";
@@ -53,10 +53,10 @@ async function remove(id, byKeyboard) {
   if (gone) deletions.show(gone, byKeyboard);
 }
 
-/** The server keeps its orders in memory: after a restart they are others, and this board must not go on showing the old ones. */
+/** The server keeps its orders in memory. A restart replaces them, and this board must not go on showing the old ones. */
 function restarted() {
   orders.startOver();
-  toasts.show({ title: "The server was restarted", detail: "The demo's orders start over; this board shows those that the server has now." });
+  toasts.show({ title: "The server was restarted", detail: "The demo's orders start over. This board shows the orders that the server has now." });
 }
 
 const board = new Board(
@@ -147,15 +147,15 @@ function showState() {
   showBanner();
 }
 
-/** Say above the board what may make it differ from what others see. */
+/** Say above the board why it may differ from the boards of others. */
 function showBanner() {
   const { connection, bus } = gate.state;
   let text = "";
-  if (line.isCut) text = "Offline on purpose: this tab gets no events. Its subscriptions are kept; go online, and it catches up.";
+  if (line.isCut) text = "Offline on purpose: this tab receives no events and keeps its subscriptions. Go online, and it catches up.";
   else if (connection === "refused") text = `The gateway does not let this page in: ${refusal}.`;
-  else if (connection === "waiting") text = "Disconnected. Trying again; what happens meanwhile will be caught up.";
-  else if (bus === "down") text = "The gateway has lost Redis. Events wait there and follow when it is back.";
-  else if (!orders.live) text = "This board is not live: what others change does not show here until you turn that on again.";
+  else if (connection === "waiting") text = "Disconnected. This page tries again and then catches up on the events that it missed.";
+  else if (bus === "down") text = "The gateway has lost Redis. The events wait there and arrive when it is back.";
+  else if (!orders.live) text = "This board is not live: it does not show the changes of others until you turn it on again.";
   const banner = byId("banner");
   banner.hidden = !text;
   byId("try-again").hidden = line.isCut || connection !== "refused";

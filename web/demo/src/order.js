@@ -1,8 +1,8 @@
 /**
- * What an order is on this page, and what an event says about one. Pure.
+ * An order on this page, and the change that an event makes to one. Pure.
  *
  * Most events come from the shop and hold the whole order. Others may publish too (`headgate publish orders.42.shipped
- * '{"carrier": "UPS"}'`): what they say is merged into what is known, and a verb that names a status counts as that status.
+ * '{"carrier": "UPS"}'`): their fields are merged into the known order, and a verb that names a status sets that status.
  *
  * @typedef {"new" | "packed" | "shipped" | "failed"} Status
  * @typedef {{ op: "upsert" | "remove" | "ignore", id: string, attributes: Record<string, any> }} Change
@@ -11,10 +11,10 @@
 /** @type {Status[]} The columns, left to right. */
 export const STATUSES = ["new", "packed", "shipped", "failed"];
 
-/** An order that only an event has told of starts from here. */
+/** The defaults of an order that is known from an event only. */
 export const UNKNOWN = { status: "new", customer: "Unknown customer", items: 0, carrier: "", total_cents: 0, note: "", scans: 0, by: "" };
 
-/** Text from an event is somebody else's: what is shown of a field is bounded, in characters. */
+/** Longest text of a field, in characters: anybody may publish any text. */
 const MAX_TEXT = 140;
 
 /**
@@ -27,7 +27,7 @@ export function changeOf(topic, data) {
   const [, id = "", verb = "", ...rest] = topic.split(".");
   if (!verb || rest.length) return { op: "ignore", id, attributes: {} };
   const attributes = knownFields(data);
-  // Of the rest nothing counts any more; the version tells a deletion that has been undone by now from one that has not.
+  // Only the version still counts: it tells a deletion that was undone since from one that was not.
   if (verb === "deleted") return { op: "remove", id, attributes: "version" in attributes ? { version: attributes.version } : {} };
   if (!("status" in attributes) && isStatus(verb)) attributes.status = verb;
   attributes.by ??= "outside";
@@ -45,7 +45,7 @@ export function neighbour(order, step) {
 }
 
 /**
- * Return the next step on an order's way, or null at its end. Failed is no step on it: it can happen at any, and has an action of its own.
+ * Return the next step of an order, or null after the last. `failed` is no step: an order can fail at any, and has an action for it.
  * @param {Record<string, any>} order
  * @returns {Status | null}
  */
@@ -54,7 +54,7 @@ export function nextStep(order) {
   return next === "failed" ? null : next;
 }
 
-/** @param {Record<string, any>} order @returns {boolean} whether the shop has it; one that only others' events tell of has no version */
+/** @param {Record<string, any>} order @returns {boolean} whether the shop has the order; an order from others' events alone has no version */
 export function isOfTheShop({ version }) {
   return version !== undefined;
 }
@@ -64,7 +64,7 @@ export function money(cents) {
   return new Intl.NumberFormat("en", { style: "currency", currency: "EUR" }).format(cents / 100);
 }
 
-/** Keep what has a known name and its type; everything else in the data is nobody's business here. @param {any} data */
+/** Keep the fields that have a known name and the right type, and drop the rest. @param {any} data */
 function knownFields(data) {
   /** @type {Record<string, any>} */
   const fields = {};

@@ -2,8 +2,8 @@
  * The orders: a LiveCollection of the topics `orders.<id>.<verb>`.
  *
  * In: the shop's list, every event, answers to this page's own edits. Out: Backbone's `add`, `change`, `remove`, which the
- * board shows. Versions decide between the three, whatever order they come in; the collection sees to that, and fetches
- * again when events were lost for good.
+ * board shows. The three may arrive in any order; the collection keeps the highest version, and fetches again when events are
+ * lost for good.
  *
  * @import { Shop } from "./shop.js"
  */
@@ -11,7 +11,7 @@ import { LiveCollection, LiveModel } from "headgate/backbone";
 import { changeOf, UNKNOWN } from "./order.js";
 
 const PATTERN = "orders.*.*";
-/** Orders that only events have told of count too; beyond this no more of those are taken in. */
+/** Most orders on the board. Beyond it, no event adds an order. */
 const MAX_ORDERS = 300;
 
 export class Order extends LiveModel {
@@ -23,7 +23,7 @@ export class Order extends LiveModel {
 export class Orders extends LiveCollection {
   pattern = PATTERN;
   live = false;
-  /** How often it has gone live: an answer from before the last time would undo what has come since. */
+  /** Number of times that the board went live. An answer from before the last time is stale and would undo newer events. */
   #times = 0;
 
   /** @param {Shop} shop @param {any} gate */
@@ -33,12 +33,12 @@ export class Orders extends LiveCollection {
     this.gate = gate;
   }
 
-  /** Follow the events, from the orders as they are now. */
+  /** Follow the events, starting from the present orders. */
   goLive() {
     this.live = true;
     this.follow(this.gate, { topic: "orders", pattern: PATTERN, mapping: ({ topic, data }) => this.#read(topic, data) });
     this.#times++;
-    // Now, so that the board shows without a gateway; the collection fetches once more when no event can be missed any longer.
+    // Fetch now, so that the board shows without a gateway. The collection fetches again once it can miss no event any more.
     this.fetch();
   }
 
@@ -47,23 +47,23 @@ export class Orders extends LiveCollection {
     this.unfollow();
   }
 
-  /** Take what the shop has answered about an order that is here, unless something newer is. @param {Record<string, any>} order */
+  /** Merge the shop's answer into an order of this board, unless the board has a newer version. @param {Record<string, any>} order */
   accept(order) {
     this.applyLive({ op: "merge", id: order.id, attributes: order }, /** @type {any} */ (undefined));
   }
 
-  /** Take an order that the shop has just made. @param {Record<string, any>} order */
+  /** Add an order that the shop has just made. @param {Record<string, any>} order */
   welcome(order) {
     this.applyLive({ op: "upsert", id: order.id, attributes: order }, /** @type {any} */ (undefined));
   }
 
-  /** Let go of an order that the shop has deleted, or never had. @param {string} id */
+  /** Remove an order that the shop has deleted or never had. @param {string} id */
   discard(id) {
     this.applyLive({ op: "remove", id }, /** @type {any} */ (undefined));
   }
 
   /**
-   * Backbone's hook for `fetch`: its own wants jQuery.
+   * Backbone's hook for `fetch`; Backbone's own version needs jQuery.
    * @override
    * @param {string} _method always `read`
    * @param {any} _collection
@@ -75,18 +75,18 @@ export class Orders extends LiveCollection {
     return this.shop.orders().then((orders) => time === this.#times && success(orders), error);
   }
 
-  /** Let go of the orders that a restart of the shop has ended: it has others now. */
+  /** Replace the orders after a restart of the shop. */
   startOver() {
-    // A board that is not live asks when it is live again.
+    // A board that is not live fetches when it goes live.
     if (this.live) this.fetch();
   }
 
   /** @param {string} topic @param {any} data */
   #read(topic, data) {
     const change = changeOf(topic, data);
-    // A page that catches up after a restart of the shop is told of the orders that the restart has ended.
+    // A page that catches up after a restart of the shop still receives events of the orders before it.
     if (change.attributes.version < this.shop.since) return { ...change, op: /** @type {const} */ ("ignore") };
-    // `merge` leaves alone what is not here: no stranger's flood of numbers fills the page.
+    // `merge` adds no order: a flood of unknown numbers cannot fill the page.
     return change.op === "upsert" && this.length >= MAX_ORDERS ? { ...change, op: /** @type {const} */ ("merge") } : change;
   }
 }

@@ -1,8 +1,8 @@
 /**
- * The connection panel: what the gate says about itself.
+ * The connection panel: the state of the gate.
  *
- * In: `gate.state`, read once a second and whenever the connection changes; whether the line is cut on purpose; backpressure.
- * Out: figures; the patterns that are subscribed, or, without a connection, those that are kept for the next one.
+ * In: `gate.state`, read once a second and at every change of the connection; whether the user has cut the line; backpressure.
+ * Out: figures; the subscribed patterns or, without a connection, the patterns that the client keeps for the next one.
  *
  * @import { Line } from "./line.js"
  */
@@ -53,16 +53,16 @@ export class Panel {
     this.draw();
   }
 
-  /** Show the gate's state as it is now. */
+  /** Show the gate's present state. */
   draw() {
     const state = this.gate.state;
     const isUp = state.connection === "up";
-    // The client behind a line that is cut does not know it, and goes on trying.
+    // The client does not know that the line is cut, and goes on trying.
     const words = this.line.isCut && !isUp ? ON_PURPOSE : (STATES[state.connection] ?? state.connection);
     document.body.dataset.connection = isUp ? "up" : words === STATES.connecting ? "connecting" : "down";
     write(this.parts.pill, words);
     this.#figure("connection", words);
-    this.#figure("bus", isUp ? state.bus : "not known");
+    this.#figure("bus", isUp ? state.bus : "unknown");
     this.#figure("offset", state.offset ?? "–");
     this.#figure("epoch", state.epoch ?? "–");
     this.#figure("received", state.received);
@@ -72,7 +72,7 @@ export class Panel {
     write(this.parts.kept, isUp ? "" : this.#fate(state));
   }
 
-  /** Say when the patterns that are not subscribed now will be. @param {any} state @returns {string} */
+  /** Say when the kept patterns will be subscribed again. @param {any} state @returns {string} */
   #fate({ session, subscriptions }) {
     if (!Object.keys(subscriptions).length) return "";
     if (!session) return "Subscribed as soon as there is a connection:";
@@ -86,7 +86,7 @@ export class Panel {
     this.draw();
   }
 
-  /** @param {[string, string][]} shown @param {boolean} kept whether they wait for a connection */
+  /** @param {[string, string][]} shown @param {boolean} kept whether the patterns wait for a connection */
   #drawPatterns(shown, kept) {
     const patterns = shown.map(([pattern]) => pattern).sort();
     const drawn = `${kept} ${patterns.join(" ")}`;
@@ -102,7 +102,7 @@ export class Panel {
   }
 }
 
-/** Leave alone what says it already: a status region is read out whenever it is written. @param {HTMLElement} target @param {string} text */
+/** Write a text only if it is new: a screen reader reads a status region after every write. @param {HTMLElement} target @param {string} text */
 function write(target, text) {
   if (target.textContent !== text) target.textContent = text;
 }

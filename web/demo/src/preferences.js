@@ -1,8 +1,8 @@
 /**
- * Preferences: how someone wants to be told of each type of event. Pure, but for the storage that is handed in.
+ * Preferences: how a user wants to be notified of each type of event. Pure, except for the storage that the caller passes.
  *
- * In: what was stored for this user, which may be anything. Out: the types with a valid way each. Stored per user, because
- * the demo's two people share a browser.
+ * In: the stored value of this user, which may be anything. Out: the types, each with a valid way. Each user has a value of their
+ * own, because the demo's two users share a browser.
  *
  * @typedef {"toast" | "centre" | "off"} Way
  * @typedef {{ name: string, label: string, pattern: string, way: Way }} Kind
@@ -15,7 +15,7 @@ export const WAYS = [
   { way: "off", label: "Off" },
 ];
 
-/** @param {string} user @returns {Kind[]} every type with the way that it starts with */
+/** @param {string} user @returns {Kind[]} every type with its default way */
 export function kindsFor(user) {
   return [
     { name: "shipped", label: "Shipped", pattern: "orders.*.shipped", way: "toast" },
@@ -36,7 +36,7 @@ export class Preferences {
   #key;
   #storage;
 
-  /** @param {string} user @param {() => Pick<Storage, "getItem" | "setItem">} storage may throw, as `localStorage` does when it is forbidden */
+  /** @param {string} user @param {() => Pick<Storage, "getItem" | "setItem">} storage may throw, as `localStorage` does where the browser forbids it */
   constructor(user, storage) {
     this.#key = `headgate-demo preferences ${user}`;
     this.#storage = storage;

@@ -1,21 +1,21 @@
 /**
  * The pulse: the last minute of this tab, second by second. Pure; the caller brings the monotonic time.
  *
- * In: events as they are dispatched and drawn, what state the tab is in (`stalled`, `offline`, …), notes. Out: one entry per
- * second, for a chart and a table alike. Bounded by HISTORY_S, by the states there are, and by MAX_NOTES in a second.
+ * In: dispatched and drawn events, the conditions of the tab (`stalled`, `offline`, …), notes. Out: one entry per second, for the
+ * chart and for the table. HISTORY_S, the number of conditions, and MAX_NOTES per second bound it.
  *
  * @typedef {"stalled" | "offline" | "catching up" | "backpressure"} Condition
  * @typedef {object} Second
  * @property {number} ago seconds before now
  * @property {number} received events dispatched
- * @property {number | null} slowestMs longest time from publishing to drawing, of what was drawn
+ * @property {number | null} slowestMs longest time from publishing to drawing, of the events drawn
  * @property {Condition[]} conditions
  * @property {string[]} notes
  */
 
 export const HISTORY_S = 60;
 const MAX_NOTES = 4;
-/** Stretches of one condition that are remembered: more than fit into a minute when each lasts a second. */
+/** Most stretches that are kept: more than fit into a minute when each lasts a second. */
 const MAX_STRETCHES = 64;
 
 export class Pulse {
@@ -24,12 +24,12 @@ export class Pulse {
   /** @type {{ condition: Condition, fromMs: number, toMs: number | null }[]} */
   #stretches = [];
 
-  /** An event was dispatched. @param {number} nowMs */
+  /** Count a dispatched event. @param {number} nowMs */
   received(nowMs) {
     this.#at(nowMs).received++;
   }
 
-  /** What was dispatched is drawn. @param {number} nowMs @param {number} lagMs of the oldest */
+  /** Note that the dispatched events are drawn. @param {number} nowMs @param {number} lagMs delay of the oldest */
   shown(nowMs, lagMs) {
     const second = this.#at(nowMs);
     second.slowestMs = Math.max(second.slowestMs ?? 0, lagMs);
@@ -41,17 +41,17 @@ export class Pulse {
     if (notes.length < MAX_NOTES) notes.push(text);
   }
 
-  /** A condition begins; one that lasts already goes on. @param {Condition} condition @param {number} nowMs */
+  /** Begin a condition, unless it lasts already. @param {Condition} condition @param {number} nowMs */
   begin(condition, nowMs) {
     if (!this.lasts(condition)) this.#stretch(condition, nowMs, null);
   }
 
-  /** A condition ends. @param {Condition} condition @param {number} nowMs */
+  /** End a condition. @param {Condition} condition @param {number} nowMs */
   end(condition, nowMs) {
     for (const each of this.#stretches) if (each.condition === condition) each.toMs ??= nowMs;
   }
 
-  /** A condition that is known only when it is over. @param {Condition} condition @param {number} fromMs @param {number} toMs */
+  /** Add a condition that is known only when it is over. @param {Condition} condition @param {number} fromMs @param {number} toMs */
   lasted(condition, fromMs, toMs) {
     this.#stretch(condition, fromMs, toMs);
   }

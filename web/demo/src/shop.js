@@ -1,18 +1,18 @@
 /**
- * The shop: the demo's HTTP routes, with the token that they and the gateway want.
+ * The shop: the demo's HTTP routes, with the token that they and the gateway need.
  *
- * In: calls from the page. Out: parsed answers, or a ShopError with the server's words; word that the server was restarted,
- * and with it the orders. The gateway gets a new token with each connection, since the server behind it may be another one;
- * requests share one, which is renewed before it expires, or when the server refuses it.
+ * In: calls from the page. Out: parsed answers, or a ShopError with the server's message; a call of `restarted` when the server, and
+ * with it the orders, started over. Each connection to the gateway gets a new token, because the server behind it may be a new
+ * process. Requests share one token; the shop renews it before it expires, or when the server refuses it.
  *
  * @typedef {{ code: string, message: string, retry?: boolean, current?: Record<string, any> }} Refusal
  */
 
-/** Renew this long before the end, so that no request carries a token that expires on the way. */
+/** Renew the token this long before it expires, so that it does not expire during a request. */
 const RENEW_BEFORE_MS = 60_000;
 
 export class ShopError extends Error {
-  /** @param {number} status 0: the server was not reached @param {Refusal} refusal */
+  /** @param {number} status HTTP status; 0 without an answer @param {Refusal} refusal */
   constructor(status, refusal) {
     super(refusal.message);
     this.name = "ShopError";
@@ -24,10 +24,10 @@ export class ShopError extends Error {
 export class Shop {
   /** @type {Promise<{ token: string, renewAtMs: number }> | null} */
   #session = null;
-  /** First version of the orders that the server has now; what is below it tells of orders that a restart has ended. */
+  /** First version of the server's present orders; a lower version belongs to orders from before a restart. */
   since = 0;
 
-  /** @param {string} user @param {() => void} restarted called when the server has other orders than before */
+  /** @param {string} user @param {() => void} restarted called when the server has started over with new orders */
   constructor(user, restarted) {
     this.user = user;
     this.restarted = restarted;
@@ -38,13 +38,13 @@ export class Shop {
     return this.#tokenOf(this.#open());
   }
 
-  /** @returns {Promise<string>} a token that is valid for at least another minute, unless the server is another one */
+  /** @returns {Promise<string>} a token that is valid for another minute at least, unless the server was restarted */
   async #token() {
     const held = await this.#session;
     return this.#tokenOf(held && held.renewAtMs > performance.now() ? Promise.resolve(held) : this.#open());
   }
 
-  /** Hold a session, unless it comes to nothing. @param {Promise<{ token: string, renewAtMs: number }>} session */
+  /** Keep a session, unless signing in fails. @param {Promise<{ token: string, renewAtMs: number }>} session */
   async #tokenOf(session) {
     this.#session = session;
     try {
@@ -64,17 +64,17 @@ export class Shop {
     return this.#signed("POST", "/demo/orders");
   }
 
-  /** @param {string} id @param {Record<string, any>} fields with the `version` that was seen */
+  /** @param {string} id @param {Record<string, any>} fields with the `version` that the user saw */
   change(id, fields) {
     return this.#signed("PUT", `/demo/orders/${encodeURIComponent(id)}`, fields);
   }
 
-  /** @param {string} id @param {number} version @returns {Promise<Record<string, any>>} the order as it was deleted */
+  /** @param {string} id @param {number} version @returns {Promise<Record<string, any>>} the deleted order */
   remove(id, version) {
     return this.#signed("DELETE", `/demo/orders/${encodeURIComponent(id)}`, { version });
   }
 
-  /** @param {string} id @param {number} version of the deletion @returns {Promise<Record<string, any>>} the order as it is again */
+  /** @param {string} id @param {number} version of the deletion @returns {Promise<Record<string, any>>} the restored order */
   restore(id, version) {
     return this.#signed("POST", `/demo/orders/${encodeURIComponent(id)}/restore`, { version });
   }

@@ -1,19 +1,19 @@
 /**
- * A tally: what became of one burst in this tab. Pure.
+ * A tally: the fate of one burst in this tab. Pure.
  *
- * In: the stamp `{id, number, of}` of each event that was dispatched, frames in which the page has drawn them, the server's
- * record of how many receipts it has. Out: counts, and a verdict in words. Every number is ticked off on its own, so an
- * event that comes twice cannot make up for one that does not come.
+ * In: the stamp `{id, number, of}` of each dispatched event, the frames that drew them, the number of receipts in the server's
+ * record. Out: counts, and a verdict in words. Each number counts once, so an event that comes twice cannot make up for a missing
+ * one.
  *
  * @typedef {{ id: string, number: number, of: number }} Stamp
  * @typedef {{ published: number, done: boolean, error?: string }} Report
  * @typedef {"publishing" | "waiting" | "whole" | "short"} Outcome
  */
 
-/** The demo's server publishes no larger burst; a stamp that says otherwise is somebody else's. */
+/** The demo's server publishes no larger burst; a stamp with more is not the server's. */
 const MAX_EVENTS = 500;
 
-/** @param {any} data of an event @returns {Stamp | null} its stamp, if it has one that can be true */
+/** @param {any} data of an event @returns {Stamp | null} its stamp, if it has a plausible one */
 export function stampOf(data) {
   const stamp = data !== null && typeof data === "object" && Object.hasOwn(data, "burst") ? data.burst : null;
   if (stamp === null || typeof stamp !== "object") return null;
@@ -34,7 +34,7 @@ export class Tally {
   #came = 0;
   #seen;
 
-  /** @param {string} id @param {number} of @param {number} [first] number of the first event that this tab was there for */
+  /** @param {string} id @param {number} of @param {number} [first] number of the first event that this tab received */
   constructor(id, of, first = 1) {
     this.id = id;
     this.of = of;
@@ -42,25 +42,25 @@ export class Tally {
     this.#seen = new Uint8Array(of + 1);
   }
 
-  /** Tick off an event that was dispatched. @param {number} number */
+  /** Count a dispatched event. @param {number} number */
   take(number) {
     if (this.#seen[number]) this.twice++;
     else this.#came++;
     this.#seen[number] = 1;
   }
 
-  /** The page has drawn all that was ticked off so far. @param {number} lagMs of the oldest among what is new */
+  /** Note that the page has drawn all events counted so far. @param {number} lagMs delay of the oldest new one */
   show(lagMs) {
     this.shown = this.#came;
     this.slowestMs = Math.max(this.slowestMs ?? 0, lagMs);
   }
 
-  /** Whether something was ticked off that is not drawn yet. */
+  /** Whether an event was counted that is not drawn yet. */
   get unshown() {
     return this.#came > this.shown;
   }
 
-  /** Receipts for events that this tab was there for. */
+  /** Receipts for events since this tab's first. */
   get published() {
     return Math.max(0, (this.report?.published ?? 0) - this.first + 1);
   }

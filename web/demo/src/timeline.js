@@ -1,8 +1,8 @@
 /**
- * The latest events, newest first, bounded: offset, topic, time; the gaps between them, and what befell this tab.
+ * The timeline: the latest events, newest first, bounded: offset, topic, time; the gaps between them, and notes about this tab.
  *
- * In: `event`, `gap`, `note`, in a burst many per frame. Out: one change of the list per frame. What a hidden tab,
- * which draws no frames, has not shown is bounded by the same number.
+ * In: `event`, `gap`, `note`, in a burst many per frame. Out: one change of the list per frame. A hidden tab draws no frames; the
+ * same bound holds for the entries that wait there.
  */
 import { element } from "./element.js";
 
@@ -20,23 +20,23 @@ export class Timeline {
 
   /** @param {{ topic: string, time: number, offset?: number }} event */
   event({ topic, time, offset }) {
-    this.#add("", offset === undefined ? "–" : String(offset), topic, time);
+    this.#add({}, offset === undefined ? "–" : String(offset), topic, time);
   }
 
   /** @param {{ from: number | null, to: number | null, count: number | null, reason: string }} gap */
   gap({ from, to, count, reason }) {
-    this.#add("gap", "gap", `${count ?? "?"} missed (${from ?? "?"} to ${to ?? "?"}): ${reason}`, Date.now());
+    this.#add({ className: "gap" }, "gap", `${count ?? "?"} missed (${from ?? "?"} to ${to ?? "?"}): ${reason}`, Date.now());
   }
 
-  /** Something about this tab rather than an event. @param {string} text */
+  /** Add a line about this tab. @param {string} text */
   note(text) {
-    this.#add("noted", "·", text, Date.now());
+    this.#add({}, "·", text, Date.now());
   }
 
-  /** @param {string} className @param {string} offset @param {string} text @param {number} time_ms */
-  #add(className, offset, text, time_ms) {
+  /** @param {{ className?: string }} look @param {string} offset @param {string} text @param {number} time_ms */
+  #add(look, offset, text, time_ms) {
     const time = new Date(time_ms);
-    const entry = element("li", { className }, element("span", { className: "offset", text: offset }), element("code", { text, title: text }));
+    const entry = element("li", look, element("span", { className: "offset", text: offset }), element("code", { text, title: text }));
     entry.append(element("time", { dateTime: Number.isNaN(time.getTime()) ? "" : time.toISOString(), text: clock(time) }));
     this.#waiting.push(entry);
     if (this.#waiting.length > MAX_ENTRIES) this.#waiting.shift();

@@ -1,9 +1,10 @@
 /**
- * Toasts: a bounded stack of notices, read out politely, dismissable, gone by themselves unless someone looks at them.
+ * Toasts: a bounded stack of notices. A screen reader reads them politely; the user can dismiss them; they expire unless the user
+ * looks at them.
  *
- * In: `show`. Out: elements in the stack's own live region. A burst never grows the stack: the oldest give way and are
- * counted in a line that says how many. A toast that is dismissed hands the focus on: to the next one for who uses the
- * keyboard, else to where it was before.
+ * In: `show`. Out: elements in the stack's own live region. A burst does not grow the stack: the oldest toasts go, and a line says
+ * how many. A dismissed toast hands the focus on: to the next toast if the user works with the keyboard, else to the element that
+ * had it before.
  */
 import { element } from "./element.js";
 import { Expiring } from "./expiring.js";
@@ -26,12 +27,12 @@ export class Toasts {
     });
     this.#stack = element("div", { role: "log", className: "stack", aria: { live: "polite", label: "Latest notifications" } });
     root.append(this.#rest, this.#stack);
-    // A button that was clicked has the focus too, but nobody is on the way from it to the next.
+    // A clicked button has the focus too, but a user of the mouse does not go on to the next one.
     this.#shown = new Expiring(root, SHOWN_FOR_MS, ":focus-visible", (toast) => this.#remove(toast));
   }
 
   /**
-   * @param {{ title: string, detail: string, status?: string, topic?: string }} words all of it text
+   * @param {{ title: string, detail: string, status?: string, topic?: string }} words plain text, no markup
    */
   show({ title, detail, status = "", topic = "" }) {
     const close = element("button", { type: "button", className: "icon", text: "×", aria: { label: `Dismiss: ${title}` } });

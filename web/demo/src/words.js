@@ -1,5 +1,5 @@
 /**
- * An event in words: what a toast says. Pure; text only, whatever the data holds.
+ * An event in words, for a toast. Pure; plain text only, whatever the data holds.
  *
  * @typedef {{ title: string, detail: string, status: string }} Words
  */

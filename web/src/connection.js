@@ -35,8 +35,9 @@
  */
 import { io as socketIo } from "socket.io-client";
 import { delayAfterMs, reconnectDelayMs } from "./backoff.js";
-import { createConnectionState } from "./connection-state.js";
+import { CONNECTION, PUBLIC } from "./connection-state.js";
 import { disconnected, fromWire, HeadgateError } from "./errors.js";
+import { Machine } from "./machine.js";
 import { REFRESH, WELCOME } from "./protocol.js";
 import { reasonOf } from "./reason.js";
 import { createTokens, refreshDelayMs } from "./token.js";
@@ -60,7 +61,7 @@ export function createConnection(
   },
   owner,
 ) {
-  const state = createConnectionState();
+  const life = new Machine(CONNECTION, "idle");
   const tokens = createTokens(source);
   let attempt = 0;
   let refusals = 0;
@@ -68,8 +69,8 @@ export function createConnection(
   let generation = 0;
   /** The token of the present connection. @type {string | null | undefined} */
   let shown;
-  /** Why it is refused for good. @type {HeadgateError | null} */
-  let refusal = null;
+  /** Why it was refused for good. @type {HeadgateError} */
+  let refusal;
   /** @type {ReturnType<typeof setTimeout> | undefined} next attempt, the deadline of the present one, or the time to move */
   let timer;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
@@ -95,12 +96,11 @@ export function createConnection(
   /** Begin an attempt, or wait until the page has dispatched what it has. */
   function connect() {
     if (owner.busy()) {
-      if (state.can("defer")) state.take("defer");
+      if (life.can("defer")) life.take("defer");
       return owner.changed();
     }
-    state.take("attempt");
+    life.take("attempt");
     generation++;
-    refusal = null;
     after(() => lost("timeout"), connectTimeoutMs);
     owner.changed();
     socket.connect();
@@ -121,26 +121,26 @@ export function createConnection(
 
   /** @param {string} name @param {...any} args */
   function arrived(name, ...args) {
-    if (name === WELCOME && state.can("greeted")) {
-      state.take("greeted");
+    if (name === WELCOME && life.can("greet")) {
+      life.take("greet");
       // The gateway is there. How long the page takes to come to the welcome is not its fault.
       clearTimeout(timer);
     }
     // Before the welcome nothing has a meaning, and behind the end nothing has a place: it all comes again.
-    if (state.is("welcoming", "up", "moving")) owner.received(name, args);
+    if (life.is("welcoming", "up", "moving")) owner.received(name, args);
   }
 
   // The way down: lost, failed, refused; all of them leave.
 
   /** The connection, or an attempt at one, came to nothing. @param {string} reason @param {number} [retryAfterS] */
   function lost(reason, retryAfterS) {
-    if (state.is("connecting")) refused(new HeadgateError("unreachable", { url: address, reason }, true), retryAfterS);
-    else if (state.can("lost")) leave("lost", reason, nextDelayMs());
+    if (life.is("connecting")) refused(new HeadgateError("unreachable", { url: address, reason }, true), retryAfterS);
+    else if (life.can("lose")) leave("lose", reason, nextDelayMs());
   }
 
   /** @param {any} error */
   function failed(error) {
-    if (!state.is("connecting")) return;
+    if (!life.is("connecting")) return;
     // Only a refusal by the namespace carries `data`; anything else is the network, or a gateway that is not ready.
     if ("data" in error) return refused(fromWire({ message: error.message, ...error.data }));
     const { reason, retryAfterS } = reasonOf(error);
@@ -152,7 +152,7 @@ export function createConnection(
     const another = error.retry || (tokens.refused() && ++refusals < MAX_REFUSALS);
     const delayMs = another ? delayAfterMs(retryAfterS, nextDelayMs()) : null;
     if (!another) refusal = error;
-    leave(another ? "lost" : "refuse", error.message, delayMs, () => owner.tell("connection:refused", error, { delay_ms: delayMs }));
+    leave(another ? "lose" : "refuse", error.message, delayMs, () => owner.tell("connection:refused", error, { delay_ms: delayMs }));
   }
 
   /**
@@ -163,7 +163,8 @@ export function createConnection(
    * @param {() => void} [tell] what else the application is to hear
    */
   function leave(step, reason, delayMs, tell) {
-    const wasUp = ["up", "moving"].includes(state.take(step));
+    const wasUp = isUp();
+    life.take(step);
     generation++;
     clearTimeout(timer);
     clearTimeout(refreshTimer);
@@ -171,7 +172,7 @@ export function createConnection(
     socket.disconnect();
     // Nothing may be sent twice, or to a connection that was not asked for it.
     socket.sendBuffer = [];
-    if (wasUp) owner.down();
+    owner.down();
     owner.changed();
     // From here on nothing is touched any more: a handler may have begun another attempt.
     if (wasUp) owner.tell("connection:down", { reason, delay_ms: delayMs });
@@ -190,13 +191,13 @@ export function createConnection(
 
   /** Connect now, unless that is under way or done. After a refusal, a pause or a wait it starts afresh. */
   function open() {
-    if (!state.can("attempt") || state.is("draining")) return;
+    if (!life.can("attempt") || life.is("dispatching")) return;
     attempt = refusals = 0;
     clearTimeout(timer);
     connect();
   }
 
-  const isUp = () => state.is("up", "moving");
+  const isUp = () => life.is("up", "moving");
 
   /**
    * Send a request and return its acknowledgement.
@@ -205,7 +206,7 @@ export function createConnection(
    * @returns {Promise<any>} rejected with HeadgateError: the gateway's refusal, `timeout`, `disconnected`
    */
   async function request(name, body) {
-    if (state.is("closed")) throw new HeadgateError("closed");
+    if (life.is("closed")) throw new HeadgateError("closed");
     if (!isUp()) throw disconnected();
     const mine = generation;
     let answer;
@@ -241,34 +242,34 @@ export function createConnection(
 
   return {
     /** Return the state that an application is told. */
-    state: () => state.told(),
+    state: () => PUBLIC[life.state],
 
     /** Return whether requests can be sent. */
     isUp,
 
-    /** Return the refusal that stands, or null. */
-    refusal: () => refusal,
+    /** Return the refusal that stands. */
+    refusal: () => (life.is("refused") ? refusal : undefined),
 
     open,
 
     /** Everything that had arrived was dispatched. */
-    drained() {
-      if (state.is("draining")) connect();
+    dispatched() {
+      if (life.is("dispatching")) connect();
     },
 
     /** Connect now if waiting for the next attempt; a refusal stands, and nothing begins that `open` has not begun. */
     wake() {
-      if (!state.is("refused", "idle")) open();
+      if (!life.is("refused", "idle")) open();
     },
 
     /** Disconnect until `wake` or `open`. */
     pause() {
-      if (state.can("pause")) leave("pause", "paused", null);
+      if (life.can("pause")) leave("pause", "paused", null);
     },
 
     /** The page cannot keep up: leave, in whatever state, and resume once it has dispatched what it has. @param {string} reason */
     overflowed(reason) {
-      if (state.can("lost")) leave("lost", reason, nextDelayMs());
+      if (life.can("lose")) leave("lose", reason, nextDelayMs());
     },
 
     /**
@@ -277,20 +278,19 @@ export function createConnection(
      * @param {number} inMs how long to stay
      */
     move(reason, inMs) {
-      if (!state.can("move")) return;
-      state.take("move");
-      after(() => leave("lost", reason, 0), inMs);
+      if (!life.can("move")) return;
+      life.take("move");
+      after(() => leave("lose", reason, 0), inMs);
     },
 
     /** The welcome has been dispatched. Return whether the connection that it belongs to is still there: then it is up. */
     welcomed() {
-      if (state.can("welcomed")) {
-        state.take("welcomed");
-        attempt = refusals = 0;
-        scheduleRefresh();
-        owner.changed();
-      }
-      return isUp();
+      if (!life.can("welcome")) return false;
+      life.take("welcome");
+      attempt = refusals = 0;
+      scheduleRefresh();
+      owner.changed();
+      return true;
     },
 
     request,
@@ -308,12 +308,12 @@ export function createConnection(
       clearTimeout(refreshTimer);
       if (isUp()) await show(token, given);
       else if (given) tokens.replace(token);
-      if (state.is("refused")) open();
+      if (life.is("refused")) open();
     },
 
     /** Disconnect for good. */
     close() {
-      if (state.can("close")) leave("close", "closed", null);
+      if (life.can("close")) leave("close", "closed", null);
       socket.off().offAny();
     },
   };

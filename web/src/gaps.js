@@ -36,7 +36,7 @@ export function createGaps({ cursor, subscriptions, request, waitMs, deliver, te
     if (reason === wire.LOG_LOST) {
       cursor.restart();
       repair.clear();
-    } else if (reason === wire.TRIMMED && to) cursor.advance({ offset: to });
+    } else if (reason === wire.TRIMMED && to) cursor.skip(to);
     const wanted = recoverable ? subscriptions.repaired(gap.patterns) : [];
     const repairing = wanted.length > 0 && repair.add(gap, wanted);
     tellGap(gap, repairing, !repairing && (!recoverable || wanted.length > 0));
@@ -75,7 +75,7 @@ export function createGaps({ cursor, subscriptions, request, waitMs, deliver, te
   function repaired({ gap, patterns, count }) {
     const { from, to } = gap;
     counts.missed -= count;
-    if (count) tell("delivery:resumed", { ...cursor.resume(), repaired: { patterns, from, to, count } });
+    if (count) tell("delivery:resumed", { ...cursor.position(), repaired: { patterns, from, to, count } });
     // The gateway counts exactly. Without an offset, trimmed meanwhile, conflated, refused: what has not come, will not.
     const rest = /** @type {number} */ (gap.count) - count;
     if (rest > 0 && patterns.length === gap.patterns.length) tellGap({ ...gap, count: rest, recoverable: false }, false, true);

@@ -32,7 +32,7 @@ const MAX_KEPT = 10_000;
  * restart.
  * @type {Record<Standing, Partial<Record<Step, Standing>>>}
  */
-const NEXT = {
+export const FOLLOW = {
   idle: { follow: "asking" },
   asking: { acknowledge: "active", refuse: "refused", leave: "idle" },
   active: { refuse: "refused", restart: "asking", leave: "idle" },
@@ -178,7 +178,7 @@ export class Follow {
 
   /** @param {Step} step @returns {boolean} whether there is such a step from here */
   #step(step) {
-    const next = NEXT[this.#standing][step];
+    const next = FOLLOW[this.#standing][step];
     this.#standing = next ?? this.#standing;
     return next !== undefined;
   }

@@ -367,6 +367,29 @@ describe("dispatching", () => {
 });
 
 describe("the past", () => {
+  it("reaches the handlers that asked for it before the first connection", async () => {
+    const { calls, record } = recorder();
+    open().subscribe("a", { since: { last: 2 } }, record("a"));
+    await gateway.welcome();
+    assert.deepEqual(gateway.connects[0].subscriptions, [{ pattern: "a", since: { last: 2 } }]);
+    for (const offset of [99, 100, 101]) gateway.event("a", null, offset, { replayed: true });
+    assert.deepEqual(calls.map(([, , offset]) => offset), [99, 100, 101]);
+  });
+
+  it("has been asked for when its subscription is ready, though the pattern was active before", async () => {
+    open().on("a", () => {});
+    await gateway.welcome();
+    let ready = false;
+    const { ready: acknowledged } = gate.subscribe("a", { since: { last: 3 } }, () => {});
+    void acknowledged.then(() => {
+      ready = true;
+    });
+    await gateway.until(() => gateway.requests.length === 1, "a request");
+    assert.equal(ready, false);
+    await gateway.answer("subscribe");
+    await acknowledged;
+  });
+
   it("goes on where it was when the connection breaks in the middle of it", async () => {
     const { calls, record } = recorder();
     open().on("live", record("live"));

@@ -1,0 +1,49 @@
+/**
+ * Arrivals: messages from the gateway, each taken in its turn.
+ *
+ * In: messages from the welcome on, in the order of arrival. Out: a call of what `takes` its name, in that order, so that a
+ * gap is told before anything later. A page that is too slow leaves the connection: what has come is dispatched, the rest
+ * comes again when that is done.
+ *
+ * The line is empty whenever a connection is attempted (connection-state.js), so what waits in it belongs to one connection
+ * and begins with its welcome. That is why the cursor can never pass an event that was not dispatched: events follow the
+ * welcome that says where they begin, and a CONNECT resumes from what was dispatched.
+ *
+ * @typedef {object} ArrivalsOwner
+ * @property {{ overflowed: (reason: string) => void, dispatched: () => void }} connection
+ * @property {(error: unknown, name: string) => void} failed the dispatch of a message threw
+ * @property {(name: string, body: any) => void} tell a lifecycle event
+ */
+import { createInbox } from "./inbox.js";
+
+/**
+ * @param {number} limit messages that may wait
+ * @param {Record<string, (...args: any[]) => void>} takes by name; a message of any other name is one of a later protocol
+ * @param {ArrivalsOwner} owner
+ */
+export function createArrivals(limit, takes, { connection, failed, tell }) {
+  const inbox = createInbox(limit, take, {
+    full() {
+      connection.overflowed("the page is too slow");
+      tellPressure("on");
+    },
+    drained: () => tellPressure("off"),
+    empty: connection.dispatched,
+  });
+
+  /** @param {[name: string, args: any[]]} message */
+  function take([name, args]) {
+    try {
+      if (Object.hasOwn(takes, name)) takes[name](...args);
+    } catch (error) {
+      failed(error, name);
+    }
+  }
+
+  /** @param {"on" | "off"} state */
+  function tellPressure(state) {
+    tell("delivery:backpressure", { state, queued: inbox.depth(), queued_bytes: 0, discarded: 0, where: "browser" });
+  }
+
+  return inbox;
+}

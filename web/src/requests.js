@@ -1,0 +1,76 @@
+/**
+ * Requests: those that bring the gateway's subscriptions into step with the handlers, within the budget.
+ *
+ * In: which subscriptions have a request due, the gateway's limits. Out: requests, one in flight for each pattern; refusals
+ * for the application. A request that was refused for a passing reason is made again later.
+ *
+ * @import { HeadgateError } from "./errors.js"
+ * @import { Limits } from "./protocol.js"
+ * @import { Refusal, Subscription } from "./subscription.js"
+ *
+ * @typedef {object} RequestsOwner
+ * @property {ReturnType<typeof import("./subscriptions.js").createSubscriptions>} subscriptions
+ * @property {{ isUp: () => boolean, request: (name: string, body: object) => Promise<any> }} connection
+ * @property {(refusal: Refusal | undefined) => void} refused
+ * @property {() => void} changed
+ */
+import { createBudget } from "./budget.js";
+
+/** Time before a request that was refused for a passing reason is made again. */
+const RETRY_MS = 2000;
+
+/** @param {RequestsOwner} owner */
+export function createRequests({ subscriptions, connection, refused, changed }) {
+  let waitMs = createBudget({});
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  let timer;
+
+  /** @param {number} delayMs */
+  function after(delayMs) {
+    timer ??= setTimeout(() => {
+      timer = undefined;
+      changed();
+    }, delayMs);
+  }
+
+  /** @param {Subscription} subscription */
+  async function send(subscription) {
+    const [name, body] = subscription.request();
+    const { sent } = subscription;
+    /** @type {HeadgateError | undefined} */
+    let error;
+    try {
+      await connection.request(name, body);
+    } catch (/** @type {any} */ reason) {
+      error = reason;
+    }
+    refused(subscriptions.answered(subscription, sent, error));
+    if (error?.retry && connection.isUp()) after(RETRY_MS * (0.5 + Math.random()));
+    changed();
+  }
+
+  return {
+    /** The gateway has named its limits. @param {Limits} limits */
+    limit(limits) {
+      waitMs = createBudget(limits);
+    },
+
+    /** Take a request out of the budget and return 0; else how long to wait for one. */
+    waitMs: () => waitMs(),
+
+    /** Send what is due, as far as the budget goes. */
+    send() {
+      for (let next = subscriptions.due(); next && connection.isUp() && !timer; next = subscriptions.due()) {
+        const delayMs = waitMs();
+        if (delayMs) after(delayMs);
+        else void send(next);
+      }
+    },
+
+    /** The connection is gone; the next one starts from what is wanted. */
+    clear() {
+      clearTimeout(timer);
+      timer = undefined;
+    },
+  };
+}

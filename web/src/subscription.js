@@ -1,0 +1,133 @@
+/**
+ * A subscription: one pattern, from its first handler to the gateway's last acknowledgement. Pure state, no I/O.
+ *
+ * In: the handlers' wishes, the gateway's answers, the end of a connection. Out: the request that brings the gateway into
+ * step, one in flight, so that a quick off-and-on costs at most one. Nothing is sent for a pattern that is in step.
+ *
+ * @import { HeadgateError } from "./errors.js"
+ * @import { Overflow, Since, SubscribeRequest } from "./protocol.js"
+ * @typedef {"wanted" | "requested" | "active" | "changed" | "releasing" | "suspended" | "refused" | "gone"} SubscriptionState
+ * @typedef {"request" | "acknowledge" | "fail" | "refuse" | "change" | "settle" | "unsubscribe" | "end" | "disconnect" | "retry" | "release"} Step
+ * @typedef {{ pattern: string, error: HeadgateError }} Refusal
+ * @typedef {{ overflow?: Overflow, repair?: boolean, since?: Since }} Wishes of a handler
+ * @typedef {{ overflow?: Overflow, since?: Since }} Sent overflow: the policy; undefined: it was to be unsubscribed
+ */
+import { Machine } from "./machine.js";
+import { OVERFLOW, SUBSCRIBE, UNSUBSCRIBE } from "./protocol.js";
+
+/**
+ * `wanted`: the gateway has nothing of it. `changed`: it is active, but not as the handlers want it now. `suspended`: the
+ * connection is gone, and the CONNECT that resumes carries it. `releasing`: to be unsubscribed. `gone`: forgotten.
+ *
+ * `fail`: the answer was no, and may be another later · `settle`: the handlers want what is active, again · `end`: the token
+ * no longer grants it · `retry`: a refusal need not stand · `release`: no handler is left, nor anything to unsubscribe.
+ * @type {Record<SubscriptionState, Partial<Record<Step, SubscriptionState>>>}
+ */
+export const SUBSCRIPTION = {
+  wanted: { request: "requested", disconnect: "wanted", release: "gone" },
+  // An end that comes first may be older than the answer or newer: the gateway is asked once more.
+  requested: { acknowledge: "active", fail: "wanted", refuse: "refused", end: "wanted", disconnect: "suspended" },
+  active: { change: "changed", end: "refused", disconnect: "suspended" },
+  changed: { settle: "active", request: "requested", unsubscribe: "releasing", end: "refused", disconnect: "suspended" },
+  // Without an answer it may be active still.
+  releasing: { acknowledge: "wanted", fail: "changed", disconnect: "wanted" },
+  suspended: { request: "requested", disconnect: "suspended", release: "gone" },
+  refused: { retry: "wanted", disconnect: "wanted", release: "gone" },
+  gone: {},
+};
+
+/** @extends {Machine<SubscriptionState, Step>} */
+export class Subscription extends Machine {
+  /** The policy that is wanted; undefined: no handler is left. @type {Overflow | undefined} */
+  overflow;
+  repair = true;
+  /** The part of the past that the gateway has not been asked for. @type {Since | undefined} */
+  since;
+  /** The latest request. @type {Sent} */
+  sent = {};
+  /** Why it was refused. @type {HeadgateError | undefined} */
+  error;
+
+  /** @param {string} pattern */
+  constructor(pattern) {
+    super(SUBSCRIPTION, "wanted");
+    this.pattern = pattern;
+  }
+
+  /**
+   * The handlers are now these. The strongest policy counts: one that must not lose events is not made to by another that may.
+   * @param {Wishes[]} wishes of each
+   * @param {Wishes} [added] of the one that comes: a refusal need not stand
+   */
+  wish(wishes, added) {
+    this.overflow = wishes[0] && (strongest(wishes) ?? OVERFLOW[0]);
+    this.repair = wishes.some(({ repair }) => repair !== false);
+    this.since = wishes[0] && (added?.since ?? this.since);
+    if (added) this.retry();
+    this.#compare();
+  }
+
+  /** Ask again, if it is refused. */
+  retry() {
+    if (this.can("retry")) this.take("retry");
+  }
+
+  /**
+   * Return the request that brings the gateway into step, and count it as in flight.
+   * @returns {[name: string, body: SubscribeRequest]}
+   */
+  request() {
+    const { pattern, overflow, since } = this;
+    this.take(overflow ? "request" : "unsubscribe");
+    this.sent = { overflow, since };
+    return overflow ? [SUBSCRIBE, { pattern, overflow: overflow === OVERFLOW[0] ? undefined : overflow, since }] : [UNSUBSCRIBE, { pattern }];
+  }
+
+  /**
+   * Take the answer to a request; one to an older request counts for nothing.
+   * @param {Sent} sent
+   * @param {HeadgateError} [error]
+   * @returns {Refusal | undefined} one that the application must hear of
+   */
+  answered(sent, error) {
+    if (sent !== this.sent || !this.can("acknowledge")) return;
+    // A refusal to unsubscribe means that there is nothing to unsubscribe.
+    if (!error || (this.is("releasing") && !error.retry)) this.take("acknowledge");
+    else this.take(error.retry || !this.overflow ? "fail" : "refuse");
+    if (!error && this.since === sent.since) this.since = undefined;
+    return this.#refusal(error);
+  }
+
+  /** The token no longer grants it. @param {HeadgateError} error @returns {Refusal | undefined} as above */
+  end(error) {
+    if (!this.can("end")) return;
+    this.take("end");
+    return this.#refusal(error);
+  }
+
+  /** The connection is gone, and with it every subscription and request. */
+  disconnect() {
+    this.take("disconnect");
+    this.#compare();
+  }
+
+  /** @param {HeadgateError} [error] */
+  #refusal(error) {
+    this.error = error;
+    this.#compare();
+    if (error && this.is("refused")) return { pattern: this.pattern, error };
+  }
+
+  /** Hold what is wanted against what was sent. */
+  #compare() {
+    const inStep = this.overflow && this.overflow === this.sent.overflow && !this.since;
+    const step = inStep ? "settle" : "change";
+    if (this.can(step)) this.take(step);
+    if (!this.overflow && this.can("release")) this.take("release");
+  }
+}
+
+/** @param {Wishes[]} wishes @returns {Overflow | undefined} */
+export function strongest(wishes) {
+  return OVERFLOW.find((policy) => wishes.some(({ overflow = OVERFLOW[0] }) => overflow === policy));
+}

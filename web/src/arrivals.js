@@ -9,19 +9,18 @@
  * and begins with its welcome. That is why the cursor can never pass an event that was not dispatched: events follow the
  * welcome that says where they begin, and a CONNECT resumes from what was dispatched.
  *
- * @typedef {object} ArrivalsOwner
- * @property {{ overflowed: (reason: string) => void, dispatched: () => void }} connection
- * @property {(error: unknown, name: string) => void} failed the dispatch of a message threw
- * @property {(name: string, body: any) => void} tell a lifecycle event
+ * @import { Dispatcher } from "./dispatcher.js"
  */
 import { createInbox } from "./inbox.js";
 
 /**
+ * @param {Dispatcher} gate
  * @param {number} limit messages that may wait
  * @param {Record<string, (...args: any[]) => void>} takes by name; a message of any other name is one of a later protocol
- * @param {ArrivalsOwner} owner
+ * @param {{ overflowed: (reason: string) => void, dispatched: () => void }} connection
+ * @param {(name: string, body: any) => void} tell a lifecycle event
  */
-export function createArrivals(limit, takes, { connection, failed, tell }) {
+export function createArrivals(gate, limit, takes, connection, tell) {
   const inbox = createInbox(limit, take, {
     full() {
       connection.overflowed("the page is too slow");
@@ -36,7 +35,7 @@ export function createArrivals(limit, takes, { connection, failed, tell }) {
     try {
       if (Object.hasOwn(takes, name)) takes[name](...args);
     } catch (error) {
-      failed(error, name);
+      gate._handlerFailed(error, name);
     }
   }
 

@@ -29,16 +29,10 @@ export const CONNECTION = {
   closed: {},
 };
 
-/** What an application is told of a state. @type {Record<Phase, ConnectionState>} */
-export const PUBLIC = {
-  idle: "waiting",
-  dispatching: "waiting",
-  connecting: "connecting",
-  welcoming: "connecting",
-  up: "up",
-  moving: "up",
-  waiting: "waiting",
-  refused: "refused",
-  paused: "paused",
-  closed: "closed",
-};
+/** What an application is told of a state, where that is not its name. @type {Partial<Record<Phase, ConnectionState>>} */
+const TOLD = { idle: "waiting", dispatching: "waiting", welcoming: "connecting", moving: "up" };
+
+/** Return what an application is told of a state. @param {Phase} phase @returns {ConnectionState} */
+export function told(phase) {
+  return TOLD[phase] ?? /** @type {ConnectionState} */ (phase);
+}

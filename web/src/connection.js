@@ -35,7 +35,7 @@
  */
 import { io as socketIo } from "socket.io-client";
 import { delayAfterMs, reconnectDelayMs } from "./backoff.js";
-import { CONNECTION, PUBLIC } from "./connection-state.js";
+import { CONNECTION, told } from "./connection-state.js";
 import { disconnected, fromWire, HeadgateError } from "./errors.js";
 import { Machine } from "./machine.js";
 import { REFRESH, WELCOME } from "./protocol.js";
@@ -96,7 +96,7 @@ export function createConnection(
   /** Begin an attempt, or wait until the page has dispatched what it has. */
   function connect() {
     if (owner.busy()) {
-      if (life.can("defer")) life.take("defer");
+      life.offer("defer");
       return owner.changed();
     }
     life.take("attempt");
@@ -121,11 +121,8 @@ export function createConnection(
 
   /** @param {string} name @param {...any} args */
   function arrived(name, ...args) {
-    if (name === WELCOME && life.can("greet")) {
-      life.take("greet");
-      // The gateway is there. How long the page takes to come to the welcome is not its fault.
-      clearTimeout(timer);
-    }
+    // The gateway is there. How long the page takes to come to the welcome is not its fault.
+    if (name === WELCOME && life.offer("greet")) clearTimeout(timer);
     // Before the welcome nothing has a meaning, and behind the end nothing has a place: it all comes again.
     if (life.is("welcoming", "up", "moving")) owner.received(name, args);
   }
@@ -135,7 +132,7 @@ export function createConnection(
   /** The connection, or an attempt at one, came to nothing. @param {string} reason @param {number} [retryAfterS] */
   function lost(reason, retryAfterS) {
     if (life.is("connecting")) refused(new HeadgateError("unreachable", { url: address, reason }, true), retryAfterS);
-    else if (life.can("lose")) leave("lose", reason, nextDelayMs());
+    else leave("lose", reason);
   }
 
   /** @param {any} error */
@@ -156,15 +153,16 @@ export function createConnection(
   }
 
   /**
-   * Leave the present connection or attempt.
+   * Leave the present connection or attempt, if there is one.
    * @param {Step} step
    * @param {string} reason
-   * @param {number | null} delayMs until the next attempt; null: none follows by itself
+   * @param {number | null} [delayMs] until the next attempt, else the back-off's; null: none follows by itself
    * @param {() => void} [tell] what else the application is to hear
    */
   function leave(step, reason, delayMs, tell) {
     const wasUp = isUp();
-    life.take(step);
+    if (!life.offer(step)) return;
+    if (delayMs === undefined) delayMs = nextDelayMs();
     generation++;
     clearTimeout(timer);
     clearTimeout(refreshTimer);
@@ -242,7 +240,7 @@ export function createConnection(
 
   return {
     /** Return the state that an application is told. */
-    state: () => PUBLIC[life.state],
+    state: () => told(life.state),
 
     /** Return whether requests can be sent. */
     isUp,
@@ -263,14 +261,10 @@ export function createConnection(
     },
 
     /** Disconnect until `wake` or `open`. */
-    pause() {
-      if (life.can("pause")) leave("pause", "paused", null);
-    },
+    pause: () => leave("pause", "paused", null),
 
-    /** The page cannot keep up: leave, in whatever state, and resume once it has dispatched what it has. @param {string} reason */
-    overflowed(reason) {
-      if (life.can("lose")) leave("lose", reason, nextDelayMs());
-    },
+    /** The page cannot keep up: leave, and resume once it has dispatched what it has. @param {string} reason */
+    overflowed: (reason) => leave("lose", reason),
 
     /**
      * The gateway is about to stop: leave it later, and connect again at once.
@@ -278,15 +272,12 @@ export function createConnection(
      * @param {number} inMs how long to stay
      */
     move(reason, inMs) {
-      if (!life.can("move")) return;
-      life.take("move");
-      after(() => leave("lose", reason, 0), inMs);
+      if (life.offer("move")) after(() => leave("lose", reason, 0), inMs);
     },
 
     /** The welcome has been dispatched. Return whether the connection that it belongs to is still there: then it is up. */
     welcomed() {
-      if (!life.can("welcome")) return false;
-      life.take("welcome");
+      if (!life.offer("welcome")) return false;
       attempt = refusals = 0;
       scheduleRefresh();
       owner.changed();
@@ -313,7 +304,7 @@ export function createConnection(
 
     /** Disconnect for good. */
     close() {
-      if (life.can("close")) leave("close", "closed", null);
+      leave("close", "closed", null);
       socket.off().offAny();
     },
   };

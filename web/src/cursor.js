@@ -9,7 +9,7 @@
  *
  * @import { EventMeta, Position, Since, Welcome } from "./protocol.js"
  * @typedef {"none" | "live" | "resuming" | "catching_up" | "announced"} Standing
- * @typedef {"start" | "restore" | "resume" | "accept" | "announce" | "replay" | "follow" | "lose"} Step
+ * @typedef {"resume" | "accept" | "announce" | "replay" | "follow" | "lose"} Step
  */
 import { Machine } from "./machine.js";
 
@@ -19,33 +19,33 @@ import { Machine } from "./machine.js";
  * lost its end, and the gap that says so has not been dispatched. Until it has, the old position is what to resume from: a
  * connection that breaks in between must not take the loss for known.
  *
- * `start`: the first welcome · `restore`: an earlier page had a position · `resume`: an attempt begins · `accept`: welcome,
- * the gateway goes on from here · `announce`: welcome, it does not · `replay`: a new event, read from the log · `follow`: a
- * live event, or word that everything was sent · `lose`: the log was lost, another begins.
+ * `resume`: an attempt begins · `accept`: welcome, the gateway goes on from here · `announce`: welcome, it does not ·
+ * `replay`: a new event, read from the log · `follow`: a live event, or word that everything was sent · `lose`: the log was
+ * lost, another begins.
  * @type {Record<Standing, Partial<Record<Step, Standing>>>}
  */
 export const CURSOR = {
-  none: { start: "live", restore: "resuming" },
+  none: { resume: "none", accept: "live" },
   live: { resume: "resuming", replay: "catching_up", follow: "live", lose: "live" },
   resuming: { resume: "resuming", accept: "catching_up", announce: "announced" },
   catching_up: { resume: "resuming", replay: "catching_up", follow: "live", lose: "catching_up" },
   announced: { resume: "resuming", lose: "catching_up" },
 };
 
-/** Below every offset: nothing of this log has been seen, `offset` is only where to resume. */
+/** Below every offset: nothing of this log has been seen. */
 const NOTHING = -1;
 
 /**
+ * @param {Position | undefined} from where an earlier page stopped
  * @param {ReturnType<typeof import("./pasts.js").createPasts>} pasts
  * @param {() => void} changed the state is another
  */
-export function createCursor(pasts, changed) {
-  const standing = new Machine(CURSOR, "none");
-  let epoch = "";
-  /** What to resume from. */
-  let offset = 0;
+export function createCursor(from, pasts, changed) {
+  const standing = new Machine(CURSOR, from ? "resuming" : "none");
+  /** `offset`: what to resume from. */
+  let { epoch, offset } = from ?? { epoch: "", offset: NOTHING };
   /** Everything up to here has been seen. */
-  let seen = NOTHING;
+  let seen = offset;
   /** What was announced. @type {Position} */
   let announced;
 
@@ -54,10 +54,9 @@ export function createCursor(pasts, changed) {
     if (standing.take(step)) changed();
   }
 
-  /** @param {Position} position */
-  function move({ epoch: of, offset: at }) {
-    epoch = of;
-    offset = seen = at;
+  /** @param {number} to */
+  function move(to) {
+    offset = seen = to;
   }
 
   /**
@@ -73,6 +72,12 @@ export function createCursor(pasts, changed) {
     take("lose");
   }
 
+  /** Nothing at or below an offset is still to come; a new epoch starts anew. @param {number} to @param {string} [of] epoch */
+  function skip(to, of = epoch) {
+    if (standing.is("announced") || of !== epoch) restart(of);
+    if (to >= seen) move(to);
+  }
+
   /** @returns {Position | undefined} */
   const position = () => (standing.is("none") ? undefined : { epoch, offset });
 
@@ -86,15 +91,9 @@ export function createCursor(pasts, changed) {
     /** Return the position that an application is told. */
     shown: () => (standing.is("announced") ? announced : position()),
 
-    /** Go on from where an earlier page stopped. @param {Position} from */
-    restore(from) {
-      move(from);
-      take("restore");
-    },
-
     /** An attempt begins. Return what its CONNECT asks to resume from. */
     resume() {
-      if (standing.can("resume")) take("resume");
+      take("resume");
       return position();
     },
 
@@ -108,31 +107,28 @@ export function createCursor(pasts, changed) {
      * @returns {boolean} false: none was due
      */
     welcome({ epoch: of, offset: at, resumed }) {
-      if (standing.can("start")) {
-        move({ epoch: of, offset: at });
-        take("start");
-        return true;
-      }
       if (!standing.can("accept")) return false;
-      announced = { epoch: of, offset: at };
-      const goesOn = resumed || (of === epoch && at >= offset);
-      take(goesOn ? "accept" : "announce");
-      if (goesOn && at <= offset) take("follow");
+      if (standing.is("none")) {
+        epoch = of;
+        move(at);
+      }
+      if (resumed || (of === epoch && at >= offset)) {
+        take("accept");
+        if (at <= offset) take("follow");
+      } else {
+        announced = { epoch: of, offset: at };
+        take("announce");
+      }
       return true;
     },
 
-    /** Everything up to a position has been sent; a new epoch starts anew. @param {Position} position */
+    /** Everything up to a position has been sent. @param {Position} position */
     follow({ epoch: of, offset: at }) {
-      if (standing.is("announced") || of !== epoch) restart(of);
-      if (at >= seen) move({ epoch, offset: at });
+      skip(at, of);
       take("follow");
     },
 
-    /** Nothing at or below an offset is still to come. @param {number} to */
-    skip(to) {
-      if (standing.is("announced")) restart();
-      if (to >= seen) move({ epoch, offset: to });
-    },
+    skip,
 
     restart,
 
@@ -145,16 +141,13 @@ export function createCursor(pasts, changed) {
     admit({ offset: at, replayed }) {
       if (at === undefined) return () => true;
       if (standing.is("announced")) restart();
-      if (at > seen) {
-        move({ epoch, offset: at });
+      const isNew = at > seen;
+      if (isNew) {
+        move(at);
         pasts.pass();
         take(replayed ? "replay" : "follow");
-        return (pattern) => {
-          pasts.note(pattern, at);
-          return true;
-        };
-      }
-      return replayed ? (pattern) => pasts.admit(pattern, at) : null;
+      } else if (!replayed) return null;
+      return (pattern) => pasts.admit(pattern, at, isNew);
     },
   };
 }

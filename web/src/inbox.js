@@ -56,13 +56,12 @@ export function createInbox(limit, dispatch, { full, drained, empty }) {
   });
 
   function run() {
-    // Already running: the loop below comes to it.
-    if (!slices.can("run")) return;
     if (slices.is("resting")) {
       sliceEnds = performance.now() + SLICE_MS;
       turn.post();
     }
-    slices.take("run");
+    // Else it is running, and the loop below comes to it.
+    if (!slices.offer("run")) return;
     while (first < line.length && performance.now() < sliceEnds) {
       dispatch(line[first++]);
       if (first > MAX_SPENT) trim();
@@ -70,10 +69,7 @@ export function createInbox(limit, dispatch, { full, drained, empty }) {
     slices.take("stop");
     if (first < line.length) return;
     trim();
-    if (state.can("drain")) {
-      state.take("drain");
-      drained();
-    }
+    if (state.offer("drain")) drained();
     if (!state.is("closed")) empty();
   }
 
@@ -91,10 +87,7 @@ export function createInbox(limit, dispatch, { full, drained, empty }) {
     /** Dispatch a message now if nothing waits and the slice has time left, else in its turn. @param {T} message */
     put(message) {
       line.push(message);
-      if (line.length - first >= limit && state.can("fill")) {
-        state.take("fill");
-        full();
-      }
+      if (line.length - first >= limit && state.offer("fill")) full();
       run();
     },
 

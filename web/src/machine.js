@@ -33,6 +33,13 @@ export class Machine {
     return step in this.#table[this.#state];
   }
 
+  /** Take a step if the table has it here. Return whether it has. @param {Step} step */
+  offer(step) {
+    const possible = this.can(step);
+    if (possible) this.take(step);
+    return possible;
+  }
+
   /**
    * Take a step.
    * @param {Step} step

@@ -7,24 +7,13 @@
  * noted, so that they do not come twice.
  *
  * @import { Since } from "./protocol.js"
- * @typedef {"expected" | "coming" | "over"} PastState
- * @typedef {{ life: Machine<PastState, "replay" | "pass" | "expire">, since: Since, last: number, noted: Set<number> }} Past
- *   `last`: the latest offset of it that came
+ * @typedef {{ since: Since, last: number, noted: Set<number> }} Past `last`: the latest offset of it that came
  */
-import { Machine } from "./machine.js";
 
 /** Events that may be noted before a past begins; if that many come first, it will not begin any more. */
 const MAX_NOTED = 1000;
-
-/**
- * `replay`: an event of it came · `pass`: a new event came · `expire`: too many new events came first.
- * @type {Record<PastState, Partial<Record<"replay" | "pass" | "expire", PastState>>>}
- */
-export const PAST = {
-  expected: { replay: "coming", pass: "expected", expire: "over" },
-  coming: { replay: "coming", pass: "over" },
-  over: {},
-};
+/** Below every offset: nothing of it has come. */
+const NOTHING = -1;
 
 export function createPasts() {
   /** @type {Map<string, Past>} by pattern */
@@ -33,7 +22,7 @@ export function createPasts() {
   return {
     /** Expect a past for a pattern. @param {string} pattern @param {Since} since */
     expect(pattern, since) {
-      pasts.set(pattern, { life: new Machine(PAST, "expected"), since, last: 0, noted: new Set() });
+      pasts.set(pattern, { since, last: NOTHING, noted: new Set() });
     },
 
     /** Return what is still to come: pattern and where it goes on. @returns {[string, Since][]} */
@@ -47,20 +36,20 @@ export function createPasts() {
 
     /** A new event came: each past that was coming is over. */
     pass() {
-      for (const [pattern, { life }] of pasts) if (life.take("pass")) pasts.delete(pattern);
+      for (const [pattern, { last }] of pasts) if (last > NOTHING) pasts.delete(pattern);
     },
 
-    /** A new event is given to a pattern's handlers. @param {string} pattern @param {number} offset */
-    note(pattern, offset) {
+    /**
+     * Return whether the handlers of a pattern may see an event: a new one always, an old one if it belongs to the past.
+     * @param {string} pattern @param {number} offset @param {boolean} isNew
+     */
+    admit(pattern, offset, isNew) {
       const past = pasts.get(pattern);
-      if (past && past.noted.add(offset).size > MAX_NOTED && past.life.take("expire")) pasts.delete(pattern);
-    },
-
-    /** Return whether a replayed event belongs to a pattern's past and is new to its handlers. @param {string} pattern @param {number} offset */
-    admit(pattern, offset) {
-      const past = pasts.get(pattern);
+      if (isNew) {
+        if (past && past.noted.add(offset).size > MAX_NOTED) pasts.delete(pattern);
+        return true;
+      }
       if (!past || offset <= past.last || past.noted.has(offset)) return false;
-      past.life.take("replay");
       past.last = offset;
       past.since = { offset };
       return true;

@@ -6,12 +6,12 @@
  *
  * @import { HeadgateError } from "./errors.js"
  * @import { Limits } from "./protocol.js"
- * @import { Refusal, Subscription } from "./subscription.js"
+ * @import { Subscription } from "./subscription.js"
  *
  * @typedef {object} RequestsOwner
  * @property {ReturnType<typeof import("./subscriptions.js").createSubscriptions>} subscriptions
  * @property {{ isUp: () => boolean, request: (name: string, body: object) => Promise<any> }} connection
- * @property {(refusal: Refusal | undefined) => void} refused
+ * @property {(name: string, body: any) => void} tell a lifecycle event
  * @property {() => void} changed
  */
 import { createBudget } from "./budget.js";
@@ -20,7 +20,7 @@ import { createBudget } from "./budget.js";
 const RETRY_MS = 2000;
 
 /** @param {RequestsOwner} owner */
-export function createRequests({ subscriptions, connection, refused, changed }) {
+export function createRequests({ subscriptions, connection, tell, changed }) {
   let waitMs = createBudget({});
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   let timer;
@@ -34,19 +34,15 @@ export function createRequests({ subscriptions, connection, refused, changed }) 
   }
 
   /** @param {Subscription} subscription */
-  async function send(subscription) {
-    const [name, body] = subscription.request();
+  function send(subscription) {
+    const request = subscription.request();
     const { sent } = subscription;
-    /** @type {HeadgateError | undefined} */
-    let error;
-    try {
-      await connection.request(name, body);
-    } catch (/** @type {any} */ reason) {
-      error = reason;
-    }
-    refused(subscriptions.answered(subscription, sent, error));
-    if (error?.retry && connection.isUp()) after(RETRY_MS * (0.5 + Math.random()));
-    changed();
+    const answered = (/** @type {HeadgateError | undefined} */ error) => {
+      tell("delivery:error", subscription.answered(error, sent));
+      if (error?.retry && connection.isUp()) after(RETRY_MS * (0.5 + Math.random()));
+      changed();
+    };
+    connection.request(...request).then(() => answered(undefined), answered);
   }
 
   return {
@@ -63,7 +59,7 @@ export function createRequests({ subscriptions, connection, refused, changed }) 
       for (let next = subscriptions.due(); next && connection.isUp() && !timer; next = subscriptions.due()) {
         const delayMs = waitMs();
         if (delayMs) after(delayMs);
-        else void send(next);
+        else send(next);
       }
     },
 

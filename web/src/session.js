@@ -12,7 +12,7 @@
  * @import { HeadgateError } from "./errors.js"
  * @import { Fate } from "./gaps.js"
  * @import { Backpressure, Gap, Limits, Position, Welcome } from "./protocol.js"
- * @import { Refusal, SubscriptionState, Wishes } from "./subscription.js"
+ * @import { SubscriptionState, Wishes } from "./subscription.js"
  *
  * @typedef {object} SessionOnlyOptions
  * @property {number} [inboxLimit] messages that may wait for a busy page, default 10000; beyond that it disconnects until it has caught up
@@ -56,7 +56,7 @@ export function createSession(gate, address, options) {
   const { changed, next } = createChanges(() => requests.send(), () => gate.trigger("state:change", state()));
   const tell = createNotices(gate, () => welcome.facts().session, changed);
   const pasts = createPasts();
-  const cursor = createCursor(pasts, changed);
+  const cursor = createCursor(options.resume, pasts, changed);
   const subscriptions = createSubscriptions();
   const delivery = createDelivery(gate, cursor);
   const connection = createConnection(address, options, {
@@ -71,9 +71,9 @@ export function createSession(gate, address, options) {
     changed,
     refresh: () => refresh(),
   });
-  const requests = createRequests({ subscriptions, connection, refused, changed });
-  const welcome = createWelcome({ cursor, subscriptions, requests, connection, tell, refused });
-  const status = createStatus({ subscriptions, connection, tell, refused, changed });
+  const requests = createRequests({ subscriptions, connection, tell, changed });
+  const welcome = createWelcome({ cursor, subscriptions, requests, connection, tell });
+  const status = createStatus({ subscriptions, connection, tell, changed });
   const { counts, clear, replay, take } = createGaps({
     cursor,
     subscriptions,
@@ -95,9 +95,8 @@ export function createSession(gate, address, options) {
     backpressure: (/** @type {Backpressure} */ notice) => tell("delivery:backpressure", { ...notice, where: "gateway" }),
     status: status.take,
   };
-  const arrivals = createArrivals(options.inboxLimit ?? 10_000, takes, { connection, failed: (...failure) => gate._handlerFailed(...failure), tell });
+  const arrivals = createArrivals(gate, options.inboxLimit ?? 10_000, takes, connection, tell);
   const unwatchPage = watchPage(connection.wake, connection.pause);
-  if (options.resume) cursor.restore(options.resume);
 
   function greeting() {
     const resume = cursor.resume();
@@ -105,11 +104,6 @@ export function createSession(gate, address, options) {
     for (const [pattern, since] of pasts.expected()) subscriptions.rewind(pattern, since);
     // A new page that goes on where another stopped wants the past for all that it has.
     return { ...options.auth, resume, subscriptions: subscriptions.connect(resume && welcome.facts().session) };
-  }
-
-  /** @param {Refusal | undefined} refusal */
-  function refused(refusal) {
-    if (refusal) tell("delivery:error", refusal);
   }
 
   /**
@@ -122,7 +116,7 @@ export function createSession(gate, address, options) {
     // What the new token no longer grants is told meanwhile, and must not be asked for.
     const before = subscriptions.refused();
     await connection.refresh(token, given !== undefined);
-    for (const subscription of before) subscription.retry();
+    for (const subscription of before) subscription.offer("retry");
     changed();
   }
 

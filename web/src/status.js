@@ -5,19 +5,17 @@
  * the token no longer grants end.
  *
  * @import { Status } from "./protocol.js"
- * @import { Refusal } from "./subscription.js"
  *
  * @typedef {object} StatusOwner
  * @property {ReturnType<typeof import("./subscriptions.js").createSubscriptions>} subscriptions
  * @property {{ move: (reason: string, inMs: number) => void }} connection
  * @property {(name: string, body: any) => void} tell a lifecycle event
- * @property {(refusal: Refusal | undefined) => void} refused
  * @property {() => void} changed
  */
 import { fromWire } from "./errors.js";
 
 /** @param {StatusOwner} owner */
-export function createStatus({ subscriptions, connection, tell, refused, changed }) {
+export function createStatus({ subscriptions, connection, tell, changed }) {
   let bus = /** @type {"up" | "down"} */ ("up");
 
   return {
@@ -32,8 +30,8 @@ export function createStatus({ subscriptions, connection, tell, refused, changed
         connection.move(moving.reason, Math.random() * moving.within_s * 1000);
         tell("connection:moving", moving);
       }
-      for (const { pattern, error } of ended) refused(subscriptions.end(pattern, fromWire(error)));
-      if (unauthorized) tell("connection:unauthorized", fromWire(unauthorized));
+      for (const { pattern, error } of ended) tell("delivery:error", subscriptions.end(pattern, fromWire(error)));
+      tell("connection:unauthorized", unauthorized && fromWire(unauthorized));
       changed();
     },
   };

@@ -6,8 +6,8 @@
  *
  * @import { HeadgateError } from "./errors.js"
  * @import { Overflow, Since, SubscribeRequest } from "./protocol.js"
- * @typedef {"wanted" | "requested" | "active" | "changed" | "releasing" | "suspended" | "refused" | "gone"} SubscriptionState
- * @typedef {"request" | "acknowledge" | "fail" | "refuse" | "change" | "settle" | "unsubscribe" | "end" | "disconnect" | "retry" | "release"} Step
+ * @typedef {"wanted" | "requested" | "active" | "changed" | "releasing" | "suspended" | "refused" | "idle"} SubscriptionState
+ * @typedef {"acquire" | "request" | "acknowledge" | "fail" | "refuse" | "change" | "restore" | "unsubscribe" | "end" | "disconnect" | "retry" | "release"} Step
  * @typedef {{ pattern: string, error: HeadgateError }} Refusal
  * @typedef {{ overflow?: Overflow, repair?: boolean, since?: Since }} Wishes of a handler
  * @typedef {{ overflow?: Overflow, since?: Since }} Sent overflow: the policy; undefined: it was to be unsubscribed
@@ -17,23 +17,23 @@ import { OVERFLOW, SUBSCRIBE, UNSUBSCRIBE } from "./protocol.js";
 
 /**
  * `wanted`: the gateway has nothing of it. `changed`: it is active, but not as the handlers want it now. `suspended`: the
- * connection is gone, and the CONNECT that resumes carries it. `releasing`: to be unsubscribed. `gone`: forgotten.
+ * connection is gone, and the CONNECT that resumes carries it. `releasing`: to be unsubscribed. `idle`: there is nothing of it.
  *
- * `fail`: the answer was no, and may be another later · `settle`: the handlers want what is active, again · `end`: the token
+ * `fail`: the answer was no, and may be another later · `restore`: the handlers want what is active, again · `end`: the token
  * no longer grants it · `retry`: a refusal need not stand · `release`: no handler is left, nor anything to unsubscribe.
  * @type {Record<SubscriptionState, Partial<Record<Step, SubscriptionState>>>}
  */
 export const SUBSCRIPTION = {
-  wanted: { request: "requested", disconnect: "wanted", release: "gone" },
+  idle: { acquire: "wanted", disconnect: "idle" },
+  wanted: { request: "requested", disconnect: "wanted", release: "idle" },
   // An end that comes first may be older than the answer or newer: the gateway is asked once more.
   requested: { acknowledge: "active", fail: "wanted", refuse: "refused", end: "wanted", disconnect: "suspended" },
   active: { change: "changed", end: "refused", disconnect: "suspended" },
-  changed: { settle: "active", request: "requested", unsubscribe: "releasing", end: "refused", disconnect: "suspended" },
-  // Without an answer it may be active still.
-  releasing: { acknowledge: "wanted", fail: "changed", disconnect: "wanted" },
-  suspended: { request: "requested", disconnect: "suspended", release: "gone" },
-  refused: { retry: "wanted", disconnect: "wanted", release: "gone" },
-  gone: {},
+  changed: { restore: "active", request: "requested", unsubscribe: "releasing", end: "refused", disconnect: "suspended" },
+  // A refusal to unsubscribe means that there is nothing to unsubscribe; without an answer it may be active still.
+  releasing: { acknowledge: "wanted", refuse: "wanted", fail: "changed", disconnect: "wanted" },
+  suspended: { request: "requested", disconnect: "suspended", release: "idle" },
+  refused: { retry: "wanted", disconnect: "wanted", release: "idle" },
 };
 
 /** @extends {Machine<SubscriptionState, Step>} */
@@ -50,7 +50,7 @@ export class Subscription extends Machine {
 
   /** @param {string} pattern */
   constructor(pattern) {
-    super(SUBSCRIPTION, "wanted");
+    super(SUBSCRIPTION, "idle");
     this.pattern = pattern;
   }
 
@@ -63,13 +63,8 @@ export class Subscription extends Machine {
     this.overflow = wishes[0] && (strongest(wishes) ?? OVERFLOW[0]);
     this.repair = wishes.some(({ repair }) => repair !== false);
     this.since = wishes[0] && (added?.since ?? this.since);
-    if (added) this.retry();
+    if (added) this.offer("retry");
     this.#compare();
-  }
-
-  /** Ask again, if it is refused. */
-  retry() {
-    if (this.can("retry")) this.take("retry");
   }
 
   /**
@@ -80,29 +75,25 @@ export class Subscription extends Machine {
     const { pattern, overflow, since } = this;
     this.take(overflow ? "request" : "unsubscribe");
     this.sent = { overflow, since };
-    return overflow ? [SUBSCRIBE, { pattern, overflow: overflow === OVERFLOW[0] ? undefined : overflow, since }] : [UNSUBSCRIBE, { pattern }];
+    return [overflow ? SUBSCRIBE : UNSUBSCRIBE, { pattern, overflow: overflow === OVERFLOW[0] ? undefined : overflow, since }];
   }
 
   /**
    * Take the answer to a request; one to an older request counts for nothing.
-   * @param {Sent} sent
    * @param {HeadgateError} [error]
+   * @param {Sent} [sent]
    * @returns {Refusal | undefined} one that the application must hear of
    */
-  answered(sent, error) {
+  answered(error, sent = this.sent) {
     if (sent !== this.sent || !this.can("acknowledge")) return;
-    // A refusal to unsubscribe means that there is nothing to unsubscribe.
-    if (!error || (this.is("releasing") && !error.retry)) this.take("acknowledge");
-    else this.take(error.retry || !this.overflow ? "fail" : "refuse");
+    this.take(!error ? "acknowledge" : error.retry ? "fail" : "refuse");
     if (!error && this.since === sent.since) this.since = undefined;
     return this.#refusal(error);
   }
 
   /** The token no longer grants it. @param {HeadgateError} error @returns {Refusal | undefined} as above */
   end(error) {
-    if (!this.can("end")) return;
-    this.take("end");
-    return this.#refusal(error);
+    if (this.offer("end")) return this.#refusal(error);
   }
 
   /** The connection is gone, and with it every subscription and request. */
@@ -120,10 +111,9 @@ export class Subscription extends Machine {
 
   /** Hold what is wanted against what was sent. */
   #compare() {
-    const inStep = this.overflow && this.overflow === this.sent.overflow && !this.since;
-    const step = inStep ? "settle" : "change";
-    if (this.can(step)) this.take(step);
-    if (!this.overflow && this.can("release")) this.take("release");
+    const { overflow } = this;
+    this.offer(overflow ? "acquire" : "release");
+    this.offer(overflow && overflow === this.sent.overflow && !this.since ? "restore" : "change");
   }
 }
 

@@ -20,12 +20,6 @@ export function createSubscriptions() {
   /** Return those that have handlers, in order of arrival. */
   const wanted = () => [...all.values()].filter(({ overflow }) => overflow);
 
-  /** Let go of those that are neither wanted nor known to the gateway. @template T @param {T} outcome */
-  function sweep(outcome) {
-    for (const [pattern, each] of all) if (each.is("gone")) all.delete(pattern);
-    return outcome;
-  }
-
   return {
     wanted,
 
@@ -39,7 +33,6 @@ export function createSubscriptions() {
     /** A pattern has no handlers any more. @param {string} pattern */
     release(pattern) {
       all.get(pattern)?.wish([]);
-      sweep(undefined);
     },
 
     /** Return what is known of a pattern. @param {string} pattern */
@@ -65,26 +58,19 @@ export function createSubscriptions() {
      * @returns {(Refusal | undefined)[]} what was refused
      */
     welcome(results) {
-      const refusals = results.map(({ pattern, error }) => {
-        const subscription = all.get(pattern);
-        return subscription?.answered(subscription.sent, error && fromWire(error));
-      });
+      const refusals = results.map(({ pattern, error }) => all.get(pattern)?.answered(error && fromWire(error)));
       // Sent and left out of the answer: not active.
-      for (const each of all.values()) if (each.is("requested")) each.answered(each.sent, fromWire({ retry: true }));
-      return sweep(refusals);
+      for (const each of all.values()) each.answered(fromWire({ retry: true }));
+      return refusals;
     },
 
     /** The connection is gone. */
     disconnect() {
       for (const each of all.values()) each.disconnect();
-      sweep(undefined);
     },
 
-    /** Take the answer to a request. @param {Subscription} subscription @param {Subscription["sent"]} sent @param {HeadgateError} [error] */
-    answered: (subscription, sent, error) => sweep(subscription.answered(sent, error)),
-
     /** The token no longer grants a pattern. @param {string} pattern @param {HeadgateError} error */
-    end: (pattern, error) => sweep(all.get(pattern)?.end(error)),
+    end: (pattern, error) => all.get(pattern)?.end(error),
 
     /** Return those that are refused now. */
     refused: () => wanted().filter((each) => each.is("refused")),
@@ -95,7 +81,10 @@ export function createSubscriptions() {
     /** Return the policy that decides about a topic. @param {string} topic */
     policy: (topic) => strongest(wanted().filter(({ pattern }) => matches(pattern, topic))),
 
-    /** Return one that has a request due. */
-    due: () => [...all.values()].find((each) => each.can("request")),
+    /** Return one that has a request due, and forget those of which there is nothing. */
+    due() {
+      for (const [pattern, each] of all) if (each.is("idle")) all.delete(pattern);
+      return [...all.values()].find((each) => each.can("request"));
+    },
   };
 }

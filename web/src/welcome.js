@@ -6,7 +6,6 @@
  * its subscriptions do not.
  *
  * @import { Limits, Welcome } from "./protocol.js"
- * @import { Refusal } from "./subscription.js"
  *
  * @typedef {object} WelcomeOwner
  * @property {ReturnType<typeof import("./cursor.js").createCursor>} cursor
@@ -14,11 +13,10 @@
  * @property {{ limit: (limits: Limits) => void }} requests
  * @property {{ welcomed: () => boolean }} connection
  * @property {(name: string, body: any) => void} tell a lifecycle event
- * @property {(refusal: Refusal | undefined) => void} refused
  */
 
 /** @param {WelcomeOwner} owner */
-export function createWelcome({ cursor, subscriptions, requests, connection, tell, refused }) {
+export function createWelcome({ cursor, subscriptions, requests, connection, tell }) {
   let facts = { session: /** @type {string | null} */ (null), user: /** @type {string | null} */ (null), limits: /** @type {Limits} */ ({}) };
 
   return {
@@ -34,7 +32,7 @@ export function createWelcome({ cursor, subscriptions, requests, connection, tel
       if (!connection.welcomed()) return;
       const refusals = subscriptions.welcome(welcome.subscriptions);
       tell("connection:up", welcome);
-      refusals.forEach(refused);
+      for (const refusal of refusals) tell("delivery:error", refusal);
       if (resumed) tell("delivery:resumed", { epoch, offset });
     },
   };

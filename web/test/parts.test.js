@@ -10,7 +10,7 @@ import { createInbox, LINE, SLICES } from "../src/inbox.js";
 import { byConvention, isStale } from "../src/live.js";
 import { FOLLOW } from "../src/live-follow.js";
 import { Machine } from "../src/machine.js";
-import { createPasts, PAST } from "../src/pasts.js";
+import { createPasts } from "../src/pasts.js";
 import { checkPayload } from "../src/payload.js";
 import { PendingEdits } from "../src/pending.js";
 import { SUBSCRIPTION } from "../src/subscription.js";
@@ -50,9 +50,8 @@ describe("reconnectDelayMs", () => {
 /** Every table of states, by its first state. */
 const TABLES = {
   connection: [CONNECTION, "idle"],
-  subscription: [SUBSCRIPTION, "wanted"],
+  subscription: [SUBSCRIPTION, "idle"],
   cursor: [CURSOR, "none"],
-  past: [PAST, "expected"],
   line: [LINE, "open"],
   slices: [SLICES, "resting"],
   follow: [FOLLOW, "idle"],
@@ -95,9 +94,9 @@ describe("a connection", () => {
 });
 
 describe("a subscription", () => {
-  it("is told of the end of a connection in each state until it is forgotten, and never forgotten while the gateway may have it", () => {
-    assert.deepEqual(lacking(SUBSCRIPTION, "disconnect"), ["gone"]);
-    assert.deepEqual(lacking(SUBSCRIPTION, "release"), ["requested", "active", "changed", "releasing", "gone"]);
+  it("is told of the end of a connection in each state, and never forgotten while the gateway may have it", () => {
+    assert.deepEqual(lacking(SUBSCRIPTION, "disconnect"), []);
+    assert.deepEqual(lacking(SUBSCRIPTION, "release"), ["idle", "requested", "active", "changed", "releasing"]);
   });
 });
 
@@ -135,7 +134,7 @@ describe("Cursor", () => {
 
   beforeEach(() => {
     pasts = createPasts();
-    cursor = createCursor(pasts, none);
+    cursor = createCursor(undefined, pasts, none);
   });
 
   const welcome = (epoch, offset, resumed = null) => cursor.welcome({ epoch, offset, resumed });
@@ -148,7 +147,7 @@ describe("Cursor", () => {
   });
 
   it("goes on from the position of an earlier page", () => {
-    cursor.restore({ epoch: "e", offset: 7 });
+    cursor = createCursor({ epoch: "e", offset: 7 }, pasts, none);
     assert.deepEqual(cursor.resume(), { epoch: "e", offset: 7 });
     welcome("e", 9, true);
     assert.deepEqual([7, 8].map((offset) => seen(offset, replayed)), [false, true]);
@@ -156,7 +155,7 @@ describe("Cursor", () => {
 
   it("is catching up from the welcome that resumes until it is told or sees that it is live", () => {
     const states = [];
-    cursor = createCursor(pasts, () => states.push(cursor.state()));
+    cursor = createCursor(undefined, pasts, () => states.push(cursor.state()));
     const resume = (head) => {
       cursor.resume();
       welcome("e", head, true);
@@ -365,7 +364,7 @@ describe("Subscriptions", () => {
     if (!subscription) return null;
     const [name, body] = subscription.request();
     const { sent } = subscription;
-    return { name, ...body, answer: (error) => subscriptions.answered(subscription, sent, error) };
+    return { name, ...body, answer: (error) => subscription.answered(error, sent) };
   };
   const want = (pattern, wish = {}) => subscriptions.acquire(pattern, [wish], wish);
   const stateOf = (pattern) => subscriptions.find(pattern)?.state;

@@ -78,8 +78,8 @@ export class LiveCollection extends AnyIdCollection {
     record.creates++;
     const make = (/** @type {any} */ how) => {
       const model = super.create(attributes, how);
-      // Invalid: nothing was sent, nobody will answer.
-      if (!model || model.validationError) how.settle();
+      // Invalid: nothing was sent, and no answer will come.
+      if (!model || model.validationError) how.finish();
       return model;
     };
     return record.follow.request(options, make, true, () => record.creates--);

@@ -1,13 +1,13 @@
 /**
  * Arrivals: messages from the gateway, each taken in its turn.
  *
- * In: messages from the welcome on, in the order of arrival. Out: a call of what `takes` its name, in that order, so that a
- * gap is told before anything later. A page that is too slow leaves the connection: what has come is dispatched, the rest
- * comes again when that is done.
+ * In: messages from the welcome on, in the order of arrival. Out: a call of the taker of its name, in that order, so that
+ * a gap is told before anything later. When the page is too slow, the client disconnects, dispatches the messages that have
+ * arrived, and resumes behind them.
  *
- * The line is empty whenever a connection is attempted (connection-state.js), so what waits in it belongs to one connection
+ * The line is empty whenever a connection is attempted (connection-state.js), so its messages belong to one connection
  * and begins with its welcome. That is why the cursor can never pass an event that was not dispatched: events follow the
- * welcome that says where they begin, and a CONNECT resumes from what was dispatched.
+ * welcome that says where they begin, and a CONNECT resumes from the last one dispatched.
  *
  * @import { Dispatcher } from "./dispatcher.js"
  */

@@ -1,5 +1,5 @@
 /**
- * The states of a connection, and what leads from each to which. Pure data.
+ * The states of a connection, and the steps from each to the next. Pure data.
  *
  * `waiting` waits for a time, `dispatching` for the page: an attempt begins only when every message that has arrived was
  * dispatched, so that the position it resumes from is exact and the messages of two connections never mix. `welcoming`: the
@@ -7,7 +7,7 @@
  *
  * @typedef {"idle" | "dispatching" | "connecting" | "welcoming" | "up" | "moving" | "waiting" | "refused" | "paused" | "closed"} Phase
  * @typedef {"attempt" | "defer" | "greet" | "welcome" | "move" | "lose" | "refuse" | "pause" | "close"} Step
- * @typedef {"connecting" | "up" | "waiting" | "refused" | "paused" | "closed"} ConnectionState what an application is told
+ * @typedef {"connecting" | "up" | "waiting" | "refused" | "paused" | "closed"} ConnectionState as an application sees it
  */
 
 /**
@@ -29,10 +29,10 @@ export const CONNECTION = {
   closed: {},
 };
 
-/** What an application is told of a state, where that is not its name. @type {Partial<Record<Phase, ConnectionState>>} */
-const TOLD = { idle: "waiting", dispatching: "waiting", welcoming: "connecting", moving: "up" };
+/** The state that an application sees, where it has another name. @type {Partial<Record<Phase, ConnectionState>>} */
+const PUBLIC = { idle: "waiting", dispatching: "waiting", welcoming: "connecting", moving: "up" };
 
-/** Return what an application is told of a state. @param {Phase} phase @returns {ConnectionState} */
-export function told(phase) {
-  return TOLD[phase] ?? /** @type {ConnectionState} */ (phase);
+/** Return the state that an application sees. @param {Phase} phase @returns {ConnectionState} */
+export function publicState(phase) {
+  return PUBLIC[phase] ?? /** @type {ConnectionState} */ (phase);
 }

@@ -1,13 +1,13 @@
 /**
  * The connection: one Socket.IO client of our own, kept up. The only file that meets socket.io-client's objects.
  *
- * In: `open`, `request`, `close` from the gate; `drained` from the inbox. Out: calls of the `owner` below. It makes each
- * CONNECT's auth from the owner's present state, waits for the gateway's `welcome` to be dispatched before it calls itself up,
- * reconnects with full jitter (socket.io-client's own reconnection is off: it has no full jitter and knows nothing of refusals,
- * drains and frozen pages), and refreshes the token. `close` leaves no timer and no listener behind.
+ * In: `open`, `request`, `close` from the gate; `dispatched` from the inbox. Out: calls of the `owner` below. It makes each
+ * CONNECT's auth from the owner's present state, is up once the gateway's `welcome` has been dispatched, reconnects with full
+ * jitter (socket.io-client's own reconnection is off: it has no full jitter and knows nothing of refusals, drains and frozen
+ * pages), and refreshes the token. `close` leaves no timer and no listener behind.
  *
- * Which step is possible when is the table of connection-state.js. Whatever ends a connection goes through `leave`, which
- * tells the application last: a handler of `connection:down` may open, renew or close at once.
+ * connection-state.js says which step is possible in which state. Each end of a connection goes through `leave`, which tells the
+ * application last: a handler of `connection:down` may open, refresh or close at once.
  *
  * @import { Socket } from "socket.io-client"
  * @import { Step } from "./connection-state.js"
@@ -29,20 +29,20 @@
  * @property {() => object} greeting the CONNECT's auth object, but for the token
  * @property {(name: string, args: any[]) => void} received each message from the welcome on, in order
  * @property {(name: string, ...args: any[]) => void} tell a lifecycle event
- * @property {() => void} down what was up is not any more
+ * @property {() => void} down the connection or the attempt ended
  * @property {() => void} changed
  * @property {() => Promise<void>} refresh it is time for another token
  */
 import { io as socketIo } from "socket.io-client";
 import { delayAfterMs, reconnectDelayMs } from "./backoff.js";
-import { CONNECTION, told } from "./connection-state.js";
+import { CONNECTION, publicState } from "./connection-state.js";
 import { disconnected, fromWire, HeadgateError } from "./errors.js";
 import { Machine } from "./machine.js";
 import { REFRESH, WELCOME } from "./protocol.js";
 import { reasonOf } from "./reason.js";
 import { createTokens, refreshDelayMs } from "./token.js";
 
-/** Refusals in a row after which a client whose token may change stops asking. */
+/** Refusals in a row after which a client whose token may change gives up. */
 const MAX_REFUSALS = 5;
 
 /** @param {string} address origin and namespace @param {ConnectionOptions} options @param {ConnectionOwner} owner */
@@ -91,9 +91,9 @@ export function createConnection(
   socket.on("disconnect", (reason, details) => lost(reasonOfDisconnect(reason, details)));
   socket.on("connect_error", failed);
 
-  // The way up: connect, greet, arrived, welcomed.
+  // The steps up: connect, greet, arrived, welcomed.
 
-  /** Begin an attempt, or wait until the page has dispatched what it has. */
+  /** Begin an attempt, or wait until the page has dispatched all messages. */
   function connect() {
     if (owner.busy()) {
       life.offer("defer");
@@ -123,13 +123,13 @@ export function createConnection(
   function arrived(name, ...args) {
     // The gateway is there. How long the page takes to come to the welcome is not its fault.
     if (name === WELCOME && life.offer("greet")) clearTimeout(timer);
-    // Before the welcome nothing has a meaning, and behind the end nothing has a place: it all comes again.
+    // Messages before the welcome mean nothing, and messages after the end come again.
     if (life.is("welcoming", "up", "moving")) owner.received(name, args);
   }
 
-  // The way down: lost, failed, refused; all of them leave.
+  // The steps down: lost, failed, refused; all of them leave.
 
-  /** The connection, or an attempt at one, came to nothing. @param {string} reason @param {number} [retryAfterS] */
+  /** The connection broke, or an attempt failed. @param {string} reason @param {number} [retryAfterS] */
   function lost(reason, retryAfterS) {
     if (life.is("connecting")) refused(new HeadgateError("unreachable", { url: address, reason }, true), retryAfterS);
     else leave("lose", reason);
@@ -157,7 +157,7 @@ export function createConnection(
    * @param {Step} step
    * @param {string} reason
    * @param {number | null} [delayMs] until the next attempt, else the back-off's; null: none follows by itself
-   * @param {() => void} [tell] what else the application is to hear
+   * @param {() => void} [tell] tells the application more
    */
   function leave(step, reason, delayMs, tell) {
     const wasUp = isUp();
@@ -168,11 +168,11 @@ export function createConnection(
     clearTimeout(refreshTimer);
     if (delayMs !== null) after(connect, delayMs);
     socket.disconnect();
-    // Nothing may be sent twice, or to a connection that was not asked for it.
+    // A request must not be sent twice, or on another connection than its own.
     socket.sendBuffer = [];
     owner.down();
     owner.changed();
-    // From here on nothing is touched any more: a handler may have begun another attempt.
+    // Nothing is changed after this: a handler may have begun another attempt.
     if (wasUp) owner.tell("connection:down", { reason, delay_ms: delayMs });
     tell?.();
   }
@@ -240,7 +240,7 @@ export function createConnection(
 
   return {
     /** Return the state that an application is told. */
-    state: () => told(life.state),
+    state: () => publicState(life.state),
 
     /** Return whether requests can be sent. */
     isUp,
@@ -263,7 +263,7 @@ export function createConnection(
     /** Disconnect until `wake` or `open`. */
     pause: () => leave("pause", "paused", null),
 
-    /** The page cannot keep up: leave, and resume once it has dispatched what it has. @param {string} reason */
+    /** The page cannot keep up: leave, and resume once it has dispatched all messages. @param {string} reason */
     overflowed: (reason) => leave("lose", reason),
 
     /**
@@ -290,8 +290,8 @@ export function createConnection(
     nextToken: tokens.next,
 
     /**
-     * Put another token in force: on the live connection, and for every CONNECT from now on. Without a connection the next
-     * one shows it; after a refusal that is now.
+     * Use another token: on the live connection, and for every CONNECT from now on. Without a connection the next one shows
+     * it; after a refusal that is now.
      * @param {string | null | undefined} token
      * @param {boolean} given by the application, so it goes before the source
      */
@@ -315,7 +315,7 @@ export function createConnection(
     try {
       await request(REFRESH, { token });
     } catch (error) {
-      // No answer: it may be in force, and nobody has refused it.
+      // Without an answer the gateway may have taken it, and has not refused it.
       if (given && ["disconnected", "timeout"].includes(/** @type {HeadgateError} */ (error).code)) keep();
       if (isUp()) scheduleRefresh();
       throw error;
@@ -327,7 +327,7 @@ export function createConnection(
   }
 }
 
-/** With what the server said, where it can be read. @param {string} reason @param {any} [details] socket.io-client's */
+/** Add the server's own words, where they can be read. @param {string} reason @param {any} [details] socket.io-client's */
 function reasonOfDisconnect(reason, details) {
   return details?.context?.status ? `${reason}: ${reasonOf(details).reason}` : reason;
 }

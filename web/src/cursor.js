@@ -2,7 +2,7 @@
  * The cursor: where this client stands against the log, and which event is a duplicate. No I/O.
  *
  * In: positions from `welcome`, `cursor` and every event that is dispatched. Out: the position that the next CONNECT resumes
- * from, and `admit`, who may see an event. Rule: an event is new if and only if its offset is above the cursor. One at or
+ * from, and `admit`, the patterns whose handlers may see an event. Rule: an event is new if and only if its offset is above the cursor. One at or
  * below it is a duplicate, unless it is marked `replayed` and belongs to a past that a pattern has asked for (pasts.js).
  *
  * The state is that of the last connection as long as its messages are dispatched, even if it has broken meanwhile.
@@ -16,8 +16,8 @@ import { Machine } from "./machine.js";
 /**
  * `none`: there is no position yet. `live`: events come as they are published. `resuming`: a CONNECT asks to go on from the
  * position. `catching_up`: the gateway reads on from the log. `announced`: the gateway stands in another log, or the log has
- * lost its end, and the gap that says so has not been dispatched. Until it has, the old position is what to resume from: a
- * connection that breaks in between must not take the loss for known.
+ * lost its end, and the gap that says so has not been dispatched. Until it has, the client resumes from the old position: if the
+ * connection breaks in between, the next one must tell the loss again.
  *
  * `resume`: an attempt begins · `accept`: welcome, the gateway goes on from here · `announce`: welcome, it does not ·
  * `replay`: a new event, read from the log · `follow`: a live event, or word that everything was sent · `lose`: the log was
@@ -42,11 +42,11 @@ const NOTHING = -1;
  */
 export function createCursor(from, pasts, changed) {
   const standing = new Machine(CURSOR, from ? "resuming" : "none");
-  /** `offset`: what to resume from. */
+  /** The position to resume from. */
   let { epoch, offset } = from ?? { epoch: "", offset: NOTHING };
   /** Everything up to here has been seen. */
   let seen = offset;
-  /** What was announced. @type {Position} */
+  /** The position in the other log. @type {Position} */
   let announced;
 
   /** @param {Step} step */
@@ -85,13 +85,13 @@ export function createCursor(from, pasts, changed) {
     /** Return where the client stands against the log. */
     state: () => standing.state,
 
-    /** Return what to resume from. */
+    /** Return the position to resume from. */
     position,
 
     /** Return the position that an application is told. */
     shown: () => (standing.is("announced") ? announced : position()),
 
-    /** An attempt begins. Return what its CONNECT asks to resume from. */
+    /** An attempt begins. Return the position that its CONNECT asks to resume from. */
     resume() {
       take("resume");
       return position();
@@ -100,9 +100,9 @@ export function createCursor(from, pasts, changed) {
     /**
      * Take the gateway's welcome.
      *
-     * Resumed: what lies between our position and its own is about to come. Not resumed, same log: so is the rest, behind a
-     * gap. Another log, or one that has lost its end: it starts there, behind a gap. Only a new client starts at the head
-     * for certain.
+     * Resumed: the events between our position and the gateway's follow. Not resumed, same log: so do those that the log
+     * still has, behind a gap. Another log, or one that has lost its end: events start there, behind a gap. A new client
+     * starts at the head.
      * @param {Welcome} welcome
      * @returns {boolean} false: none was due
      */
@@ -133,8 +133,8 @@ export function createCursor(from, pasts, changed) {
     restart,
 
     /**
-     * Count an event as seen, and return who may see it (null: nobody, it is a duplicate). Ask the returned function once
-     * for each pattern that matches.
+     * Count an event as seen. Return which patterns' handlers may see it, to be called once for each pattern that matches;
+     * null: it is a duplicate.
      * @param {EventMeta} meta
      * @returns {((pattern: string) => boolean) | null}
      */

@@ -1,10 +1,10 @@
 /**
- * The inbox: what has arrived and not been dispatched yet, in order, bounded, dispatched in slices. No I/O.
+ * The inbox: messages that have arrived and are not dispatched yet, in order, bounded, dispatched in slices. No I/O.
  *
  * A page whose main thread was busy finds hundreds of messages at once. They are dispatched for at most SLICE_MS at a
  * time, then the page gets a turn. Notices wait in the same line as events, so that a gap is told before anything later.
  *
- * Nothing that was put in is ever discarded, except by `close`. When the line is full, `full` is called: the owner leaves
+ * No message is ever discarded, except by `close`. When the line is full, `full` is called: the owner leaves
  * the connection, and nothing more comes until the line is empty again and the owner has resumed behind it. So memory stays
  * bounded, and an overflow can lose neither an event nor a notice.
  */
@@ -73,7 +73,7 @@ export function createInbox(limit, dispatch, { full, drained, empty }) {
     if (!state.is("closed")) empty();
   }
 
-  /** Let go of what was dispatched. */
+  /** Drop messages that were dispatched. */
   function trim() {
     if (first < line.length) line = line.slice(first);
     else line.length = 0;
@@ -91,7 +91,7 @@ export function createInbox(limit, dispatch, { full, drained, empty }) {
       run();
     },
 
-    /** Discard what waits, for good. */
+    /** Discard the messages that wait, for good. */
     close() {
       state.take("close");
       line = [];
@@ -102,7 +102,7 @@ export function createInbox(limit, dispatch, { full, drained, empty }) {
 }
 
 /**
- * Return what calls `act` when the page has had its turn: input, painting and timers go before it.
+ * Return a turn: `post` has `act` called once the page has handled input, painting and timers.
  * @param {() => void} act
  */
 function createTurn(act) {

@@ -53,7 +53,7 @@ export class Follow {
   /** @type {Set<number>} requests under way, numbered as they began */
   #running = new Set();
   #begun = 0;
-  /** The latest of those that were answered and replaced everything: the answer to an older one undoes what it brought. */
+  /** The latest of those that were answered and replaced everything: the answer to an older one undoes its changes. */
   #latest = 0;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   #timer;
@@ -120,7 +120,7 @@ export class Follow {
    * Make one of the follower's fetches.
    * @param {any} options Backbone's
    * @param {(options: any) => any} make
-   * @param {boolean} [adds] it leaves in place what was fetched before
+   * @param {boolean} [adds] it leaves in place the models that were fetched before
    * @returns {any} as `make`
    */
   fetch(options, make, adds = false) {
@@ -267,7 +267,7 @@ export class Follow {
   }
 }
 
-/** Return what tells fetches apart. @param {Fetch} fetch */
+/** Return the key that tells fetches apart. @param {Fetch} fetch */
 function keyOf({ options: { url, data } }) {
   return JSON.stringify([url, data]);
 }

@@ -1,8 +1,8 @@
 /**
  * A machine: a state, and the one table that says which step leads from each state to which. Pure, no I/O.
  *
- * A step that the table does not name is a fault of this package. The sources throw, so that the tests find it; in the built
- * package, which leaves out what is labelled STRICT, the state stays as it is and the page goes on.
+ * A step that the table does not name is a fault of this package. The sources throw, so that the tests find it. The build drops
+ * statements labelled STRICT: in a page the state stays as it is, and the page goes on.
  */
 
 /**

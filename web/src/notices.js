@@ -1,8 +1,8 @@
 /**
  * Notices: lifecycle events, as the application gets them.
  *
- * In: a name and what is to be told, which may be nothing. Out: the gate's handlers of that name; an error that nobody listens for goes to the
- * console, but not each failed attempt of a client that was connected before: it comes back by itself.
+ * In: a name and a body; without a body nothing is told. Out: calls of the gate's handlers of that name. An error without a
+ * handler goes to the console, except for failed attempts of a client that was connected before: it comes back by itself.
  *
  * @import { Dispatcher } from "./dispatcher.js"
  */

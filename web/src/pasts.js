@@ -25,7 +25,7 @@ export function createPasts() {
       pasts.set(pattern, { since, last: NOTHING, noted: new Set() });
     },
 
-    /** Return what is still to come: pattern and where it goes on. @returns {[string, Since][]} */
+    /** Return the pasts that are not over: pattern and where it goes on. @returns {[string, Since][]} */
     expected: () => [...pasts].map(([pattern, { since }]) => [pattern, since]),
 
     /** The pattern has no handlers any more. @param {string} pattern */

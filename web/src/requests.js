@@ -54,7 +54,7 @@ export function createRequests({ subscriptions, connection, tell, changed }) {
     /** Take a request out of the budget and return 0; else how long to wait for one. */
     waitMs: () => waitMs(),
 
-    /** Send what is due, as far as the budget goes. */
+    /** Send the requests that are due, as far as the budget goes. */
     send() {
       for (let next = subscriptions.due(); next && connection.isUp() && !timer; next = subscriptions.due()) {
         const delayMs = waitMs();
@@ -63,7 +63,7 @@ export function createRequests({ subscriptions, connection, tell, changed }) {
       }
     },
 
-    /** The connection is gone; the next one starts from what is wanted. */
+    /** The connection is gone; the next one sends its own. */
     clear() {
       clearTimeout(timer);
       timer = undefined;

@@ -1,5 +1,5 @@
 /**
- * The session: what there is between one gate and its gateway, over however many connections; the parts, put together.
+ * The session: the exchange between one gate and its gateway, over any number of connections. It puts the parts together.
  *
  * In: calls of the gate; which patterns have handlers. Out: calls of the gate's handlers, lifecycle events, requests. A
  * message goes connection → arrivals → welcome, status, gaps, cursor or delivery → the gate. A handler goes gate →
@@ -107,13 +107,13 @@ export function createSession(gate, address, options) {
   }
 
   /**
-   * Put another token in force, and ask again for what was refused.
-   * @param {string} [given] else the source is asked
+   * Use another token, and ask again for subscriptions that were refused.
+   * @param {string} [given] else that of the source
    */
   async function refresh(given) {
     // Without a connection the next CONNECT asks the source by itself.
     const token = given ?? (connection.isUp() ? await connection.nextToken() : undefined);
-    // What the new token no longer grants is told meanwhile, and must not be asked for.
+    // The gateway says meanwhile which ones the new token no longer grants; those must not be asked for.
     const before = subscriptions.refused();
     await connection.refresh(token, given !== undefined);
     for (const subscription of before) subscription.offer("retry");

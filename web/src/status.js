@@ -1,5 +1,5 @@
 /**
- * The status: what the gateway says of itself and of the client's rights while a connection lasts.
+ * The status: the gateway's word on itself and on the client's rights while a connection lasts.
  *
  * In: `status`, in its turn. Out: lifecycle events; the connection leaves a gateway that is about to stop; subscriptions that
  * the token no longer grants end.
@@ -26,7 +26,7 @@ export function createStatus({ subscriptions, connection, tell, changed }) {
     take({ bus: link = bus, moving, ended = [], unauthorized }) {
       bus = link;
       if (moving) {
-        // Anywhere in the time given, so that the next gateway does not get everybody at once.
+        // Anywhere in the time given, so that the next gateway does not get every client at once.
         connection.move(moving.reason, Math.random() * moving.within_s * 1000);
         tell("connection:moving", moving);
       }

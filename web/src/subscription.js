@@ -19,7 +19,7 @@ import { OVERFLOW, SUBSCRIBE, UNSUBSCRIBE } from "./protocol.js";
  * `wanted`: the gateway has nothing of it. `changed`: it is active, but not as the handlers want it now. `suspended`: the
  * connection is gone, and the CONNECT that resumes carries it. `releasing`: to be unsubscribed. `idle`: there is nothing of it.
  *
- * `fail`: the answer was no, and may be another later · `restore`: the handlers want what is active, again · `end`: the token
+ * `fail`: the answer was no, and may be another later · `restore`: the handlers want the active policy again · `end`: the token
  * no longer grants it · `retry`: a refusal need not stand · `release`: no handler is left, nor anything to unsubscribe.
  * @type {Record<SubscriptionState, Partial<Record<Step, SubscriptionState>>>}
  */
@@ -55,7 +55,7 @@ export class Subscription extends Machine {
   }
 
   /**
-   * The handlers are now these. The strongest policy counts: one that must not lose events is not made to by another that may.
+   * The handlers are now these. The strongest policy counts: a handler that may lose events does not make another lose them.
    * @param {Wishes[]} wishes of each
    * @param {Wishes} [added] of the one that comes: a refusal need not stand
    */
@@ -109,7 +109,7 @@ export class Subscription extends Machine {
     if (error && this.is("refused")) return { pattern: this.pattern, error };
   }
 
-  /** Hold what is wanted against what was sent. */
+  /** Compare the wish with the latest request. */
   #compare() {
     const { overflow } = this;
     this.offer(overflow ? "acquire" : "release");

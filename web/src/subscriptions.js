@@ -1,9 +1,9 @@
 /**
  * Subscriptions: those of one client, by pattern. Pure state, no I/O.
  *
- * In: `acquire` and `release` as handlers come and leave; `connect`, `welcome` and `disconnect` from the connection. Out: what
- * CONNECT carries, which subscriptions have a request due, and whose policy decides about a topic. What happens to one of them
- * is its own table (subscription.js).
+ * In: `acquire` and `release` as handlers come and leave; `connect`, `welcome` and `disconnect` from the connection. Out: the
+ * requests that CONNECT carries, subscriptions that have a request due, and the policy that decides about a topic. Each of them
+ * follows its own table (subscription.js).
  *
  * @import { Since, SubscribeRequest, SubscribeResult } from "./protocol.js"
  * @import { HeadgateError } from "./errors.js"
@@ -35,7 +35,7 @@ export function createSubscriptions() {
       all.get(pattern)?.wish([]);
     },
 
-    /** Return what is known of a pattern. @param {string} pattern */
+    /** Return the subscription of a pattern, if there is one. @param {string} pattern */
     find: (pattern) => all.get(pattern),
 
     /** Ask for a part of the past (again). @param {string} pattern @param {Since} since */
@@ -53,9 +53,9 @@ export function createSubscriptions() {
     connect: (resuming) => wanted().filter((each) => !resuming || (each.is("suspended") && !each.since)).map((each) => each.request()[1]),
 
     /**
-     * Take the gateway's word on what was sent in CONNECT.
+     * Take the gateway's answers to the requests in CONNECT.
      * @param {SubscribeResult[]} results
-     * @returns {(Refusal | undefined)[]} what was refused
+     * @returns {(Refusal | undefined)[]}
      */
     welcome(results) {
       const refusals = results.map(({ pattern, error }) => all.get(pattern)?.answered(error && fromWire(error)));
@@ -81,7 +81,7 @@ export function createSubscriptions() {
     /** Return the policy that decides about a topic. @param {string} topic */
     policy: (topic) => strongest(wanted().filter(({ pattern }) => matches(pattern, topic))),
 
-    /** Return one that has a request due, and forget those of which there is nothing. */
+    /** Return one that has a request due, and forget those that are idle. */
     due() {
       for (const [pattern, each] of all) if (each.is("idle")) all.delete(pattern);
       return [...all.values()].find((each) => each.can("request"));

@@ -1,5 +1,5 @@
 /**
- * The welcome: the first message of each connection, and what it says of this client.
+ * The welcome: the first message of each connection, and the facts that it brings about this client.
  *
  * In: `welcome`, in its turn. Out: the cursor, the subscriptions, the request budget and the connection learn of it, in this
  * order, and then the application. The connection may be gone since the welcome arrived: then its events still count, and
@@ -20,7 +20,7 @@ export function createWelcome({ cursor, subscriptions, requests, connection, tel
   let facts = { session: /** @type {string | null} */ (null), user: /** @type {string | null} */ (null), limits: /** @type {Limits} */ ({}) };
 
   return {
-    /** Return what the latest one said of this client; without a session until there was one. */
+    /** Return the facts of the latest one; the session is null until there was one. */
     facts: () => facts,
 
     /** @param {Welcome} welcome */

@@ -120,13 +120,13 @@ const FORMS = {
 describe("the built package", { skip: !import.meta.resolve("#headgate").includes("/dist/") }, () => {
   afterEach(() => mock.restoreAll());
 
-  it("is what the other tests run on", () => {
+  it("is the package that the other tests run on", () => {
     for (const part of ["", "/backbone"]) assert.equal(import.meta.resolve(`#headgate${part}`), import.meta.resolve(`headgate${part}`));
   });
 
   for (const [form, load] of Object.entries(FORMS)) {
     describe(`by ${form}`, () => {
-      it("exports what the sources do", async () => {
+      it("exports the same names as the sources", async () => {
         assert.deepEqual(Object.keys(await load()).sort(), [...NAMES, ...LIVE].sort());
       });
 

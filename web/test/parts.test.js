@@ -13,6 +13,8 @@ import { Machine } from "../src/machine.js";
 import { createPasts } from "../src/pasts.js";
 import { checkPayload } from "../src/payload.js";
 import { PendingEdits } from "../src/pending.js";
+import { SEEN } from "../src/seen.js";
+import { STREAM } from "../src/stream.js";
 import { SUBSCRIPTION } from "../src/subscription.js";
 import { createSubscriptions } from "../src/subscriptions.js";
 import { refreshDelayMs } from "../src/token.js";
@@ -55,6 +57,8 @@ const TABLES = {
   line: [LINE, "open"],
   slices: [SLICES, "resting"],
   follow: [FOLLOW, "idle"],
+  "list of shown events": [SEEN, "idle"],
+  loop: [STREAM, "new"],
 };
 
 /** Return the states that have no such step. */
@@ -192,7 +196,7 @@ describe("Cursor", () => {
     assert.deepEqual(cursor.position(), { epoch: "f", offset: 1 });
   });
 
-  it("admits what is above it, once", () => {
+  it("admits an event above it, once", () => {
     welcome("e", 5);
     assert.deepEqual([5, 6, 6, 8, 7].map((offset) => seen(offset)), [false, true, false, true, false]);
     assert.equal(seen(4, replayed), false);
@@ -251,7 +255,7 @@ describe("Cursor", () => {
     assert.deepEqual(cursor.position(), { epoch: "f", offset: 5 });
   });
 
-  it("forgets what was announced and not told when the next attempt begins", () => {
+  it("forgets an announced log whose gap was not told when the next attempt begins", () => {
     welcome("e", 50);
     cursor.resume();
     welcome("f", 9, false);
@@ -369,7 +373,7 @@ describe("Subscriptions", () => {
   const want = (pattern, wish = {}) => subscriptions.acquire(pattern, [wish], wish);
   const stateOf = (pattern) => subscriptions.find(pattern)?.state;
 
-  it("has one request in flight for each pattern, whatever changes meanwhile", () => {
+  it("has one request in flight for each pattern, though handlers come and leave meanwhile", () => {
     want("a");
     const first = next();
     assert.deepEqual([first.name, first.pattern], ["subscribe", "a"]);
@@ -386,7 +390,7 @@ describe("Subscriptions", () => {
     assert.equal(next()?.name, "subscribe");
   });
 
-  it("sends nothing for what goes and comes again while it is active", () => {
+  it("sends nothing for a pattern whose handlers leave and come again while it is active", () => {
     want("a");
     next().answer();
     subscriptions.release("a");
@@ -395,7 +399,7 @@ describe("Subscriptions", () => {
     assert.deepEqual([stateOf("a"), next()], ["active", null]);
   });
 
-  it("unsubscribes what asked for a past and left before the request was sent", () => {
+  it("unsubscribes a pattern that asked for a past and left before the request was sent", () => {
     want("a");
     next().answer();
     want("a", { since: { last: 3 } });
@@ -417,7 +421,7 @@ describe("Subscriptions", () => {
     assert.equal(next().name, "unsubscribe");
   });
 
-  it("asks once more when the token has ended what is being asked for, and does not count the first answer", () => {
+  it("asks once more when the token ends a pattern that is being requested, and does not count the first answer", () => {
     want("a");
     next().answer();
     want("a", { overflow: "latest" });
@@ -430,7 +434,7 @@ describe("Subscriptions", () => {
     assert.equal(stateOf("a"), "refused");
   });
 
-  it("carries in a CONNECT that resumes only what was asked for on the connection before, without a past", () => {
+  it("carries in a CONNECT that resumes only patterns requested on the connection before, without a past", () => {
     want("active");
     next().answer();
     want("past", { since: { last: 5 } });
@@ -450,14 +454,14 @@ describe("Subscriptions", () => {
     assert.deepEqual([next(), next(), next(), next()].map((each) => each?.pattern), ["past", "refused", "new", undefined]);
   });
 
-  it("asks again for what the welcome does not mention", () => {
+  it("asks again for a pattern that the welcome does not mention", () => {
     want("a");
     subscriptions.connect(false);
     assert.deepEqual(subscriptions.welcome([]), []);
     assert.deepEqual([stateOf("a"), next().name], ["wanted", "subscribe"]);
   });
 
-  it("comes into step over random sequences, and the gateway ends with what is wanted", () => {
+  it("comes into step over random sequences, and the gateway ends with the wanted patterns and policies", () => {
     let state = 7;
     const random = (below) => {
       state = (state * 1103515245 + 12345) % 2147483648;
@@ -512,7 +516,7 @@ describe("Subscriptions", () => {
 });
 
 describe("checkPayload", () => {
-  it("returns what JSON makes of it, up to the limit and not a byte beyond", () => {
+  it("returns the data as JSON makes it, up to the limit and not a byte beyond", () => {
     assert.deepEqual(checkPayload({ at: new Date(0), gone: undefined, bytes: new Uint8Array(2) }, 100), {
       at: "1970-01-01T00:00:00.000Z", bytes: { 0: 0, 1: 0 },
     });
@@ -526,7 +530,7 @@ describe("checkPayload", () => {
 describe("tokens", () => {
   const jwt = (claims) => `h.${btoa(JSON.stringify(claims)).replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/, "")}.s`;
 
-  it("are refreshed after most of what is left of their life", () => {
+  it("are refreshed after most of the rest of their life", () => {
     assert.equal(refreshDelayMs(jwt({ exp: 1100, iat: 1000 }), 1_000_000), 80_000);
     assert.equal(refreshDelayMs(jwt({ exp: 1100, iat: 1000 }), 1_050_000), 40_000);
     assert.equal(refreshDelayMs(jwt({ exp: 1100, sub: "ü?>" }), 1_000_000), 80_000);
@@ -570,7 +574,7 @@ describe("isStale", () => {
 });
 
 describe("PendingEdits", () => {
-  it("lets through what is not being saved", () => {
+  it("lets through attributes that are not being saved", () => {
     const edits = new PendingEdits();
     assert.deepEqual(edits.sift({ a: 1 }, "event"), { a: 1 });
     const end = edits.begin({ a: 1 }, { a: 0 });

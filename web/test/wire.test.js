@@ -133,7 +133,7 @@ describe("requests", () => {
 
 describe("CONNECT", () => {
   for (const { name, auth } of golden.connects) {
-    it(`carries what there is to say: ${name}`, async () => {
+    it(`carries token, position and subscriptions: ${name}`, async () => {
       const gateway = new FakeGateway();
       gate = connect("http://gateway.test", { io: gateway.io, token: auth.token, resume: auth.resume, autoConnect: false });
       for (const { pattern, ...options } of auth.subscriptions) gate.on(pattern, () => {}, null, options);

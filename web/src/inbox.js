@@ -17,12 +17,11 @@ const MAX_SPENT = 1000;
 
 /**
  * The line: `full` from `limit` messages on until it is empty.
- * @type {Record<"open" | "full" | "closed", Partial<Record<"fill" | "drain" | "close", "open" | "full" | "closed">>>}
+ * @type {Record<"open" | "full", Partial<Record<"fill" | "drain", "open" | "full">>>}
  */
 export const LINE = {
-  open: { fill: "full", close: "closed" },
-  full: { drain: "open", close: "closed" },
-  closed: { close: "closed" },
+  open: { fill: "full" },
+  full: { drain: "open" },
 };
 
 /**
@@ -70,7 +69,7 @@ export function createInbox(limit, dispatch, { full, drained, empty }) {
     if (first < line.length) return;
     trim();
     if (state.offer("drain")) drained();
-    if (!state.is("closed")) empty();
+    empty();
   }
 
   /** Drop messages that were dispatched. */
@@ -93,7 +92,6 @@ export function createInbox(limit, dispatch, { full, drained, empty }) {
 
     /** Discard the messages that wait, for good. */
     close() {
-      state.take("close");
       line = [];
       first = 0;
       turn.close();

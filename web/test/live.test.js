@@ -11,7 +11,7 @@ class Feed extends Dispatcher {
   #offset = 0;
   /** Whether subscriptions are acknowledged. */
   acknowledges = false;
-  /** What the gateway was told that was shown: {ids, take(), refuse(error)}, one for each request. */
+  /** Requests that tell the gateway which events were shown: {ids, take(), refuse(error)}. */
   told = [];
 
   seen(ids) {
@@ -31,7 +31,7 @@ class Feed extends Dispatcher {
 /** Requests of Backbone that wait for the test: {method, data, options, succeed(answer), fail(status)}. */
 let requests;
 let feed;
-/** What was reported as an uncaught error would be. */
+/** Errors that were reported like uncaught ones. */
 let reported;
 
 const sync = (method, model, options) => {
@@ -641,7 +641,7 @@ describe("NotificationList", () => {
   describe("tells the gateway which events were shown", () => {
     let list;
     const ids = (first, count) => Array.from({ length: count }, (_, index) => `e${first + index}`);
-    /** Let so much time pass, and then whatever follows from it. */
+    /** Let so much time pass, and then everything that follows from it. */
     const pass = async (ms) => {
       mock.timers.tick(ms);
       await new Promise(setImmediate);
@@ -763,7 +763,7 @@ describe("what is fetched before the subscription is acknowledged", () => {
   /** @type {FakeGateway} */
   let gateway;
   let gate;
-  /** What the server has: an answer shows it as it is when the request is made. */
+  /** The server's models: an answer shows them as they are when the request is made. */
   let book;
 
   const answer = (request) => request.succeed(request.book);

@@ -20,7 +20,7 @@ import { createSubscriptions } from "../src/subscriptions.js";
 import { refreshDelayMs } from "../src/token.js";
 import { settle } from "./fake-gateway.js";
 
-/** What the client's monotonic clock says. */
+/** The client's monotonic clock. */
 let clockMs = 0;
 
 beforeEach(() => {
@@ -105,7 +105,7 @@ describe("a subscription", () => {
 });
 
 describe("Budget", () => {
-  /** Return what takes a request at a time. */
+  /** Return a function that takes a request at a time. */
   function taker(limits) {
     const take = createBudget(limits);
     return (nowMs) => {

@@ -1,4 +1,4 @@
-/** The wire, by the vectors that Python's tests read too: what the gateway sends is understood, what the client sends is as written. */
+/** The wire, by the vectors that Python's tests read too: the gateway's messages are understood, the client's are as written. */
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { afterEach, describe, it, mock } from "node:test";

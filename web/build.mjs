@@ -5,6 +5,8 @@
  * socket.io-client inside that takes Backbone from the page), the same script-tag file where the Flask extension serves it from
  * (gateway/headgate/static, compressed too), and the demo that demo/build.mjs makes of dist.
  *
+ * Statements labelled STRICT throw at a fault of this package that a page can live with; they are left out.
+ *
  * No property is renamed, in any file: Backbone's own names, and those of whatever an application hands over, begin with an
  * underscore too. Modules keep every name, so that a stack trace reads like the source; the page's own bundler shortens them.
  */
@@ -25,7 +27,7 @@ const { version } = JSON.parse(await readFile(resolve(WEB, "package.json"), "utf
 const banner = { js: `/*! headgate ${version} | MIT */` };
 
 /** @type {import("esbuild").BuildOptions} */
-const base = { absWorkingDir: WEB, bundle: true, target: "es2022", platform: "browser", logLevel: "warning", legalComments: "none" };
+const base = { absWorkingDir: WEB, bundle: true, target: "es2022", platform: "browser", logLevel: "warning", legalComments: "none", dropLabels: ["STRICT"] };
 /** @type {import("esbuild").BuildOptions} */
 const library = { ...base, external: ["socket.io-client", "backbone", "underscore"], minifyWhitespace: true, minifySyntax: true, sourcemap: "linked" };
 

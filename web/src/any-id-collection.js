@@ -1,7 +1,7 @@
 /**
  * AnyIdCollection: Backbone's collection, in which every text is an id like any other.
  *
- * Ids come from topics and events, so from whoever may publish. Backbone keeps its index in a plain object, where `constructor` and
+ * Ids come from topics and events, so from any publisher. Backbone keeps its index in a plain object, where `constructor` and
  * `__proto__` are taken; it looks a model without an id up as `undefined`; and it lets attributes named `cid`, `idAttribute` or
  * `toString` take part in the search. Here attributes are found by their id alone.
  */
@@ -29,7 +29,7 @@ export class AnyIdCollection extends Backbone.Collection {
     return (hasId && index[id]) || ((isModel || !hasId) && key.cid && index[key.cid]) || undefined;
   }
 
-  /** Backbone's own name for what makes its index. @protected */
+  /** Backbone's own name for the method that makes its index. @protected */
   _reset() {
     /** @type {any} */ (Backbone.Collection.prototype)._reset.call(this);
     Object.assign(this, { _byId: Object.create(null) });

@@ -18,7 +18,7 @@ export function reconnectDelayMs(attempt, minMs, maxMs) {
 /**
  * Return how long to wait when the gateway has named a time: at least that, spread over half as much again.
  * @param {unknown} afterS seconds, as the gateway or a proxy said; anything but a positive number counts as none
- * @param {number} delayMs what the back-off says
+ * @param {number} delayMs of the back-off
  * @returns {number} milliseconds, at most an hour and a half
  */
 export function delayAfterMs(afterS, delayMs) {

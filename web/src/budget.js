@@ -1,14 +1,14 @@
 /**
- * The budget: keeps our own requests below what the gateway lets one client send. No I/O.
+ * The budget: keeps our own requests below the rate at which the gateway lets one client send. No I/O.
  *
- * A page that opens with a hundred views would otherwise be cut as a flood. A part of the gateway's limit is left for
+ * Without it the gateway would disconnect a page that opens with a hundred views. A part of the gateway's limit is left for
  * publishing and for messages of the protocol itself. It is a token bucket, kept as the time of its next token (GCRA).
  */
 
 const SHARE = 0.5;
 
 /**
- * Return what takes one request out of the budget now: 0, or milliseconds until there is one.
+ * Return a function that takes one request out of the budget and returns 0, or else how many milliseconds to wait for one.
  * @param {any} limits the gateway's {inbound_per_s, inbound_burst}; without them all is NaN, and nothing ever waits
  */
 export function createBudget({ inbound_per_s, inbound_burst }) {

@@ -20,7 +20,7 @@ const LEAST = { reconnectDelayMinMs: 0, reconnectDelayMaxMs: 1, connectTimeoutMs
  * @param {string} [url] origin of the gateway, such as `https://example.com`, default the page's own
  * @param {ConnectOptions} [options]
  * @returns {Gate}
- * @throws {TypeError} not a URL; an option that is not what it must be
+ * @throws {TypeError} not a URL; an option of the wrong type, or below its least value
  */
 export function connect(url, { namespace = "notifications", autoConnect = true, ...options } = {}) {
   // Without a base: `example.com` is a mistake, not a file of this page.

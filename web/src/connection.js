@@ -1,13 +1,13 @@
 /**
  * The connection: one Socket.IO client of our own, kept up. The only file that meets socket.io-client's objects.
  *
- * In: `open`, `request`, `close` from the gate; `drained` from the inbox. Out: calls of the `owner` below. It makes each
- * CONNECT's auth from the owner's present state, waits for the gateway's `welcome` to be dispatched before it calls itself up,
- * reconnects with full jitter (socket.io-client's own reconnection is off: it has no full jitter and knows nothing of refusals,
- * drains and frozen pages), and refreshes the token. `close` leaves no timer and no listener behind.
+ * In: `open`, `request`, `close` from the gate; `dispatched` from the inbox. Out: calls of the `owner` below. It makes each
+ * CONNECT's auth from the owner's present state, is up once the gateway's `welcome` has been dispatched, reconnects with full
+ * jitter (socket.io-client's own reconnection is off: it has no full jitter and knows nothing of refusals, drains and frozen
+ * pages), and refreshes the token. `close` leaves no timer and no listener behind.
  *
- * Which step is possible when is the table of connection-state.js. Whatever ends a connection goes through `leave`, which
- * tells the application last: a handler of `connection:down` may open, renew or close at once.
+ * connection-state.js says which step is possible in which state. Each end of a connection goes through `leave`, which tells the
+ * application last: a handler of `connection:down` may open, refresh or close at once.
  *
  * @import { Socket } from "socket.io-client"
  * @import { Step } from "./connection-state.js"
@@ -29,19 +29,20 @@
  * @property {() => object} greeting the CONNECT's auth object, but for the token
  * @property {(name: string, args: any[]) => void} received each message from the welcome on, in order
  * @property {(name: string, ...args: any[]) => void} tell a lifecycle event
- * @property {() => void} down what was up is not any more
+ * @property {() => void} down the connection or the attempt ended
  * @property {() => void} changed
  * @property {() => Promise<void>} refresh it is time for another token
  */
 import { io as socketIo } from "socket.io-client";
 import { delayAfterMs, reconnectDelayMs } from "./backoff.js";
-import { createConnectionState } from "./connection-state.js";
+import { CONNECTION, publicState } from "./connection-state.js";
 import { disconnected, fromWire, HeadgateError } from "./errors.js";
+import { Machine } from "./machine.js";
 import { REFRESH, WELCOME } from "./protocol.js";
 import { reasonOf } from "./reason.js";
 import { createTokens, refreshDelayMs } from "./token.js";
 
-/** Refusals in a row after which a client whose token may change stops asking. */
+/** Refusals in a row after which a client whose token may change gives up. */
 const MAX_REFUSALS = 5;
 
 /** @param {string} address origin and namespace @param {ConnectionOptions} options @param {ConnectionOwner} owner */
@@ -60,7 +61,7 @@ export function createConnection(
   },
   owner,
 ) {
-  const state = createConnectionState();
+  const life = new Machine(CONNECTION, "idle");
   const tokens = createTokens(source);
   let attempt = 0;
   let refusals = 0;
@@ -68,8 +69,8 @@ export function createConnection(
   let generation = 0;
   /** The token of the present connection. @type {string | null | undefined} */
   let shown;
-  /** Why it is refused for good. @type {HeadgateError | null} */
-  let refusal = null;
+  /** Why it was refused for good. @type {HeadgateError} */
+  let refusal;
   /** @type {ReturnType<typeof setTimeout> | undefined} next attempt, the deadline of the present one, or the time to move */
   let timer;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
@@ -90,17 +91,16 @@ export function createConnection(
   socket.on("disconnect", (reason, details) => lost(reasonOfDisconnect(reason, details)));
   socket.on("connect_error", failed);
 
-  // The way up: connect, greet, arrived, welcomed.
+  // The steps up: connect, greet, arrived, welcomed.
 
-  /** Begin an attempt, or wait until the page has dispatched what it has. */
+  /** Begin an attempt, or wait until the page has dispatched all messages. */
   function connect() {
     if (owner.busy()) {
-      if (state.can("defer")) state.take("defer");
+      life.offer("defer");
       return owner.changed();
     }
-    state.take("attempt");
+    life.take("attempt");
     generation++;
-    refusal = null;
     after(() => lost("timeout"), connectTimeoutMs);
     owner.changed();
     socket.connect();
@@ -121,26 +121,23 @@ export function createConnection(
 
   /** @param {string} name @param {...any} args */
   function arrived(name, ...args) {
-    if (name === WELCOME && state.can("greeted")) {
-      state.take("greeted");
-      // The gateway is there. How long the page takes to come to the welcome is not its fault.
-      clearTimeout(timer);
-    }
-    // Before the welcome nothing has a meaning, and behind the end nothing has a place: it all comes again.
-    if (state.is("welcoming", "up", "moving")) owner.received(name, args);
+    // The gateway is there. How long the page takes to come to the welcome is not its fault.
+    if (name === WELCOME && life.offer("greet")) clearTimeout(timer);
+    // Messages before the welcome mean nothing, and messages after the end come again.
+    if (life.is("welcoming", "up", "moving")) owner.received(name, args);
   }
 
-  // The way down: lost, failed, refused; all of them leave.
+  // The steps down: lost, failed, refused; all of them leave.
 
-  /** The connection, or an attempt at one, came to nothing. @param {string} reason @param {number} [retryAfterS] */
+  /** The connection broke, or an attempt failed. @param {string} reason @param {number} [retryAfterS] */
   function lost(reason, retryAfterS) {
-    if (state.is("connecting")) refused(new HeadgateError("unreachable", { url: address, reason }, true), retryAfterS);
-    else if (state.can("lost")) leave("lost", reason, nextDelayMs());
+    if (life.is("connecting")) refused(new HeadgateError("unreachable", { url: address, reason }, true), retryAfterS);
+    else leave("lose", reason);
   }
 
   /** @param {any} error */
   function failed(error) {
-    if (!state.is("connecting")) return;
+    if (!life.is("connecting")) return;
     // Only a refusal by the namespace carries `data`; anything else is the network, or a gateway that is not ready.
     if ("data" in error) return refused(fromWire({ message: error.message, ...error.data }));
     const { reason, retryAfterS } = reasonOf(error);
@@ -152,28 +149,30 @@ export function createConnection(
     const another = error.retry || (tokens.refused() && ++refusals < MAX_REFUSALS);
     const delayMs = another ? delayAfterMs(retryAfterS, nextDelayMs()) : null;
     if (!another) refusal = error;
-    leave(another ? "lost" : "refuse", error.message, delayMs, () => owner.tell("connection:refused", error, { delay_ms: delayMs }));
+    leave(another ? "lose" : "refuse", error.message, delayMs, () => owner.tell("connection:refused", error, { delay_ms: delayMs }));
   }
 
   /**
-   * Leave the present connection or attempt.
+   * Leave the present connection or attempt, if there is one.
    * @param {Step} step
    * @param {string} reason
-   * @param {number | null} delayMs until the next attempt; null: none follows by itself
-   * @param {() => void} [tell] what else the application is to hear
+   * @param {number | null} [delayMs] until the next attempt, else the back-off's; null: none follows by itself
+   * @param {() => void} [tell] tells the application more
    */
   function leave(step, reason, delayMs, tell) {
-    const wasUp = ["up", "moving"].includes(state.take(step));
+    const wasUp = isUp();
+    if (!life.offer(step)) return;
+    if (delayMs === undefined) delayMs = nextDelayMs();
     generation++;
     clearTimeout(timer);
     clearTimeout(refreshTimer);
     if (delayMs !== null) after(connect, delayMs);
     socket.disconnect();
-    // Nothing may be sent twice, or to a connection that was not asked for it.
+    // A request must not be sent twice, or on another connection than its own.
     socket.sendBuffer = [];
-    if (wasUp) owner.down();
+    owner.down();
     owner.changed();
-    // From here on nothing is touched any more: a handler may have begun another attempt.
+    // Nothing is changed after this: a handler may have begun another attempt.
     if (wasUp) owner.tell("connection:down", { reason, delay_ms: delayMs });
     tell?.();
   }
@@ -190,13 +189,13 @@ export function createConnection(
 
   /** Connect now, unless that is under way or done. After a refusal, a pause or a wait it starts afresh. */
   function open() {
-    if (!state.can("attempt") || state.is("draining")) return;
+    if (!life.can("attempt") || life.is("dispatching")) return;
     attempt = refusals = 0;
     clearTimeout(timer);
     connect();
   }
 
-  const isUp = () => state.is("up", "moving");
+  const isUp = () => life.is("up", "moving");
 
   /**
    * Send a request and return its acknowledgement.
@@ -205,7 +204,7 @@ export function createConnection(
    * @returns {Promise<any>} rejected with HeadgateError: the gateway's refusal, `timeout`, `disconnected`
    */
   async function request(name, body) {
-    if (state.is("closed")) throw new HeadgateError("closed");
+    if (life.is("closed")) throw new HeadgateError("closed");
     if (!isUp()) throw disconnected();
     const mine = generation;
     let answer;
@@ -241,35 +240,31 @@ export function createConnection(
 
   return {
     /** Return the state that an application is told. */
-    state: () => state.told(),
+    state: () => publicState(life.state),
 
     /** Return whether requests can be sent. */
     isUp,
 
-    /** Return the refusal that stands, or null. */
-    refusal: () => refusal,
+    /** Return the refusal that stands. */
+    refusal: () => (life.is("refused") ? refusal : undefined),
 
     open,
 
     /** Everything that had arrived was dispatched. */
-    drained() {
-      if (state.is("draining")) connect();
+    dispatched() {
+      if (life.is("dispatching")) connect();
     },
 
     /** Connect now if waiting for the next attempt; a refusal stands, and nothing begins that `open` has not begun. */
     wake() {
-      if (!state.is("refused", "idle")) open();
+      if (!life.is("refused", "idle")) open();
     },
 
     /** Disconnect until `wake` or `open`. */
-    pause() {
-      if (state.can("pause")) leave("pause", "paused", null);
-    },
+    pause: () => leave("pause", "paused", null),
 
-    /** The page cannot keep up: leave, in whatever state, and resume once it has dispatched what it has. @param {string} reason */
-    overflowed(reason) {
-      if (state.can("lost")) leave("lost", reason, nextDelayMs());
-    },
+    /** The page cannot keep up: leave, and resume once it has dispatched all messages. @param {string} reason */
+    overflowed: (reason) => leave("lose", reason),
 
     /**
      * The gateway is about to stop: leave it later, and connect again at once.
@@ -277,20 +272,16 @@ export function createConnection(
      * @param {number} inMs how long to stay
      */
     move(reason, inMs) {
-      if (!state.can("move")) return;
-      state.take("move");
-      after(() => leave("lost", reason, 0), inMs);
+      if (life.offer("move")) after(() => leave("lose", reason, 0), inMs);
     },
 
     /** The welcome has been dispatched. Return whether the connection that it belongs to is still there: then it is up. */
     welcomed() {
-      if (state.can("welcomed")) {
-        state.take("welcomed");
-        attempt = refusals = 0;
-        scheduleRefresh();
-        owner.changed();
-      }
-      return isUp();
+      if (!life.offer("welcome")) return false;
+      attempt = refusals = 0;
+      scheduleRefresh();
+      owner.changed();
+      return true;
     },
 
     request,
@@ -299,8 +290,8 @@ export function createConnection(
     nextToken: tokens.next,
 
     /**
-     * Put another token in force: on the live connection, and for every CONNECT from now on. Without a connection the next
-     * one shows it; after a refusal that is now.
+     * Use another token: on the live connection, and for every CONNECT from now on. Without a connection the next one shows
+     * it; after a refusal that is now.
      * @param {string | null | undefined} token
      * @param {boolean} given by the application, so it goes before the source
      */
@@ -308,12 +299,12 @@ export function createConnection(
       clearTimeout(refreshTimer);
       if (isUp()) await show(token, given);
       else if (given) tokens.replace(token);
-      if (state.is("refused")) open();
+      if (life.is("refused")) open();
     },
 
     /** Disconnect for good. */
     close() {
-      if (state.can("close")) leave("close", "closed", null);
+      leave("close", "closed", null);
       socket.off().offAny();
     },
   };
@@ -324,7 +315,7 @@ export function createConnection(
     try {
       await request(REFRESH, { token });
     } catch (error) {
-      // No answer: it may be in force, and nobody has refused it.
+      // Without an answer the gateway may have taken it, and has not refused it.
       if (given && ["disconnected", "timeout"].includes(/** @type {HeadgateError} */ (error).code)) keep();
       if (isUp()) scheduleRefresh();
       throw error;
@@ -336,7 +327,7 @@ export function createConnection(
   }
 }
 
-/** With what the server said, where it can be read. @param {string} reason @param {any} [details] socket.io-client's */
+/** Add the server's own words, where they can be read. @param {string} reason @param {any} [details] socket.io-client's */
 function reasonOfDisconnect(reason, details) {
   return details?.context?.status ? `${reason}: ${reasonOf(details).reason}` : reason;
 }

@@ -1,35 +1,58 @@
 /**
- * The cursor: how far this client has got in the log, what is a duplicate, and which of the past it has asked for. No I/O.
+ * The cursor: where this client stands against the log, and which event is a duplicate. No I/O.
  *
- * In: positions from `welcome`, `cursor` and every event that is dispatched. Out: `resume`, what the next CONNECT carries,
- * and `admit`, who may see an event. Rule: an event is new if and only if its offset is above the cursor. One at or below
- * it is a duplicate, unless it is marked `replayed` and a pattern has asked for the past (`since`): then it goes to that
- * pattern's handlers alone, once.
+ * In: positions from `welcome`, `cursor` and every event that is dispatched. Out: the position that the next CONNECT resumes
+ * from, and `admit`, the patterns whose handlers may see an event. Rule: an event is new if and only if its offset is above the cursor. One at or
+ * below it is a duplicate, unless it is marked `replayed` and belongs to a past that a pattern has asked for (pasts.js).
  *
- * The gateway sends a past in order and then everything later, so the first new event after some of it ends it. Until any
- * of it comes, events that were under way already may reach the pattern's handlers; they are noted, not to come twice.
+ * The state is that of the last connection as long as its messages are dispatched, even if it has broken meanwhile.
  *
- * @import { EventMeta, Position, Since } from "./protocol.js"
- * @typedef {{ since: Since, last: number, noted: Set<number> }} Past `since`: where it goes on after a reconnection
+ * @import { EventMeta, Position, Since, Welcome } from "./protocol.js"
+ * @typedef {"none" | "live" | "resuming" | "catching_up" | "announced"} Standing
+ * @typedef {"resume" | "accept" | "announce" | "replay" | "follow" | "lose"} Step
  */
+import { Machine } from "./machine.js";
 
-/** Events noted while a past has not begun; if that many come first, it will not begin any more. */
-const MAX_NOTED = 1000;
-/** Below every offset. */
-const NONE = -1;
+/**
+ * `none`: there is no position yet. `live`: events come as they are published. `resuming`: a CONNECT asks to go on from the
+ * position. `catching_up`: the gateway reads on from the log. `announced`: the gateway stands in another log, or the log has
+ * lost its end, and the gap that says so has not been dispatched. Until it has, the client resumes from the old position: if the
+ * connection breaks in between, the next one must tell the loss again.
+ *
+ * `resume`: an attempt begins · `accept`: welcome, the gateway goes on from here · `announce`: welcome, it does not ·
+ * `replay`: a new event, read from the log · `follow`: a live event, or word that everything was sent · `lose`: the log was
+ * lost, another begins.
+ * @type {Record<Standing, Partial<Record<Step, Standing>>>}
+ */
+export const CURSOR = {
+  none: { resume: "none", accept: "live" },
+  live: { resume: "resuming", replay: "catching_up", follow: "live", lose: "live" },
+  resuming: { resume: "resuming", accept: "catching_up", announce: "announced" },
+  catching_up: { resume: "resuming", replay: "catching_up", follow: "live", lose: "catching_up" },
+  announced: { resume: "resuming", lose: "catching_up" },
+};
 
-export function createCursor() {
-  /** @type {string | null} */
-  let epoch = null;
-  /** @type {number | null} what to resume from */
-  let offset = null;
-  /** Everything up to here has been seen; NONE: `offset` is only where to resume, and rules nothing out. */
-  let seen = NONE;
-  /** @type {Map<string, Past>} by pattern */
-  const pasts = new Map();
+/** Below every offset: nothing of this log has been seen. */
+const NOTHING = -1;
 
-  /** Where another log stands, of which the gap has not been told yet. @type {Position | null} */
-  let announced = null;
+/**
+ * @param {Position | undefined} from where an earlier page stopped
+ * @param {ReturnType<typeof import("./pasts.js").createPasts>} pasts
+ * @param {() => void} changed the state is another
+ */
+export function createCursor(from, pasts, changed) {
+  const standing = new Machine(CURSOR, from ? "resuming" : "none");
+  /** The position to resume from. */
+  let { epoch, offset } = from ?? { epoch: "", offset: NOTHING };
+  /** Everything up to here has been seen. */
+  let seen = offset;
+  /** The position in the other log. @type {Position} */
+  let announced;
+
+  /** @param {Step} step */
+  function take(step) {
+    if (standing.take(step)) changed();
+  }
 
   /** @param {number} to */
   function move(to) {
@@ -39,81 +62,92 @@ export function createCursor() {
   /**
    * The log was lost: another begins, the announced one if there is, of which anything may come. Until something does,
    * resume from there.
-   * @param {string | null} [of] epoch
+   * @param {string} [of] epoch
    */
-  function restart(of = announced?.epoch ?? epoch) {
-    epoch = of;
-    offset = announced?.offset ?? offset;
-    announced = null;
-    seen = NONE;
+  function restart(of) {
+    if (standing.is("announced")) ({ epoch, offset } = announced);
+    epoch = of ?? epoch;
+    seen = NOTHING;
     pasts.clear();
+    take("lose");
+  }
+
+  /** Nothing at or below an offset is still to come; a new epoch starts anew. @param {number} to @param {string} [of] epoch */
+  function skip(to, of = epoch) {
+    if (standing.is("announced") || of !== epoch) restart(of);
+    if (to >= seen) move(to);
   }
 
   /** @returns {Position | undefined} */
-  const resume = () => (!epoch ? undefined : { epoch, offset: /** @type {number} */ (offset) });
+  const position = () => (standing.is("none") ? undefined : { epoch, offset });
 
   return {
-    /** Return what a CONNECT asks to resume from. */
-    resume,
+    /** Return where the client stands against the log. */
+    state: () => standing.state,
 
-    /** Return where the client stands, for the application. @returns {Position | undefined} */
-    shown: () => announced ?? resume(),
+    /** Return the position to resume from. */
+    position,
+
+    /** Return the position that an application is told. */
+    shown: () => (standing.is("announced") ? announced : position()),
+
+    /** An attempt begins. Return the position that its CONNECT asks to resume from. */
+    resume() {
+      take("resume");
+      return position();
+    },
 
     /**
-     * The gateway stands in another log, or the log has lost its end; a gap will say so. Until it has, the old position is
-     * what to resume from: a connection that breaks in between must not take the loss for known.
-     * @param {Position} position
+     * Take the gateway's welcome.
+     *
+     * Resumed: the events between our position and the gateway's follow. Not resumed, same log: so do those that the log
+     * still has, behind a gap. Another log, or one that has lost its end: events start there, behind a gap. A new client
+     * starts at the head.
+     * @param {Welcome} welcome
+     * @returns {boolean} false: none was due
      */
-    announce({ epoch: of, offset: at }) {
-      announced = { epoch: of, offset: at };
+    welcome({ epoch: of, offset: at, resumed }) {
+      if (!standing.can("accept")) return false;
+      if (standing.is("none")) {
+        epoch = of;
+        move(at);
+      }
+      if (resumed || (of === epoch && at >= offset)) {
+        take("accept");
+        if (at <= offset) take("follow");
+      } else {
+        announced = { epoch: of, offset: at };
+        take("announce");
+      }
+      return true;
     },
 
-    /** An attempt begins: what the last connection announced and did not tell will be announced again. */
-    forget() {
-      announced = null;
+    /** Everything up to a position has been sent. @param {Position} position */
+    follow({ epoch: of, offset: at }) {
+      skip(at, of);
+      take("follow");
     },
 
-    /** Move forward to a position; a new epoch starts anew. @param {{ epoch?: string | null, offset: number }} position */
-    advance({ epoch: of = epoch, offset: at }) {
-      if (announced || of !== epoch) restart(of);
-      if (at >= seen) move(at);
-    },
+    skip,
 
     restart,
 
-    /** Expect a part of the past for a pattern. @param {string} pattern @param {Since} since */
-    expect(pattern, since) {
-      pasts.set(pattern, { since, last: NONE, noted: new Set() });
-    },
-
-    /** What is still to come of the past, by pattern. */
-    pasts,
-
     /**
-     * Count an event as seen, and return who may see it (null: nobody, it is a duplicate). What is returned is to be asked
-     * once for each pattern that matches.
+     * Count an event as seen. Return which patterns' handlers may see it, to be called once for each pattern that matches;
+     * null: it is a duplicate.
      * @param {EventMeta} meta
      * @returns {((pattern: string) => boolean) | null}
      */
     admit({ offset: at, replayed }) {
       if (at === undefined) return () => true;
-      if (announced) restart();
+      if (standing.is("announced")) restart();
       const isNew = at > seen;
       if (isNew) {
         move(at);
-        for (const [pattern, { last }] of pasts) if (last >= 0) pasts.delete(pattern);
+        pasts.pass();
+        take(replayed ? "replay" : "follow");
       } else if (!replayed) return null;
-      return (pattern) => {
-        const past = pasts.get(pattern);
-        if (isNew) {
-          if (past && past.noted.add(at).size > MAX_NOTED) pasts.delete(pattern);
-          return true;
-        }
-        if (!past || at <= past.last || past.noted.has(at)) return false;
-        past.last = at;
-        past.since = { offset: at };
-        return true;
-      };
+      return (pattern) => pasts.admit(pattern, at, isNew);
     },
   };
 }

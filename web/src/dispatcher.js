@@ -30,7 +30,7 @@ import { wordsMatch } from "./topic.js";
 const ALL = ":all";
 
 export class Dispatcher {
-  /** @type {Handler[]} In order of registration. Replaced, never spliced: a running trigger goes on with those it saw. */
+  /** @type {Handler[]} In order of registration. Replaced, never spliced: a running trigger goes on with the handlers that it began with. */
   #handlers = [];
   /** @type {Set<Listenable>} */
   #listeningTo = new Set();
@@ -167,7 +167,7 @@ export class Dispatcher {
     return chosen.length;
   }
 
-  /** Return whether anybody listens for a name. @param {string} name */
+  /** Return whether a name has handlers, or `all` has. @param {string} name */
   _heard(name) {
     return this.#handlers.some(({ key }) => key === name || key === ALL);
   }
@@ -190,7 +190,7 @@ export class Dispatcher {
   /**
    * The raw form of `off` for one key.
    * @protected
-   * @param {string | null | undefined} key as all that follow: what is left out, any
+   * @param {string | null | undefined} key as all that follow: undefined means any
    * @param {Callback | null} [callback]
    * @param {any} [context]
    */

@@ -1,5 +1,5 @@
 /**
- * Gaps: what the gateway says that this client did not get, its repair from the log, and the count of what is missing.
+ * Gaps: events that this client did not get, as the gateway says; their repair from the log; the count of those still missing.
  *
  * In: gap notices in their turn, pages of the log. Out: `delivery:gap` (repairing or lost), `delivery:resumed`, the option
  * `resync`, replayed events. A gap is told when its notice has its turn, before anything later.
@@ -15,7 +15,7 @@
  * @property {(name: string, body: object) => Promise<any>} request
  * @property {() => number} waitMs takes a request out of the budget and returns 0; else how long to wait for one
  * @property {(topic: string, data: any, meta: EventMeta, admits: (pattern: string) => boolean) => number} deliver
- * @property {(name: string, what: any) => void} tell a lifecycle event
+ * @property {(name: string, body: any) => void} tell a lifecycle event
  * @property {((gap: Gap & Fate) => void)} [resync] called when events will not come
  */
 import * as wire from "./protocol.js";
@@ -32,11 +32,11 @@ export function createGaps({ cursor, subscriptions, request, waitMs, deliver, te
     const { from, to, reason, recoverable } = gap;
     counts.gaps++;
     counts.missed += gap.count ?? (from && to ? to - from + 1 : 0);
-    // Only for these is nothing at or below `to` still to come; events of another policy may lie in the other ranges.
+    // In the ranges of other reasons there may be events of another policy that are still to come.
     if (reason === wire.LOG_LOST) {
       cursor.restart();
       repair.clear();
-    } else if (reason === wire.TRIMMED && to) cursor.advance({ offset: to });
+    } else if (reason === wire.TRIMMED && to) cursor.skip(to);
     const wanted = recoverable ? subscriptions.repaired(gap.patterns) : [];
     const repairing = wanted.length > 0 && repair.add(gap, wanted);
     tellGap(gap, repairing, !repairing && (!recoverable || wanted.length > 0));
@@ -64,7 +64,7 @@ export function createGaps({ cursor, subscriptions, request, waitMs, deliver, te
   function fetch(job) {
     const { gap, patterns, nth } = job;
     return page(patterns[nth], job.from, gap.to, (topic, data, meta) => {
-      // What a stronger policy matches was not left out; what an earlier pattern matches has been brought.
+      // An event that a stronger policy matches was not left out; one that an earlier pattern matches was fetched with it.
       if (subscriptions.policy(topic) !== "drop" || patterns.slice(0, nth).some((each) => matches(each, topic))) return;
       job.count++;
       deliver(topic, data, meta, (each) => patterns.includes(each));
@@ -75,8 +75,8 @@ export function createGaps({ cursor, subscriptions, request, waitMs, deliver, te
   function repaired({ gap, patterns, count }) {
     const { from, to } = gap;
     counts.missed -= count;
-    if (count) tell("delivery:resumed", { ...cursor.resume(), repaired: { patterns, from, to, count } });
-    // The gateway counts exactly. Without an offset, trimmed meanwhile, conflated, refused: what has not come, will not.
+    if (count) tell("delivery:resumed", { ...cursor.position(), repaired: { patterns, from, to, count } });
+    // The gateway counts exactly. The others have no offset, or were trimmed, conflated or refused: they will not come.
     const rest = /** @type {number} */ (gap.count) - count;
     if (rest > 0 && patterns.length === gap.patterns.length) tellGap({ ...gap, count: rest, recoverable: false }, false, true);
   }

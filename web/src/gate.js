@@ -1,17 +1,17 @@
 /**
- * The gate: what `connect` returns. A dispatcher whose topics and patterns are subscribed at the gateway.
+ * The gate: a dispatcher whose topics and patterns are subscribed at the gateway. `connect` returns one.
  *
  * In: handlers from the application. Out: handler calls, lifecycle events (their names have a colon, which no topic has).
- * What goes on with the gateway meanwhile is the session's (session.js).
+ * session.js keeps up the exchange with the gateway.
  *
  * Lifecycle events: `connection:up` {session, user, resumed, epoch, offset, limits, …} · `connection:down` {reason, delay_ms} ·
- * `connection:refused` HeadgateError (refused, no token, or `unreachable`), {delay_ms} · `connection:unauthorized` HeadgateError (the gateway puts us out: expired
- * or revoked) · `connection:moving` {reason, within_s} · `delivery:gap` {patterns, from, to, count, bytes, reason,
+ * `connection:refused` HeadgateError (refused, no token, or `unreachable`), {delay_ms} · `connection:unauthorized` HeadgateError (the gateway disconnects this client: its token has expired
+ * or was revoked) · `connection:moving` {reason, within_s} · `delivery:gap` {patterns, from, to, count, bytes, reason,
  * recoverable, repairing, lost} · `delivery:backpressure` {state, queued, queued_bytes, discarded, conflated, where} ·
  * `delivery:resumed` {epoch, offset, repaired?: {patterns, from, to, count}} · `delivery:error` {error, pattern?, topic?} ·
  * `state:change` state.
  *
- * A gap is `repairing` when its events are being fetched from the log: they come marked `replayed`, behind what came
+ * A gap is `repairing` when its events are being fetched from the log: they come marked `replayed`, behind events that came
  * meanwhile, and `delivery:resumed` says when all have. It is `lost` when they will not come; then `resync` is called, once.
  * Neither: the subscription said `repair: false`, and `gate.replay` can fetch them.
  *
@@ -19,7 +19,7 @@
  * @import { EventMeta, Overflow, Since } from "./protocol.js"
  * @import { SessionOptions, State } from "./session.js"
  *
- * @typedef {object} HeadgateEvent what a handler gets beside the data
+ * @typedef {object} HeadgateEvent the second argument of a handler
  * @property {string} topic
  * @property {any} data
  * @property {string | null} id
@@ -41,7 +41,7 @@ import { checkPattern, checkTopic } from "./topic.js";
 
 export class Gate extends Dispatcher {
   #session;
-  /** Ends what hangs on signals of the application's, so that a closed gate leaves no listener on them. */
+  /** Removes our listeners from the application's signals when the gate closes. */
   #closing = new AbortController();
 
   /** @param {string} address origin and namespace @param {SessionOptions} options */
@@ -50,7 +50,7 @@ export class Gate extends Dispatcher {
     this.#session = createSession(this, address, options);
   }
 
-  /** What is going on, as a snapshot; `state:change` says when it is worth reading again (not for every event). @returns {State} */
+  /** A snapshot of the state; `state:change` says when it is worth reading again (not for every event). @returns {State} */
   get state() {
     return this.#session.state();
   }
@@ -75,7 +75,7 @@ export class Gate extends Dispatcher {
     const gate = this;
     let open = !signal?.aborted;
     // Its own function, so that close() ends this subscription and no other of the same handler, and ends it at once: an
-    // earlier handler of the same event may have called it.
+    // earlier handler of the same event may have closed it.
     /** @type {Callback & { _callback?: Callback }} */
     const own = (data, event) => open && handler.call(gate, data, event);
     own._callback = handler;
@@ -140,8 +140,8 @@ export class Gate extends Dispatcher {
   }
 
   /**
-   * Dispatch a part of the log again, to the handlers of one pattern; its events are marked `replayed`. For what a gap has
-   * left out where nothing repairs it: `gate.replay("orders.#", gap)`.
+   * Dispatch a part of the log again, to the handlers of one pattern; its events are marked `replayed`. For a gap
+   * that is not repaired by itself: `gate.replay("orders.#", gap)`.
    * @param {string} pattern
    * @param {{ from: number, to: number }} range offsets, inclusive
    * @returns {Promise<number>} how many events there were; rejected with HeadgateError
@@ -151,9 +151,9 @@ export class Gate extends Dispatcher {
   }
 
   /**
-   * Put another token in force: on the live connection, and for every connection from now on until the gateway refuses it or
-   * a `token` function brings the next. Without a connection the next one shows it; after a refusal that is now.
-   * @param {string} [token] else the `token` option is asked
+   * Use another token: on the live connection, and for every connection from now on until the gateway refuses it or a `token`
+   * function brings the next. Without a connection the next one shows it; after a refusal that is now.
+   * @param {string} [token] else that of the `token` option
    * @returns {Promise<void>} rejected with HeadgateError: the gateway's refusal, or `token_unavailable`
    */
   refresh(token) {

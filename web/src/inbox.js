@@ -1,13 +1,14 @@
 /**
- * The inbox: what has arrived and not been dispatched yet, in order, bounded, dispatched in slices. No I/O.
+ * The inbox: messages that have arrived and are not dispatched yet, in order, bounded, dispatched in slices. No I/O.
  *
  * A page whose main thread was busy finds hundreds of messages at once. They are dispatched for at most SLICE_MS at a
  * time, then the page gets a turn. Notices wait in the same line as events, so that a gap is told before anything later.
  *
- * Nothing that was put in is ever discarded, except by `close`. When the line is full, `full` is called: the owner leaves the connection,
- * and nothing more comes until the line is empty again and the owner has resumed behind it. So memory stays bounded, and
- * an overflow can lose neither an event nor a notice.
+ * No message is ever discarded, except by `close`. When the line is full, `full` is called: the owner leaves
+ * the connection, and nothing more comes until the line is empty again and the owner has resumed behind it. So memory stays
+ * bounded, and an overflow can lose neither an event nor a notice.
  */
+import { Machine } from "./machine.js";
 
 /** Time that dispatching may take before the page gets a turn: well below the 50 ms of a "long task". */
 const SLICE_MS = 12;
@@ -15,45 +16,63 @@ const SLICE_MS = 12;
 const MAX_SPENT = 1000;
 
 /**
+ * The line: `full` from `limit` messages on until it is empty.
+ * @type {Record<"open" | "full", Partial<Record<"fill" | "drain", "open" | "full">>>}
+ */
+export const LINE = {
+  open: { fill: "full" },
+  full: { drain: "open" },
+};
+
+/**
+ * The slices: `posted` has a turn of the page under way; until it comes, everything shares one slice.
+ * @type {Record<"resting" | "running" | "posted", Partial<Record<"run" | "stop" | "turn", "resting" | "running" | "posted">>>}
+ */
+export const SLICES = {
+  resting: { run: "running" },
+  running: { stop: "posted" },
+  posted: { run: "running", turn: "resting" },
+};
+
+/**
  * @template T
  * @param {number} limit messages
  * @param {(message: T) => void} dispatch must not throw
- * @param {{ full: () => void, empty: () => void }} owner `full`: it holds `limit` messages; `empty`: everything was dispatched
+ * @param {{ full: () => void, drained: () => void, empty: () => void }} owner `full`: it holds `limit` messages; `drained`: it
+ *   was full and is empty; `empty`: everything was dispatched
  */
-export function createInbox(limit, dispatch, { full, empty }) {
+export function createInbox(limit, dispatch, { full, drained, empty }) {
   /** @type {T[]} */
   let line = [];
   /** Index of the first that waits. */
   let first = 0;
-  let running = false;
-  let closed = false;
-  /** A turn has been posted; as long as one has, everything shares its slice. */
-  let posted = false;
   let sliceEnds = 0;
+  const state = new Machine(LINE, "open");
+  const slices = new Machine(SLICES, "resting");
   const turn = createTurn(() => {
-    posted = false;
+    slices.take("turn");
     if (first < line.length) run();
   });
 
   function run() {
-    if (!posted) {
-      posted = true;
+    if (slices.is("resting")) {
       sliceEnds = performance.now() + SLICE_MS;
       turn.post();
     }
-    if (running) return;
-    running = true;
+    // Else it is running, and the loop below comes to it.
+    if (!slices.offer("run")) return;
     while (first < line.length && performance.now() < sliceEnds) {
       dispatch(line[first++]);
       if (first > MAX_SPENT) trim();
     }
-    running = false;
+    slices.take("stop");
     if (first < line.length) return;
     trim();
-    if (!closed) empty();
+    if (state.offer("drain")) drained();
+    empty();
   }
 
-  /** Let go of what was dispatched. */
+  /** Drop messages that were dispatched. */
   function trim() {
     if (first < line.length) line = line.slice(first);
     else line.length = 0;
@@ -67,13 +86,12 @@ export function createInbox(limit, dispatch, { full, empty }) {
     /** Dispatch a message now if nothing waits and the slice has time left, else in its turn. @param {T} message */
     put(message) {
       line.push(message);
-      if (line.length - first >= limit) full();
+      if (line.length - first >= limit && state.offer("fill")) full();
       run();
     },
 
-    /** Discard what waits, for good. */
+    /** Discard the messages that wait, for good. */
     close() {
-      closed = true;
       line = [];
       first = 0;
       turn.close();
@@ -82,7 +100,7 @@ export function createInbox(limit, dispatch, { full, empty }) {
 }
 
 /**
- * Return what calls `act` when the page has had its turn: input, painting and timers go before it.
+ * Return a turn: `post` has `act` called once the page has handled input, painting and timers.
  * @param {() => void} act
  */
 function createTurn(act) {

@@ -3,9 +3,9 @@
  *
  * In: events of `<topic>.*.*` (or of `pattern`, read by `mapping`), answers of the server. Out: the usual Backbone events.
  * Rules, beside those of LiveModel:
- * - while a `create` is under way, a model that nobody knows waits for its answer: it may be the very one;
- * - what was fetched, or given, before the subscription was acknowledged is fetched again then, with the same options, and after
- *   that only when events were lost for good (live-follow.js).
+ * - while a `create` is under way, an event of an unknown model waits for the answer: it may be of the same model;
+ * - models that were fetched, or given, before the subscription was acknowledged are fetched again then, with the same options,
+ *   and after that only when events were lost for good (live-follow.js).
  *
  * @import { Gate, HeadgateEvent } from "./gate.js"
  * @import { Change, LiveOptions } from "./live.js"
@@ -78,8 +78,8 @@ export class LiveCollection extends AnyIdCollection {
     record.creates++;
     const make = (/** @type {any} */ how) => {
       const model = super.create(attributes, how);
-      // Invalid: nothing was sent, nobody will answer.
-      if (!model || model.validationError) how.settle();
+      // Invalid: nothing was sent, and no answer will come.
+      if (!model || model.validationError) how.finish();
       return model;
     };
     return record.follow.request(options, make, true, () => record.creates--);

@@ -1,66 +1,65 @@
 /**
- * Follow: how one model or collection follows a pattern, and which of its fetches have to be repeated.
+ * Follow: how one model or collection follows a pattern, and which of its fetches are repeated.
  *
  * In: the gate's acknowledgement, its notices of loss, the follower's own fetches. Out: the pattern's events to `take`, and calls of
- * the follower's `fetch`. It adds handlers to the gate with `listenTo`, and takes away those and no others.
+ * the follower's `fetch`. It adds handlers to the gate with `listenTo`, and removes those and no others.
  *
- * An answer shows the server's state at one moment; events complete it only from the moment at which the subscription is in
- * force. So the state that was fetched, or came with the page, before the acknowledgement is fetched again once it is there, with
- * the same options; so is everything after a gap that nothing can repair. One request at a time: an old answer that came last would
- * undo a new one. A repeated fetch that fails is told by Backbone's `error` event, and not tried again before the next loss. Events that
- * arrive while a request is under way are applied at once, and again after its answer, which may be older.
+ * An answer shows the server's state at one moment; events complete it only while the subscription is active. So a state that was
+ * fetched, or came with the page, before the acknowledgement is stale: it is fetched again after it, with the same options. So is
+ * everything after a gap that cannot be repaired. One request at a time: an old answer that came last would undo a new one. When a
+ * repeated fetch fails, Backbone's `error` event says so, and the next attempt waits for the next loss. Events that arrive while a
+ * request is under way are applied at once, and again after its answer, which may be older.
  *
  * @import { Gate, HeadgateEvent } from "./gate.js"
  * @import { State } from "./session.js"
  * @import { LiveOptions } from "./live.js"
  * @typedef {{ listenTo: Function, stopListening: Function, fetch: (options: any) => unknown }} Follower
- * @typedef {{ options: any, adds: boolean, sure: boolean }} Asked a fetch. adds: it leaves in place what others brought; sure: it began
- *   while the subscription was in force, and nothing was lost since
- * @typedef {"idle" | "asking" | "active" | "refused"} Standing
- * @typedef {"follow" | "acknowledge" | "refuse" | "ask" | "restart" | "leave"} Step
+ * @typedef {{ options: any, adds: boolean, current: boolean }} Fetch adds: it leaves in place the models that other fetches brought;
+ *   current: it began while the subscription was active, and nothing was lost since
+ * @typedef {"idle" | "requested" | "active" | "refused"} FollowState
+ * @typedef {"follow" | "acknowledge" | "refuse" | "retry" | "restart" | "leave"} Step
  */
 import { report } from "./dispatcher.js";
 import { whenEnded } from "./live.js";
+import { Machine } from "./machine.js";
 
 /** Fetches with `remove: false` (pages of a long list) that are remembered. */
-const MAX_ASKED = 100;
-/** Events that are kept for after an answer; beyond that another fetch is asked for. */
+const MAX_FETCHES = 100;
+/** Events that are kept for after an answer; beyond that the state is fetched once more. */
 const MAX_KEPT = 10_000;
 
 /**
- * Where the subscription stands. `active` outlasts a broken connection: if it resumes, nothing is missed, and if it does not, that is a
- * restart.
- * @type {Record<Standing, Partial<Record<Step, Standing>>>}
+ * The subscription, as the follower needs it. `active` outlasts a broken connection: if it resumes, nothing is missed, and if it does
+ * not, that is a `restart`. `retry`: the gate asks again for a pattern that was refused.
+ * @type {Record<FollowState, Partial<Record<Step, FollowState>>>}
  */
-const NEXT = {
-  idle: { follow: "asking" },
-  asking: { acknowledge: "active", refuse: "refused", leave: "idle" },
-  active: { refuse: "refused", restart: "asking", leave: "idle" },
-  refused: { ask: "asking", leave: "idle" },
+export const FOLLOW = {
+  idle: { follow: "requested" },
+  requested: { acknowledge: "active", refuse: "refused", leave: "idle" },
+  active: { refuse: "refused", restart: "requested", leave: "idle" },
+  refused: { retry: "requested", leave: "idle" },
 };
 
 export class Follow {
   #follower;
   #holds;
-  /** @type {Standing} */
-  #standing = "idle";
+  #subscription = new Machine(FOLLOW, "idle");
   /** @type {{ gate: Gate, pattern: string, handlers: Record<string, Function>, spreadMs: number, refetch: boolean } | undefined} */
   #bound;
-  /** @type {Asked[]} the fetches that the present state was made of: one that replaced everything, then what was added */
-  #asked = [];
-  /** @type {Asked | undefined} the one that is being repeated, until `fetch` has seen it */
+  /** @type {Fetch[]} that the present state was made of: one that replaced everything, then those that added to it */
+  #fetches = [];
+  /** @type {Fetch | undefined} the one that is being repeated, until `fetch` has seen it */
   #repeating;
   /** @type {Set<number>} requests under way, numbered as they began */
   #running = new Set();
   #begun = 0;
-  /** The latest of those that were answered and replaced everything: the answer to an older one undoes what it brought. */
+  /** The latest of those that were answered and replaced everything: the answer to an older one undoes its changes. */
   #latest = 0;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   #timer;
-  #full = false;
+  #reported = false;
   /** @type {(() => void)[]} */
   #kept = [];
-  #overflown = false;
 
   /** @param {Follower} follower @param {() => boolean} holds whether it holds a state that may have come with the page */
   constructor(follower, holds) {
@@ -93,8 +92,8 @@ export class Follow {
     };
     this.#follower.listenTo(gate, handlers);
     this.#bound = { gate, pattern, handlers, spreadMs, refetch };
-    this.#step("follow");
-    void this.#ask();
+    this.#subscription.take("follow");
+    void this.#acknowledged();
   }
 
   /** Follow no more. */
@@ -103,38 +102,38 @@ export class Follow {
     const { gate, handlers } = this.#bound;
     this.#follower.stopListening(gate, handlers);
     this.#bound = undefined;
-    this.#step("leave");
+    this.#subscription.take("leave");
     clearTimeout(this.#timer);
     this.#timer = undefined;
     // Requests that are under way are not waited for; if they are answered, it is with an old state.
     this.#running.clear();
     this.#latest = ++this.#begun;
-    this.#doubt();
+    this.#outdate();
   }
 
-  /** The follower is another thing now: forget what was fetched for the one before. */
+  /** The follower has another id now: forget the fetches made for the one before. */
   forget() {
-    this.#asked = [];
+    this.#fetches = [];
   }
 
   /**
    * Make one of the follower's fetches.
    * @param {any} options Backbone's
    * @param {(options: any) => any} make
-   * @param {boolean} [adds] it leaves in place what was fetched before
+   * @param {boolean} [adds] it leaves in place the models that were fetched before
    * @returns {any} as `make`
    */
   fetch(options, make, adds = false) {
-    const asked = this.#repeating ?? this.#remember(options, adds);
+    const fetch = this.#repeating ?? this.#remember(options, adds);
     this.#repeating = undefined;
-    asked.sure = this.#standing === "active";
+    fetch.current = this.#subscription.is("active");
     return this.request(options, make, adds);
   }
 
   /**
    * Make any request of the follower's.
    * @param {any} options Backbone's
-   * @param {(options: any) => any} make called with options whose `settle` ends a request that nobody will answer
+   * @param {(options: any) => any} make called with options whose `finish` ends a request that will have no answer
    * @param {boolean} [adds]
    * @param {() => void} [ended]
    * @returns {any} as `make`
@@ -144,7 +143,7 @@ export class Follow {
     this.#running.add(number);
     const how = whenEnded(options, () => {
       this.#running.delete(number);
-      if (number < this.#latest) this.#doubt();
+      if (number < this.#latest) this.#outdate();
       else if (!adds) this.#latest = number;
       ended?.();
       this.#applyKept();
@@ -154,21 +153,21 @@ export class Follow {
     try {
       return make(how);
     } catch (error) {
-      how.settle();
+      how.finish();
       throw error;
     }
   }
 
-  /** Do something (again) when no request is under way. @param {() => void} apply */
+  /** Apply an event (again) when no request is under way. @param {() => void} apply */
   keep(apply) {
-    if (this.#kept.length < MAX_KEPT) this.#kept.push(apply);
-    else this.#overflown = true;
+    // One more than may be kept says that there were more.
+    if (this.#kept.length <= MAX_KEPT) this.#kept.push(apply);
   }
 
   /** Events were lost for good. */
   lost() {
-    this.#doubt();
-    this.#askedForAll();
+    this.#outdate();
+    this.#fetchAll();
     if (!this.#bound?.refetch) return;
     this.#timer ??= setTimeout(() => {
       this.#timer = undefined;
@@ -176,74 +175,69 @@ export class Follow {
     }, Math.random() * this.#bound.spreadMs);
   }
 
-  /** @param {Step} step @returns {boolean} whether there is such a step from here */
-  #step(step) {
-    const next = NEXT[this.#standing][step];
-    this.#standing = next ?? this.#standing;
-    return next !== undefined;
-  }
-
   /** Wait for the acknowledgement. */
-  async #ask() {
+  async #acknowledged() {
     const bound = this.#bound;
-    let acknowledged = false;
+    /** @type {Step} */
+    let step = "acknowledge";
     try {
       await bound?.gate.subscribed(bound.pattern);
-      acknowledged = true;
     } catch {
       // The gate tells the application (`delivery:error`, or it was closed).
+      step = "refuse";
     }
-    if (bound !== this.#bound || !this.#step(acknowledged ? "acknowledge" : "refuse") || !acknowledged) return;
-    if (this.#holds()) this.#askedForAll();
+    if (bound !== this.#bound || !this.#subscription.offer(step) || !this.#subscription.is("active")) return;
+    if (this.#holds()) this.#fetchAll();
     this.#repeat();
   }
 
   /** @param {boolean | null} resumed null: the gateway was not asked to */
   #connected(resumed) {
     if (resumed) return;
-    const restarted = this.#step("restart");
+    const restarted = this.#subscription.offer("restart");
     if (resumed === false || restarted) this.lost();
-    if (restarted) void this.#ask();
+    if (restarted) void this.#acknowledged();
   }
 
   /** @param {State} state @param {string} pattern */
   #changed({ connection, subscriptions }, pattern) {
     if (connection === "closed") this.stop();
     else if (subscriptions[pattern] === "refused") {
-      if (this.#step("refuse")) this.#doubt();
-    } else if (this.#step("ask")) void this.#ask();
+      if (this.#subscription.offer("refuse")) this.#outdate();
+    } else if (this.#subscription.offer("retry")) void this.#acknowledged();
   }
 
-  /** What has been fetched may be older than the events that follow. */
-  #doubt() {
-    for (const asked of this.#asked) asked.sure = false;
+  /** The state that was fetched may be older than the events that follow. */
+  #outdate() {
+    for (const fetch of this.#fetches) fetch.current = false;
   }
 
-  /** What nobody has fetched is fetched as a whole. */
-  #askedForAll(sure = false) {
-    if (!this.#asked.length) this.#asked.push({ options: {}, adds: false, sure });
+  /** A state that was never fetched is fetched as a whole. */
+  #fetchAll(current = false) {
+    if (!this.#fetches.length) this.#fetches.push({ options: {}, adds: false, current });
   }
 
-  /** @param {any} options @param {boolean} adds @returns {Asked} */
+  /** @param {any} options @param {boolean} adds @returns {Fetch} */
   #remember(options, adds) {
     // The callbacks are the application's, for its own request.
     const { success: _success, error: _error, ...kept } = options ?? {};
-    const asked = { options: kept, adds, sure: false };
-    // What it adds to came with the page.
-    if (adds && this.#holds()) this.#askedForAll(this.#standing === "active");
-    this.#asked = adds ? this.#asked.filter((each) => !each.adds || keyOf(each) !== keyOf(asked)) : [];
-    this.#asked.push(asked);
-    if (this.#asked.length > MAX_ASKED) {
-      this.#asked.splice(1, 1);
-      if (!this.#full) report(RangeError(`headgate: more than ${MAX_ASKED} different fetches with remove: false; after a gap the oldest are not repeated`));
-      this.#full = true;
+    const fetch = { options: kept, adds, current: false };
+    // The models that it adds to came with the page.
+    if (adds && this.#holds()) this.#fetchAll(this.#subscription.is("active"));
+    this.#fetches = adds ? this.#fetches.filter((each) => !each.adds || keyOf(each) !== keyOf(fetch)) : [];
+    this.#fetches.push(fetch);
+    if (this.#fetches.length > MAX_FETCHES) {
+      this.#fetches.splice(1, 1);
+      if (!this.#reported) report(RangeError(`headgate: more than ${MAX_FETCHES} different fetches with remove: false; after a gap the oldest are not repeated`));
+      this.#reported = true;
     }
-    return asked;
+    return fetch;
   }
 
   #applyKept() {
     if (this.busy) return;
-    for (const apply of this.#kept.splice(0)) {
+    const kept = this.#kept.splice(0);
+    for (const apply of kept) {
       try {
         apply();
       } catch (error) {
@@ -251,30 +245,29 @@ export class Follow {
         report(error);
       }
     }
-    if (this.#overflown) this.lost();
-    this.#overflown = false;
+    if (kept.length > MAX_KEPT) this.lost();
   }
 
-  /** Repeat the first fetch that has to be, if it is time; its end brings the next. */
+  /** Repeat the first fetch that is stale, if it is time; its end brings the next. */
   #repeat() {
-    if (!this.#bound?.refetch || this.#standing !== "active" || this.#timer || this.busy) return;
-    const asked = this.#asked.find(({ sure }) => !sure);
-    if (!asked) return;
-    // The first replaces everything, what was added to it too.
-    if (asked === this.#asked[0]) this.#doubt();
-    this.#repeating = asked;
+    if (!this.#bound?.refetch || !this.#subscription.is("active") || this.#timer || this.busy) return;
+    const stale = this.#fetches.find(({ current }) => !current);
+    if (!stale) return;
+    // The first replaces everything, models that were added to it too.
+    if (stale === this.#fetches[0]) this.#outdate();
+    this.#repeating = stale;
     try {
-      this.#follower.fetch({ ...asked.options });
+      this.#follower.fetch({ ...stale.options });
     } catch (error) {
       report(error);
     }
     // Not seen by our `fetch`: a `fetch` of the application's own.
-    if (this.#repeating) asked.sure = true;
+    if (this.#repeating) stale.current = true;
     this.#repeating = undefined;
   }
 }
 
-/** Return what tells fetches apart. @param {Asked} asked */
+/** Return the key that tells fetches apart. @param {Fetch} fetch */
 function keyOf({ options: { url, data } }) {
   return JSON.stringify([url, data]);
 }

@@ -1,14 +1,14 @@
 /**
  * LiveModel: a Backbone model that follows the events of its topic.
  *
- * In: events of `<topic>.<id>.*` (or what `mapping` makes of them), answers of the server, edits of the user. Out: the usual
+ * In: events of `<topic>.<id>.*` (or changes that `mapping` makes of them), answers of the server, edits of the user. Out: the usual
  * Backbone events, with `{live: true, event}` as options where an event is the cause. Rules:
  * - attributes whose version is not above the model's are stale and change nothing, whether an event or an answer brings
  *   them;
- * - while a save is under way, only the user changes what is being saved, so an optimistic edit does not flicker
- *   (pending.js says what it is afterwards); a save that fails puts it back;
- * - what was fetched, or given, before the subscription was acknowledged is fetched again then, and after that only when events
- *   were lost for good (live-follow.js);
+ * - while a save is under way, only the user changes the attributes that are being saved, so an optimistic edit does
+ *   not flicker (pending.js says which value holds afterwards); a save that fails puts it back;
+ * - a model that was fetched, or given, before the subscription was acknowledged is fetched again then, and after that only when
+ *   events were lost for good (live-follow.js);
  * - without an id it waits; when the id comes or changes, its subscription moves along.
  *
  * A LiveModel in a LiveCollection is fed by the collection and subscribes to nothing.
@@ -33,7 +33,7 @@ const edits = new WeakMap();
 const follows = new WeakMap();
 /** @type {WeakMap<object, Wish>} */
 const wishes = new WeakMap();
-/** @type {WeakMap<object, object>} what a save has set already, and Backbone is about to set again as if from the server */
+/** @type {WeakMap<object, object>} the attributes that a save has set already, and Backbone is about to set again as if from the server */
 const sending = new WeakMap();
 
 export class LiveModel extends Backbone.Model {
@@ -102,7 +102,7 @@ export class LiveModel extends Backbone.Model {
   }
 
   /**
-   * As Backbone's, except that an answer of the server (`parse`) changes neither a newer model nor what is being saved.
+   * As Backbone's, except that an answer of the server (`parse`) changes neither a newer model nor attributes that are being saved.
    * @param {any} key @param {any} [value] @param {any} [options]
    * @returns {any}
    */
@@ -114,8 +114,8 @@ export class LiveModel extends Backbone.Model {
   }
 
   /**
-   * As Backbone's; what is being saved is the user's until the server has answered. Without attributes everything but id
-   * and version is.
+   * As Backbone's; attributes that are being saved belong to the user until the server has answered. Without attributes these
+   * are all but id and version.
    * @param {any} [key] @param {any} [value] @param {any} [options]
    * @returns {any}
    */

@@ -1,6 +1,6 @@
 /**
- * Live: how a LiveModel and a LiveCollection read events: the convention of topics, versions, and what no event may bring. Pure
- * functions. When they fetch again is the business of live-follow.js.
+ * Live: how a LiveModel and a LiveCollection read events: the convention of topics, versions, and attributes that no event may
+ * bring. Pure functions. live-follow.js says when they fetch again.
  *
  * Convention: `<prefix>.<id>.<verb>`. `created` and `updated` bring attributes of a model that may be new; `deleted`,
  * `removed` and `destroyed` end it; any other verb (`shipped`) brings attributes for a model that is known. Data that is
@@ -8,7 +8,7 @@
  *
  * @import { Gate, HeadgateEvent } from "./gate.js"
  * @typedef {{ op: "upsert" | "merge" | "remove" | "ignore", id?: any, attributes?: Record<string, any> }} Change
- *   upsert: add or update; merge: update what is known
+ *   upsert: add or update; merge: update a model that is known
  * @typedef {(event: HeadgateEvent) => Change | null | undefined} Mapping
  *
  * @typedef {object} LiveOptions
@@ -74,22 +74,22 @@ export function sound(attributes, idAttribute) {
  * Return Backbone options that call `ended` once, when the request is over and Backbone has taken the answer, before the
  * caller's own callback.
  * @param {any} options @param {() => void} ended
- * @returns {any} with `settle`, for a request that nobody will answer
+ * @returns {any} with `finish`, for a request that will have no answer
  */
 export function whenEnded(options, ended) {
   const { success, error } = options ?? {};
   let over = false;
-  const settle = () => {
+  const finish = () => {
     if (over) return;
     over = true;
     ended();
   };
   /** @param {((...args: any[]) => void) | undefined} callback @returns {(...args: any[]) => void} */
   const around = (callback) => (...args) => {
-    settle();
+    finish();
     callback?.apply(options?.context, args);
   };
-  return { ...options, settle, success: around(success), error: around(error) };
+  return { ...options, finish, success: around(success), error: around(error) };
 }
 
 /** @param {any} value */

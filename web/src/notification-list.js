@@ -2,9 +2,9 @@
  * NotificationList: a bounded Backbone collection of notifications, newest first, with read state: the model of a
  * notification centre.
  *
- * In: events of the patterns that the user has chosen, and what the page has shown of them. Out: the usual Backbone events,
- * `unread` with the count when it changes, and the gateway is told what was shown. A notification is {id, topic, data, time,
- * pattern, read}. An event with an id is listed once. `untold` {count, error?} says that the gateway will not hear of so many.
+ * In: events of the patterns that the user has chosen, and which of them the page has shown. Out: the usual Backbone events,
+ * `unread` with the count when it changes, and requests that tell the gateway which were shown. A notification is {id, topic, data, time,
+ * pattern, read}. An event with an id is listed once. `untold` {count, error?} says how many the gateway will not hear of.
  *
  * @import { Gate, HeadgateEvent } from "./gate.js"
  */
@@ -56,7 +56,7 @@ export class NotificationList extends AnyIdCollection {
   }
 
   /**
-   * Be notified of it no more: unsubscribes. What is listed stays.
+   * Be notified of it no more: unsubscribes. Listed notifications stay.
    * @param {string} pattern
    * @returns {this}
    */
@@ -67,7 +67,7 @@ export class NotificationList extends AnyIdCollection {
   }
 
   /**
-   * Say that notifications have been put before the user: consumers need not mail them. What is read counts as shown.
+   * Say that notifications have been put before the user: consumers need not mail them. A notification that is read counts as shown.
    * @param {...any} notifications or their ids
    */
   shown(...notifications) {

@@ -1,5 +1,5 @@
 /**
- * The page's life: what the browser tells about network, visibility and the back/forward cache. Does nothing in Node.
+ * The page's life: the browser's events about network, visibility and the back/forward cache. Does nothing in Node.
  *
  * @param {() => void} wake the network or the page is back: a connection that waits should not wait longer
  * @param {() => void} sleep the page is about to be frozen or to end: an open socket would keep it out of the back/forward cache

@@ -1,8 +1,8 @@
-/** Payloads: what may be published, as strict JSON, measured in UTF-8 bytes. Pure functions. */
+/** Payloads: data to publish, as strict JSON, measured in UTF-8 bytes. Pure functions. */
 import { HeadgateError } from "./errors.js";
 
 /**
- * Return `data` as plain JSON data: what JSON.stringify makes of it, but refusing what it would silently change.
+ * Return `data` as plain JSON data, as JSON.stringify makes it, but refuse values that it would silently change.
  * @param {unknown} data
  * @param {number} [limit] bytes of JSON text
  * @returns {any}
@@ -21,6 +21,6 @@ export function checkPayload(data, limit = Infinity) {
   }
   const size = new Blob([text]).size;
   if (size > limit) throw new HeadgateError("payload_too_large", { size, limit, where: "browser" });
-  // Parsed again, so that what is sent is what was measured: Socket.IO would take an ArrayBuffer for a binary attachment.
+  // Parsed again, so that the data that was measured is sent: Socket.IO would take an ArrayBuffer for a binary attachment.
   return JSON.parse(text);
 }

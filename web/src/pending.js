@@ -1,11 +1,12 @@
 /**
- * Pending edits of one model: what is being saved, and what the server said about it meanwhile. No I/O, no Backbone.
+ * Pending edits of one model: attributes that are being saved, and the values that the server gave them meanwhile. No I/O, no
+ * Backbone.
  *
- * While a save is under way its attributes belong to the user. What events and answers bring for them is kept here, and
- * `end` says what they are to be afterwards:
- * - failed: what the server last said, else what was there before;
- * - saved: if our own change has already come back as an event, whatever the last event said, for it is later; else what
- *   the answer said; else what was sent, for everything that came before is older.
+ * While a save is under way its attributes belong to the user. Values that events and answers bring for them are kept here, and
+ * the end of the save says which value holds:
+ * - failed: the server's last value, else the one before the edit;
+ * - saved: the last event's value if our own change has come back as an event, for that event is later; else the answer's; else
+ *   the value that was sent, for every event that came before is older.
  */
 
 export class PendingEdits {
@@ -15,7 +16,7 @@ export class PendingEdits {
 
   /**
    * A save begins.
-   * @param {Record<string, any>} attributes what it sends
+   * @param {Record<string, any>} attributes that it sends
    * @param {Record<string, any>} present attributes before the edit
    * @returns {(ok: boolean) => Record<string, any>} to be called when it ends: attributes to set now
    */
@@ -34,7 +35,7 @@ export class PendingEdits {
   }
 
   /**
-   * Return what of `attributes` may be set now, and keep the rest.
+   * Return those of `attributes` that may be set now, and keep the rest.
    * @param {Record<string, any>} attributes
    * @param {"event" | "answer"} source
    * @returns {Record<string, any>}
@@ -57,7 +58,7 @@ export class PendingEdits {
   #end(ok, attributes) {
     for (const [name, value] of ok ? Object.entries(attributes) : []) {
       const edit = this.#edits.get(name);
-      // For a save that is still under way, this is what a failure goes back to.
+      // A save that is still under way goes back to this value if it fails.
       if (edit) edit.before = edit.answer ? edit.answer.value : value;
       if (edit && this.#saves > 1) delete edit.answer;
     }

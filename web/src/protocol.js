@@ -2,7 +2,7 @@
  * The wire: names of messages and shapes of their bodies. Mirrors gateway/headgate/protocol/packets.py; docs/protocol.md describes
  * every message, and `tests/golden/wire.json` is read by both sides' tests. No I/O.
  *
- * @typedef {"catch_up" | "latest" | "drop"} Overflow what a subscription wants when its client queue is full
+ * @typedef {"catch_up" | "latest" | "drop"} Overflow the policy of a subscription when its client queue is full
  * @typedef {{ offset: number } | { time: number } | { last: number }} Since where in the log a subscription starts
  * @typedef {{ epoch: string, offset: number }} Position a place in the log
  * @typedef {{ pattern: string, overflow?: Overflow, since?: Since }} SubscribeRequest
@@ -33,7 +33,7 @@
  *
  * @typedef {{ state: "warning" | "on" | "off", queued: number, queued_bytes: number, discarded: number, conflated?: number }} Backpressure
  * @typedef {{ bus?: "up" | "down", moving?: { reason: string, within_s: number }, ended?: { pattern: string, error: WireError }[],
- *   unauthorized?: WireError }} Status `ended`: subscriptions that a new token no longer grants; `unauthorized`: we are put out
+ *   unauthorized?: WireError }} Status `ended`: subscriptions that a new token no longer grants; `unauthorized`: why the gateway disconnects this client
  */
 
 // Server → client.
@@ -57,5 +57,5 @@ export const OVERFLOW = ["catch_up", "latest", "drop"];
 
 /** Reason of a gap after which offsets start anew: the log itself was lost. */
 export const LOG_LOST = "log_lost";
-/** Reason of a gap whose events nobody can send any more. */
+/** Reason of a gap whose events are no longer in the log. */
 export const TRIMMED = "trimmed";

@@ -1,8 +1,8 @@
 /**
- * Reasons: says in words why an attempt to connect came to nothing. Pure functions over socket.io-client's error objects.
+ * Reasons: says in words why an attempt to connect failed. Pure functions over socket.io-client's error objects.
  *
- * "xhr poll error" helps nobody. Where the answer can be read (long-polling; a WebSocket's refusal is hidden from pages), the
- * reason is what the server said: the message of a JSON answer, else the HTTP status. Nothing else of an answer is repeated:
+ * "xhr poll error" does not help. Where the answer can be read (long-polling; a WebSocket's refusal is hidden from pages), the
+ * reason is in the server's words: the message of a JSON answer, else the HTTP status. Nothing else of an answer is repeated:
  * it may be a proxy's whole page.
  */
 
@@ -17,7 +17,7 @@ const MAX_WORDS = 200;
 export function reasonOf(error) {
   const { message = String(error), description, context } = Object(error);
   const status = context?.status;
-  // A WebSocket in Node tells what a page may not know.
+  // A WebSocket in Node tells more than a page may know.
   if (!status) return { reason: wordsOf(description?.message) ?? message };
   const { message: said, retry_after_s } = bodyOf(context);
   const words = wordsOf(said);

@@ -1,10 +1,10 @@
 /**
- * Repair: fetches from the log what a full queue left out (policy `drop`), one gap at a time, page by page. No I/O of its own.
+ * Repair: fetches from the log the events that a full queue left out (policy `drop`), one gap at a time, page by page. No I/O of
+ * its own.
  *
- * In: gaps from the gate. Out: requests for pages, at the pace that `waitMs`
- * allows, and one `ended` per gap, with how many events were brought. A broken connection only interrupts a repair. A gap
- * that was refused, or has failed too often, ends with what was brought until then: the gateway says how many events it left
- * out, so the owner knows what is missing still.
+ * In: gaps. Out: requests for pages, at the pace that `waitMs` allows, and one `ended` per gap, with the number of events that
+ * were fetched. A broken connection only interrupts a repair. A gap that was refused, or has failed too often, ends with the
+ * number so far: the gateway says how many events it left out, so the owner knows how many are still missing.
  *
  * @import { Gap } from "./protocol.js"
  * @typedef {{ gap: Gap, patterns: string[], nth: number, from: number | null, count: number, failures: number }} Job

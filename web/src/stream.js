@@ -5,19 +5,30 @@
  * `delivery:gap` says how many and which, with `where: "iterator"`, before the loop sees anything later.
  *
  * It is an iterator written out, not an async generator: a generator's `return()` waits for a `next()` that is under way, so
- * a loop that nobody feeds could not be left.
+ * a loop without events could not be left.
  *
  * @import { HeadgateError } from "./errors.js"
  * @import { Gate, HeadgateEvent, SubscribeOptions, Subscription } from "./gate.js"
  * @typedef {SubscribeOptions & { limit?: number }} StreamOptions `limit`: events that may wait for the loop
  * @typedef {{ resolve: (result: IteratorResult<HeadgateEvent, void>) => void, reject: (error: unknown) => void }} Waiter
  */
+import { Machine } from "./machine.js";
+
 const DEFAULT_LIMIT = 256;
+
+/**
+ * The life of a loop: `open` from its first turn on.
+ * @type {Record<"new" | "open" | "ended", Partial<Record<"open" | "end", "new" | "open" | "ended">>>}
+ */
+export const STREAM = {
+  new: { open: "open", end: "ended" },
+  open: { end: "ended" },
+  ended: {},
+};
 
 /** @implements {AsyncIterableIterator<HeadgateEvent, void, void>} */
 export class EventStream {
-  /** @type {"new" | "open" | "ended"} */
-  #state = "new";
+  #life = new Machine(STREAM, "new");
   /** @type {HeadgateEvent[]} */
   #line = [];
   /** Calls of `next` that wait. @type {Waiter[]} */
@@ -54,11 +65,11 @@ export class EventStream {
    * @returns {Promise<IteratorResult<HeadgateEvent, void>>} rejected once when the subscription was refused
    */
   async next() {
-    if (this.#state === "new") this.#open();
+    if (this.#life.offer("open")) this.#open();
     this.#tellLost();
     const value = this.#line.shift();
     if (value) return { value, done: false };
-    if (this.#state === "ended") {
+    if (this.#life.is("ended")) {
       const error = this.#error;
       this.#error = undefined;
       if (error) throw error;
@@ -81,7 +92,6 @@ export class EventStream {
   }
 
   #open() {
-    this.#state = "open";
     this.#subscription = this.gate.subscribe(this.pattern, this.options, (_data, event) => this.#take(event));
     for (const signal of this.signals) {
       if (signal.aborted) return this.#end();
@@ -115,8 +125,7 @@ export class EventStream {
 
   /** No event comes any more; those that wait are still given out. @param {unknown} [error] */
   #end(error) {
-    if (this.#state === "ended") return;
-    this.#state = "ended";
+    if (!this.#life.offer("end")) return;
     this.#error = error;
     this.#subscription?.close();
     for (const signal of this.signals) signal.removeEventListener("abort", this.#leave);

@@ -11,7 +11,7 @@ const REFRESH_AT = 0.8;
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
 /**
- * The tokens of one client. One that the application put in force (`replace`) goes before the source, until the gateway
+ * The tokens of one client. One that the application gave (`replace`) goes before the source, until the gateway
  * refuses it or it is due for a refresh that the source can bring.
  * @param {TokenSource} source
  */
@@ -20,7 +20,7 @@ export function createTokens(source) {
   /** @type {{ token: string | null | undefined } | null} */
   let given = null;
 
-  /** Return the source's token. Whatever it throws or rejects with becomes `token_unavailable`. */
+  /** Return the source's token. An error of the source becomes `token_unavailable`. */
   async function ask() {
     try {
       return await (asks ? source() : source);
@@ -39,12 +39,12 @@ export function createTokens(source) {
     /** Return the token for a refresh: the source's, if it is asked. @returns {Promise<string | null | undefined>} rejected as above */
     next: async () => (given && !asks ? given.token : ask()),
 
-    /** The application put this token in force: it goes before the source. @param {string | null | undefined} token */
+    /** The application gave this token: it goes before the source. @param {string | null | undefined} token */
     replace(token) {
       given = { token };
     },
 
-    /** The source's own token is in force. */
+    /** The source's own token is in use. */
     restore() {
       if (asks) given = null;
     },

@@ -4,7 +4,7 @@ import { describe, it, mock } from "node:test";
 import Backbone from "backbone";
 import { Dispatcher } from "#headgate";
 
-/** Run one script on both and compare what was called: [label, this, arguments]. */
+/** Run one script on both and compare the calls: [label, this, arguments]. */
 function sideBySide(script) {
   const logs = [() => ({ ...Backbone.Events }), () => new Dispatcher()].map((make) => {
     const log = [];

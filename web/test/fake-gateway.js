@@ -1,7 +1,7 @@
 import { mock } from "node:test";
 
 /**
- * A gateway in the place of socket.io-client: records what the client sends, and sends, refuses or cuts on command.
+ * A gateway in the place of socket.io-client: records the client's messages, and sends, refuses or cuts on command.
  * It keeps to the contract of docs/protocol.md and to socket.io-client's (`auth` asked at each connect, acknowledgements
  * with a timeout error first), but not to timing: nothing happens unless a test says so.
  */
@@ -30,7 +30,7 @@ export class FakeGateway {
     return this;
   };
 
-  // What the client calls.
+  // Called by the client.
 
   on(name, listener) {
     this.#listeners.set(name, listener);
@@ -76,7 +76,7 @@ export class FakeGateway {
     };
   }
 
-  // What a test calls.
+  // Called by a test.
 
   /** Wait until `condition` holds, or fail. */
   async until(condition, what = "condition") {
@@ -148,12 +148,12 @@ export class FakeGateway {
   }
 }
 
-/** Return what is left of a message after its way over the wire. */
+/** Return a message as it is after its way over the wire. */
 function wired(message) {
   return JSON.parse(JSON.stringify(message));
 }
 
-/** Let what was queued as microtasks, and one turn of the event loop, happen. */
+/** Let queued microtasks run, and one turn of the event loop. */
 export function settle() {
   return new Promise((resolve) => setImmediate(resolve));
 }

@@ -96,7 +96,7 @@ describe("subscribing", () => {
     }
   });
 
-  it("does not open by itself what was not to be opened", async () => {
+  it("does not connect by itself with autoConnect: false", async () => {
     open({ autoConnect: false });
     await settle();
     assert.equal(gateway.attempts, 0);
@@ -111,7 +111,7 @@ describe("subscribing", () => {
     assert.deepEqual(gateway.requests, []);
   });
 
-  it("unsubscribes what is left while it was still being asked for", async () => {
+  it("unsubscribes a pattern whose last handler leaves while it is being requested", async () => {
     open();
     await gateway.welcome();
     gate.on("a", () => {});
@@ -121,7 +121,7 @@ describe("subscribing", () => {
     assert.deepEqual(await gateway.answer("unsubscribe"), { pattern: "a" });
   });
 
-  it("unsubscribes what was left between CONNECT and welcome", async () => {
+  it("unsubscribes a pattern whose last handler leaves between CONNECT and welcome", async () => {
     open().on("a", () => {});
     await gateway.until(() => gateway.connects.length === 1);
     gate.off("a");
@@ -142,7 +142,7 @@ describe("subscribing", () => {
     assert.deepEqual(gate.state.subscriptions, { "secret.#": "refused" });
   });
 
-  it("asks again for what was refused once a new token is in force", async () => {
+  it("asks again for a refused pattern once a new token is accepted", async () => {
     let token = "old";
     open({ token: () => token }).on("a", () => {});
     await gateway.welcome({ subscriptions: [{ pattern: "a", ok: false, error: { code: "forbidden", message: "no" } }] });
@@ -180,7 +180,7 @@ describe("subscribing", () => {
     assert.deepEqual(gateway.requests, []);
   });
 
-  it("ends what a new token no longer grants, tells it once, and asks again only with the next token", async () => {
+  it("ends a subscription that a new token no longer grants, tells it once, and asks again only with the next token", async () => {
     const errors = [];
     open({ token: () => "t" }).on("a", () => {}).on("delivery:error", ({ pattern, error }) => errors.push([pattern, error.code]));
     await gateway.welcome();
@@ -199,7 +199,7 @@ describe("subscribing", () => {
     await gate.subscribed("a");
   });
 
-  it("says why it is put out, and comes back with another token", async () => {
+  it("says why the gateway disconnects it, and comes back with another token", async () => {
     let token = "old";
     const told = [];
     open({ token: () => token }).on("connection:unauthorized", ({ code, parts }) => told.push([code, parts.reason]));
@@ -236,7 +236,7 @@ describe("subscribing", () => {
     await gateway.answer("unsubscribe");
   });
 
-  it("keeps its own requests within what the gateway lets a client send", async () => {
+  it("keeps its own requests within the rate that the gateway allows a client", async () => {
     open();
     await gateway.welcome({ limits: { inbound_per_s: 1, inbound_burst: 8 } });
     for (let i = 0; i < 20; i++) gate.on(`t.${i}`, () => {});
@@ -308,7 +308,7 @@ describe("dispatching", () => {
     assert.deepEqual(names, ["connection:up", "a.b", "delivery:gap"]);
   });
 
-  it("keeps names with a colon out of matching, whatever is in them", async () => {
+  it("keeps names with a colon out of matching, with any characters in them", async () => {
     const { calls, record } = recorder();
     const names = ["ui:menu[0", "ui:(", "a:*", "#:#", "ui:\\", "constructor:__proto__"];
     open().on("a.#", record("event"));
@@ -367,6 +367,29 @@ describe("dispatching", () => {
 });
 
 describe("the past", () => {
+  it("reaches the handlers that asked for it before the first connection", async () => {
+    const { calls, record } = recorder();
+    open().subscribe("a", { since: { last: 2 } }, record("a"));
+    await gateway.welcome();
+    assert.deepEqual(gateway.connects[0].subscriptions, [{ pattern: "a", since: { last: 2 } }]);
+    for (const offset of [99, 100, 101]) gateway.event("a", null, offset, { replayed: true });
+    assert.deepEqual(calls.map(([, , offset]) => offset), [99, 100, 101]);
+  });
+
+  it("has been asked for when its subscription is ready, though the pattern was active before", async () => {
+    open().on("a", () => {});
+    await gateway.welcome();
+    let ready = false;
+    const { ready: acknowledged } = gate.subscribe("a", { since: { last: 3 } }, () => {});
+    void acknowledged.then(() => {
+      ready = true;
+    });
+    await gateway.until(() => gateway.requests.length === 1, "a request");
+    assert.equal(ready, false);
+    await gateway.answer("subscribe");
+    await acknowledged;
+  });
+
   it("goes on where it was when the connection breaks in the middle of it", async () => {
     const { calls, record } = recorder();
     open().on("live", record("live"));
@@ -397,7 +420,7 @@ describe("the past", () => {
 });
 
 describe("connection", () => {
-  it("resumes with its cursor and what was in force", async () => {
+  it("resumes with its cursor and the subscriptions that were active", async () => {
     const ups = [];
     const resumed = [];
     open({ token: async () => "t" }).on("a", () => {});
@@ -414,7 +437,7 @@ describe("connection", () => {
     assert.deepEqual(resumed, [{ epoch: "e1", offset: 110 }]);
   });
 
-  it("sees what it missed, in order, and not what it had", async () => {
+  it("gets the events that it missed, in order, and not those that it had", async () => {
     const { calls, record } = recorder();
     open().on("a", record("h"));
     await gateway.welcome();
@@ -505,7 +528,7 @@ describe("connection", () => {
     assert.equal(gate.state.connection, "up");
   });
 
-  it("says so to whoever waits for a subscription when it is refused for good", async () => {
+  it("rejects those that wait for a subscription when the connection is refused for good", async () => {
     open({ token: "bad" }).on("connection:refused", () => {});
     const subscription = gate.subscribe("a", () => {});
     const waiting = [subscription.ready, gate.subscribed("a"), gate.events("b").next()];
@@ -538,7 +561,7 @@ describe("connection", () => {
     assert.equal(gate.state.connection, "up");
   });
 
-  it("says what the gateway answered when long-polling is refused", async () => {
+  it("tells the gateway's own answer when long-polling is refused", async () => {
     const messages = [];
     open().on("connection:refused", ({ parts }, { delay_ms }) => messages.push([parts.reason, delay_ms]));
     const answers = [
@@ -581,7 +604,7 @@ describe("connection", () => {
     assert.equal(gate.state.connection, "up");
   });
 
-  it("says which gateway cannot be reached, and shows the console what nobody listens for", async () => {
+  it("says which gateway cannot be reached, and shows the console errors that have no handler", async () => {
     const shown = mock.method(console, "error", () => {});
     const messages = () => shown.mock.calls.map(({ arguments: [error] }) => error.message);
     open();
@@ -647,7 +670,7 @@ describe("connection", () => {
     assert.deepEqual(await gateway.answer("refresh"), { token: second });
   });
 
-  it("keeps a token that was put in force for the next connections, until it is refused or the source brings another", async () => {
+  it("keeps a given token for the next connections, until it is refused or the source brings another", async () => {
     let asked = 0;
     open({ token: () => `source${++asked}` }).on("connection:refused", () => {});
     await gateway.welcome();
@@ -692,7 +715,7 @@ describe("connection", () => {
     assert.equal(gateway.connects[1].token, "old");
   });
 
-  it("tells a refresh that failed, whatever the token function threw, and tries again", async () => {
+  it("tells a refresh that failed, even if the token function threw nothing, and tries again", async () => {
     mock.method(Math, "random", () => 0);
     mock.timers.enable({ apis: ["setTimeout", "Date"], now: Date.now() });
     const now = Math.floor(Date.now() / 1000);
@@ -780,7 +803,7 @@ describe("a busy page", () => {
     assert.deepEqual(calls.map(([, , offset]) => offset), [101, 102, 103, 104, 105]);
   });
 
-  it("loses nothing of what has no number and no notice when it overflows", async () => {
+  it("loses neither a plain event nor a notice when it overflows", async () => {
     const { calls, record } = recorder();
     const gaps = [];
     const gap = { patterns: ["a"], from: 90, to: 95, count: 6, bytes: 9, reason: "trimmed", recoverable: false };
@@ -880,7 +903,7 @@ describe("gaps", () => {
     assert.deepEqual([gate.state.gaps, gate.state.missed, resyncs], [1, 0, []]);
   });
 
-  it("are repaired one at a time, each event once, without what a stronger policy has brought", async () => {
+  it("are repaired one at a time, each event once, without events that a stronger policy has brought", async () => {
     const got = [];
     await openDropping({}, (data) => got.push(data));
     const both = (data) => got.push(data);
@@ -963,7 +986,7 @@ describe("publishing", () => {
     assert.deepEqual(await published, { epoch: "e1", offset: 7, duplicate: false });
   });
 
-  it("refuses what is too large, in bytes of UTF-8, before it is sent", async () => {
+  it("refuses data that is too large, in bytes of UTF-8, before it is sent", async () => {
     open();
     await gateway.welcome();
     const fits = "é".repeat(499);
@@ -976,7 +999,7 @@ describe("publishing", () => {
     assert.deepEqual(gateway.requests, []);
   });
 
-  it("refuses what is not JSON", async () => {
+  it("refuses data that is not JSON", async () => {
     open();
     await gateway.welcome();
     const cycle = {};
@@ -1009,7 +1032,7 @@ describe("iterating", () => {
     await gateway.answer("unsubscribe");
   });
 
-  it("is bounded, and tells what it discarded", async () => {
+  it("is bounded, and tells which events it discarded", async () => {
     const gaps = [];
     open().on("delivery:gap", (gap) => gaps.push([gap.count, gap.from, gap.to, gap.where]));
     const iterator = gate.events("a", { limit: 2 });

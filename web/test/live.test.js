@@ -11,7 +11,7 @@ class Feed extends Dispatcher {
   #offset = 0;
   /** Whether subscriptions are acknowledged. */
   acknowledges = false;
-  /** What the gateway was told that was shown: {ids, take(), refuse(error)}, one for each request. */
+  /** Requests that tell the gateway which events were shown: {ids, take(), refuse(error)}. */
   told = [];
 
   seen(ids) {
@@ -31,7 +31,7 @@ class Feed extends Dispatcher {
 /** Requests of Backbone that wait for the test: {method, data, options, succeed(answer), fail(status)}. */
 let requests;
 let feed;
-/** What was reported as an uncaught error would be. */
+/** Errors that were reported like uncaught ones. */
 let reported;
 
 const sync = (method, model, options) => {
@@ -163,7 +163,7 @@ describe("LiveModel", () => {
     assert.deepEqual(statuses, ["mine"]);
   });
 
-  it("shows what came after our own change, even if that was before our answer", () => {
+  it("shows a later change than our own, even if it came before our answer", () => {
     const order = new Order({ id: 42, version: 1, status: "new" }, { gate: feed, topic: "orders" });
     const statuses = valuesOf(order, "status");
     order.save({ status: "mine" });
@@ -174,7 +174,7 @@ describe("LiveModel", () => {
     assert.equal(order.get("version"), 3);
   });
 
-  it("puts a failed edit back to what the server last said", () => {
+  it("puts a failed edit back to the server's last value", () => {
     const order = new Order({ id: 42, version: 1, status: "new", note: "a" }, { gate: feed, topic: "orders" });
     order.save({ status: "mine", note: "b" });
     feed.send("orders.42.updated", { version: 2, status: "theirs" });
@@ -326,7 +326,7 @@ describe("LiveModel and its id", () => {
     }
   });
 
-  it("is not changed by what an event brings that is none", () => {
+  it("is not changed by data that is not an object", () => {
     const order = new Order({ id: 1 }, { gate: feed, topic: "orders" });
     for (const text of PAYLOADS) {
       feed.send("orders.1.updated", JSON.parse(text));
@@ -401,7 +401,7 @@ describe("LiveCollection", () => {
     assert.ok(orders.has(1) && !orders.has(3));
   });
 
-  it("takes whatever JSON an event brings, and stays what it is", () => {
+  it("takes any JSON that an event brings, and stays a collection", () => {
     for (const model of [Order, Backbone.Model]) {
       const orders = new Orders([{ id: "known", version: 1 }, { id: 1, version: 1, status: "other" }], { gate: feed, model });
       for (const text of PAYLOADS) {
@@ -420,7 +420,7 @@ describe("LiveCollection", () => {
     assert.deepEqual(reported, []);
   });
 
-  it("applies what waited for an answer although a handler of it throws", () => {
+  it("applies events that waited for an answer although a handler throws", () => {
     const orders = new Orders(null, { gate: feed });
     orders.fetch();
     for (const id of [1, 2, 3]) feed.send(`orders.${id}.created`, { id });
@@ -432,7 +432,7 @@ describe("LiveCollection", () => {
     assert.deepEqual(reported.map(({ message }) => message), ["of the application"]);
   });
 
-  it("says what is missing when it is to follow no topic", () => {
+  it("says that the topic is missing when it is to follow none", () => {
     for (const options of [{}, { topic: "a b" }, { pattern: "shop.*" }, { mapping: () => null }, { topic: "orders", pattern: "a..b" }]) {
       assert.throws(() => new LiveCollection([], { gate: feed, ...options }), (error) => error.code === "invalid_pattern" && /1 to 8 words of A-Za-z0-9_-/.test(error.message));
     }
@@ -469,7 +469,7 @@ describe("LiveCollection", () => {
     assert.deepEqual(orders.toJSON().sort((a, b) => a.id - b.id), [{ id: 1, version: 2, status: "newer" }, { id: 3, version: 1 }]);
   });
 
-  it("does not list twice what it is just creating", () => {
+  it("does not list a model twice that it is creating", () => {
     const orders = new Orders(null, { gate: feed });
     const created = orders.create({ status: "new" });
     feed.send("orders.43.created", { id: 43, version: 1, status: "new" });
@@ -492,7 +492,7 @@ describe("LiveCollection", () => {
     assert.deepEqual([requests[1].method, orders.pluck("id")], ["read", [1, 43]]);
   });
 
-  it("takes what waited when the creation fails", () => {
+  it("takes the events that waited when the creation fails", () => {
     const orders = new Orders(null, { gate: feed });
     orders.create({ status: "new" }, { wait: true });
     feed.send("orders.44.created", { id: 44 });
@@ -545,7 +545,7 @@ describe("a gap", () => {
 
   const GAP = { recoverable: false, lost: true };
 
-  it("makes those fetch again whose own pattern it names, and no others", async () => {
+  it("makes the followers of its pattern fetch again, and no others", async () => {
     mock.timers.enable({ apis: ["setTimeout"] });
     try {
       const orders = followers();
@@ -575,7 +575,7 @@ describe("a gap", () => {
 });
 
 describe("NotificationList", () => {
-  it("lists what was chosen, newest first, once each, bounded", () => {
+  it("lists events of the chosen patterns, newest first, once each, bounded", () => {
     const list = new NotificationList(null, { gate: feed, patterns: ["orders.*.shipped", "orders.42.*"], limit: 3 });
     for (const id of [41, 42, 43, 44]) feed.send(`orders.${id}.shipped`, { id });
     feed.send("orders.44.packed", {});
@@ -589,7 +589,7 @@ describe("NotificationList", () => {
     assert.equal(list.length, 1);
   });
 
-  it("counts what is not read", () => {
+  it("counts the unread notifications", () => {
     const counts = [];
     const list = new NotificationList(null, { gate: feed, patterns: ["a"] });
     list.on("unread", (count) => counts.push(count));
@@ -638,10 +638,10 @@ describe("NotificationList", () => {
     assert.deepEqual(list.chosen, []);
   });
 
-  describe("tells the gateway what was shown", () => {
+  describe("tells the gateway which events were shown", () => {
     let list;
     const ids = (first, count) => Array.from({ length: count }, (_, index) => `e${first + index}`);
-    /** Let so much time pass, and then whatever follows from it. */
+    /** Let so much time pass, and then everything that follows from it. */
     const pass = async (ms) => {
       mock.timers.tick(ms);
       await new Promise(setImmediate);
@@ -673,7 +673,7 @@ describe("NotificationList", () => {
       assert.equal(feed.told.length, 1);
     });
 
-    it("not what was only listed, and nothing that has no event's id", async () => {
+    it("not those that were only listed, and none that has no event's id", async () => {
       feed.send("a", 1);
       feed.send("a", 2, { id: null });
       list.add({ id: 7, read: false });
@@ -714,7 +714,7 @@ describe("NotificationList", () => {
       assert.deepEqual(feed.told.at(-1).ids, ["e1"]);
     });
 
-    it("soon after a reconnect, with what came meanwhile", async () => {
+    it("soon after a reconnect, with those shown meanwhile", async () => {
       show(1);
       for (const wait of [1000, 2000, 4000]) {
         await pass(wait);
@@ -763,7 +763,7 @@ describe("what is fetched before the subscription is acknowledged", () => {
   /** @type {FakeGateway} */
   let gateway;
   let gate;
-  /** What the server has: an answer shows it as it is when the request is made. */
+  /** The server's models: an answer shows them as they are when the request is made. */
   let book;
 
   const answer = (request) => request.succeed(request.book);

@@ -1,7 +1,7 @@
 /**
  * A gateway, a network and a page in virtual time, driven by a seed: every order in which messages, timers, turns of the page
  * and faults can fall is one history. Nothing here knows how the client works: it keeps a log, answers as docs/protocol.md
- * says, and compares what it has logged with what handlers saw and what the application was told.
+ * says, and compares its log with the events that handlers saw and the gaps that the application was told.
  */
 const realImmediate = setImmediate;
 
@@ -100,7 +100,7 @@ class ModelGateway {
   history = new Map([["e0", []]]);
   /** The oldest offset that the log still holds. */
   first = 1;
-  /** What the next CONNECT meets. @type {"accept" | "refuse" | "fail" | "silence"} */
+  /** The outcome of the next CONNECT. @type {"accept" | "refuse" | "fail" | "silence"} */
   next = "accept";
   /** The position from which each pattern was acknowledged last, once that has been delivered. */
   acknowledged = {};
@@ -119,7 +119,7 @@ class ModelGateway {
     return this.history.get(this.epoch).length;
   }
 
-  // What the client calls: socket.io-client's interface.
+  // Called by the client: socket.io-client's interface.
 
   io = (_address, options) => {
     this.options = options;
@@ -217,7 +217,7 @@ class ModelGateway {
 
   #event({ topic, epoch, offset }, replayed) {
     const pattern = `${topic}.#`;
-    // Looked at when it is sent: a request that is answered behind it does not change what went before.
+    // Looked at when it is sent: a request that is answered later does not change it.
     this.#send(() => this.#subscribed.has(pattern) && this.#receive("event", topic, { epoch, offset }, { id: `${epoch}-${offset}`, time: 1, offset, ...(replayed && { replayed }) }));
   }
 
@@ -253,7 +253,7 @@ class ModelGateway {
 
   // The network.
 
-  /** Deliver the next of what is under way. */
+  /** Deliver the next message under way. */
   deliver() {
     const next = this.#stream.shift();
     next?.act();
@@ -292,7 +292,7 @@ class ModelGateway {
   }
 }
 
-/** Received or told: what one pattern's handler sees, held against what was logged. */
+/** Received or told: the events that one pattern's handler sees, compared with the log. */
 export class Oracle {
   #seen = new Set();
   #last = new Map();
@@ -317,7 +317,7 @@ export class Oracle {
     this.check(epoch, offset);
     this.#seen.add(key);
     this.#last.set(epoch, offset);
-    // What lies before has been held against the log.
+    // Everything before it has been compared with the log.
     if (this.base) this.#checked = { epoch, offset };
   }
 

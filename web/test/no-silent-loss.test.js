@@ -1,5 +1,5 @@
 /**
- * Received or told: session, inbox and connection through random histories of cuts, stalls, overflows, refused and failing
+ * Received or told: the whole client through random histories of cuts, stalls, overflows, refused and failing
  * tokens, drains, trimmed and lost logs. HEADGATE_HISTORIES sets how many (`make fuzz`: 100,000), HEADGATE_SEED tries one.
  */
 import assert from "node:assert/strict";
@@ -12,7 +12,7 @@ const STEPS = 60;
 /** Steps after which a client that meets no more faults must have everything. */
 const SETTLE_STEPS = 5000;
 
-/** The greatest weight of what may happen next. Each history draws its own below it, so that rare mixtures have their share. */
+/** The greatest weight of each action. Each history draws its own below it, so that rare mixtures have their share. */
 const ORDINARY = { deliver: 12, turn: 4, timer: 4, publish: 4, burst: 4, slow: 2 };
 const FAULTS = { cut: 3, lose: 2, trim: 2, moving: 2, refuse: 2, fail: 2, silence: 2, badToken: 2, heartbeat: 2, open: 2, join: 2 };
 

@@ -1,5 +1,5 @@
 /**
- * The package as it is built: what an application gets by `import`, by `require` and by a script tag. Needs `npm run build`.
+ * The package as it is built: as an application gets it by `import`, by `require` and by a script tag. Needs `npm run build`.
  *
  * The other tests import `#headgate`: the package as it is built, or with `--conditions=source` its sources.
  */
@@ -21,7 +21,7 @@ const NAMES = Object.keys(source).sort();
 const WEB = fileURLToPath(new URL("..", import.meta.url));
 const LIVE = ["LiveCollection", "LiveModel", "NotificationList"];
 
-/** What an application writes in TypeScript, from the guide. */
+/** An application in TypeScript, from the guide. */
 const PAGE = `
 import { connect } from "headgate";
 const gate = connect("https://example.com", { token: () => fetch("/token").then((answer) => answer.text()), resync: ({ count }) => count?.toFixed() });
@@ -120,13 +120,13 @@ const FORMS = {
 describe("the built package", { skip: !import.meta.resolve("#headgate").includes("/dist/") }, () => {
   afterEach(() => mock.restoreAll());
 
-  it("is what the other tests run on", () => {
+  it("is the package that the other tests run on", () => {
     for (const part of ["", "/backbone"]) assert.equal(import.meta.resolve(`#headgate${part}`), import.meta.resolve(`headgate${part}`));
   });
 
   for (const [form, load] of Object.entries(FORMS)) {
     describe(`by ${form}`, () => {
-      it("exports what the sources do", async () => {
+      it("exports the same names as the sources", async () => {
         assert.deepEqual(Object.keys(await load()).sort(), [...NAMES, ...LIVE].sort());
       });
 
@@ -156,6 +156,14 @@ describe("the built package", { skip: !import.meta.resolve("#headgate").includes
       assert.doesNotMatch(code, /\beval\(|new Function\(/);
     });
   }
+
+  it("goes on at a step that a table of states does not name, where the sources throw", async () => {
+    for (const file of ["headgate.js", "headgate.cjs", "headgate.backbone.js", "headgate.backbone.cjs", "headgate.global.js", "headgate.global.min.js"]) {
+      const code = await readFile(new URL(`../dist/${file}`, import.meta.url), "utf8");
+      assert.match(code, /"catch_up"|"planned"/, file);
+      assert.doesNotMatch(code, /no step|STRICT/, file);
+    }
+  });
 
   it("says the truth about its types and formats, as publint and arethetypeswrong see it", async () => {
     const folder = await mkdtemp(join(tmpdir(), "headgate-package-"));

@@ -4,17 +4,23 @@ import { afterEach, beforeEach, describe, it, mock } from "node:test";
 // Private modules, which dist has inside its files and does not export: these tests run on the sources.
 import { reconnectDelayMs } from "../src/backoff.js";
 import { createBudget } from "../src/budget.js";
-import { createConnectionState, TRANSITIONS } from "../src/connection-state.js";
-import { createCursor } from "../src/cursor.js";
-import { createInbox } from "../src/inbox.js";
+import { CONNECTION } from "../src/connection-state.js";
+import { CURSOR, createCursor } from "../src/cursor.js";
+import { createInbox, LINE, SLICES } from "../src/inbox.js";
 import { byConvention, isStale } from "../src/live.js";
+import { FOLLOW } from "../src/live-follow.js";
+import { Machine } from "../src/machine.js";
+import { createPasts } from "../src/pasts.js";
 import { checkPayload } from "../src/payload.js";
 import { PendingEdits } from "../src/pending.js";
+import { SEEN } from "../src/seen.js";
+import { STREAM } from "../src/stream.js";
+import { SUBSCRIPTION } from "../src/subscription.js";
 import { createSubscriptions } from "../src/subscriptions.js";
 import { refreshDelayMs } from "../src/token.js";
 import { settle } from "./fake-gateway.js";
 
-/** What the client's monotonic clock says. */
+/** The client's monotonic clock. */
 let clockMs = 0;
 
 beforeEach(() => {
@@ -43,39 +49,63 @@ describe("reconnectDelayMs", () => {
   });
 });
 
-describe("the states of a connection", () => {
-  /** The shortest way to a state. */
-  const wayTo = (goal) => {
-    const ways = new Map([["idle", []]]);
+/** Every table of states, by its first state. */
+const TABLES = {
+  connection: [CONNECTION, "idle"],
+  subscription: [SUBSCRIPTION, "idle"],
+  cursor: [CURSOR, "none"],
+  line: [LINE, "open"],
+  slices: [SLICES, "resting"],
+  follow: [FOLLOW, "idle"],
+  "list of shown events": [SEEN, "idle"],
+  loop: [STREAM, "new"],
+};
+
+/** Return the states that have no such step. */
+const lacking = (table, step) => Object.keys(table).filter((state) => !(step in table[state]));
+
+for (const [name, [table, first]] of Object.entries(TABLES)) {
+  describe(`the states of a ${name}`, () => {
+    /** The shortest way to each state. */
+    const ways = new Map([[first, []]]);
     for (const [state, way] of ways) {
-      for (const [step, next] of Object.entries(TRANSITIONS[state])) if (!ways.has(next)) ways.set(next, [...way, step]);
+      for (const [step, next] of Object.entries(table[state])) if (!ways.has(next)) ways.set(next, [...way, step]);
     }
-    return ways.get(goal);
-  };
-  const steps = new Set(Object.values(TRANSITIONS).flatMap(Object.keys));
+    const steps = new Set(Object.values(table).flatMap(Object.keys));
 
-  for (const [name, possible] of Object.entries(TRANSITIONS)) {
-    it(`from "${name}" lead to where the table says, and a step that it does not name is refused`, () => {
-      for (const step of steps) {
-        const state = createConnectionState();
-        for (const before of wayTo(name)) state.take(before);
-        assert.ok(state.is(name));
-        assert.equal(state.can(step), step in possible);
-        if (step in possible) assert.deepEqual([state.take(step), state.is(possible[step])], [name, true]);
-        else assert.throws(() => state.take(step), new RegExp(`no step "${step}" from "${name}"`));
-      }
-    });
-  }
+    it("can all be reached", () => assert.deepEqual([...ways.keys()].sort(), Object.keys(table).sort()));
 
-  it("can be left for good from each, and lost from each that has a connection or an attempt", () => {
-    const lacking = (step) => Object.keys(TRANSITIONS).filter((name) => !(step in TRANSITIONS[name]));
-    assert.deepEqual(lacking("close"), ["closed"]);
-    assert.deepEqual(lacking("lost"), ["idle", "draining", "waiting", "refused", "paused", "closed"]);
+    for (const [state, possible] of Object.entries(table)) {
+      it(`lead from "${state}" to where the table says, and a step that it does not name is refused`, () => {
+        for (const step of steps) {
+          const machine = new Machine(table, first);
+          for (const before of ways.get(state)) machine.take(before);
+          assert.ok(machine.is(state));
+          assert.equal(machine.can(step), step in possible);
+          if (step in possible) assert.deepEqual([machine.take(step), machine.state], [possible[step] !== state, possible[step]]);
+          else assert.throws(() => machine.take(step), new RegExp(`no step "${step}" from "${state}"`));
+        }
+      });
+    }
+  });
+}
+
+describe("a connection", () => {
+  it("can be closed from each state, and lost from each that has a connection or an attempt", () => {
+    assert.deepEqual(lacking(CONNECTION, "close"), ["closed"]);
+    assert.deepEqual(lacking(CONNECTION, "lose"), ["idle", "dispatching", "waiting", "refused", "paused", "closed"]);
+  });
+});
+
+describe("a subscription", () => {
+  it("is told of the end of a connection in each state, and never forgotten while the gateway may have it", () => {
+    assert.deepEqual(lacking(SUBSCRIPTION, "disconnect"), []);
+    assert.deepEqual(lacking(SUBSCRIPTION, "release"), ["idle", "requested", "active", "changed", "releasing"]);
   });
 });
 
 describe("Budget", () => {
-  /** Return what takes a request at a time. */
+  /** Return a function that takes a request at a time. */
   function taker(limits) {
     const take = createBudget(limits);
     return (nowMs) => {
@@ -102,94 +132,148 @@ describe("Budget", () => {
 });
 
 describe("Cursor", () => {
-  const seen = (cursor, offset, more) => cursor.admit({ id: null, time: 0, offset, ...more })?.("p") ?? false;
+  const none = () => {};
+  let pasts;
+  let cursor;
+
+  beforeEach(() => {
+    pasts = createPasts();
+    cursor = createCursor(undefined, pasts, none);
+  });
+
+  const welcome = (epoch, offset, resumed = null) => cursor.welcome({ epoch, offset, resumed });
+  const seen = (offset, more) => cursor.admit({ id: null, time: 0, offset, ...more })?.("p") ?? false;
 
   it("resumes from nothing until it has a position", () => {
-    const cursor = createCursor();
     assert.equal(cursor.resume(), undefined);
-    cursor.advance({ epoch: "e", offset: 0 });
-    assert.deepEqual(cursor.resume(), { epoch: "e", offset: 0 });
+    welcome("e", 0);
+    assert.deepEqual([cursor.resume(), cursor.state()], [{ epoch: "e", offset: 0 }, "resuming"]);
+  });
+
+  it("goes on from the position of an earlier page", () => {
+    cursor = createCursor({ epoch: "e", offset: 7 }, pasts, none);
+    assert.deepEqual(cursor.resume(), { epoch: "e", offset: 7 });
+    welcome("e", 9, true);
+    assert.deepEqual([7, 8].map((offset) => seen(offset, replayed)), [false, true]);
+  });
+
+  it("is catching up from the welcome that resumes until it is told or sees that it is live", () => {
+    const states = [];
+    cursor = createCursor(undefined, pasts, () => states.push(cursor.state()));
+    const resume = (head) => {
+      cursor.resume();
+      welcome("e", head, true);
+    };
+    welcome("e", 5);
+    resume(90);
+    seen(6, replayed);
+    seen(91);
+    resume(120);
+    cursor.follow({ epoch: "e", offset: 120 });
+    // The queue was full: the gateway reads on from the log, on the same connection.
+    seen(121, replayed);
+    seen(122);
+    // Nothing was missed.
+    resume(122);
+    const resumed = ["resuming", "catching_up", "live"];
+    assert.deepEqual(states, ["live", ...resumed, ...resumed, "catching_up", "live", ...resumed]);
+  });
+
+  it("takes one welcome for each attempt, and no other", () => {
+    assert.deepEqual([welcome("e", 5), welcome("e", 9)], [true, false]);
+    assert.deepEqual(cursor.position(), { epoch: "e", offset: 5 });
+    cursor.resume();
+    assert.deepEqual([welcome("e", 9, true), welcome("f", 1, false)], [true, false]);
+    assert.equal(cursor.position().epoch, "e");
   });
 
   it("never moves back within an epoch", () => {
-    const cursor = createCursor();
-    cursor.advance({ epoch: "e", offset: 5 });
-    cursor.advance({ epoch: "e", offset: 3 });
-    assert.equal(cursor.resume()?.offset, 5);
-    cursor.advance({ epoch: "f", offset: 1 });
-    assert.deepEqual(cursor.resume(), { epoch: "f", offset: 1 });
+    welcome("e", 5);
+    cursor.follow({ epoch: "e", offset: 3 });
+    cursor.skip(4);
+    assert.equal(cursor.position().offset, 5);
+    cursor.follow({ epoch: "f", offset: 1 });
+    assert.deepEqual(cursor.position(), { epoch: "f", offset: 1 });
   });
 
-  it("admits what is above it, once", () => {
-    const cursor = createCursor();
-    cursor.advance({ epoch: "e", offset: 5 });
-    assert.deepEqual([5, 6, 6, 8, 7].map((offset) => seen(cursor, offset)), [false, true, false, true, false]);
-    assert.equal(seen(cursor, 4, { replayed: true }), false);
+  it("admits an event above it, once", () => {
+    welcome("e", 5);
+    assert.deepEqual([5, 6, 6, 8, 7].map((offset) => seen(offset)), [false, true, false, true, false]);
+    assert.equal(seen(4, replayed), false);
   });
 
   /** Whether the handlers of these patterns see an event that matches all of them. */
-  const who = (cursor, offset, more) => {
+  const who = (offset, more) => {
     const admits = cursor.admit({ id: null, time: 0, offset, ...more });
     return ["p", "q"].filter((pattern) => admits?.(pattern)).join("");
   };
   const replayed = { replayed: true };
-  const expected = (cursor) => [...cursor.pasts].map(([pattern, { since }]) => [pattern, since]);
 
   it("admits the past to the pattern that asked for it, once, until a new event ends it", () => {
-    const cursor = createCursor();
-    cursor.advance({ epoch: "e", offset: 50 });
-    cursor.expect("p", { last: 5 });
-    assert.deepEqual([10, 10, 12, 11, 50].map((offset) => who(cursor, offset, replayed)), ["p", "", "p", "", "p"]);
-    assert.deepEqual(expected(cursor), [["p", { offset: 50 }]]);
-    assert.equal(who(cursor, 51, replayed), "pq");
-    assert.deepEqual(expected(cursor), []);
-    assert.equal(who(cursor, 49, replayed), "");
-    assert.equal(cursor.resume()?.offset, 51);
+    welcome("e", 50);
+    pasts.expect("p", { last: 5 });
+    assert.deepEqual([10, 10, 12, 11, 50].map((offset) => who(offset, replayed)), ["p", "", "p", "", "p"]);
+    assert.deepEqual(pasts.expected(), [["p", { offset: 50 }]]);
+    assert.equal(who(51, replayed), "pq");
+    assert.deepEqual(pasts.expected(), []);
+    assert.equal(who(49, replayed), "");
+    assert.equal(cursor.position().offset, 51);
+  });
+
+  it("admits the past that was asked for before the first welcome", () => {
+    pasts.expect("p", { last: 1 });
+    welcome("e", 50);
+    assert.deepEqual([50, 51].map((offset) => who(offset, replayed)), ["p", "pq"]);
   });
 
   it("is not misled by events that were under way before the past began", () => {
-    const cursor = createCursor();
-    cursor.advance({ epoch: "e", offset: 50 });
-    cursor.expect("p", { offset: 40 });
-    assert.equal(who(cursor, 51), "pq");
-    assert.deepEqual([41, 51, 50].map((offset) => who(cursor, offset, replayed)), ["p", "", "p"]);
-    assert.deepEqual(expected(cursor), [["p", { offset: 50 }]]);
+    welcome("e", 50);
+    pasts.expect("p", { offset: 40 });
+    assert.equal(who(51), "pq");
+    assert.deepEqual([41, 51, 50].map((offset) => who(offset, replayed)), ["p", "", "p"]);
+    assert.deepEqual(pasts.expected(), [["p", { offset: 50 }]]);
   });
 
   it("stops waiting for a past that does not come", () => {
-    const cursor = createCursor();
-    cursor.advance({ epoch: "e", offset: 0 });
-    cursor.expect("p", { offset: 0 });
-    for (let offset = 1; offset <= 1001; offset++) who(cursor, offset);
-    assert.deepEqual(expected(cursor), []);
-    cursor.expect("p", { offset: 0 });
-    cursor.pasts.delete("p");
-    assert.equal(who(cursor, 5, replayed), "");
+    welcome("e", 0);
+    pasts.expect("p", { offset: 0 });
+    for (let offset = 1; offset <= 1001; offset++) who(offset);
+    assert.deepEqual(pasts.expected(), []);
+    pasts.expect("p", { offset: 0 });
+    pasts.forget("p");
+    assert.equal(who(5, replayed), "");
   });
 
-  it("takes anything first after a restart, and then only what is above", () => {
-    const cursor = createCursor();
-    cursor.announce({ epoch: "e", offset: 9 });
-    assert.deepEqual([cursor.resume(), cursor.shown()], [undefined, { epoch: "e", offset: 9 }]);
+  it("keeps the old position until the gap of another log is told, and then takes anything first", () => {
+    welcome("e", 50);
+    cursor.resume();
+    welcome("f", 9, false);
+    assert.deepEqual([cursor.state(), cursor.position(), cursor.shown()], ["announced", { epoch: "e", offset: 50 }, { epoch: "f", offset: 9 }]);
     cursor.restart();
-    assert.deepEqual(cursor.resume(), { epoch: "e", offset: 9 });
-    assert.deepEqual([4, 4, 5].map((offset) => seen(cursor, offset)), [true, false, true]);
-    assert.deepEqual(cursor.resume(), { epoch: "e", offset: 5 });
+    assert.deepEqual(cursor.position(), { epoch: "f", offset: 9 });
+    assert.deepEqual([4, 4, 5].map((offset) => seen(offset)), [true, false, true]);
+    assert.deepEqual(cursor.position(), { epoch: "f", offset: 5 });
   });
 
-  it("keeps where to resume when it is in doubt, and believes the next position, even a lower one", () => {
-    const cursor = createCursor();
-    cursor.advance({ epoch: "e", offset: 50 });
+  it("forgets an announced log whose gap was not told when the next attempt begins", () => {
+    welcome("e", 50);
+    cursor.resume();
+    welcome("f", 9, false);
+    assert.deepEqual([cursor.resume(), cursor.shown()], [{ epoch: "e", offset: 50 }, { epoch: "e", offset: 50 }]);
+  });
+
+  it("keeps where to resume when the log is lost, and believes the next position, even a lower one", () => {
+    welcome("e", 50);
     cursor.restart();
-    assert.deepEqual(cursor.resume(), { epoch: "e", offset: 50 });
-    cursor.advance({ epoch: "e", offset: 3 });
-    assert.deepEqual(cursor.resume(), { epoch: "e", offset: 3 });
-    assert.deepEqual([3, 4].map((offset) => seen(cursor, offset)), [false, true]);
+    assert.deepEqual(cursor.position(), { epoch: "e", offset: 50 });
+    cursor.follow({ epoch: "e", offset: 3 });
+    assert.deepEqual(cursor.position(), { epoch: "e", offset: 3 });
+    assert.deepEqual([3, 4].map((offset) => seen(offset)), [false, true]);
   });
 });
 
 describe("Inbox", () => {
-  const IDLE = { full: () => {}, empty: () => {} };
+  const IDLE = { full: () => {}, drained: () => {}, empty: () => {} };
   let inbox;
 
   afterEach(() => inbox.close());
@@ -203,7 +287,7 @@ describe("Inbox", () => {
         dispatched.push(message);
         clockMs += 5;
       },
-      { full: () => assert.fail("not full"), empty: () => {} },
+      { ...IDLE, full: () => assert.fail("not full") },
     );
     for (let n = 0; n < 7; n++) inbox.put(n);
     assert.deepEqual(dispatched, [0, 1, 2]);
@@ -227,7 +311,7 @@ describe("Inbox", () => {
     assert.deepEqual(dispatched, ["a", "c", "b"]);
   });
 
-  it("says that it is full, discards nothing, and says when it is empty", async () => {
+  it("says once that it is full, discards nothing, and says when it is empty", async () => {
     const told = [];
     inbox = createInbox(
       2,
@@ -235,17 +319,17 @@ describe("Inbox", () => {
         told.push(message);
         clockMs += 1000;
       },
-      { full: () => told.push("full"), empty: () => told.push("empty") },
+      { full: () => told.push("full"), drained: () => told.push("drained"), empty: () => told.push("empty") },
     );
     for (const message of ["a", "b", "c", "d"]) inbox.put(message);
-    assert.deepEqual([told, inbox.depth()], [["a", "empty", "full", "full"], 3]);
+    assert.deepEqual([told, inbox.depth()], [["a", "empty", "full"], 3]);
     while (inbox.depth()) await settle();
-    assert.deepEqual(told.slice(4), ["b", "c", "d", "empty"]);
+    assert.deepEqual(told.slice(3), ["b", "c", "d", "drained", "empty"]);
   });
 
   it("lets timers have their turn while a long line is dispatched", async () => {
     let late = 0;
-    inbox = createInbox(100_000, () => (clockMs += 5), { full: () => {}, empty: () => {} });
+    inbox = createInbox(100_000, () => (clockMs += 5), IDLE);
     setTimeout(() => (late = inbox.depth()), 1);
     for (let n = 0; n < 10_000; n++) inbox.put(n);
     while (inbox.depth()) await settle();
@@ -269,72 +353,170 @@ describe("Inbox", () => {
 });
 
 describe("Subscriptions", () => {
-  /** Count the next request as sent. */
-  const next = (subscriptions) => {
-    const record = subscriptions.outOfStep();
-    if (!record) return null;
-    const [name, { pattern }] = subscriptions.request(record);
-    return { name, pattern };
-  };
+  let subscriptions;
 
-  it("has one request in flight for each pattern, whatever changes meanwhile", () => {
-    const subscriptions = createSubscriptions();
-    subscriptions.want("a", [{}]);
-    assert.deepEqual(next(subscriptions), { name: "subscribe", pattern: "a" });
-    subscriptions.want("a", []);
-    subscriptions.want("a", [{}]);
-    subscriptions.want("a", []);
-    assert.equal(next(subscriptions), null);
-    subscriptions.settled("a");
-    assert.deepEqual(next(subscriptions), { name: "unsubscribe", pattern: "a" });
-    subscriptions.want("a", [{}]);
-    assert.equal(next(subscriptions), null);
-    subscriptions.settled("a");
-    assert.equal(next(subscriptions)?.name, "subscribe");
+  beforeEach(() => {
+    subscriptions = createSubscriptions();
   });
 
-  it("comes into step over random sequences, and the gateway ends with what is wanted", () => {
+  const REFUSED = { code: "forbidden", retry: false };
+  const LATER = { code: "timeout", retry: true };
+
+  /** Count the next request as sent. */
+  const next = () => {
+    const subscription = subscriptions.due();
+    if (!subscription) return null;
+    const [name, body] = subscription.request();
+    const { sent } = subscription;
+    return { name, ...body, answer: (error) => subscription.answered(error, sent) };
+  };
+  const want = (pattern, wish = {}) => subscriptions.acquire(pattern, [wish], wish);
+  const stateOf = (pattern) => subscriptions.find(pattern)?.state;
+
+  it("has one request in flight for each pattern, though handlers come and leave meanwhile", () => {
+    want("a");
+    const first = next();
+    assert.deepEqual([first.name, first.pattern], ["subscribe", "a"]);
+    subscriptions.release("a");
+    want("a");
+    subscriptions.release("a");
+    assert.equal(next(), null);
+    first.answer();
+    const second = next();
+    assert.deepEqual([second.name, second.pattern], ["unsubscribe", "a"]);
+    want("a");
+    assert.equal(next(), null);
+    second.answer();
+    assert.equal(next()?.name, "subscribe");
+  });
+
+  it("sends nothing for a pattern whose handlers leave and come again while it is active", () => {
+    want("a");
+    next().answer();
+    subscriptions.release("a");
+    assert.equal(stateOf("a"), "changed");
+    want("a");
+    assert.deepEqual([stateOf("a"), next()], ["active", null]);
+  });
+
+  it("unsubscribes a pattern that asked for a past and left before the request was sent", () => {
+    want("a");
+    next().answer();
+    want("a", { since: { last: 3 } });
+    subscriptions.release("a");
+    assert.equal(next().name, "unsubscribe");
+  });
+
+  it("does not believe that it is subscribed when an unsubscribe has had no answer", () => {
+    want("a");
+    next().answer();
+    subscriptions.release("a");
+    const leaving = next();
+    want("a");
+    leaving.answer(LATER);
+    assert.equal(stateOf("a"), "changed");
+    next().answer();
+    subscriptions.release("a");
+    next().answer(LATER);
+    assert.equal(next().name, "unsubscribe");
+  });
+
+  it("asks once more when the token ends a pattern that is being requested, and does not count the first answer", () => {
+    want("a");
+    next().answer();
+    want("a", { overflow: "latest" });
+    const first = next();
+    assert.equal(subscriptions.end("a", REFUSED), undefined);
+    const second = next();
+    first.answer();
+    assert.equal(stateOf("a"), "requested");
+    assert.deepEqual(second.answer(REFUSED), { pattern: "a", error: REFUSED });
+    assert.equal(stateOf("a"), "refused");
+  });
+
+  it("carries in a CONNECT that resumes only patterns requested on the connection before, without a past", () => {
+    want("active");
+    next().answer();
+    want("past", { since: { last: 5 } });
+    next();
+    want("refused");
+    next().answer(REFUSED);
+    want("left");
+    next();
+    subscriptions.release("left");
+    subscriptions.disconnect();
+    want("new");
+    assert.deepEqual(subscriptions.wanted().map(({ pattern, state }) => [pattern, state]), [
+      ["active", "suspended"], ["past", "suspended"], ["refused", "wanted"], ["new", "wanted"],
+    ]);
+    assert.deepEqual(subscriptions.connect(true).map(({ pattern }) => pattern), ["active"]);
+    subscriptions.welcome([{ pattern: "active", ok: true }]);
+    assert.deepEqual([next(), next(), next(), next()].map((each) => each?.pattern), ["past", "refused", "new", undefined]);
+  });
+
+  it("asks again for a pattern that the welcome does not mention", () => {
+    want("a");
+    subscriptions.connect(false);
+    assert.deepEqual(subscriptions.welcome([]), []);
+    assert.deepEqual([stateOf("a"), next().name], ["wanted", "subscribe"]);
+  });
+
+  it("comes into step over random sequences, and the gateway ends with the wanted patterns and policies", () => {
     let state = 7;
     const random = (below) => {
       state = (state * 1103515245 + 12345) % 2147483648;
       return Math.floor((state / 2147483648) * below);
     };
-    for (let round = 0; round < 200; round++) {
-      const subscriptions = createSubscriptions();
-      const inForce = new Set();
-      const flying = [];
-      const wanted = new Set();
-      const arrive = () => {
+    for (let round = 0; round < 500; round++) {
+      subscriptions = createSubscriptions();
+      const active = new Map();
+      let flying = [];
+      const wanted = new Map();
+      const apply = ({ name, pattern, overflow = "catch_up" }) => (name === "subscribe" ? active.set(pattern, overflow) : active.delete(pattern));
+      /** The oldest of a pattern is answered, or has no answer though the gateway may have taken it. */
+      const arrive = (surely) => {
         const [request] = flying.splice(random(flying.length), 1);
-        if (request.name === "subscribe") inForce.add(request.pattern);
-        else inForce.delete(request.pattern);
-        subscriptions.settled(request.pattern);
+        const answered = surely || random(4) > 0;
+        if (answered || random(2)) apply(request);
+        request.answer(answered ? undefined : LATER);
       };
       const send = () => {
-        for (let request = next(subscriptions); request; request = next(subscriptions)) flying.push(request);
+        for (let request = next(); request; request = next()) flying.push(request);
+      };
+      const reconnect = () => {
+        flying = [];
+        active.clear();
+        subscriptions.disconnect();
+        const carried = subscriptions.connect(random(2));
+        for (const request of carried) apply({ name: "subscribe", ...request });
+        subscriptions.welcome(carried.map(({ pattern }) => ({ pattern, ok: true })));
       };
       for (let step = 0; step < 60; step++) {
         const pattern = "abc"[random(3)];
-        const action = random(8);
+        const action = random(9);
         if (action < 3) {
-          subscriptions.want(pattern, [{}]);
-          wanted.add(pattern);
+          const overflow = ["catch_up", "latest", "drop"][random(3)];
+          want(pattern, { overflow, ...(random(4) ? {} : { since: { last: 1 } }) });
+          wanted.set(pattern, overflow);
         } else if (action < 5) {
-          subscriptions.want(pattern, []);
+          subscriptions.release(pattern);
           wanted.delete(pattern);
         } else if (action < 7) send();
-        else if (flying.length) arrive();
+        else if (action < 8 && flying.length) arrive(false);
+        else if (!random(10)) reconnect();
         assert.equal(new Set(flying.map(({ pattern }) => pattern)).size, flying.length);
       }
-      for (send(); flying.length; send()) arrive();
-      assert.deepEqual([...inForce].sort(), [...wanted].sort(), `round ${round}`);
-      assert.equal(subscriptions.outOfStep(), undefined);
+      for (send(); flying.length; send()) arrive(true);
+      // A subscribe without an answer, and then without handlers, may be left at the gateway until the connection ends.
+      for (const [pattern, overflow] of wanted) assert.equal(active.get(pattern), overflow, `round ${round}, ${pattern}`);
+      for (const { pattern, state } of subscriptions.wanted()) assert.equal(state, "active", `round ${round}, ${pattern}`);
+      assert.equal(subscriptions.due(), undefined);
     }
   });
 });
 
 describe("checkPayload", () => {
-  it("returns what JSON makes of it, up to the limit and not a byte beyond", () => {
+  it("returns the data as JSON makes it, up to the limit and not a byte beyond", () => {
     assert.deepEqual(checkPayload({ at: new Date(0), gone: undefined, bytes: new Uint8Array(2) }, 100), {
       at: "1970-01-01T00:00:00.000Z", bytes: { 0: 0, 1: 0 },
     });
@@ -348,7 +530,7 @@ describe("checkPayload", () => {
 describe("tokens", () => {
   const jwt = (claims) => `h.${btoa(JSON.stringify(claims)).replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/, "")}.s`;
 
-  it("are refreshed after most of what is left of their life", () => {
+  it("are refreshed after most of the rest of their life", () => {
     assert.equal(refreshDelayMs(jwt({ exp: 1100, iat: 1000 }), 1_000_000), 80_000);
     assert.equal(refreshDelayMs(jwt({ exp: 1100, iat: 1000 }), 1_050_000), 40_000);
     assert.equal(refreshDelayMs(jwt({ exp: 1100, sub: "ü?>" }), 1_000_000), 80_000);
@@ -392,7 +574,7 @@ describe("isStale", () => {
 });
 
 describe("PendingEdits", () => {
-  it("lets through what is not being saved", () => {
+  it("lets through attributes that are not being saved", () => {
     const edits = new PendingEdits();
     assert.deepEqual(edits.sift({ a: 1 }, "event"), { a: 1 });
     const end = edits.begin({ a: 1 }, { a: 0 });

@@ -29,14 +29,14 @@ describe("topics, by the vectors that Python reads too", () => {
     }
   });
 
-  it("refuses what is not a string", () => {
+  it("refuses values that are not strings", () => {
     for (const name of [null, undefined, 7, true, ["a"], {}]) {
       assert.throws(() => checkTopic(name), { code: "invalid_topic" });
       assert.throws(() => checkPattern(name), { code: "invalid_pattern" });
     }
   });
 
-  it("matches what the vectors say", () => {
+  it("matches as the vectors say", () => {
     assert.ok(golden.matches.length > 80);
     for (const [pattern, topic, expected] of golden.matches) {
       assert.equal(matches(pattern, topic), expected, `${pattern} against ${topic}`);

@@ -233,6 +233,21 @@ describe("against a real gateway", () => {
     ]);
   });
 
+  it("gives the past to a subscription that is part of the first CONNECT", async () => {
+    const first = open();
+    await isUp(first);
+    const offsets = [];
+    for (let n = 0; n < 5; n++) offsets.push((await first.publish("early.a", n)).offset);
+    const gate = open();
+    /** @type {any[]} */
+    const got = [];
+    gate.subscribe("early.*", { since: { last: 3 } }, (_data, { offset }) => got.push(offset));
+    await until(() => got.length >= 3, "the past");
+    offsets.push((await first.publish("early.b", 5)).offset);
+    await until(() => got.length >= 4, "the new event");
+    assert.deepEqual(got, offsets.slice(2));
+  });
+
   it("replays a range of the log", async () => {
     const gate = open();
     /** @type {any[]} */

@@ -1,0 +1,57 @@
+/**
+ * A machine: a state, and the one table that says which step leads from each state to which. Pure, no I/O.
+ *
+ * A step that the table does not name is a fault of this package. The sources throw, so that the tests find it. The build drops
+ * statements labelled STRICT: in a page the state stays as it is, and the page goes on.
+ */
+
+/**
+ * @template {string} State
+ * @template {string} Step
+ */
+export class Machine {
+  #table;
+  #state;
+
+  /** @param {Record<State, Partial<Record<Step, State>>>} table state → step → next state @param {NoInfer<State>} state the first */
+  constructor(table, state) {
+    this.#table = table;
+    this.#state = state;
+  }
+
+  get state() {
+    return this.#state;
+  }
+
+  /** Return whether this is one of the given states. @param {...State} states */
+  is(...states) {
+    return states.includes(this.#state);
+  }
+
+  /** Return whether the table has a step here. @param {Step} step */
+  can(step) {
+    return step in this.#table[this.#state];
+  }
+
+  /** Take a step if the table has it here. Return whether it has. @param {Step} step */
+  offer(step) {
+    const possible = this.can(step);
+    if (possible) this.take(step);
+    return possible;
+  }
+
+  /**
+   * Take a step.
+   * @param {Step} step
+   * @returns {boolean} whether that led to another state
+   * @throws {Error} in the sources: the table has no such step here
+   */
+  take(step) {
+    const was = this.#state;
+    const next = this.#table[was][step];
+    // biome-ignore lint: the build drops statements with this label
+    STRICT: if (!next) throw new Error(`headgate: no step "${step}" from "${was}"`);
+    this.#state = next ?? was;
+    return next !== was;
+  }
+}

@@ -1,0 +1,26 @@
+/**
+ * Notices: lifecycle events, as the application gets them.
+ *
+ * In: a name and a body; without a body nothing is told. Out: calls of the gate's handlers of that name. An error without a
+ * handler goes to the console, except for failed attempts of a client that was connected before: it comes back by itself.
+ *
+ * @import { Dispatcher } from "./dispatcher.js"
+ */
+import { report } from "./dispatcher.js";
+
+/**
+ * @param {Dispatcher} gate
+ * @param {() => unknown} wasUp whether the client was connected before
+ * @param {() => void} changed
+ */
+export function createNotices(gate, wasUp, changed) {
+  /** @param {string} name @param {any} body @param {any} [more] */
+  return function tell(name, body, ...more) {
+    if (!body) return;
+    const { error = body } = body;
+    const expected = name === "connection:refused" && error.retry && wasUp();
+    if (error.code && !expected && !gate._heard(name)) report(error);
+    gate.trigger(name, body, ...more);
+    changed();
+  };
+}

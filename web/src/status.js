@@ -1,0 +1,38 @@
+/**
+ * The status: the gateway's word on itself and on the client's rights while a connection lasts.
+ *
+ * In: `status`, in its turn. Out: lifecycle events; the connection leaves a gateway that is about to stop; subscriptions that
+ * the token no longer grants end.
+ *
+ * @import { Status } from "./protocol.js"
+ *
+ * @typedef {object} StatusOwner
+ * @property {ReturnType<typeof import("./subscriptions.js").createSubscriptions>} subscriptions
+ * @property {{ move: (reason: string, inMs: number) => void }} connection
+ * @property {(name: string, body: any) => void} tell a lifecycle event
+ * @property {() => void} changed
+ */
+import { fromWire } from "./errors.js";
+
+/** @param {StatusOwner} owner */
+export function createStatus({ subscriptions, connection, tell, changed }) {
+  let bus = /** @type {"up" | "down"} */ ("up");
+
+  return {
+    /** Return the gateway's link to Redis. */
+    bus: () => bus,
+
+    /** @param {Status} status */
+    take({ bus: link = bus, moving, ended = [], unauthorized }) {
+      bus = link;
+      if (moving) {
+        // Anywhere in the time given, so that the next gateway does not get every client at once.
+        connection.move(moving.reason, Math.random() * moving.within_s * 1000);
+        tell("connection:moving", moving);
+      }
+      for (const { pattern, error } of ended) tell("delivery:error", subscriptions.end(pattern, fromWire(error)));
+      tell("connection:unauthorized", unauthorized && fromWire(unauthorized));
+      changed();
+    },
+  };
+}

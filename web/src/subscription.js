@@ -1,0 +1,123 @@
+/**
+ * A subscription: one pattern, from its first handler to the gateway's last acknowledgement. Pure state, no I/O.
+ *
+ * In: the handlers' wishes, the gateway's answers, the end of a connection. Out: the request that brings the gateway into
+ * step, one in flight, so that a quick off-and-on costs at most one. Nothing is sent for a pattern that is in step.
+ *
+ * @import { HeadgateError } from "./errors.js"
+ * @import { Overflow, Since, SubscribeRequest } from "./protocol.js"
+ * @typedef {"wanted" | "requested" | "active" | "changed" | "releasing" | "suspended" | "refused" | "idle"} SubscriptionState
+ * @typedef {"acquire" | "request" | "acknowledge" | "fail" | "refuse" | "change" | "restore" | "unsubscribe" | "end" | "disconnect" | "retry" | "release"} Step
+ * @typedef {{ pattern: string, error: HeadgateError }} Refusal
+ * @typedef {{ overflow?: Overflow, repair?: boolean, since?: Since }} Wishes of a handler
+ * @typedef {{ overflow?: Overflow, since?: Since }} Sent overflow: the policy; undefined: it was to be unsubscribed
+ */
+import { Machine } from "./machine.js";
+import { OVERFLOW, SUBSCRIBE, UNSUBSCRIBE } from "./protocol.js";
+
+/**
+ * `wanted`: the gateway has nothing of it. `changed`: it is active, but not as the handlers want it now. `suspended`: the
+ * connection is gone, and the CONNECT that resumes carries it. `releasing`: to be unsubscribed. `idle`: there is nothing of it.
+ *
+ * `fail`: the answer was no, and may be another later · `restore`: the handlers want the active policy again · `end`: the token
+ * no longer grants it · `retry`: a refusal need not stand · `release`: no handler is left, nor anything to unsubscribe.
+ * @type {Record<SubscriptionState, Partial<Record<Step, SubscriptionState>>>}
+ */
+export const SUBSCRIPTION = {
+  idle: { acquire: "wanted", disconnect: "idle" },
+  wanted: { request: "requested", disconnect: "wanted", release: "idle" },
+  // An end that comes first may be older than the answer or newer: the gateway is asked once more.
+  requested: { acknowledge: "active", fail: "wanted", refuse: "refused", end: "wanted", disconnect: "suspended" },
+  active: { change: "changed", end: "refused", disconnect: "suspended" },
+  changed: { restore: "active", request: "requested", unsubscribe: "releasing", end: "refused", disconnect: "suspended" },
+  // A refusal to unsubscribe means that there is nothing to unsubscribe; without an answer it may be active still.
+  releasing: { acknowledge: "wanted", refuse: "wanted", fail: "changed", disconnect: "wanted" },
+  suspended: { request: "requested", disconnect: "suspended", release: "idle" },
+  refused: { retry: "wanted", disconnect: "wanted", release: "idle" },
+};
+
+/** @extends {Machine<SubscriptionState, Step>} */
+export class Subscription extends Machine {
+  /** The policy that is wanted; undefined: no handler is left. @type {Overflow | undefined} */
+  overflow;
+  repair = true;
+  /** The part of the past that the gateway has not been asked for. @type {Since | undefined} */
+  since;
+  /** The latest request. @type {Sent} */
+  sent = {};
+  /** Why it was refused. @type {HeadgateError | undefined} */
+  error;
+
+  /** @param {string} pattern */
+  constructor(pattern) {
+    super(SUBSCRIPTION, "idle");
+    this.pattern = pattern;
+  }
+
+  /**
+   * The handlers are now these. The strongest policy counts: a handler that may lose events does not make another lose them.
+   * @param {Wishes[]} wishes of each
+   * @param {Wishes} [added] of the one that comes: a refusal need not stand
+   */
+  wish(wishes, added) {
+    this.overflow = wishes[0] && (strongest(wishes) ?? OVERFLOW[0]);
+    this.repair = wishes.some(({ repair }) => repair !== false);
+    this.since = wishes[0] && (added?.since ?? this.since);
+    if (added) this.offer("retry");
+    this.#compare();
+  }
+
+  /**
+   * Return the request that brings the gateway into step, and count it as in flight.
+   * @returns {[name: string, body: SubscribeRequest]}
+   */
+  request() {
+    const { pattern, overflow, since } = this;
+    this.take(overflow ? "request" : "unsubscribe");
+    this.sent = { overflow, since };
+    return [overflow ? SUBSCRIBE : UNSUBSCRIBE, { pattern, overflow: overflow === OVERFLOW[0] ? undefined : overflow, since }];
+  }
+
+  /**
+   * Take the answer to a request; one to an older request counts for nothing.
+   * @param {HeadgateError} [error]
+   * @param {Sent} [sent]
+   * @returns {Refusal | undefined} one that the application must hear of
+   */
+  answered(error, sent = this.sent) {
+    if (sent !== this.sent || !this.can("acknowledge")) return;
+    this.take(!error ? "acknowledge" : error.retry ? "fail" : "refuse");
+    if (!error && this.since === sent.since) this.since = undefined;
+    return this.#refusal(error);
+  }
+
+  /** The token no longer grants it. @param {HeadgateError} error @returns {Refusal | undefined} as above */
+  end(error) {
+    if (this.offer("end")) return this.#refusal(error);
+  }
+
+  /** The connection is gone, and with it every subscription and request. */
+  disconnect() {
+    this.take("disconnect");
+    this.#compare();
+  }
+
+  /** @param {HeadgateError} [error] */
+  #refusal(error) {
+    this.error = error;
+    this.#compare();
+    if (error && this.is("refused")) return { pattern: this.pattern, error };
+  }
+
+  /** Compare the wish with the latest request. */
+  #compare() {
+    const { overflow } = this;
+    this.offer(overflow ? "acquire" : "release");
+    this.offer(overflow && overflow === this.sent.overflow && !this.since ? "restore" : "change");
+  }
+}
+
+/** @param {Wishes[]} wishes @returns {Overflow | undefined} */
+export function strongest(wishes) {
+  return OVERFLOW.find((policy) => wishes.some(({ overflow = OVERFLOW[0] }) => overflow === policy));
+}

@@ -240,6 +240,11 @@ class Application:
         for connection in list(self.eio.sockets.values()):
             connection._check_pong(connection._pings)
 
+    def debug_expire_handshakes(self) -> None:
+        """Have the handshake's deadline of every session pass now, whenever it would."""
+        for connection in list(self.sio.eio.sockets.values()):
+            connection._check_joined()
+
     def debug_forget(self) -> None:
         """Take off the timer what it holds of what is over, as when its deadlines have passed."""
         for due in self.sio.eio.deadlines._slots.values():

@@ -69,6 +69,7 @@ def engine_goodbye(server: ServerProcess, user: str) -> Iterator[None]:
 @contextmanager
 def abandoned_poll(server: ServerProcess, user: str) -> Iterator[None]:
     """The browser gives its poll up."""
+    server.debug("limit", ping_interval_s=3600)  # a ping would be the answer to that poll
     session = polling(server.port, user)
     poll = session.begin_poll()
     server.until(lambda state: session.sid in state["polls"], "the poll waiting")
@@ -186,7 +187,7 @@ class TestDisconnectHandler:
         self, server: ServerProcess, leave: Way, reason: str, transport: str
     ) -> None:
         """What was saved, and what it saves; transport, environ, rooms. Behind it nothing is left."""
-        server.debug("limit", ping_timeout_s=SOON["ping_timeout_s"], write_deadline_s=60)
+        server.debug("limit", **SOON, write_deadline_s=60)
         user = leave.__name__
         with leave(server, user):
             state = server.until(

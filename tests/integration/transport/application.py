@@ -320,6 +320,8 @@ def main(configuration: JSON) -> None:
         options["serializer"] = getattr(packets, serializer)
     application = Application(configuration.get("limits", {}), options)
     server = application.http
+    gc.collect()
+    gc.freeze()  # what is looked for among all objects is made from here on: the modules' need not be gone through each time
     server.start()
     print(server.server_port, flush=True)
     gevent.get_hub().threadpool.apply(sys.stdin.read)

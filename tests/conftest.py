@@ -3,6 +3,7 @@
 import os
 import signal
 from itertools import groupby
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -21,6 +22,10 @@ pytest_plugins = [
 for _name in [name for name in os.environ if name.startswith("HEADGATE_")]:
     if _name not in ("HEADGATE_CHROMIUM", "HEADGATE_FUZZ", "HEADGATE_REDIS_SERVER"):
         del os.environ[_name]
+
+# The processes of the tests have the packages that a user's have: a tool's, which structlog would load if it found it, is hidden.
+_HIDING = str(Path(__file__).with_name("not_installed"))
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [_HIDING, os.environ.get("PYTHONPATH")]))
 
 # A shell starts what runs in the background with SIGINT ignored, which every process started from here would inherit: one that a
 # test interrupts would never end.

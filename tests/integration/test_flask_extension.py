@@ -19,9 +19,12 @@ from pathlib import Path
 import pytest
 
 from headgate.auth.revocation import read_revoked
+from headgate.cli.serve import _load as load_application
+from headgate.errors import InvalidRequest
 from headgate.publisher import Publisher
 from headgate.redis.client import call, open_client
 from headgate.redis.embedded import EmbeddedRedis
+from headgate.settings import Settings
 from tests.support.gateway_process import GatewayProcess
 from tests.support.held_port import HeldPort
 from tests.support.raw_client import RawClient
@@ -242,9 +245,21 @@ def test_a_stopped_server_ends_with_0_and_frees_its_port(serve: Callable[..., Ga
         ("", "MODULE:APPLICATION"),
     ],
 )
-def test_a_name_that_is_no_application_is_one_clear_line(run: Run, target: str, says: str) -> None:
+def test_a_name_that_is_no_application_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch, target: str, says: str) -> None:
     """What was looked for, and what would have been right."""
-    assert says in one_clear_line(run(target))
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    with pytest.MonkeyPatch.context() as modules:
+        modules.delitem(sys.modules, "shop", raising=False)
+        with pytest.raises(InvalidRequest) as refused:
+            load_application(target, Settings())
+        sys.modules.pop("shop", None)
+    assert says in refused.value.message
+
+
+def test_a_name_that_is_no_application_is_one_clear_line(run: Run) -> None:
+    """From the command, in words of that error."""
+    assert "has no 'nothing'" in one_clear_line(run("shop:nothing"))
 
 
 def test_a_module_that_the_application_lacks_is_told_with_its_traceback(run: Run) -> None:

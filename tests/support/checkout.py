@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import venv
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -50,6 +51,15 @@ def pip_wheel(source: Path, into: Path, environment: Mapping[str, str] | None = 
         str(source),
     ]
     return run_module(*words, environment=environment)
+
+
+def make_environment(folder: Path) -> Path:
+    """Make an empty environment and return its folder of programs; its `pip` is the one that is here, which works on it."""
+    venv.create(folder, with_pip=False)  # to unpack one into each takes longer than most of what is done with it
+    binaries = folder / "bin"
+    (binaries / "pip").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m pip --python "{binaries}/python" "$@"\n')
+    (binaries / "pip").chmod(0o755)
+    return binaries
 
 
 def run_module(*words: str, environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:

@@ -6,9 +6,11 @@ import json
 import os
 import signal
 import ssl
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -18,13 +20,26 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
-from headgate.auth.jwks import AGAIN_S, MAX_BYTES
+from headgate.auth.jwks import MAX_BYTES
 from tests.support.certificates import Authority
 from tests.support.gateway_process import GatewayProcess, StartGateway
 from tests.support.raw_client import RawClient
 from tests.support.redis_server import wait_until
 
 ISSUER = "https://login.example.com"
+# `headgate serve` with less patience than the product's: for one answer of an issuer, and between two questions.
+TIMEOUT_S, AGAIN_S = 4.0, 2.0
+HASTY = f"""
+from gevent import monkey
+
+monkey.patch_all()
+from headgate.auth import jwks
+from headgate.cli.main import main
+
+jwks.TIMEOUT_S = {TIMEOUT_S}
+jwks.Jwks.__init__.__kwdefaults__["again_s"] = {AGAIN_S}
+main()
+"""
 SECRETS = {name: f"secret {name} of thirty-two bytes or more, for tests" for name in ("old", "new")}
 RSA_KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 KEYS: dict[str, tuple[str, Any]] = {
@@ -100,10 +115,29 @@ def issuer() -> Iterator[Issuer]:
     issuer.close()
 
 
+def hasty_gateway(folder: Path, issuer: Issuer) -> GatewayProcess:
+    """A gateway, not started, that takes the issuer's tokens."""
+    gateway = GatewayProcess(folder, {"HEADGATE_TOKEN_JWKS_URL": issuer.url, "HEADGATE_TOKEN_ISSUER": ISSUER})
+    gateway.command = (sys.executable, "-c", HASTY, "serve")
+    return gateway
+
+
 @pytest.fixture
-def start(start_gateway: StartGateway, issuer: Issuer) -> Callable[[], GatewayProcess]:
-    """Start a gateway that takes the issuer's tokens."""
-    return lambda: start_gateway({"HEADGATE_TOKEN_JWKS_URL": issuer.url, "HEADGATE_TOKEN_ISSUER": ISSUER})
+def start(tmp_path: Path, issuer: Issuer) -> Iterator[Callable[[], GatewayProcess]]:
+    """Start a gateway that takes the issuer's tokens. It ends with the test."""
+    gateway = hasty_gateway(tmp_path, issuer)
+    yield gateway.start
+    gateway.stop()
+    print(gateway.output)  # shown beside a failed test
+
+
+@pytest.fixture(scope="module")
+def unlucky(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[GatewayProcess, Issuer]]:
+    """A gateway whose issuer has never answered it well, until the first test that uses it ends; and that issuer."""
+    issuer = Issuer()
+    issuer.answer = serve(b"", 503)
+    with closing(issuer), hasty_gateway(tmp_path_factory.mktemp("unlucky"), issuer) as gateway:
+        yield gateway, issuer
 
 
 def login(gateway: GatewayProcess, shown: str) -> tuple[str, bool]:
@@ -173,28 +207,33 @@ def drip(request: BaseHTTPRequestHandler) -> None:
         pass  # the gateway has given up
 
 
-# Answers of an issuer that hold no keys, and the words of the log about them.
-BROKEN: list[tuple[str, Callable[[BaseHTTPRequestHandler], None], str]] = [
-    ("an error", serve(GOOD, 500), "the answer is 500, expected 200"),
-    ("a redirect", serve(b"", 302, Location="/elsewhere.json"), "the answer is 302"),
-    ("too much", serve(b" " * (MAX_BYTES + 1)), "larger than"),
-    ("no JSON", serve(b"<html>"), "not JSON"),
-    ("a secret", serve(b'{"keys": [{"kty": "oct", "kid": "rsa", "k": "AAAA"}]}'), "no public key"),
-    ("a body without end", drip, "not within 10 s"),
+# Answers of an issuer that hold no keys, made from one that would hold them, and the words of the log about them.
+BROKEN: list[tuple[str, Callable[[bytes], Callable[[BaseHTTPRequestHandler], None]], str]] = [
+    ("error", lambda good: serve(good, 500), "the answer is 500, expected 200"),
+    ("redirect", lambda good: serve(good, 302, Location="/elsewhere.json"), "the answer is 302"),
+    ("too-much", lambda good: serve(good + b" " * MAX_BYTES), "larger than"),
+    ("no-JSON", lambda good: serve(b"<html>"), "not JSON"),
+    ("secret", lambda good: serve(b'{"keys": [{"kty": "oct", "kid": "secret", "k": "AAAA"}]}'), "no public key"),
+    ("body-without-end", lambda good: drip, f"not within {TIMEOUT_S:g} s"),
 ]
 
 
-@pytest.mark.parametrize(("what", "answer", "told"), BROKEN, ids=[row[0] for row in BROKEN])
+@pytest.mark.parametrize(("key_id", "broken", "told"), BROKEN, ids=[row[0] for row in BROKEN])
 def test_an_issuer_that_answers_wrongly_is_asked_again(
-    start: Callable[[], GatewayProcess], issuer: Issuer, what: str, answer: Callable[[BaseHTTPRequestHandler], None], told: str
+    unlucky: tuple[GatewayProcess, Issuer],
+    key_id: str,
+    broken: Callable[[bytes], Callable[[BaseHTTPRequestHandler], None]],
+    told: str,
 ) -> None:
-    """The gateway runs, says why, lets nobody in by it, and takes the keys when they come."""
-    issuer.answer = answer
-    gateway = start()
-    assert login(gateway, token("rsa", RSA_KEY, "RS256")) == ("keys_pending", True)
+    """The gateway runs, says why, lets nobody in by it, and takes the key when it comes."""
+    gateway, issuer = unlucky
+    good = jwks(**{key_id: ("RS256", RSA_KEY)})
+    issuer.answer = broken(good)
+    assert login(gateway, token(key_id, RSA_KEY, "RS256")) == ("keys_pending", True)
     gateway.wait_for_line(f"{told}.*token keys could not be fetched")
-    issuer.answer = serve(GOOD)
-    wait_until_in(gateway, token("rsa", RSA_KEY, "RS256"))
+    assert login(gateway, token(key_id, RSA_KEY, "RS256")) == ("keys_pending", True)
+    issuer.answer = serve(good)
+    wait_until_in(gateway, token(key_id, RSA_KEY, "RS256"))
     assert set(issuer.paths) == {"/jwks.json"}
 
 

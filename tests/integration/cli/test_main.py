@@ -1,4 +1,7 @@
-"""The command line as a user runs it: its own process, real Redis, output and exit codes."""
+"""The command line as a user runs it: real Redis, output and exit codes.
+
+A command runs in this process, as click's own runner has it, unless the process is what a test is about.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +21,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
-from headgate.redis import keys
+from headgate.cli.main import main
+from headgate.redis import keys, registry
 from headgate.redis.client import Client, call
 from headgate.redis.embedded import start_private_redis
 from headgate.redis.registry import register
@@ -40,14 +45,31 @@ def environment(redis_url: str, redis_client: Client) -> dict[str, str]:
 
 
 @pytest.fixture
-def run(environment: dict[str, str]) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Run one command to its end."""
+def run_process(environment: dict[str, str]) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run one command to its end, as a process of its own."""
 
     def run(*arguments: str, stdin: bytes | None = None, **options: Any) -> subprocess.CompletedProcess[str]:
         result = subprocess.run(
             [*COMMAND, *arguments], capture_output=True, timeout=60, input=stdin, check=False, **{"env": environment, **options}
         )
         return subprocess.CompletedProcess(result.args, result.returncode, result.stdout.decode(), result.stderr.decode())
+
+    return run
+
+
+@pytest.fixture
+def run(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run one command to its end, in this process."""
+
+    def run(
+        *arguments: str, stdin: bytes | None = None, env: dict[str, str] | None = None, cwd: Path | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        monkeypatch.setattr(registry, "_remembered", {})  # each command is a process that knows nothing yet
+        with contextlib.chdir(cwd or "."):
+            result = CliRunner().invoke(main, arguments, input=stdin, env=env or environment, prog_name="headgate")
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return subprocess.CompletedProcess(arguments, result.exit_code, result.stdout, result.stderr)
 
     return run
 
@@ -87,9 +109,9 @@ def error_and_advice(text: str) -> tuple[str, str]:
 # publish -------------------------------------------------------------------------------------------------------------------
 
 
-def test_publish_prints_the_receipt(run: Any, redis_client: Client) -> None:
+def test_publish_prints_the_receipt(run_process: Any, redis_client: Client) -> None:
     """One line, and the event is in the log as it was typed."""
-    result = run("publish", "orders.42.shipped", '{"carrier": "UPS"}', "--id", "x:1")
+    result = run_process("publish", "orders.42.shipped", '{"carrier": "UPS"}', "--id", "x:1")
 
     epoch = call(redis_client, "HGET", keys.head_key("notifications"), "epoch").decode()
     assert (result.stdout, result.stderr, result.returncode) == (f"offset 1 epoch {epoch} id x:1\n", "", 0)
@@ -104,9 +126,9 @@ def test_publish_says_that_an_id_was_known(run: Any) -> None:
     assert run("publish", "a", "1", "--id", "same").stdout.endswith(" id same (duplicate, not added)\n")
 
 
-def test_publish_reads_standard_input(run: Any, redis_client: Client) -> None:
+def test_publish_reads_standard_input(run_process: Any, redis_client: Client) -> None:
     """With - as the JSON, into another namespace; the line end of the shell is not part of it."""
-    result = run("publish", "a", "-", "--namespace", "other", stdin='["é"]\n'.encode())
+    result = run_process("publish", "a", "-", "--namespace", "other", stdin='["é"]\n'.encode())
 
     assert result.returncode == 0
     [(_, fields)] = call(redis_client, "XRANGE", keys.log_key("other"), "-", "+")
@@ -169,9 +191,9 @@ def test_publish_shows_no_quotes_where_they_would_not_help(run: Any, text: str, 
     assert "data is not JSON" in result.stderr
 
 
-def test_publish_does_not_read_standard_input_without_end(run: Any) -> None:
+def test_publish_does_not_read_standard_input_without_end(run_process: Any) -> None:
     """Above the hard limit it stops reading and says so."""
-    result = run("publish", "a", "-", stdin=b'"' + b"x" * 3_000_000 + b'"')
+    result = run_process("publish", "a", "-", stdin=b'"' + b"x" * 3_000_000 + b'"')
 
     assert result.returncode == 1
     assert is_one_error_line(result.stderr)
@@ -183,13 +205,13 @@ def test_wrong_usage_is_exit_code_2(run: Any, arguments: tuple[str, ...]) -> Non
     assert run("publish", *arguments).returncode == 2
 
 
-def test_publish_finds_the_private_server_of_the_folder(run: Any, environment: dict[str, str], tmp_path: Path) -> None:
+def test_publish_finds_the_private_server_of_the_folder(run_process: Any, environment: dict[str, str], tmp_path: Path) -> None:
     """Beside a running gateway no configuration is needed; without one the error says what to do."""
     del environment["HEADGATE_REDIS_URL"]
     with start_private_redis(tmp_path / ".headgate"):
-        assert run("publish", "a", "1", cwd=tmp_path).stdout.startswith("offset 1 ")
+        assert run_process("publish", "a", "1", cwd=tmp_path).stdout.startswith("offset 1 ")
 
-    result = run("publish", "a", "1", cwd=tmp_path)
+    result = run_process("publish", "a", "1", cwd=tmp_path)
 
     assert result.returncode == 1
     assert "set HEADGATE_REDIS_URL" in result.stderr
@@ -262,9 +284,11 @@ def shop(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_every_command_says_in_two_lines_that_redis_does_not_answer(
-    run: Any, environment: dict[str, str], shop: Path, command: tuple[str, ...]
+    run: Any, run_process: Any, environment: dict[str, str], shop: Path, command: tuple[str, ...]
 ) -> None:
     """Where, without the password; why; what to do. No traceback, exit code 1."""
+    # These two change the process that they run in: the standard library, signals, logs.
+    run = run_process if command[0] in ("serve", "consume") else run
     result = run(*command, env={**environment, "HEADGATE_REDIS_URL": "redis://:hunter2@127.0.0.1:1/0"}, cwd=shop)
 
     error, advice = error_and_advice(result.stderr)

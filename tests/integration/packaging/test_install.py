@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import venv
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
-from tests.support.checkout import DEADLINE_S, NO_PROGRAMS, copy_checkout, only_file, pip_wheel, run_module
+from tests.support.checkout import DEADLINE_S, NO_PROGRAMS, copy_checkout, make_environment, only_file, pip_wheel, run_module
 from tools.floors import floors
 
 BASE = {"headgate", "msgspec", "redis"} | ({"async-timeout"} if sys.version_info < (3, 11, 3) else set())
@@ -50,12 +49,12 @@ def install(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Install:
 
     def install(versions: str, extras: str = "") -> Path:
         folder = tmp_path_factory.mktemp(versions)
-        venv.create(folder / "env", with_pip=False)
+        binaries = make_environment(folder / "env")
         (folder / "floors.txt").write_text("\n".join(sorted(set(floors())) if versions == "lowest" else []))
         words = ["--quiet", "--disable-pip-version-check", "--constraint", str(folder / "floors.txt"), f"{wheel}{extras}"]
-        done = run_module("pip", "--python", str(folder / "env" / "bin" / "python"), "install", *words)
-        assert done.returncode == 0, done.stderr
-        return folder / "env" / "bin"
+        code, _, err = run(binaries / "pip", "install", *words)
+        assert code == 0, err
+        return binaries
 
     return install
 

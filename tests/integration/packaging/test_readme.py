@@ -11,7 +11,6 @@ import re
 import shlex
 import subprocess
 import threading
-import venv
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -21,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from headgate.redis.client import call, open_client
-from tests.support.checkout import DEADLINE_S, NO_PROGRAMS, ROOT, copy_checkout, pip_wheel
+from tests.support.checkout import DEADLINE_S, NO_PROGRAMS, ROOT, copy_checkout, make_environment, pip_wheel
 from tests.support.gateway_process import GatewayProcess
 from tests.support.raw_client import RawClient
 from tests.support.redis_server import wait_until
@@ -102,7 +101,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert made.returncode == 0, made.stderr
     pack = ("npm", "pack", "--silent", "--ignore-scripts", "--workspace", "web", "--pack-destination", str(folder / "dist"))
     subprocess.run(pack, cwd=ROOT, check=True, stdout=subprocess.DEVNULL, timeout=DEADLINE_S)
-    venv.create(folder / ".venv", with_pip=True)
+    make_environment(folder / ".venv")
     shell(only_block("sh", "pip install"), folder)
     return folder
 

@@ -215,7 +215,8 @@ def test_a_gateway_that_may_not_write_the_registry_serves_and_says_so_once(
     place = redis_url.removeprefix("unix://")
     gateway = start_gateway({"HEADGATE_REDIS_URL": f"unix://gateway:secret@{place}"})
     gateway.stop()
-    assert gateway.output.count("registry out of reach") == 1
+    refusals = [line for line in gateway.output.splitlines() if "registry out of reach" in line and "no permission" in line]
+    assert len(refusals) == 1  # a Redis that is slow to answer has lines of its own
     assert "Traceback" not in gateway.output
 
 

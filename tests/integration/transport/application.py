@@ -239,6 +239,11 @@ class Application:
         for connection in list(self.eio.sockets.values()):
             connection._check_pong(connection._pings)
 
+    def debug_expire_handshakes(self) -> None:
+        """Have the handshake's deadline of every session pass now, whenever it would."""
+        for connection in list(self.sio.eio.sockets.values()):
+            connection._check_joined()
+
     def debug_forget(self) -> None:
         """Take off the timer what it holds of what is over, as when its deadlines have passed."""
         for due in self.sio.eio.deadlines._slots.values():
@@ -314,6 +319,8 @@ def main(configuration: JSON) -> None:
         options["serializer"] = getattr(packets, serializer)
     application = Application(configuration.get("limits", {}), options)
     server = application.http
+    gc.collect()
+    gc.freeze()  # what is looked for among all objects is made from here on: the modules' need not be gone through each time
     server.start()
     print(server.server_port, flush=True)
     gevent.get_hub().threadpool.apply(sys.stdin.read)

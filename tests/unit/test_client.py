@@ -457,7 +457,7 @@ def test_what_a_client_that_is_behind_is_told_follows_its_subscriptions(make_cli
     wired.trie.remove("a.#", wired.client)
     publish(wired.trie, [event(offset + 1, "a.b")])
     wired.client.subscribe("a.*", Overflow.LATEST)
-    wired.trie.add("a.*", wired.client, Overflow.LATEST)
+    wired.trie.add("a.*", wired.client)
     publish(wired.trie, [event(offset + 2, "a.b")])
     wired.drain()
     (gap,) = wired.notices("gap")

@@ -4,10 +4,10 @@ In: `add` and `discard` of a pattern with its value. Out: `reached(topic)`. Patt
 or more, anywhere.
 
 All patterns are keys of one dict. Patterns with the same wildcards at the same places have one *shape*: `orders.*.shipped` and
-`users.*.alerts` are both `.*.`. A topic and a shape leave one candidate: the topic's own words with the wildcards in their places.
-So a match takes one look-up, 0.2 µs, for each shape in use, however many patterns there are: an application has a handful of
-shapes, and the grammar allows at most 2,048 that fit one topic. Patterns with more than one `#` fit a topic in several ways. They
-are rare, and are walked together as automata (below).
+`users.*.alerts` are both `.*.`. A topic and a shape leave one candidate: the topic's own words with the wildcards in their
+places. So a match takes one look-up, 0.2 µs, for each shape in use, however many patterns there are: an application has a
+handful of shapes, and the grammar allows at most 2,048 that fit one topic. Patterns with more than one `#` fit a topic in
+several ways. They are rare, and are walked together as automata (below).
 
 The rejected alternative is a trie of words: each pattern takes about 1,000 bytes, most of them in nearly empty dicts, and a match
 visits every branch that a wildcard opens (bench/results/topics.md compares them).

@@ -4,9 +4,8 @@ A topic is 1 to 8 words of `[A-Za-z0-9_-]` joined by dots, at most 255 bytes. A 
 `*` (exactly one word) and `#` (zero or more words) as whole words, anywhere. `tests/golden/topics.json` holds the
 vectors that both implementations must satisfy.
 
-`matches` and `contains` here are the plain definitions, which the tests hold the fast ones against. The hot path uses trie.py, and
-authorization grants.py.
-"""
+`matches` and `contains` here are the plain definitions, which the tests hold the fast ones against. The hot path uses trie.py,
+and authorization grants.py."""
 
 from __future__ import annotations
 

@@ -14,14 +14,13 @@ from .topic import MAX_TOPIC_WORDS
 class TopicIndex:
     """A set of topics that only grows. To forget topics, begin a new one."""
 
-    __slots__ = ("_present", "_topics", "_words")
+    __slots__ = ("_lengths", "_topics", "_words")
 
     def __init__(self) -> None:
         self._topics: list[str] = []
         # By place: word → bitmap. A word that only one topic has, such as an id, is kept as ~number: 32 bytes, not some hundred.
         self._words: list[dict[str, int]] = [{} for _ in range(MAX_TOPIC_WORDS)]
-        # By place: the topics that have a word there. None has one behind the last place.
-        self._present = [0] * (MAX_TOPIC_WORDS + 1)
+        self._lengths = [0] * (MAX_TOPIC_WORDS + 1)  # by the number of words
 
     def __len__(self) -> int:
         return len(self._topics)
@@ -31,11 +30,11 @@ class TopicIndex:
         number = len(self._topics)
         self._topics.append(topic)
         bit = 1 << number
-        for place, word in enumerate(topic.split(".")):
-            self._present[place] |= bit
-            words = self._words[place]
+        split = topic.split(".")
+        self._lengths[len(split)] |= bit
+        for words, word in zip(self._words, split, strict=False):
             bits = words.get(word)
-            words[word] = ~number if bits is None else _bitmap(bits) | bit
+            words[word] = ~number if bits is None else (1 << ~bits if bits < 0 else bits) | bit
 
     def matching(self, pattern: str) -> list[str]:
         """Return the topics that a valid pattern matches, each once: at most 72 operations on bitmaps, whatever the pattern."""
@@ -45,30 +44,29 @@ class TopicIndex:
         if "#" in tokens:
             bits = self._matching_open_end(tokens)
         else:
-            bits = self._step(self._present[0], tokens, 0) & ~self._present[len(tokens)]
+            bits = self._step(self._lengths[len(tokens)], tokens, 0)
         return [self._topics[number] for number in _numbers(bits)] if bits else []
 
     def _step(self, bits: int, tokens: Sequence[str], place: int) -> int:
-        """Return which of some topics have these tokens, none of them `#`, from a place on."""
+        """Return which of some topics, long enough for that, have these tokens, none of them `#`, from a place on."""
         for token in tokens:
-            if place == MAX_TOPIC_WORDS:
-                return 0
-            if token == "*":
-                bits &= self._present[place]
-            else:
+            if token != "*":
                 having = self._words[place].get(token)
                 if having is None:
                     return 0
-                bits &= _bitmap(having)
+                bits &= 1 << ~having if having < 0 else having
+                if not bits:
+                    return 0
             place += 1
-            if not bits:
-                return 0
         return bits
 
     def _matching_open_end(self, tokens: Sequence[str]) -> int:
         """Return the topics that a pattern with `#` matches."""
         first = tokens.index("#")
-        begun = self._step(self._present[0], tokens[:first], 0)
+        longer = [0] * (MAX_TOPIC_WORDS + 1)  # by a number of words: the topics that have more
+        for count in range(MAX_TOPIC_WORDS, 0, -1):
+            longer[count - 1] = longer[count] | self._lengths[count]
+        begun = self._step(longer[max(first - 1, 0)], tokens[:first], 0)
         if first == len(tokens) - 1 or not begun:
             return begun
         # By how many words of theirs the tokens so far may stand for.
@@ -77,17 +75,13 @@ class TopicIndex:
         for token in tokens[first:]:
             if token == "#":
                 for place in range(MAX_TOPIC_WORDS):
-                    reached[place + 1] |= reached[place] & self._present[place]
+                    reached[place + 1] |= reached[place] & longer[place]
             else:
-                reached = [0, *(self._step(bits, (token,), place) if bits else 0 for place, bits in enumerate(reached[:-1]))]
+                reached = [0, *(self._step(reached[place] & longer[place], (token,), place) for place in range(MAX_TOPIC_WORDS))]
         ended = 0
-        for place, bits in enumerate(reached):
-            ended |= bits & ~self._present[place]
+        for bits, length in zip(reached, self._lengths, strict=True):
+            ended |= bits & length
         return ended
-
-
-def _bitmap(bits: int) -> int:
-    return 1 << ~bits if bits < 0 else bits
 
 
 def _numbers(bits: int) -> Iterator[int]:

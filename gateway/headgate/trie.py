@@ -4,10 +4,11 @@ In: `add` and `remove` of (pattern, subscriber). Out: `match(topic)`, an `Audien
 itself is pattern_map.py's; this module remembers its results.
 
 Three levels of remembering, each exact and bounded:
-1. A topic's audience is remembered until a pattern that matches the topic appears or disappears. topic_index.py finds those
-   topics, and no others are forgotten.
+1. The audience of a topic that has come up twice is remembered until a pattern that matches the topic appears or disappears.
+   topic_index.py finds those topics, and no others are forgotten.
 2. All topics that reach the same patterns share one audience. A single pattern is an audience itself.
-3. The list of clients of several patterns is made on first use, and made anew only after one of its patterns gained or lost a client.
+3. The list of clients of several patterns is made on first use, and made anew only after one of its patterns gained or lost a
+   client.
 
 A pattern outlives its last client for a while: a page that is loaded anew brings it back, and nothing is forgotten.
 
@@ -29,8 +30,8 @@ S = TypeVar("S", bound=Hashable)
 # Topics whose audience is remembered, about 300 bytes each, in two generations. A topic that comes up again moves to the younger
 # one; when that is full, the older one goes as a whole. So at least half of this number, those used last, are remembered.
 MAX_CACHED_TOPICS = 4096
-# Clients in the lists of all audiences together, 8 bytes each: 4,096 topics that each reach 10,000 clients would hold 330 MB. When
-# one more would be too many, all lists are forgotten, as they are when there are more than there may be topics.
+# Clients in the lists of all audiences together, 8 bytes each: 4,096 topics that each reach 10,000 clients would hold 330 MB. If
+# one more is too many, all lists are forgotten. So are they when there would be more lists than there may be topics.
 MAX_LISTED_CLIENTS = 2_000_000
 # Patterns without a client that are kept, about 200 bytes each; the one left first goes first.
 MAX_VACANT_PATTERNS = 1024
@@ -124,10 +125,7 @@ class _Union(Audience[S]):
     @property
     def clients(self) -> tuple[S, ...]:
         if self._clients is None or (self._made != self._lists.changes and self.stale):
-            merged: dict[S, None] = {}
-            for pattern in self.patterns:
-                merged.update(dict.fromkeys(pattern.clients))
-            clients = tuple(merged)
+            clients = tuple(dict.fromkeys([client for pattern in self.patterns for client in pattern.clients]))
             self._made = self._lists.changes
             self._clients = clients if self._lists.replace(self, self._clients, clients) else None
             return clients
@@ -231,6 +229,7 @@ class SubscriptionTrie(Generic[S]):
         self._young: _Generation[S] = _Generation()
         self._old: _Generation[S] = _Generation()
         self._audiences = self._young.audiences
+        self._seen_once: set[str] = set()
         self.subscriptions = 0
 
     @property
@@ -289,6 +288,12 @@ class SubscriptionTrie(Generic[S]):
         elif isinstance(audience, _Union):
             audience = self._union(audience.patterns)
         if topic not in self._audiences:
+            # To remember a topic costs as much as to match it twice, and many come once only (an order's, a message's).
+            if topic not in self._seen_once:
+                if len(self._seen_once) >= 2 * full:
+                    self._seen_once.clear()
+                self._seen_once.add(topic)
+                return audience
             self._young.index.add(topic)
         self._audiences[topic] = audience
         return audience

@@ -29,8 +29,8 @@ S = TypeVar("S", bound=Hashable)
 
 # Topics whose audience is remembered, about 300 bytes each, in two generations. A topic that comes up again moves to the younger
 # one; when that is full, the older one goes as a whole. So at least half of this number, those used last, are remembered.
-MAX_CACHED_TOPICS = 4096
-# Clients in the lists of all audiences together, 8 bytes each: 4,096 topics that each reach 10,000 clients would hold 330 MB. If
+MAX_CACHED_TOPICS = 16_384
+# Clients in the lists of all audiences together, 8 bytes each: 16,384 topics that each reach 10,000 clients would hold 1.3 GB. If
 # one more is too many, all lists are forgotten. So are they when there would be more lists than there may be topics.
 MAX_LISTED_CLIENTS = 2_000_000
 # Patterns without a client that are kept, about 200 bytes each; the one left first goes first.
@@ -207,8 +207,7 @@ class _Generation(Generic[S]):
     def forget(self, pattern: str) -> None:
         """Forget the topics that a pattern matches."""
         if is_wildcard(pattern):
-            for topic in self.index.matching(pattern):
-                self.audiences[topic] = None
+            self.audiences.update(dict.fromkeys(self.index.matching(pattern)))
         elif pattern in self.audiences:
             self.audiences[pattern] = None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -34,6 +35,13 @@ def test_finds_exactly_what_a_pattern_matches(present: set[str], pattern: str) -
     """Beside the plain definition of matching; each topic once."""
     found = of(present).matching(pattern)
     assert sorted(found) == sorted(topic for topic in present if matches(pattern, topic))
+
+
+@pytest.mark.parametrize("every", [1, 3, 50])
+def test_many_topics_are_found_as_few_are(every: int) -> None:
+    """Every one, and none beside them."""
+    present = {f"orders.{number}.{'shipped' if number % every == 0 else 'paid'}" for number in range(300)}
+    assert sorted(of(present).matching("orders.#.shipped")) == sorted(topic for topic in present if topic.endswith("shipped"))
 
 
 def test_an_empty_index_matches_nothing() -> None:

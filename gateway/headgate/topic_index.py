@@ -1,7 +1,7 @@
 """Topics by their words: to find, among those that are remembered, exactly the ones that a pattern matches. No I/O.
 
 Each topic has a number. For each place and word there is a bitmap (an `int`) of the topics that have this word there; a pattern
-takes one `&` for each of its words. That is about as fast among 2,000 topics as among ten, wherever the wildcards stand.
+takes one `&` for each of its words. That is about as fast among 8,000 topics as among ten, wherever the wildcards stand.
 """
 
 from __future__ import annotations
@@ -26,9 +26,6 @@ class TopicIndex:
         # By place: word → bitmap. A word that only one topic has, such as an id, is kept as ~number: 32 bytes, not some hundred.
         self._words: list[dict[str, int]] = [{} for _ in range(MAX_TOPIC_WORDS)]
         self._lengths = [0] * (MAX_TOPIC_WORDS + 1)  # by the number of words
-
-    def __len__(self) -> int:
-        return len(self._topics)
 
     def add(self, topic: str) -> None:
         """Add a valid topic that is not here yet."""

@@ -254,7 +254,7 @@ def _markdown(report: dict[str, object]) -> str:
     lines += [
         "",
         f"Headgate with {large['patterns']:,} patterns of two to six words, one in five with `*` or `#`: a topic that is new",
-        f"match takes {large['new_match_us']:.1f} µs; {large['bytes_per_subscription']:,.0f} bytes per subscription.",
+        f"takes {large['new_match_us']:.1f} µs; {large['bytes_per_subscription']:,.0f} bytes per subscription.",
         "",
     ]
     return "\n".join(lines)

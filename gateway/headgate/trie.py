@@ -27,7 +27,7 @@ from .topic_index import TopicIndex
 
 S = TypeVar("S", bound=Hashable)
 
-# Topics whose audience is remembered, about 300 bytes each, in two generations. A topic that comes up again moves to the younger
+# Topics whose audience is remembered, 300 to 400 bytes each, in two generations. A topic that comes up again moves to the younger
 # one; when that is full, the older one goes as a whole. So at least half of this number, those used last, are remembered.
 MAX_CACHED_TOPICS = 16_384
 # Clients in the lists of all audiences together, 8 bytes each: 16,384 topics that each reach 10,000 clients would hold 1.3 GB. If

@@ -1,16 +1,18 @@
-"""The five matchers of the field's classic comparison, and nothing else. Wildcard: `*`, exactly one word.
+"""Topic matchers to compare: those of the field's classic comparison, Headgate's, and Headgate's without what it remembers.
 
-Each has `subscribe(pattern, subscriber)`, `unsubscribe(pattern, subscriber)` and `match(topic)` → the subscribers, in any order.
-`#` is left out because the bitmaps cannot express it; ours can, and is measured with it elsewhere in this folder.
-"""
+Each has `subscribe(pattern, subscriber)`, `unsubscribe(pattern, subscriber)` and `match(topic)` → the subscribers, in any
+order. All but Headgate's are reference implementations for this bench alone, and take `*` only, or `#` at the end as well
+(`WordTrie` and `OptimizedInvertedBitmap`), because bitmaps cannot express more."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from typing import Protocol
+import re
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, Protocol
 
+from headgate.delivery.pattern_map import PatternMap
 from headgate.delivery.trie import SubscriptionTrie
-from headgate.topic import matches
+from headgate.topic import MAX_TOPIC_WORDS, matches
 
 
 class Matcher(Protocol):
@@ -52,8 +54,9 @@ class InvertedBitmap:
 
     def subscribe(self, pattern: str, subscriber: int) -> None:
         mask = 1 << self._table.add(pattern, subscriber)
+        fits = re.compile(pattern.replace(".", r"\.").replace("*", "[^.]+")).fullmatch
         for topic in self._bits:
-            if matches(pattern, topic):
+            if fits(topic):
                 self._bits[topic] |= mask
 
     def unsubscribe(self, pattern: str, subscriber: int) -> None:
@@ -66,41 +69,125 @@ class InvertedBitmap:
 
 
 class OptimizedInvertedBitmap:
-    """A bitmap per position and word, combined at each match: no universe to know, far less to keep."""
+    """A bitmap per position and word, combined at each match: no universe to know, far less to keep. Takes `#` at the end too."""
 
-    def __init__(self, words: int) -> None:
-        self._exact: list[dict[str, int]] = [{} for _ in range(words)]
-        self._any = [0] * words
+    def __init__(self) -> None:
+        self._exact: list[dict[str, int]] = [{} for _ in range(MAX_TOPIC_WORDS)]
+        self._any = [0] * MAX_TOPIC_WORDS
+        self._ends = [0] * (MAX_TOPIC_WORDS + 1)
         self._table = _Table()
 
     def subscribe(self, pattern: str, subscriber: int) -> None:
         mask = 1 << self._table.add(pattern, subscriber)
-        for position, word in enumerate(pattern.split(".")):
-            if word == "*":
-                self._any[position] |= mask
-            else:
-                self._exact[position][word] = self._exact[position].get(word, 0) | mask
+        self._change(pattern, lambda bits: bits | mask)
 
     def unsubscribe(self, pattern: str, subscriber: int) -> None:
         keep = ~(1 << self._table.remove(pattern, subscriber))
-        for position, word in enumerate(pattern.split(".")):
-            if word == "*":
-                self._any[position] &= keep
-            else:
-                self._exact[position][word] &= keep
+        self._change(pattern, lambda bits: bits & keep)
 
     def match(self, topic: str) -> Collection[int]:
-        bits = -1
-        for position, word in enumerate(topic.split(".")):
+        words = topic.split(".")
+        bits = self._ends[len(words)]
+        for position, word in enumerate(words):
             bits &= self._exact[position].get(word, 0) | self._any[position]
         return self._table.subscribers(bits)
 
+    def _change(self, pattern: str, changed: Callable[[int], int]) -> None:
+        words = pattern.split(".")
+        open_end = words[-1] == "#"
+        if open_end:
+            words.pop()
+            for position in range(len(words), MAX_TOPIC_WORDS):
+                self._any[position] = changed(self._any[position])
+                self._ends[position + 1] = changed(self._ends[position + 1])
+        if words:
+            self._ends[len(words)] = changed(self._ends[len(words)])
+        for position, word in enumerate(words):
+            if word == "*":
+                self._any[position] = changed(self._any[position])
+            else:
+                bits = self._exact[position][word] = changed(self._exact[position].get(word, 0))
+                if not bits:
+                    del self._exact[position][word]
 
-class Trie:
-    """Headgate's trie with its cache of topics, or without it (cache_topics = 0)."""
 
-    def __init__(self, cache_topics: int = 4096) -> None:
-        self._trie: SubscriptionTrie[int] = SubscriptionTrie(cache_topics)
+class WordTrie:
+    """A node for each word, `*` and `#` that patterns begin with; nothing is remembered. `#` at the end only."""
+
+    def __init__(self) -> None:
+        self._root: dict[str, Any] = {}
+
+    def subscribe(self, pattern: str, subscriber: int) -> None:
+        node = self._root
+        for word in pattern.split("."):
+            node = node.setdefault(word, {})
+        node.setdefault("", set()).add(subscriber)
+
+    def unsubscribe(self, pattern: str, subscriber: int) -> None:
+        words = pattern.split(".")
+        path = [self._root]
+        for word in words:
+            path.append(path[-1][word])
+        path[-1][""].remove(subscriber)
+        if not path[-1][""]:
+            del path[-1][""]
+        for node, word in zip(reversed(path[:-1]), reversed(words), strict=True):
+            if node[word]:
+                return
+            del node[word]
+
+    def match(self, topic: str) -> Collection[int]:
+        found: set[int] = set()
+        nodes = [self._root]
+        for word in topic.split("."):
+            after = []
+            for node in nodes:
+                if "#" in node:
+                    found |= node["#"][""]
+                if word in node:
+                    after.append(node[word])
+                if "*" in node:
+                    after.append(node["*"])
+            nodes = after
+        for node in nodes:
+            found |= node.get("", ())
+            if "#" in node:
+                found |= node["#"][""]
+        return found
+
+
+class Shapes:
+    """Headgate's map of patterns alone: nothing is remembered."""
+
+    def __init__(self) -> None:
+        self._subscribers: PatternMap[dict[int, None]] = PatternMap()
+
+    def subscribe(self, pattern: str, subscriber: int) -> None:
+        subscribers = self._subscribers.get(pattern)
+        if subscribers is None:
+            self._subscribers.add(pattern, {subscriber: None})
+        else:
+            subscribers[subscriber] = None
+
+    def unsubscribe(self, pattern: str, subscriber: int) -> None:
+        subscribers = self._subscribers.get(pattern)
+        if subscribers is not None:
+            del subscribers[subscriber]
+            if not subscribers:
+                self._subscribers.discard(pattern)
+
+    def match(self, topic: str) -> Collection[int]:
+        found: dict[int, None] = {}
+        for subscribers in self._subscribers.reached(topic):
+            found.update(subscribers)
+        return found
+
+
+class Headgate:
+    """Headgate's subscriptions as the gateway has them."""
+
+    def __init__(self) -> None:
+        self._trie: SubscriptionTrie[int] = SubscriptionTrie()
 
     def subscribe(self, pattern: str, subscriber: int) -> None:
         self._trie.add(pattern, subscriber)

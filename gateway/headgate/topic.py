@@ -4,8 +4,8 @@ A topic is 1 to 8 words of `[A-Za-z0-9_-]` joined by dots, at most 255 bytes. A 
 `*` (exactly one word) and `#` (zero or more words) as whole words, anywhere. `tests/golden/topics.json` holds the
 vectors that both implementations must satisfy.
 
-`matches` and `contains` here are the plain definitions: the oracles of the tests. The hot path uses trie.py, and authorization
-auth/grants.py.
+`matches` and `contains` here are the plain definitions, which the tests hold the fast ones against. The hot path uses
+delivery/trie.py, and authorization auth/grants.py.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def is_wildcard(pattern: str) -> bool:
 
 
 def matches(pattern: str, topic: str) -> bool:
-    """Return whether a valid topic matches a valid pattern. Linear in words × words; the trie is the fast way."""
+    """Return whether a valid topic matches a valid pattern. Linear in words × words; `PatternMap` is the fast way."""
     positions = _start(tokens := tuple(pattern.split(".")))
     for word in topic.split("."):
         positions = _step(tokens, positions, word)
@@ -150,7 +150,7 @@ def normal_form(pattern: str) -> tuple[str, ...]:
 def contains(grant: str, pattern: str) -> bool:
     """Return whether every valid topic that matches `pattern` also matches `grant`: pattern in pattern.
 
-    The plain definition, as `matches` is: the oracle of auth/grants.py, which decides the same for many grants at once.
+    Only tests call this: it is the reference that compiled grants (auth/grants.py) are held against.
 
     Exact, also for the edges of the grammar (a topic has 1 to 8 words, so `*.#` contains `#`). It walks the two
     patterns as automata over the words that occur in either of them and one word that occurs in neither, which

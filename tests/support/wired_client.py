@@ -88,7 +88,7 @@ class WiredClient:
         self._unparsed = b""
         for pattern, policy in subscriptions.items():
             self.client.subscribe(pattern, policy)
-            self.trie.add(pattern, self.client, policy)
+            self.trie.add(pattern, self.client)
 
     def divert(self, take: Callable[[bytes], None]) -> None:
         """Give what is written to `take` instead of to the socket, which always has room."""

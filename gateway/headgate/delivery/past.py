@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from headgate.protocol.requests import Since
 
-from .trie import SubscriptionTrie
+from .pattern_map import PatternMap
 
 # Offsets per page: one reply of Redis, which holds their payloads too.
 TOPIC_PAGE_OFFSETS = 100
@@ -83,9 +83,14 @@ def _go_back(
     pause: Callable[[], None],
 ) -> None:
     """Move `starts` back until as many events are behind each as it has `left`, or the log has no more."""
-    trie: SubscriptionTrie[int] = SubscriptionTrie()
+    asking: PatternMap[list[int]] = PatternMap()
     for index in left:
-        trie.add(wanted[index][0], index)
+        pattern = wanted[index][0]
+        indexes = asking.get(pattern)
+        if indexes is None:
+            asking.add(pattern, [index])
+        else:
+            indexes.append(index)
         pause()
     reached: dict[str, tuple[int, ...]] = {}  # topic → who wants its events; an empty tuple is nothing to the garbage collector
     for number in range(page_of(last), page_of(max(first, 1)) - 1, -1):
@@ -98,14 +103,13 @@ def _go_back(
             if found is None:
                 if len(reached) >= _KEPT_TOPICS:
                     reached.clear()
-                found = reached[topic] = tuple(index for _, indexes in trie.reached(topic) for index in indexes)
+                found = reached[topic] = tuple(index for indexes in asking.reached(topic) for index in indexes if index in left)
             done = False
             for index in found:
                 starts[index] = offset - 1
                 left[index] -= 1
                 if not left[index]:
                     del left[index]
-                    trie.remove(wanted[index][0], index)
                     done = True
             if done:
                 if not left:

@@ -458,7 +458,7 @@ class Namespace:
         Both in one step: what came live between the two would come out of the log again.
         """
         client.subscribe(wanted.pattern, wanted.overflow)
-        if self._trie.add(wanted.pattern, client, wanted.overflow):
+        if self._trie.add(wanted.pattern, client):
             self.bus.want(wanted.pattern)
         if start is not None:
             self._read_back(client, wanted.pattern, start)

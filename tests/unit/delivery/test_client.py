@@ -8,7 +8,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -357,6 +357,32 @@ def test_the_strongest_policy_of_the_subscriptions_that_match_decides(make_clien
 # Missing -----------------------------------------------------------------------------------------------------------------
 
 
+@settings(max_examples=60)
+@given(
+    subscriptions=st.dictionaries(
+        st.lists(st.sampled_from(["a", "b", "*", "#"]), min_size=1, max_size=4).map(".".join),
+        st.sampled_from(list(Overflow)),
+        min_size=1,
+        max_size=8,
+    ),
+    topic=st.lists(st.sampled_from(["a", "b"]), min_size=1, max_size=3).map(".".join),
+)
+def test_the_strongest_policy_decides_for_any_subscriptions(subscriptions: dict[str, Overflow], topic: str) -> None:
+    """Beside the plain definition of matching: only subscriptions that match the event have a say."""
+    policies = {policy for pattern, policy in subscriptions.items() if matches(pattern, topic)}
+    assume(policies)
+    wired = WiredClient(subscriptions, queue_frames=FRAMES, queue_bytes=BYTES)
+    try:
+        fill(wired, topic)
+        client = wired.client
+        assert client.reading is (Overflow.CATCH_UP in policies)
+        if not client.reading:
+            assert bool(client.conflated) is (Overflow.LATEST in policies)
+            assert bool(client.discarded) is (Overflow.LATEST not in policies)
+    finally:
+        wired.close()
+
+
 def test_word_of_missing_offsets_keeps_its_place_among_events(make_client: MakeClient) -> None:
     """After what came before, ahead of what comes after."""
     wired = make_client({"#": Overflow.DROP})
@@ -457,7 +483,7 @@ def test_what_a_client_that_is_behind_is_told_follows_its_subscriptions(make_cli
     wired.trie.remove("a.#", wired.client)
     publish(wired.trie, [event(offset + 1, "a.b")])
     wired.client.subscribe("a.*", Overflow.LATEST)
-    wired.trie.add("a.*", wired.client, Overflow.LATEST)
+    wired.trie.add("a.*", wired.client)
     publish(wired.trie, [event(offset + 2, "a.b")])
     wired.drain()
     (gap,) = wired.notices("gap")

@@ -134,27 +134,30 @@ class BusUnavailable(HeadgateError):
     """Redis did not answer, refused the write, or cannot be reached. Nothing is claimed to have been published.
 
     `reason` may name Redis' address, for the log and for publishers in Python; strangers are then told `told` in its place.
+    `redis_code` is the word that Redis' reply began with, such as LOADING; "" where no reply came. It does not travel.
     """
 
     code = "bus_unavailable"
     retry = True
     retry_after_s = 1
 
-    def __init__(self, reason: str, *, told: str | None = None) -> None:
+    def __init__(self, reason: str, *, told: str | None = None, redis_code: str = "") -> None:
         super().__init__(f"the bus is unavailable: {reason}", reason=reason)
+        self.redis_code = redis_code
         self.public = None if told is None else BusUnavailable(told)
 
 
 class BusRefused(HeadgateError):
     """Redis answered and will not do it: too old, wrong password, no permission, out of memory, a read-only replica.
 
-    `told`: as with BusUnavailable.
+    `told` and `redis_code`: as with BusUnavailable.
     """
 
     code = "bus_refused"
 
-    def __init__(self, reason: str, *, told: str | None = None) -> None:
+    def __init__(self, reason: str, *, told: str | None = None, redis_code: str = "") -> None:
         super().__init__(f"the bus refused: {reason}", reason=reason)
+        self.redis_code = redis_code
         self.public = None if told is None else BusRefused(told)
 
 

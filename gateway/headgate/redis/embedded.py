@@ -42,7 +42,8 @@ from urllib.parse import quote
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError
 from headgate.runtime.private_folder import is_private, open_file, open_folder
 
-from .client import NEEDED, call, is_new_enough, open_client
+from .client import call, is_new_enough, open_client
+from .faults import NEEDED
 
 LOCK_NAME, SOCKET_NAME, LOG_NAME = "redis.lock", "redis.sock", "redis.log"
 MAX_RECORD_BYTES = 64 * 1024

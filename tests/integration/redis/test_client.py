@@ -237,7 +237,7 @@ from gevent import monkey
 monkey.patch_all()
 import gevent, sys
 from headgate.errors import BusUnavailable
-from headgate.redis_link import SubscriberLink
+from headgate.redis.client import SubscriberLink
 
 link = SubscriberLink(sys.argv[1])
 link.connect()

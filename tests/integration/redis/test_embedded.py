@@ -136,7 +136,7 @@ PARENT = """
     if {patched}:
         from gevent import monkey
         monkey.patch_all()
-    from headgate.embedded import start_private_redis
+    from headgate.redis.embedded import start_private_redis
     def run():
         server = start_private_redis(sys.argv[1])
         print(server.pid, flush=True)

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from headgate.errors import InvalidRequest, LimitReached, Unauthorized
+from headgate.errors import InvalidRequest, LimitReached, Unauthorized, UnauthorizedReason
 from headgate.redis.client import Client, call, call_many
 from headgate.redis.keys import REVOKED
 
@@ -113,7 +113,7 @@ class Revocations:
         if self._holds(f"{USER}:{identity.user}") or (
             identity.token_id is not None and self._holds(f"{TOKEN}:{identity.token_id}")
         ):
-            raise revoked()
+            raise Unauthorized(UnauthorizedReason.REVOKED)
 
     def _holds(self, member: str) -> bool:
         until_s = self._until_s.get(member)
@@ -133,11 +133,6 @@ def kind_of(member: str) -> tuple[str, str] | None:
     """Return ("user" or "token", name) of a member, or None if it is none."""
     kind, colon, name = member.partition(":")
     return (kind, name) if colon and name and kind in (USER, TOKEN) else None
-
-
-def revoked() -> Unauthorized:
-    """Return the error of a revoked identity."""
-    return Unauthorized("revoked", "this user or token has been revoked")
 
 
 def _member(user: str | None, token_id: str | None) -> str:

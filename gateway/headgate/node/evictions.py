@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from headgate.auth.admission import Admission, Outsiders
-from headgate.auth.revocation import TOKEN, kind_of, revoked
-from headgate.auth.tokens import refusal
+from headgate.auth.revocation import TOKEN, kind_of
 from headgate.delivery.client import Client
-from headgate.errors import Unauthorized
+from headgate.errors import Unauthorized, UnauthorizedReason
 from headgate.metrics import PUT_OUT
 from headgate.protocol.frames import message_frame
 from headgate.protocol.packets import STATUS, notice_packet
@@ -45,7 +44,7 @@ class Evictions:
 
     def expired(self, clients: Iterable[Client]) -> None:
         """Disconnect clients whose identity has expired."""
-        self._put_out(clients, refusal("expired"))
+        self._put_out(clients, Unauthorized(UnauthorizedReason.EXPIRED))
 
     def revoked(self, members: list[str]) -> None:
         """Disconnect the clients of users and tokens that were revoked."""
@@ -53,13 +52,13 @@ class Evictions:
         for member in members:
             kind, name = kind_of(member) or (TOKEN, "")
             hit += self._admission.of_token(name) if kind == TOKEN else self._admission.of_user(name)
-        self._put_out(hit, revoked())
+        self._put_out(hit, Unauthorized(UnauthorizedReason.REVOKED))
 
     def _put_out(self, clients: Iterable[Client], why: Unauthorized) -> None:
         """Tell clients that they are no longer authorized, and disconnect them from their namespace. Lets the loop run."""
         for count, client in enumerate(clients, 1):
             if self._namespaces[client.namespace].clients.get(client.session) is client:
-                PUT_OUT.labels(client.namespace, why.reason).inc()
+                PUT_OUT.labels(client.namespace, why.reason.value).inc()
                 connection = connection_of(client)
                 notice = notice_packet(client.namespace, STATUS, {"unauthorized": why.to_wire()})
                 connection.offer_control(message_frame(notice))

@@ -14,7 +14,7 @@ from headgate.auth.admission import Admission
 from headgate.auth.expiry import Expiry
 from headgate.auth.identity import ANONYMOUS, Handshake
 from headgate.delivery.client import Client
-from headgate.errors import Forbidden, HeadgateError, InvalidRequest, PayloadTooLarge, Unauthorized
+from headgate.errors import Forbidden, HeadgateError, InvalidRequest, PayloadTooLarge, Unauthorized, UnauthorizedReason
 from headgate.event import check_event_id
 from headgate.protocol.frames import message_frame
 from headgate.protocol.packets import PUBLISH, REFRESH, REPLAY, SEEN, STATUS, SUBSCRIBE, UNSUBSCRIBE, notice_packet, ok, refused
@@ -82,7 +82,7 @@ class Handlers:
         client = namespace.clients.get(session)
         try:
             if client is None:
-                raise Unauthorized("left", "this session has left")
+                raise Unauthorized(UnauthorizedReason.LEFT)
             if len(arguments) != 1 or not isinstance(arguments[0], Mapping):
                 raise InvalidRequest("expected one object as the argument")
             # What is published is checked as it is encoded, and has an error of its own.
@@ -128,9 +128,9 @@ class Handlers:
         eio_sid = self._server.manager.eio_sid_from_sid(client.session, f"/{namespace.name}")
         identity = self._logins.identify(Handshake(namespace.name, {"token": token}, self._server.environ.get(eio_sid, {})))
         if namespace.clients.get(client.session) is not client:
-            raise Unauthorized("left", "this session has left")
+            raise Unauthorized(UnauthorizedReason.LEFT)
         if identity.user != client.identity.user:
-            raise Unauthorized("another_user", "the token is another user's")
+            raise Unauthorized(UnauthorizedReason.ANOTHER_USER)
         self._admission.renew(client, identity)
         self._expiry.set(client, identity.expires_at)
         ended = namespace.end_subscriptions(client, lambda pattern: not identity.may_subscribe(pattern))

@@ -18,8 +18,9 @@ from headgate.auth.admission import FailedLogins, LoginsThrottled
 from headgate.auth.audit import audit
 from headgate.auth.identity import Authenticator, Handshake, Identity
 from headgate.auth.jwks import Jwks
-from headgate.auth.tokens import Tokens, configured_keys, refusal, token_authenticator
+from headgate.auth.tokens import Tokens, configured_keys, token_authenticator
 from headgate.errors import HeadgateError, SettingsError, Unauthorized
+from headgate.errors import UnauthorizedReason as Reason
 from headgate.metrics import LOGINS_THROTTLED
 from headgate.runtime.loop import Share
 from headgate.settings import Settings
@@ -30,7 +31,7 @@ log = structlog.get_logger("headgate.gateway")
 # How long tokens are read, whosever they are, before everybody else has a turn.
 TOKENS_SHARE_S = 0.001
 # Reasons that are no failed login.
-_OUR_FAULT = ("authenticator_failed", "no_authenticator")
+_OUR_FAULT = (Reason.AUTHENTICATOR_FAILED, Reason.NO_AUTHENTICATOR)
 # Of an authenticator that failed.
 _LOGGED_FRAMES = 5
 
@@ -103,11 +104,17 @@ class Logins:
         except HeadgateError as error:
             # A fault of ours, and a refusal that only takes a while, are no failed logins.
             if not error.retry:
-                reason = str(error.parts.get("reason", error.code))
+                reason = error.reason if isinstance(error, Unauthorized) else None
                 if reason not in _OUR_FAULT:
                     self._failed.failed(address, monotonic())
+                # What an application says may hold the token.
+                said = (
+                    handshake.redacted(error.detail)
+                    if isinstance(error, Unauthorized) and reason is Reason.NOT_ACCEPTED
+                    else None
+                )
                 audit.login_refused(
-                    address=address, namespace=handshake.namespace, code=error.code, reason=handshake.redacted(reason)
+                    address=address, namespace=handshake.namespace, code=error.code, reason=reason or error.code, detail=said
                 )
             raise
 
@@ -120,15 +127,15 @@ class Logins:
         except Exception as error:
             # No traceback: the texts of exceptions, and of their causes, may hold the token.
             log.error("authenticator failed", namespace=handshake.namespace, **_described(error, handshake))
-            raise Unauthorized("authenticator_failed", "the authenticator failed") from error
+            raise Unauthorized(Reason.AUTHENTICATOR_FAILED) from error
         if identity is None:
-            raise Unauthorized("not_accepted", "the token was missing or not accepted")
+            raise Unauthorized(Reason.NOT_ACCEPTED)
         first = self._settings.served(None)
         if not identity.may_enter(self._settings.served(handshake.namespace), first):
-            raise Unauthorized("wrong_namespace", "this identity is not for this namespace")
+            raise Unauthorized(Reason.WRONG_NAMESPACE)
         self._check_revoked(identity)
         if identity.expires_at is not None and identity.expires_at <= time():
-            raise refusal("expired")
+            raise Unauthorized(Reason.EXPIRED)
         return identity.with_own_topics()
 
 

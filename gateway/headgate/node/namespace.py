@@ -20,7 +20,7 @@ from headgate.delivery.page_cache import LogPages
 from headgate.delivery.past import TopicPage, find_starts
 from headgate.delivery.router import Router
 from headgate.delivery.trie import SubscriptionTrie
-from headgate.errors import BusUnavailable, Forbidden, HeadgateError, InvalidEvent, LimitReached, Unauthorized
+from headgate.errors import BusUnavailable, Forbidden, HeadgateError, InvalidEvent, LimitReached, Unauthorized, UnauthorizedReason
 from headgate.event import Event
 from headgate.metrics import CLIENTS, CONFLATED, DELIVERIES, DISCARDED, FAN_OUT_SECONDS, SUBSCRIPTIONS
 from headgate.protocol.frames import Frame, message_frame
@@ -540,7 +540,7 @@ class Namespace:
     def _check_in(self, client: Client) -> None:
         """Refuse a client that was put out, or has left, while Redis was asked."""
         if self.clients.get(client.session) is not client:
-            raise Unauthorized("left", "this session has left")
+            raise Unauthorized(UnauthorizedReason.LEFT)
 
     def _read_back(self, client: Client, pattern: str, start: int) -> None:
         """Make the client a reader from `start` for this pattern, and from where it is for its others.

@@ -255,7 +255,7 @@ def test_an_address_whose_logins_fail_is_told_to_wait_and_others_are_not(strict:
     assert (status, told["error"]["name"]) == (429, "failed_logins")
     assert login(minted(), far) is None
 
-    line = strict.wait_for_line(r'address=(\S+) .*reason=expired.* logger=headgate.auth.audit.* event="login refused"')
+    line = strict.wait_for_line(r'address=(\S+) .*reason=expired.* logger=headgate.audit.* event="login refused"')
     assert line[1] == "2001:db8:1:2::/64"
     assert expired not in strict.output
 
@@ -268,12 +268,12 @@ def test_revocations_and_refused_rights_are_in_the_audit_log(strict: GatewayProc
     assert http(strict, "POST", "/api/publish", narrow, {"topic": "orders.1", "data": 1})[0] == 403
     assert http(strict, "GET", "/api/events?pattern=orders.%23", narrow)[0] == 403
     for action, name in (("publish", "orders.1"), ("read", "orders.#")):
-        strict.wait_for_line(rf'user=mallory action={action} name={name} .*logger=headgate.auth.audit.* event="right refused"')
+        strict.wait_for_line(rf'user=mallory action={action} name={name} .*logger=headgate.audit.* event="right refused"')
 
     url = f"unix://{strict.folder}/data/redis.sock"
     command = [str(Path(sys.executable).with_name("headgate")), "revoke", "--user", "mallory", "--for", "60", "--redis", url]
     done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=True)
     assert done.stdout.strip() == "revoked user 'mallory' for 60 s"
-    heard = r'kind=user name=mallory for_s=60 by="{}".* logger=headgate.auth.audit.* event=revoked'
+    heard = r'kind=user name=mallory for_s=60 by="{}".* logger=headgate.audit.* event=revoked'
     assert re.search(heard.format(rf"uid {os.getuid()} on the command line"), done.stderr)
     strict.wait_for_line(heard.format("heard from Redis"))

@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import math
-import os
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -329,8 +328,7 @@ def find_redis_url(settings: Settings | None = None) -> str:
         BusUnavailable: neither is there; the message says what to do.
         SettingsError: the variable is wrong.
     """
-    names = ("HEADGATE_REDIS_URL", "HEADGATE_DATA_DIR")
-    settings = settings or Settings.read({name: os.environ.get(name) for name in names})
+    settings = settings or Settings.from_environment("HEADGATE_REDIS_URL", "HEADGATE_DATA_DIR")
     if settings.redis_url:
         return settings.redis_url
     from .redis.embedded import find_private_redis  # only here: a publisher with a URL needs no code that starts servers

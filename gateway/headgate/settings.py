@@ -1,13 +1,15 @@
 """Settings: one frozen dataclass, read once from mappings, every fault reported together. No I/O.
 
 In: the process environment, an application's configuration, the command line (later ones win). Out: `Settings`, which
-is what the rest of Headgate reads; nothing else looks at the environment. `docs/settings.md` is generated from here.
+is what the rest of Headgate reads; no other file of ours reads the environment, which ruff checks. `docs/settings.md` is
+generated from here.
 """
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -26,8 +28,24 @@ MIN_SECRET_REPEATED_BYTES = 16
 STRONG_SECRET = (
     f"a secret of at least {MIN_SECRET_BYTES} bytes, {MIN_SECRET_DIFFERENT} of them different, that does not repeat a short text"
 )
+_REDIS_PROGRAM, _CONFIGURATION_FILE = "HEADGATE_REDIS_SERVER", "HEADGATE_CONFIG"
 # Names with our prefix that belong to tools around the gateway (Makefile, tests, publishers), not to it.
-_FOREIGN = {"HEADGATE_REDIS_SERVER", "HEADGATE_CHROMIUM", "HEADGATE_CONFIG"}
+_FOREIGN = {_REDIS_PROGRAM, _CONFIGURATION_FILE, "HEADGATE_CHROMIUM"}
+
+
+def environment() -> MutableMapping[str, str]:
+    """Return the process's environment itself, for those that merge it with other sources before `Settings.read`."""
+    return os.environ
+
+
+def redis_program() -> str | None:
+    """Return the path of the server program for a private Redis, where HEADGATE_REDIS_SERVER names one."""
+    return os.environ.get(_REDIS_PROGRAM) or None
+
+
+def configuration_file() -> str | None:
+    """Return the path of the configuration file, where HEADGATE_CONFIG names one."""
+    return os.environ.get(_CONFIGURATION_FILE) or None
 
 
 def _namespaces(raw: Any) -> tuple[str, ...]:
@@ -293,6 +311,15 @@ class Settings:
             raise SettingsError(faults)
         assert settings is not None
         return settings
+
+    @classmethod
+    def from_environment(cls, *only: str) -> Settings:
+        """Return what the environment says; with `only`, under names that begin so, whatever is wrong in the others.
+
+        Raises:
+            SettingsError: as `read`.
+        """
+        return cls.read({name: raw for name, raw in os.environ.items() if name.startswith(only or PREFIX)})
 
     def served(self, namespace: str | None) -> str:
         """Return the namespace to publish to: the one named, or the first that is served.

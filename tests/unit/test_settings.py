@@ -290,3 +290,15 @@ def test_a_client_may_be_refused_more_often_than_it_has_subscriptions() -> None:
     (fault,) = refusal.value.faults
     assert fault.startswith("HEADGATE_MAX_REFUSALS=256: expected more than HEADGATE_MAX_SUBSCRIPTIONS (256)")
     assert Settings.read({"HEADGATE_MAX_SUBSCRIPTIONS": "256", "HEADGATE_MAX_REFUSALS": "257"}).max_refusals == 257
+
+
+def test_the_environment_is_read_under_our_names_and_in_part_where_that_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A publisher needs two variables, and a fault in another one is not its business."""
+    monkeypatch.setenv("HEADGATE_PORT", "no port")
+    monkeypatch.setenv("HEADGATE_REDIS_URL", "redis://127.0.0.1:7777/0")
+
+    assert Settings.from_environment("HEADGATE_REDIS_URL").redis_url == "redis://127.0.0.1:7777/0"
+    with pytest.raises(SettingsError, match="HEADGATE_PORT"):
+        Settings.from_environment()
+    monkeypatch.setenv("HEADGATE_PORT", "7778")
+    assert Settings.from_environment().port == 7778

@@ -398,13 +398,12 @@ def token(
 
     Every user may also subscribe to users.NAME.#, whatever the token says.
     """
-    import os
 
     from headgate.auth.tokens import Tokens
     from headgate.errors import SettingsError
     from headgate.settings import Settings
 
-    settings = Settings.read({name: value for name, value in os.environ.items() if name.startswith("HEADGATE_TOKEN_")})
+    settings = Settings.from_environment("HEADGATE_TOKEN_")
     tokens = Tokens.configured(settings)
     if tokens is None:
         raise SettingsError(["no secret to sign with: set HEADGATE_TOKEN_SECRET, for the gateway too"])
@@ -498,27 +497,25 @@ def _check_consumer(name: str) -> str:
 
 def _redis_of_consumers(config: str | None, redis_url: str | None) -> Client:
     """Return a client of the Redis that is given, else of the one that the consumers of the configuration run with."""
-    import os
 
     from headgate.consumers.process.config import find_file, read_settings
     from headgate.publisher import find_redis_url
     from headgate.redis.client import open_client
-    from headgate.settings import Settings
+    from headgate.settings import Settings, environment
 
     if redis_url is None:
         path = find_file(config)
-        redis_url = find_redis_url(Settings.read(read_settings(path, os.environ) if path else os.environ))
+        redis_url = find_redis_url(Settings.read(read_settings(path, environment()) if path else environment()))
     return open_client(redis_url)
 
 
 def _configured_consumers(config: str | None) -> frozenset[tuple[str, str]] | None:
     """Return (namespace, name) of the consumers in the configuration file; None when there is no file."""
-    import os
-
     from headgate.consumers.process.config import find_file, read_names
+    from headgate.settings import environment
 
     path = find_file(config)
-    return read_names(path, os.environ) if path else None
+    return read_names(path, environment()) if path else None
 
 
 def _as_json_text(text: str) -> str | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gc
 import inspect
-import os
 import signal
 import sys
 from collections.abc import Callable, Mapping
@@ -25,7 +24,7 @@ from headgate.redis.embedded import EmbeddedRedis, start_private_redis
 from headgate.runtime import logging as logs
 from headgate.runtime.importing import load_named
 from headgate.runtime.loop import Signal, on_signal, spawn
-from headgate.settings import PREFIX, Settings
+from headgate.settings import PREFIX, Settings, environment
 from headgate.transport.http_limits import HttpLimits
 from headgate.transport.wsgi import Server
 
@@ -49,17 +48,18 @@ def run(
     private: EmbeddedRedis | None = None
     try:
         # An application that is imported by name reads the environment itself: what the command line said must be there.
-        os.environ.update(overrides)
+        environ = environment()
+        environ.update(overrides)
         path = need_file(config) if with_consumers else find_file(config)
         if path is not None:
-            os.environ.update(read_settings(path, os.environ))
+            environ.update(read_settings(path, environ))
             _say(f"settings from {path}")
-        settings = Settings.read(os.environ)
+        settings = Settings.read(environ)
         logs.configure(settings.log_level)
         if settings.redis_url is None:
             private = start_private_redis(settings.data_dir)
-            os.environ[PREFIX + "REDIS_URL"] = private.url
-            settings = Settings.read(os.environ)
+            environ[PREFIX + "REDIS_URL"] = private.url
+            settings = Settings.read(environ)
             _say(f"started a private {private.description} in {settings.data_dir}")
         _say(f"using {describe_server(settings.redis_url or '')}")
         if settings.dev:

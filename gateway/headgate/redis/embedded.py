@@ -41,6 +41,7 @@ from urllib.parse import quote
 
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError
 from headgate.runtime.private_folder import is_private, open_file, open_folder
+from headgate.settings import redis_program
 
 from .client import call, is_new_enough, open_client
 from .faults import NEEDED
@@ -171,7 +172,7 @@ def start_private_redis(data_dir: str | Path, *, server: str | None = None) -> E
         BusRefused: a server for this folder is running already, the folder is not ours alone, or the program is too old.
         BusUnavailable: there is no program to start, or it died, with its last words.
     """
-    binary = find_server(server or os.environ.get("HEADGATE_REDIS_SERVER") or None)
+    binary = find_server(server or redis_program())
     folder = Path(data_dir).absolute()
     try:
         lock = _open_lock(folder)

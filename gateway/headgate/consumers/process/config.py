@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import os
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,7 +22,7 @@ from headgate.errors import InvalidRequest, SettingsError
 from headgate.extras import advice
 from headgate.options import Fault, Kind, option, patterns, read_options, required, show, text
 from headgate.runtime.importing import load_named
-from headgate.settings import PREFIX, Settings
+from headgate.settings import PREFIX, Settings, configuration_file
 
 DEFAULT_FILE = "headgate.toml"
 VARIABLE = "HEADGATE_CONFIG"
@@ -73,7 +72,7 @@ class Configuration:
 
 def find_file(given: str | None) -> str | None:
     """Return the configuration file to read: `given`, else HEADGATE_CONFIG, else headgate.toml if it is in this folder."""
-    return given or os.environ.get(VARIABLE) or (DEFAULT_FILE if Path(DEFAULT_FILE).is_file() else None)
+    return given or configuration_file() or (DEFAULT_FILE if Path(DEFAULT_FILE).is_file() else None)
 
 
 def need_file(given: str | None) -> str:

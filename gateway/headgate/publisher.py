@@ -256,7 +256,7 @@ class Publisher:
 
     def _refuse_unserved(self, namespace: str) -> None:
         """Of a strict publisher: raise NamespaceNotServed, before anything is sent; again each time, as a gateway may come."""
-        if not self._strict_namespace or self._remembered.is_settled(namespace):
+        if not self._strict_namespace or self._remembered.is_resolved(namespace):
             return
         try:
             served, known = has_been_served(self._client, namespace)
@@ -267,7 +267,7 @@ class Publisher:
             served, known = True, []
         if not served:
             raise NamespaceNotServed(namespace, known)
-        self._remembered.settle(namespace)
+        self._remembered.resolve(namespace)
 
     def _warn_unserved(self, namespace: str) -> None:
         """Of any other: warn once of a namespace that no gateway has served; after the event, when Redis is known to answer."""
@@ -279,7 +279,7 @@ class Publisher:
             log.info("cannot tell whether a gateway serves namespace %r: %s", namespace, error.message)
             return
         if served:
-            self._remembered.settle(namespace)
+            self._remembered.resolve(namespace)
         else:
             log.warning("%s", NamespaceNotServed(namespace, known).message)
 

@@ -38,12 +38,11 @@ _json_option = click.option("--json", "as_json", is_flag=True, help="Print each 
 _MAX_QUOTED = 200
 # Commands that need the extra `consumers` alone.
 _OF_CONSUMERS = {"consume", "consumers", "dead-letters"}
-_COUNTS = ("lag", "in_hand", "held", "dead", "missed")
 # JSON escapes most of them by itself; the others may stand in its strings, where an escape means the same.
 _TERMINAL_CONTROLS = re.compile(rb"[\x00-\x1f\x7f]|\xc2[\x80-\x9f]")
 
 
-def _place(_context: click.Context, _option: click.Parameter, given: str | None) -> tuple[str, int] | None:
+def _address(_context: click.Context, _option: click.Parameter, given: str | None) -> tuple[str, int] | None:
     """Read HOST:PORT, such as 127.0.0.1:9100 or [::1]:9100."""
     if given is None:
         return None
@@ -224,7 +223,7 @@ def serve(
 @_config_option
 @click.option("--only", multiple=True, metavar="NAME", help="Only this consumer of the file; repeatable.")
 @_redis_option
-@click.option("--listen", metavar="HOST:PORT", callback=_place, help="Have a page there with /healthz and /metrics.")
+@click.option("--listen", metavar="HOST:PORT", callback=_address, help="Have a page there with /healthz and /metrics.")
 @click.option("--check", "is_check", is_flag=True, help="Only check the file and Redis: a line per consumer, or per fault.")
 @click.option("--dry-run", is_flag=True, help="Only print what would be done with each event; nothing is acknowledged.")
 @click.option("--since", type=click.IntRange(1), metavar="OFFSET", help="First event of a dry run; without it: the next one.")
@@ -446,7 +445,7 @@ def check(redis_url: str | None, load: bool) -> None:
     from headgate.consumers.work.store import GROUP_LIBRARY
     from headgate.errors import HeadgateError
     from headgate.publisher import find_redis_url
-    from headgate.redis.client import check_server, open_client, place
+    from headgate.redis.client import check_server, open_client, redacted_address
     from headgate.redis.faults import NEEDED
     from headgate.redis.functions import LOG_LIBRARY
     from headgate.redis.registry import read_served
@@ -454,7 +453,7 @@ def check(redis_url: str | None, load: bool) -> None:
     url = redis_url or find_redis_url()
     client = open_client(url)
     name, version = check_server(client)
-    click.echo(f"found: {name} {version} at {place(url)}")
+    click.echo(f"found: {name} {version} at {redacted_address(url)}")
     click.echo(f"needed: {NEEDED}")
     for library, whose, loaded_by in (
         (LOG_LIBRARY, "function library", "publisher or gateway"),

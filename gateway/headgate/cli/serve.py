@@ -22,7 +22,7 @@ from headgate.flask_extension import Headgate
 from headgate.redis.client import describe_server
 from headgate.redis.embedded import EmbeddedRedis, start_private_redis
 from headgate.runtime import logging as logs
-from headgate.runtime.importing import load_named
+from headgate.runtime.importing import import_string
 from headgate.runtime.loop import Signal, on_signal, spawn
 from headgate.settings import PREFIX, Settings, environment
 from headgate.transport.http_limits import HttpLimits
@@ -91,7 +91,7 @@ def _load(target: str | None, settings: Settings) -> Flask:
         from headgate_server.app import create_app
 
         return create_app(settings)
-    found = load_named(target, "MODULE:APPLICATION or MODULE:FACTORY", default="app")
+    found = import_string(target, "MODULE:APPLICATION or MODULE:FACTORY", default="app")
     app = _made_by(found, target) if not isinstance(found, Flask) and callable(found) else found
     if not isinstance(app, Flask):
         raise InvalidRequest(f"{target!r} is a {type(app).__name__}; expected a Flask application or a function that returns one")

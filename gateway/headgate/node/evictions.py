@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from headgate.auth.admission import Admission, Outsiders
+from headgate.auth.admission import Admission, PendingSessions
 from headgate.auth.revocation import TOKEN, kind_of
 from headgate.delivery.client import Client
 from headgate.errors import Unauthorized, UnauthorizedReason
-from headgate.metrics import PUT_OUT
+from headgate.metrics import EVICTED
 from headgate.protocol.frames import message_frame
 from headgate.protocol.packets import STATUS, notice_packet
 from headgate.runtime.loop import sleep
@@ -37,14 +37,14 @@ class Evictions:
         namespaces: Mapping[str, Namespace],
         settings: Settings,
         admission: Admission[Client],
-        outsiders: Outsiders,
+        pending: PendingSessions,
     ) -> None:
         self._server, self._namespaces, self._settings = server, namespaces, settings
-        self._admission, self._outsiders = admission, outsiders
+        self._admission, self._pending = admission, pending
 
     def expired(self, clients: Iterable[Client]) -> None:
         """Disconnect clients whose identity has expired."""
-        self._put_out(clients, Unauthorized(UnauthorizedReason.EXPIRED))
+        self._evict(clients, Unauthorized(UnauthorizedReason.EXPIRED))
 
     def revoked(self, members: list[str]) -> None:
         """Disconnect the clients of users and tokens that were revoked."""
@@ -52,30 +52,30 @@ class Evictions:
         for member in members:
             kind, name = kind_of(member) or (TOKEN, "")
             hit += self._admission.of_token(name) if kind == TOKEN else self._admission.of_user(name)
-        self._put_out(hit, Unauthorized(UnauthorizedReason.REVOKED))
+        self._evict(hit, Unauthorized(UnauthorizedReason.REVOKED))
 
-    def _put_out(self, clients: Iterable[Client], why: Unauthorized) -> None:
+    def _evict(self, clients: Iterable[Client], why: Unauthorized) -> None:
         """Tell clients that they are no longer authorized, and disconnect them from their namespace. Lets the loop run."""
         for count, client in enumerate(clients, 1):
             if self._namespaces[client.namespace].clients.get(client.session) is client:
-                PUT_OUT.labels(client.namespace, why.reason.value).inc()
+                EVICTED.labels(client.namespace, why.reason.value).inc()
                 connection = connection_of(client)
                 notice = notice_packet(client.namespace, STATUS, {"unauthorized": why.to_wire()})
                 connection.offer_control(message_frame(notice))
                 self._server.disconnect(client.session, f"/{client.namespace}")
-                self.end_outsider_later(connection, f"{why.code}: {why.reason}")
+                self.end_pending_later(connection, f"{why.code}: {why.reason}")
             if not count % _STRIDE:
                 sleep()
 
-    def end_outsider_later(self, connection: Connection, told: str) -> None:
+    def end_pending_later(self, connection: Connection, told: str) -> None:
         """Let a connection out of every namespace stay for as long as before its first CONNECT, to come back."""
         if not connection.closed and not connection.owners:
             environ = self._server.environ.get(connection.sid, {})
-            self._outsiders.put_out(connection.sid, address_of(environ, self._settings.proxies))
-        self._server.eio.deadlines.after(self._settings.handshake_deadline_s, _end_outsider, connection, told)
+            self._pending.add(connection.sid, address_of(environ, self._settings.proxies))
+        self._server.eio.deadlines.after(self._settings.handshake_deadline_s, _end_pending, connection, told)
 
 
-def _end_outsider(connection: Connection, told: str) -> None:
-    """End a connection whose clients have left, or were put out, and that has joined no namespace since. Runs in the hub."""
+def _end_pending(connection: Connection, told: str) -> None:
+    """End a connection whose clients have left, or were disconnected, and that has joined no namespace since. Runs in the hub."""
     if not connection.closed and not connection.owners:
         connection.end("outside every namespace", code=POLICY, told=told)

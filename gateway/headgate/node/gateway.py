@@ -16,7 +16,7 @@ from typing import Any
 
 import structlog
 
-from headgate.auth.admission import Admission, Outsiders
+from headgate.auth.admission import Admission, PendingSessions
 from headgate.auth.expiry import Expiry
 from headgate.auth.identity import Authenticator, Handshake, Identity
 from headgate.auth.revocation_watch import RevocationWatch
@@ -24,7 +24,7 @@ from headgate.delivery.client import Client
 from headgate.errors import BusUnavailable, UnknownHost
 from headgate.metrics import HOSTS_REFUSED
 from headgate.publisher import Publisher
-from headgate.redis.client import is_open, open_client, place
+from headgate.redis.client import is_open, open_client, redacted_address
 from headgate.redis.registry import remembered
 from headgate.runtime.watchdog import Watchdog
 from headgate.settings import Settings
@@ -68,7 +68,7 @@ class Gateway:
             name: Namespace(name, settings.redis_url, settings, self.registration.renew) for name in settings.namespaces
         }
         for name in self.namespaces:
-            remembered(self._commands).settle(name)  # by us: no publisher in this process need ask
+            remembered(self._commands).resolve(name)  # by us: no publisher in this process need ask
         self._hosts = Hosts(settings)
         self._drain = Drain(self.namespaces)
         self._server = SocketServer(
@@ -83,8 +83,8 @@ class Gateway:
         )
         admission: Admission[Client] = Admission(settings.max_clients_per_user, settings.max_clients_per_address)
         # Development is one machine: there an address says nothing about who it is.
-        outsiders = Outsiders(0 if settings.dev else settings.max_clients_per_address)
-        evictions = Evictions(self._server, self.namespaces, settings, admission, outsiders)
+        pending = PendingSessions(0 if settings.dev else settings.max_clients_per_address)
+        evictions = Evictions(self._server, self.namespaces, settings, admission, pending)
         self._expiry: Expiry[Client] = Expiry(evictions.expired)
         self._revocation_watch = RevocationWatch(settings.redis_url, evictions.revoked)
         self._logins = Logins(settings, authenticator, self._revocation_watch.check)
@@ -95,7 +95,7 @@ class Gateway:
             settings,
             logins=self._logins,
             admission=admission,
-            outsiders=outsiders,
+            pending=pending,
             expiry=self._expiry,
             evictions=evictions,
             refusals=refusals,
@@ -201,7 +201,9 @@ class Gateway:
 def warn_of_open_redis(url: str) -> None:
     """Log it if Redis is on another machine and has no password."""
     if is_open(url):
-        log.warning("Redis without a password", at=place(url), effect="whoever reaches it publishes, reads and revokes")
+        log.warning(
+            "Redis without a password", at=redacted_address(url), effect="whoever reaches it publishes, reads and revokes"
+        )
 
 
 def _transport_limits(settings: Settings) -> TransportLimits:

@@ -11,7 +11,7 @@ from typing import Any
 
 from socketio.exceptions import ConnectionRefusedError as Refusal
 
-from headgate.auth.admission import SESSION_RETRY_S, Admission, Outsiders
+from headgate.auth.admission import SESSION_RETRY_S, Admission, PendingSessions
 from headgate.auth.expiry import Expiry
 from headgate.auth.identity import ANONYMOUS, Handshake
 from headgate.delivery.client import Client
@@ -59,7 +59,7 @@ class Joining:
         *,
         logins: Logins,
         admission: Admission[Client],
-        outsiders: Outsiders,
+        pending: PendingSessions,
         expiry: Expiry[Client],
         evictions: Evictions,
         refusals: Refusals,
@@ -67,7 +67,7 @@ class Joining:
     ) -> None:
         self._server, self._namespaces, self._settings = server, namespaces, settings
         self._logins, self._drain = logins, drain
-        self._admission, self._outsiders, self._expiry = admission, outsiders, expiry
+        self._admission, self._pending, self._expiry = admission, pending, expiry
         self._evictions, self._refusals = evictions, refusals
 
     def route(self, namespace: Namespace) -> None:
@@ -80,7 +80,7 @@ class Joining:
     def opening(self, eio_sid: str, environ: Mapping[str, Any]) -> OneTooMany | None:
         """Count a session until it joins. Who never does costs as much as a client, which has a limit per address."""
         try:
-            self._outsiders.open(eio_sid, address_of(environ, self._settings.proxies))
+            self._pending.open(eio_sid, address_of(environ, self._settings.proxies))
         except LimitReached as error:
             SESSIONS_REFUSED.inc()
             return OneTooMany(error.message, error.retry_after_s or SESSION_RETRY_S)
@@ -88,7 +88,7 @@ class Joining:
 
     def over(self, eio_sid: str) -> None:
         """Forget a session that has ended."""
-        self._outsiders.forget(eio_sid)
+        self._pending.forget(eio_sid)
         self._refusals.forget(eio_sid)
 
     def connect(self, namespace: Namespace, session: str, environ: dict[str, Any], auth: Any) -> None:
@@ -123,7 +123,7 @@ class Joining:
 
     def joined(self, eio_sid: str, path: str, session: str) -> None:
         """The CONNECT packet is out: put the handshake's subscriptions in force, then say welcome."""
-        self._outsiders.forget(eio_sid)
+        self._pending.forget(eio_sid)
         connection = self._server.eio.sockets.get(eio_sid)
         if connection is None:
             return
@@ -150,7 +150,7 @@ class Joining:
             if not namespace.bus.up:
                 connection.offer_control(message_frame(notice_packet(namespace.name, STATUS, {"bus": "down"})))
         except Unauthorized:
-            pass  # put out while Redis was asked
+            pass  # disconnected while Redis was asked
         except HeadgateError as error:
             REFUSED.labels(namespace.name, error.code).inc()
             connection.end("bus unavailable")  # it comes back, with the same point
@@ -180,4 +180,4 @@ class Joining:
             namespace.leave(session)
             if reason == CLIENT_DISCONNECT:
                 # It is counted no more, so its connection may not stay for ever either.
-                self._evictions.end_outsider_later(connection, f"no CONNECT within {self._settings.handshake_deadline_s:g} s")
+                self._evictions.end_pending_later(connection, f"no CONNECT within {self._settings.handshake_deadline_s:g} s")

@@ -19,7 +19,7 @@ import structlog
 from headgate.errors import HeadgateError
 from headgate.redis.client import open_client
 from headgate.redis.registry import LEASE_S, leave, register
-from headgate.runtime.loop import Signal, Turn, spawn
+from headgate.runtime.loop import Lock, Signal, spawn
 
 log = structlog.get_logger("headgate.registration")
 
@@ -35,7 +35,7 @@ class Registration:
         self._id = secrets.token_hex(8)
         self._namespaces = tuple(namespaces)
         self._client = open_client(redis_url, timeout_s=TIMEOUT_S, max_connections=1)
-        self._turn = Turn()
+        self._lock = Lock()
         self._stirred = Signal()
         self._started = self._ended = False
         self._was_known = False
@@ -64,7 +64,7 @@ class Registration:
         self._ended = True
         self._stirred.set()
         try:
-            with self._turn:
+            with self._lock:
                 alone = leave(self._client, self._id, self._namespaces)
         except HeadgateError as error:
             self._tell(error)
@@ -82,7 +82,7 @@ class Registration:
         while not self._ended:
             self._stirred.clear()
             try:
-                with self._turn:
+                with self._lock:
                     if not self._ended:
                         self._register()
                 self._told = ""

@@ -100,7 +100,7 @@ def call_many(client: Client, commands: Iterable[Command]) -> list[Any]:
 
 def database(client: Client) -> str:
     """Return which database a client talks to, such as `localhost:6379/0`, without user and password."""
-    return f"{_place(client)}/{client.connection_pool.connection_kwargs.get('db') or 0}"
+    return f"{_address_of(client)}/{client.connection_pool.connection_kwargs.get('db') or 0}"
 
 
 def drop_idle(client: Client) -> None:
@@ -124,12 +124,12 @@ def check_server(client: Client) -> tuple[str, str]:
     """
     reply = call(client, "INFO", "server")
     if not isinstance(reply, dict) or "redis_version" not in reply:
-        raise refused(f"what answers at {_place(client)} is not Redis; needed: {NEEDED}")
+        raise refused(f"what answers at {_address_of(client)} is not Redis; needed: {NEEDED}")
     if "valkey_version" in reply:
         return "Valkey", str(reply["valkey_version"])
     version = str(reply["redis_version"])
     if not is_new_enough(version):
-        raise refused(f"Redis {version} at {_place(client)} is too old; needed: {NEEDED}")
+        raise refused(f"Redis {version} at {_address_of(client)} is too old; needed: {NEEDED}")
     return "Redis", version
 
 
@@ -144,7 +144,7 @@ def describe_server(url: str) -> str:
         name, version = check_server(client)
     finally:
         client.close()
-    return f"{name} {version} at {place(url)}"
+    return f"{name} {version} at {redacted_address(url)}"
 
 
 def is_new_enough(version: str) -> bool:
@@ -153,7 +153,7 @@ def is_new_enough(version: str) -> bool:
     return major is not None and int(major[0]) >= 7
 
 
-def place(url: str) -> str:
+def redacted_address(url: str) -> str:
     """Return where a Redis URL points to, without user, password and options: what may stand in a log or an error."""
     parts = urlsplit(url)
     if parts.scheme == "unix":
@@ -183,7 +183,7 @@ class SubscriberLink:
 
     def __init__(self, url: str, connect_timeout_s: float = 5.0) -> None:
         self._url, self._connect_timeout_s = url, connect_timeout_s
-        self._place = place(url)
+        self._address = redacted_address(url)
         self._socket: socket.socket | None = None
         import hiredis  # only here: a process that only publishes need not have it
 
@@ -204,7 +204,7 @@ class SubscriberLink:
             connection.connect()
         except (redis.RedisError, OSError) as error:
             tls = isinstance(connection, redis.SSLConnection)
-            raise advised(translate(error, self._place), error, tls=tls) from shown_cause(error)
+            raise advised(translate(error, self._address), error, tls=tls) from shown_cause(error)
         # redis-py connects (address, TLS, AUTH, SELECT); from here on the socket is ours alone, so that nothing can
         # reconnect it, time it out or read from it. tests/contract/test_redis_py_corners.py holds this corner.
         self._socket, connection._sock = connection._sock, None
@@ -264,7 +264,7 @@ class SubscriberLink:
         except OSError as error:
             raise self._broken(error) from error
         if not size:
-            raise unavailable(f"{self._place} closed the connection")
+            raise unavailable(f"{self._address} closed the connection")
         self._reader.feed(self._buffer, 0, size)
         replies: list[Any] = []
         gets = self._reader.gets
@@ -272,19 +272,19 @@ class SubscriberLink:
             while (reply := gets()) is not False:
                 replies.append(reply)
         except _BrokenReply as error:
-            broken = unavailable(f"{self._place} sent something that is not a Redis reply")
+            broken = unavailable(f"{self._address} sent something that is not a Redis reply")
             broken.add_note(CHECK_PORT)
             raise broken from error
         if not replies:
             self._unfinished_bytes += size
             if self._unfinished_bytes > MAX_REPLY_BYTES:
-                raise unavailable(f"{self._place} sent a reply larger than {MAX_REPLY_BYTES} bytes")
+                raise unavailable(f"{self._address} sent a reply larger than {MAX_REPLY_BYTES} bytes")
             return replies
         self._unfinished_bytes = 0
         for reply in replies:
             if isinstance(reply, _ErrorReply):
                 refusal = redis.ResponseError(str(reply))
-                raise advised(translate(refusal, self._place), refusal, tls=False)
+                raise advised(translate(refusal, self._address), refusal, tls=False)
         return replies
 
     def settimeout(self, timeout_s: float | None) -> None:
@@ -306,15 +306,15 @@ class SubscriberLink:
 
     def _open_socket(self) -> socket.socket:
         if self._socket is None:
-            raise unavailable(f"the connection to {self._place} is closed")
+            raise unavailable(f"the connection to {self._address} is closed")
         return self._socket
 
     def _broken(self, error: OSError) -> BusUnavailable:
         if self._socket is None:
-            return unavailable(f"the connection to {self._place} was closed")
+            return unavailable(f"the connection to {self._address} was closed")
         if isinstance(error, TimeoutError):
-            return unavailable(f"{self._place} did not answer in time")
-        return unavailable(f"the connection to {self._place} broke: {reason_of(error)}")
+            return unavailable(f"{self._address} did not answer in time")
+        return unavailable(f"the connection to {self._address} broke: {reason_of(error)}")
 
 
 class _ErrorReply(Exception):
@@ -353,7 +353,7 @@ def _connection_pool(
     return pool
 
 
-def _place(client: Client) -> str:
+def _address_of(client: Client) -> str:
     kwargs = client.connection_pool.connection_kwargs
     return str(kwargs.get("path") or f"{kwargs.get('host', 'localhost')}:{kwargs.get('port', 6379)}")
 
@@ -361,7 +361,7 @@ def _place(client: Client) -> str:
 def _after(client: Client, error: Exception) -> HeadgateError:
     """Translate an error of a client; after a broken connection or a demoted primary the idle ones are doubtful too."""
     pool = client.connection_pool
-    translated = translate(error, _place(client))
+    translated = translate(error, _address_of(client))
     if isinstance(translated, BusUnavailable) or isinstance(error, redis.exceptions.ReadOnlyError):
         drop_idle(client)
     return advised(translated, error, tls=issubclass(pool.connection_class, redis.SSLConnection))

@@ -30,9 +30,9 @@ __all__ = [
     "READ",
     "WRITE",
     "Greenlet",
+    "Lock",
     "Share",
     "Signal",
-    "Turn",
     "Watcher",
     "deadline",
     "in_hub_after",
@@ -57,7 +57,7 @@ class Watcher(Protocol):
     def close(self) -> None: ...
 
 
-def Turn() -> Any:
+def Lock() -> Any:
     """Return a context manager that lets one greenlet in at a time, in the order in which they came."""
     return BoundedSemaphore(1)
 

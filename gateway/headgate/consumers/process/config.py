@@ -21,7 +21,7 @@ from headgate.consumers.work.spec import ConsumerSpec, RunnerOptions
 from headgate.errors import InvalidRequest, SettingsError
 from headgate.extras import advice
 from headgate.options import Fault, Kind, option, patterns, read_options, required, show, text
-from headgate.runtime.importing import load_named
+from headgate.runtime.importing import import_string
 from headgate.settings import PREFIX, Settings, configuration_file
 
 DEFAULT_FILE = "headgate.toml"
@@ -161,7 +161,7 @@ def load_type(type_name: str) -> type[Consumer]:
         close = difflib.get_close_matches(type_name, TYPES, 1, 0.6)
         raise ValueError(f"expected {_EXPECTED_TYPE}" + (f"; did you mean {close[0]}?" if close else ""))
     try:
-        found = load_named(TYPES.get(type_name, type_name), OWN_TYPE)
+        found = import_string(TYPES.get(type_name, type_name), OWN_TYPE)
     except InvalidRequest as error:
         raise ValueError(error.parts["reason"]) from error
     except Exception as error:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, MutableMapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -334,24 +334,34 @@ class Settings:
             raise UnknownNamespace(namespace, self.namespaces)
         return name
 
+    def values_for(self, declared: type[Any]) -> dict[str, Any]:
+        """Return the settings that a dataclass has fields of the same name for."""
+        return {each.name: getattr(self, each.name) for each in fields(declared) if each.name in _NAMES}
+
     def limits(self) -> dict[str, Any]:
         """Return the limits that a client is told in `welcome`."""
-        return {
-            "max_payload_bytes": self.max_payload_bytes,
-            "queue_frames": self.queue_frames,
-            "queue_bytes": self.queue_bytes,
-            "max_subscriptions": self.max_subscriptions,
-            "max_wildcards": self.max_wildcards,
-            "max_refusals": self.max_refusals,
-            "inbound_per_s": self.inbound_per_s,
-            "inbound_burst": self.inbound_burst,
-            "write_deadline_s": self.write_deadline_s,
-            "handshake_deadline_s": self.handshake_deadline_s,
-            "max_clients_per_user": self.max_clients_per_user,
-            "max_clients_per_address": self.max_clients_per_address,
-            "max_topic_bytes": MAX_TOPIC_BYTES,
-            "max_topic_words": MAX_TOPIC_WORDS,
-        }
+        told = {name: getattr(self, name) for name in _TOLD_LIMITS}
+        return {**told, "max_topic_bytes": MAX_TOPIC_BYTES, "max_topic_words": MAX_TOPIC_WORDS}
+
+
+# Every limit is defined above, once. Those that `welcome` tells a client; docs/protocol.md lists them.
+_TOLD_LIMITS = (
+    "max_payload_bytes",
+    "queue_frames",
+    "queue_bytes",
+    "max_subscriptions",
+    "max_wildcards",
+    "max_refusals",
+    "inbound_per_s",
+    "inbound_burst",
+    "write_deadline_s",
+    "handshake_deadline_s",
+    "max_clients_per_user",
+    "max_clients_per_address",
+)
+_NAMES = frozenset(each.name for each in fields(Settings))
+# Those of a gateway for which nothing is set: parts of Headgate that run without one have the same limits.
+DEFAULTS = Settings()
 
 
 def is_loopback(host: str | None) -> bool:

@@ -116,7 +116,7 @@ def _made_by(factory: Callable[..., Any], target: str) -> Any:
 
 def _serve(app: Flask, settings: Settings) -> int:
     gate: Headgate = app.extensions["headgate"]
-    server = Server((settings.host, settings.port), app, limits=http_limits(settings))
+    server = Server((settings.host, settings.port), app, limits=HttpLimits.of(settings))
     try:
         server.init_socket()
     except OSError as error:
@@ -135,7 +135,7 @@ def _serve(app: Flask, settings: Settings) -> int:
     for namespace in gate.gateway.namespaces.values():
         namespace.bus.was_up.wait(timeout=10)
     gate.gateway.registration.tried.wait(timeout=10)  # a gateway that stops when we are ready finds us
-    _settle_memory()
+    _freeze_memory()
     server.start()
     shown = f"[{settings.host}]" if ":" in settings.host else settings.host
     _say(f"ready at http://{shown}:{server.server_port}/ (headgate {__version__}, Ctrl-C stops it)")
@@ -148,23 +148,7 @@ def _serve(app: Flask, settings: Settings) -> int:
     return 0
 
 
-def http_limits(settings: Settings) -> HttpLimits:
-    """Return the HTTP server's limits."""
-    return HttpLimits(
-        header_deadline_s=settings.handshake_deadline_s,
-        keep_alive_s=settings.keep_alive_s,
-        body_deadline_s=settings.body_deadline_s,
-        write_deadline_s=settings.write_deadline_s,
-        min_bytes_per_s=settings.http_min_bytes_per_s,
-        max_body_bytes=settings.max_body_bytes,
-        send_buffer_bytes=settings.send_buffer_bytes,
-        # Development is one machine: there an address says nothing about who it is.
-        max_connections_per_address=0 if settings.dev else settings.max_connections_per_address,
-        proxies=settings.proxies,
-    )
-
-
-def _settle_memory() -> None:
+def _freeze_memory() -> None:
     """Take what is there for good, 150,000 objects, out of what the garbage collector looks through.
 
     Clients that join make it look through all there is, now and then: 65 ms in which nothing else happens, 5 % of 4,000 joins. So

@@ -208,14 +208,5 @@ def warn_of_open_redis(url: str) -> None:
 
 def _transport_limits(settings: Settings) -> TransportLimits:
     return TransportLimits(
-        queue_frames=settings.queue_frames,
-        queue_bytes=settings.queue_bytes,
-        send_buffer_bytes=settings.send_buffer_bytes,
-        write_deadline_s=settings.write_deadline_s,
-        ping_interval_s=settings.ping_interval_s,
-        ping_timeout_s=settings.ping_timeout_s,
-        handshake_deadline_s=settings.handshake_deadline_s,
-        max_message_bytes=2 * settings.max_payload_bytes + ENVELOPE_BYTES,
-        inbound_per_s=settings.inbound_per_s,
-        inbound_burst=settings.inbound_burst,
+        max_message_bytes=2 * settings.max_payload_bytes + ENVELOPE_BYTES, **settings.values_for(TransportLimits)
     )

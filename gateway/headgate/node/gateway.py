@@ -11,8 +11,8 @@ disconnected: its identity has expired or was revoked (evictions.py), or the gat
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -42,6 +42,9 @@ from .origin import Hosts, origin_check
 from .refusals import Refusals
 from .registration import Registration
 from .socket_server import SocketServer
+
+if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 log = structlog.get_logger("headgate.gateway")
 
@@ -176,11 +179,11 @@ class Gateway:
         self.publisher.close()
         self._commands.close()
 
-    def wsgi_app(self, application: Any) -> Any:
+    def wsgi_app(self, application: WSGIApplication) -> WSGIApplication:
         """Return a WSGI application: Socket.IO's path is ours, the rest is `application`'s. Both under our names only."""
         inner = WSGIApp(self._server, application)
 
-        def known_host(environ: Mapping[str, Any], start_response: Any) -> Any:
+        def known_host(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
             try:
                 self._hosts.check(environ)
             except UnknownHost as error:
@@ -189,7 +192,8 @@ class Gateway:
                 headers = [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
                 start_response("421 Misdirected Request", headers)
                 return [body]
-            return inner(environ, start_response)
+            answer: Iterable[bytes] = inner(environ, start_response)
+            return answer
 
         return known_host
 

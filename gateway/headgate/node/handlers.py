@@ -57,7 +57,7 @@ class Handlers:
         server = self._server
 
         def acknowledged(request: Request) -> Callable[..., dict[str, Any]]:
-            def answer(session: str, *arguments: Any) -> dict[str, Any]:
+            def answer(session: str, *arguments: object) -> dict[str, Any]:
                 return self._answer(namespace, session, arguments, request)
 
             return answer

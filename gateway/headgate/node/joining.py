@@ -91,7 +91,7 @@ class Joining:
         self._pending.forget(eio_sid)
         self._refusals.forget(eio_sid)
 
-    def connect(self, namespace: Namespace, session: str, environ: dict[str, Any], auth: Any) -> None:
+    def connect(self, namespace: Namespace, session: str, environ: dict[str, Any], auth: object) -> None:
         """Authenticate; what is refused is told as connect_error with `{code, message, retry, …}` in `data`."""
         try:
             self._drain.check()
@@ -100,12 +100,13 @@ class Joining:
             if auth is not None and not isinstance(auth, Mapping):
                 raise InvalidRequest("auth: expected an object")
             check_text(auth)
-            point = read_resume((auth or {}).get("resume"))
-            wanted = (auth or {}).get("subscriptions") or []
+            shown: Mapping[str, Any] = auth or {}
+            point = read_resume(shown.get("resume"))
+            wanted = shown.get("subscriptions") or []
             wanted = wanted if isinstance(wanted, list) else [wanted]
             if len(wanted) > self._settings.max_subscriptions:
                 raise LimitReached("subscriptions", self._settings.max_subscriptions)
-            identity = self._logins.identify(Handshake(namespace.name, auth or {}, environ))
+            identity = self._logins.identify(Handshake(namespace.name, shown, environ))
             self._drain.check()  # who joins after the others were told would never be
             counted = not (self._settings.dev and identity.user == ANONYMOUS)
             address = address_of(environ, self._settings.proxies) if counted else None

@@ -10,7 +10,7 @@ Revoking a user refuses every identity of that name, old tokens and new ones, un
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from headgate.errors import InvalidRequest, LimitReached, Unauthorized, UnauthorizedReason
@@ -73,9 +73,10 @@ def read_revoked(client: Client) -> list[tuple[str, int]]:
 
 
 class Revocations:
-    """What one gateway knows to be revoked. Bounded; no I/O."""
+    """What one gateway knows to be revoked. Bounded; no I/O. `now_s` is monotonic."""
 
-    def __init__(self) -> None:
+    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._now_s = now_s
         self._until_s: dict[str, float] = {}
 
     def __len__(self) -> int:
@@ -83,7 +84,7 @@ class Revocations:
 
     def replace(self, members: Iterable[tuple[str, int]]) -> None:
         """Take (member, seconds left) as all that there is."""
-        now_s = time.monotonic()
+        now_s = self._now_s()
         self._until_s = {member: now_s + left_s for member, left_s in members}
 
     def apply(self, message: bytes) -> str | None:
@@ -94,7 +95,7 @@ class Revocations:
         if int(left) == 0:
             self._until_s.pop(member, None)
             return None
-        self._until_s[member] = time.monotonic() + int(left)
+        self._until_s[member] = self._now_s() + int(left)
         if len(self._until_s) > MAX_REVOCATIONS:
             self._forget_ended()
         return member if len(self._until_s) <= 2 * MAX_REVOCATIONS else self._overflow(member)
@@ -117,10 +118,10 @@ class Revocations:
 
     def _holds(self, member: str) -> bool:
         until_s = self._until_s.get(member)
-        return until_s is not None and time.monotonic() < until_s
+        return until_s is not None and self._now_s() < until_s
 
     def _forget_ended(self) -> None:
-        now_s = time.monotonic()
+        now_s = self._now_s()
         self._until_s = {member: until_s for member, until_s in self._until_s.items() if until_s > now_s}
 
     def _overflow(self, member: str) -> str:

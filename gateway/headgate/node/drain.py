@@ -6,7 +6,7 @@ each connection that has not left by its turn. From `begin` on, nobody new is le
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from random import shuffle
 from time import monotonic
 
@@ -24,10 +24,16 @@ _NOTICE_STRIDE = 64
 
 
 class Drain:
-    """See the module. `begun` says that this gateway lets nobody in any more."""
+    """See the module. `begun` says that this gateway lets nobody in any more. `now_s` is monotonic, `wait` lets the loop run."""
 
-    def __init__(self, namespaces: Mapping[str, Namespace]) -> None:
+    def __init__(
+        self,
+        namespaces: Mapping[str, Namespace],
+        now_s: Callable[[], float] = monotonic,
+        wait: Callable[[float], None] = sleep,
+    ) -> None:
         self._namespaces = namespaces
+        self._now_s, self._wait = now_s, wait
         self.begun = False
 
     def begin(self) -> None:
@@ -53,15 +59,15 @@ class Drain:
         shuffle(clients)
         moving = {"moving": {"reason": "restart", "within_s": within_s}}
         frames = {name: message_frame(notice_packet(name, STATUS, moving)) for name in self._namespaces}
-        began_s = monotonic()
+        began_s = self._now_s()
         for count, client in enumerate(clients, 1):
             client.connection.offer_control(frames[client.namespace])
             if not count % _NOTICE_STRIDE:
-                sleep()
+                self._wait(0)
         for count, client in enumerate(clients, 1):
             while client.session in self._namespaces[client.namespace].clients:
-                left_s = began_s + within_s * count / len(clients) - monotonic()
+                left_s = began_s + within_s * count / len(clients) - self._now_s()
                 if left_s <= 0:
                     client.connection.end("restart")
                     break
-                sleep(min(left_s, _LOOK_S))
+                self._wait(min(left_s, _LOOK_S))

@@ -42,13 +42,20 @@ class Logins:
     Args:
         authenticator: an application's; None: tokens, as `settings` has them.
         check_revoked: raises for an identity that is revoked.
+        now_s: monotonic; time_s: seconds since 1970.
     """
 
     def __init__(
-        self, settings: Settings, authenticator: Authenticator | None, check_revoked: Callable[[Identity], None]
+        self,
+        settings: Settings,
+        authenticator: Authenticator | None,
+        check_revoked: Callable[[Identity], None],
+        now_s: Callable[[], float] = monotonic,
+        time_s: Callable[[], float] = time,
     ) -> None:
         self._settings = settings
         self._check_revoked = check_revoked
+        self._now_s, self._time_s = now_s, time_s
         self._tokens = None if authenticator else Tokens.configured(settings)
         self._by_token = token_authenticator(self._tokens, settings)
         self.authenticator: Authenticator = authenticator or self._by_token
@@ -95,7 +102,7 @@ class Logins:
         """
         address = address_of(handshake.environ, self._settings.proxies)
         try:
-            self._failed.check(address, monotonic())
+            self._failed.check(address, self._now_s())
         except LoginsThrottled:
             LOGINS_THROTTLED.inc()
             raise
@@ -106,7 +113,7 @@ class Logins:
             if not error.retry:
                 reason = error.reason if isinstance(error, Unauthorized) else None
                 if reason not in _OUR_FAULT:
-                    self._failed.failed(address, monotonic())
+                    self._failed.failed(address, self._now_s())
                 # What an application says may hold the token.
                 said = (
                     handshake.redacted(error.detail)
@@ -134,7 +141,7 @@ class Logins:
         if not identity.may_enter(self._settings.served(handshake.namespace), first):
             raise Unauthorized(Reason.WRONG_NAMESPACE)
         self._check_revoked(identity)
-        if identity.expires_at is not None and identity.expires_at <= time():
+        if identity.expires_at is not None and identity.expires_at <= self._time_s():
             raise Unauthorized(Reason.EXPIRED)
         return identity.with_own_topics()
 

@@ -18,7 +18,7 @@ from headgate.errors import LimitReached
 
 from .identity import ANONYMOUS, Identity
 
-# A place is free again when some client leaves, which nobody can foretell: at this pace one that is refused asks for it.
+# A place is free again when some client leaves, at a time that cannot be known: a refused client asks again at this pace.
 PLACE_RETRY_S = 10
 # A session joins within milliseconds, or is ended at the handshake deadline.
 SESSION_RETRY_S = 1
@@ -33,7 +33,7 @@ class LoginsThrottled(LimitReached):
 
 
 class Admitted(Protocol):
-    """What is counted."""
+    """A client, as admission counts it."""
 
     identity: Identity
 

@@ -35,7 +35,7 @@ def revoke(client: Client, *, user: str | None = None, token_id: str | None = No
 
     Raises:
         InvalidRequest: not exactly one of `user` and `token_id`, or one that cannot be.
-        LimitReached: MAX_REVOCATIONS are in force.
+        LimitReached: MAX_REVOCATIONS are active.
         BusUnavailable, BusRefused: as `redis.client.call`. Call again: it is idempotent.
     """
     member = _member(user, token_id)
@@ -60,20 +60,20 @@ def revoke(client: Client, *, user: str | None = None, token_id: str | None = No
 
 
 def read_revoked(client: Client) -> list[tuple[str, int]]:
-    """Return (member, seconds that are left) of everything in force, at most twice MAX_REVOCATIONS.
+    """Return (member, seconds that are left) of every active revocation, at most twice MAX_REVOCATIONS.
 
     Raises:
         BusUnavailable, BusRefused: as `redis.client.call`.
     """
     now_s = int(call(client, "TIME")[0])
-    # Who races with others at the limit may exceed it by a few.
+    # Calls that race with each other at the limit may exceed it by a few.
     found = call(client, "ZRANGE", REVOKED, "+inf", f"({now_s}", "BYSCORE", "REV", "LIMIT", 0, 2 * MAX_REVOCATIONS, "WITHSCORES")
     pairs = found if not found or isinstance(found[0], list | tuple) else list(zip(found[::2], found[1::2], strict=True))
     return [(member.decode("utf-8", "replace"), int(float(until)) - now_s) for member, until in pairs]
 
 
 class Revocations:
-    """What one gateway knows to be revoked. Bounded; no I/O. `now_s` is monotonic."""
+    """The copy of the revocations in one gateway. Bounded; no I/O. `now_s` is monotonic."""
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
         self._now_s = now_s

@@ -91,7 +91,7 @@ class RevocationWatch:
                     told = error.message
                     log.warning("revocations out of reach", error=error.message)
             except Exception:
-                # What is known stays in force; a fault of ours must not end the watch for good.
+                # The known revocations stay active; a fault of ours must not end the watch for good.
                 log.exception("revocation watch failed")
             link.close()
             if not self._closed:

@@ -109,12 +109,12 @@ class Tokens:
         return cls(keys, settings.token_audience, settings.token_leeway_s, issuer=settings.token_issuer)
 
     def configure(self, keys: list[Key]) -> None:
-        """Put other configured keys in force, in place of those before."""
+        """Replace the configured keys."""
         self._configured = {key.key_id: key for key in keys}
         self._put_in_force()
 
     def use_fetched(self, keys: list[Key]) -> None:
-        """Put other keys of the issuer's in force, in place of those before. A configured one of the same name wins."""
+        """Replace the issuer's keys. A configured key of the same name wins."""
         self._fetched = {key.key_id: key for key in keys}
         self._put_in_force()
 

@@ -142,7 +142,7 @@ def configured_consumers(config: str | None) -> frozenset[tuple[str, str]] | Non
 
 
 def _print_standing(standing: Standing, is_configured: bool | None) -> None:
-    """Print how a consumer stands on one line."""
+    """Print the state of a consumer on one line."""
     counts = (
         f"lag {standing.lag}, in hand {standing.in_hand}, held {standing.held}, dead {standing.dead}, missed {standing.missed}"
     )

@@ -1,4 +1,4 @@
-"""What a command writes for a person: one clear line on standard error for every fault, and lines that are safe on a terminal."""
+"""Output for a person: one clear line on standard error for every fault, and lines that are safe on a terminal."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The drain: clients move to another gateway before this one stops, in turn and not all at once.
 
 In: the namespaces with their clients, and the seconds that it may take. Out: a `status` notice to every client, and the end of
-each connection that has not left by its turn. From `begin` on, nobody new is let in.
+each connection that has not left by its turn. From `begin` on, new clients are refused.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NOTICE_STRIDE = 64
 
 
 class Drain:
-    """See the module. `begun` says that this gateway lets nobody in any more. `now_s` is monotonic, `wait` lets the loop run."""
+    """See the module. `begun`: new clients are refused. `now_s` is monotonic, `wait` lets the loop run."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Drain:
         self.begun = False
 
     def begin(self) -> None:
-        """Let nobody new in from now on. Idempotent."""
+        """Refuse new clients from now on. Idempotent."""
         self.begun = True
 
     def check(self) -> None:
@@ -52,7 +52,7 @@ class Drain:
     def run(self, within_s: float) -> None:
         """Tell clients to move, and end each that has not left by its turn, in random order. Lets the loop run.
 
-        Returns after about `within_s` seconds at most, and at once when there is nobody.
+        Returns after about `within_s` seconds at most, and at once without clients.
         """
         self.begin()
         clients = [client for namespace in self._namespaces.values() for client in namespace.clients.values()]

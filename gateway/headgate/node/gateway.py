@@ -1,4 +1,4 @@
-"""The gateway: Socket.IO in front, namespaces behind, and what stands between them put together. One per process.
+"""The gateway: puts together Socket.IO in front, the namespaces behind, and the parts between. One per process.
 
 In: an application's authenticator (else tokens decide), settings, a Redis URL. Out: `wsgi_app`, which answers Socket.IO's
 path and passes everything else on to the application; `start` and `close`; `ready`.
@@ -71,7 +71,7 @@ class Gateway:
             name: Namespace(name, settings.redis_url, settings, self.registration.renew) for name in settings.namespaces
         }
         for name in self.namespaces:
-            remembered(self._commands).resolve(name)  # by us: no publisher in this process need ask
+            remembered(self._commands).resolve(name)  # this gateway serves it: no publisher in this process has to ask
         self._hosts = Hosts(settings)
         self._drain = Drain(self.namespaces)
         self._server = SocketServer(
@@ -144,11 +144,11 @@ class Gateway:
 
     @property
     def draining(self) -> bool:
-        """Whether nobody new is let in any more."""
+        """Whether new clients are refused because this gateway is about to stop."""
         return self._drain.begun
 
     def retire(self) -> bool:
-        """Let nobody new in from now on; return whether it is known that no other gateway serves any of these namespaces.
+        """Refuse new clients from now on; return whether it is known that no other gateway serves any of these namespaces.
 
         Asks Redis, for two seconds at most or so. Where it does not say, nothing is known.
         """
@@ -156,13 +156,13 @@ class Gateway:
         return self.registration.leave()
 
     def reload_keys(self) -> None:
-        """Read the file of keys anew, and ask for the issuer's. With a fault in the file the keys before stay in force."""
+        """Read the file of keys anew, and ask for the issuer's. With a fault in the file the previous keys stay active."""
         self._logins.reload_keys()
 
     def drain(self, within_s: float) -> None:
-        """Let clients move to another gateway: tell them, let nobody new in, and end what has not left by itself, in turn.
+        """Let clients move to another gateway: tell them, refuse new ones, and end the connections that stay, in turn.
 
-        Not ready from now on. Waits at most about `within_s` seconds, and not at all when there is nobody; `close` comes after.
+        Not ready from now on. Waits at most about `within_s` seconds, and not at all without clients; `close` comes after.
         """
         self._drain.run(within_s)
 

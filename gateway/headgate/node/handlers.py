@@ -52,7 +52,7 @@ class Handlers:
         self._publisher, self._commands = publisher, commands
 
     def route(self, namespace: Namespace) -> None:
-        """Have the server hand the requests of a namespace's clients to us."""
+        """Register for the requests of a namespace's clients."""
         path = f"/{namespace.name}"
         server = self._server
 
@@ -85,7 +85,7 @@ class Handlers:
                 raise Unauthorized(UnauthorizedReason.LEFT)
             if len(arguments) != 1 or not isinstance(arguments[0], Mapping):
                 raise InvalidRequest("expected one object as the argument")
-            # What is published is checked as it is encoded, and has an error of its own.
+            # `data` is checked when it is encoded, and has an error of its own.
             check_text({name: value for name, value in arguments[0].items() if name != "data"})
             return ok(**request(namespace, client, arguments[0]))
         except HeadgateError as error:
@@ -123,7 +123,7 @@ class Handlers:
         return {"seen": len(ids)}
 
     def _refresh(self, namespace: Namespace, client: Client, body: Body) -> dict[str, Any]:
-        """Put another token of the same user in force; what it no longer grants ends, with a notice ahead of the answer."""
+        """Take another token of the same user. Subscriptions that it does not grant end, with a notice ahead of the answer."""
         token = read_refresh(body)
         eio_sid = self._server.manager.eio_sid_from_sid(client.session, f"/{namespace.name}")
         identity = self._logins.identify(Handshake(namespace.name, {"token": token}, self._server.environ.get(eio_sid, {})))

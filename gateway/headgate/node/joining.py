@@ -71,14 +71,14 @@ class Joining:
         self._evictions, self._refusals = evictions, refusals
 
     def route(self, namespace: Namespace) -> None:
-        """Have the server hand the comings and goings of a namespace to us."""
+        """Register for the connects and disconnects of a namespace."""
         path = f"/{namespace.name}"
         server = self._server
         server.on("connect", lambda session, environ, auth: self.connect(namespace, session, environ, auth), namespace=path)
         server.on("disconnect", lambda session, reason: self.leave(namespace, session, reason), namespace=path)
 
     def opening(self, eio_sid: str, environ: Mapping[str, Any]) -> OneTooMany | None:
-        """Count a session until it joins. Who never does costs as much as a client, which has a limit per address."""
+        """Count a session until it joins. One that never joins costs as much as a client, which has a limit per address."""
         try:
             self._pending.open(eio_sid, address_of(environ, self._settings.proxies))
         except LimitReached as error:
@@ -107,7 +107,7 @@ class Joining:
             if len(wanted) > self._settings.max_subscriptions:
                 raise LimitReached("subscriptions", self._settings.max_subscriptions)
             identity = self._logins.identify(Handshake(namespace.name, shown, environ))
-            self._drain.check()  # who joins after the others were told would never be
+            self._drain.check()  # a client that joins after the notice would never get it
             counted = not (self._settings.dev and identity.user == ANONYMOUS)
             address = address_of(environ, self._settings.proxies) if counted else None
             self._admission.check(identity.user, address)
@@ -123,7 +123,7 @@ class Joining:
         connection.session[namespace.name] = (client, wanted, point)  # until `joined`, behind the CONNECT packet
 
     def joined(self, eio_sid: str, path: str, session: str) -> None:
-        """The CONNECT packet is out: put the handshake's subscriptions in force, then say welcome."""
+        """The CONNECT packet is out: activate the handshake's subscriptions, then say welcome."""
         self._pending.forget(eio_sid)
         connection = self._server.eio.sockets.get(eio_sid)
         if connection is None:
@@ -136,7 +136,7 @@ class Joining:
         connection.cork()  # welcome goes first: before a gap, and before what the log or the bus brings meanwhile
         try:
             results = self._subscribe_all(namespace, client, wanted)
-            resumed = namespace.resume(client, point)  # may wait: where the feed stands is read behind it
+            resumed = namespace.resume(client, point)  # may wait: the feed's position is read after it
             welcome = {
                 "session": session,
                 "user": client.identity.user,
@@ -159,7 +159,7 @@ class Joining:
             connection.uncork()
 
     def _subscribe_all(self, namespace: Namespace, client: Client, wanted: list[Any]) -> list[dict[str, Any]]:
-        """Put the handshake's subscriptions in force; one that is refused does not cost the others theirs."""
+        """Activate the handshake's subscriptions. A refused one does not affect the others."""
         results: list[dict[str, Any]] = []
         for request, outcome in zip(wanted, namespace.subscribe_all(client, wanted), strict=True):
             if isinstance(outcome, HeadgateError):

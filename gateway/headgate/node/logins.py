@@ -74,7 +74,7 @@ class Logins:
             self._jwks.start()
 
     def reload_keys(self) -> None:
-        """Read the file of keys anew, and ask for the issuer's. With a fault in the file the keys before stay in force."""
+        """Read the file of keys anew, and ask for the issuer's. With a fault in the file the previous keys stay active."""
         if self._jwks is not None:
             self._jwks.refresh()
         if self._tokens is None:
@@ -93,7 +93,7 @@ class Logins:
             self._jwks.close()
 
     def identify(self, handshake: Handshake) -> Identity:
-        """Return who a handshake is from; neither nobody nor someone revoked or expired, nor someone for another namespace.
+        """Return the identity behind a handshake: accepted, not revoked, not expired, and for this namespace.
 
         Raises:
             Unauthorized: with the reason.
@@ -114,7 +114,7 @@ class Logins:
                 reason = error.reason if isinstance(error, Unauthorized) else None
                 if reason not in _OUR_FAULT:
                     self._failed.failed(address, self._now_s())
-                # What an application says may hold the token.
+                # An application's own sentence may hold the token.
                 said = (
                     handshake.redacted(error.detail)
                     if isinstance(error, Unauthorized) and reason is Reason.NOT_ACCEPTED

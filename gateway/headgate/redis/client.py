@@ -49,7 +49,7 @@ _ANONYMOUS_DRIVER: dict[str, None] = (
     if "driver_info" in signature(redis.connection.AbstractConnection).parameters
     else {"lib_name": None, "lib_version": None}
 )
-# What redis-py 7 and newer set for a URL that asks for RESP3, which we do not speak.
+# Options that redis-py 7 and newer set for a URL that asks for RESP3, which we do not speak.
 _MAINTENANCE = ("maint_notifications_config", "maint_notifications_pool_handler")
 
 

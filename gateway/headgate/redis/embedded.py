@@ -58,7 +58,7 @@ POLL_S = 0.02
 
 _CONFIGURATION = (
     "--port 0 --unixsocketperm 700 --daemonize no --databases 1 --loglevel notice "
-    # What is acknowledged is in the append-only file before its answer leaves, so a killed server forgets nothing and clients
+    # An acknowledged write is in the append-only file before its answer leaves, so a killed server forgets nothing and clients
     # can resume across a restart. But while an earlier sync is under way it is kept back, for up to two seconds: these can be
     # lost with the server on a slow disk, as with a crash of the machine. Snapshots would cost minutes.
     "--appendonly yes --appendfsync everysec --save '' "

@@ -1,4 +1,4 @@
-"""What somebody names as `package.module:attribute`: an application, a consumer, a function. Imports it; no other state."""
+"""Imports from a string such as `package.module:attribute`: an application, a consumer, a function. No state."""
 
 from __future__ import annotations
 

@@ -169,7 +169,7 @@ def sleep(seconds: float = 0) -> None:
     gevent.sleep(seconds)
 
 
-# What the standard library's threads and sleep were before they were made cooperative: they need no loop to run.
+# The standard library's own threads and sleep, from before gevent replaced them: they need no loop to run.
 _start_native_thread: Callable[..., int] = monkey.get_original("_thread", "start_new_thread")
 native_ident: Callable[[], int] = monkey.get_original("_thread", "get_ident")
 native_sleep: Callable[[float], None] = monkey.get_original("time", "sleep")

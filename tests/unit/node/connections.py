@@ -43,10 +43,14 @@ class RecordedClient:
 
 @dataclass
 class RecordedNamespace:
-    """A namespace with nothing but its clients, and a bus that says how it is."""
+    """A namespace whose clients have no subscriptions, and a bus that says how it is."""
 
     clients: dict[str, Client] = field(default_factory=dict)
     bus: Any = None
+    name: str = "notifications"
+
+    def end_subscriptions(self, client: Client, ends: Any) -> list[str]:
+        return []
 
     def real(self) -> Namespace:
         """As the gateway's types have it."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 import reprlib
 from collections.abc import Mapping, Sequence
+from enum import StrEnum
 from typing import Any, ClassVar
 
 # No error asks for a longer wait than this: whatever frees the place may come sooner than anyone can know.
@@ -134,42 +135,105 @@ class BusUnavailable(HeadgateError):
     """Redis did not answer, refused the write, or cannot be reached. Nothing is claimed to have been published.
 
     `reason` may name Redis' address, for the log and for publishers in Python; strangers are then told `told` in its place.
+    `redis_code` is the word that Redis' reply began with, such as LOADING; "" where no reply came. It does not travel.
     """
 
     code = "bus_unavailable"
     retry = True
     retry_after_s = 1
 
-    def __init__(self, reason: str, *, told: str | None = None) -> None:
+    def __init__(self, reason: str, *, told: str | None = None, redis_code: str = "") -> None:
         super().__init__(f"the bus is unavailable: {reason}", reason=reason)
+        self.redis_code = redis_code
         self.public = None if told is None else BusUnavailable(told)
 
 
 class BusRefused(HeadgateError):
     """Redis answered and will not do it: too old, wrong password, no permission, out of memory, a read-only replica.
 
-    `told`: as with BusUnavailable.
+    `told` and `redis_code`: as with BusUnavailable.
     """
 
     code = "bus_refused"
 
-    def __init__(self, reason: str, *, told: str | None = None) -> None:
+    def __init__(self, reason: str, *, told: str | None = None, redis_code: str = "") -> None:
         super().__init__(f"the bus refused: {reason}", reason=reason)
+        self.redis_code = redis_code
         self.public = None if told is None else BusRefused(told)
+
+
+class UnauthorizedReason(StrEnum):
+    """Why an identity is not accepted: a word of the wire. docs/protocol.md says what to do about each."""
+
+    NO_TOKEN = "no_token"
+    NOT_ACCEPTED = "not_accepted"
+    TOO_LARGE = "too_large"
+    MALFORMED = "malformed"
+    UNSUPPORTED_HEADER = "unsupported_header"
+    UNKNOWN_KEY = "unknown_key"
+    ALGORITHM_MISMATCH = "algorithm_mismatch"
+    BAD_SIGNATURE = "bad_signature"
+    KEYS_PENDING = "keys_pending"
+    MISSING_CLAIM = "missing_claim"
+    INVALID_CLAIM = "invalid_claim"
+    INVALID_GRANT = "invalid_grant"
+    WRONG_AUDIENCE = "wrong_audience"
+    WRONG_ISSUER = "wrong_issuer"
+    WRONG_NAMESPACE = "wrong_namespace"
+    EXPIRED = "expired"
+    NOT_YET_VALID = "not_yet_valid"
+    REVOKED = "revoked"
+    ANOTHER_USER = "another_user"
+    NO_AUTHENTICATOR = "no_authenticator"
+    AUTHENTICATOR_FAILED = "authenticator_failed"
+    LEFT = "left"
+
+
+_MEANING_OF_REASONS: Mapping[UnauthorizedReason, str] = {
+    UnauthorizedReason.NO_TOKEN: "no token was shown",
+    UnauthorizedReason.NOT_ACCEPTED: "the token was missing or not accepted",
+    UnauthorizedReason.TOO_LARGE: "the token is too large",
+    UnauthorizedReason.MALFORMED: "that is not a signed JWT",
+    UnauthorizedReason.UNSUPPORTED_HEADER: "the token's header asks for something that is not accepted",
+    UnauthorizedReason.UNKNOWN_KEY: "the token names no key that is configured here",
+    UnauthorizedReason.ALGORITHM_MISMATCH: "the token's algorithm is not that of its key",
+    UnauthorizedReason.BAD_SIGNATURE: "the signature does not match",
+    UnauthorizedReason.KEYS_PENDING: "the token's key is not known yet; the issuer's keys are being fetched",
+    UnauthorizedReason.MISSING_CLAIM: "a required claim is missing",
+    UnauthorizedReason.INVALID_CLAIM: "a claim has a value that it cannot have",
+    UnauthorizedReason.INVALID_GRANT: "a granted pattern is not a pattern",
+    UnauthorizedReason.WRONG_AUDIENCE: "the token is meant for somebody else",
+    UnauthorizedReason.WRONG_ISSUER: "the token is from another issuer",
+    UnauthorizedReason.WRONG_NAMESPACE: "this identity is not for this namespace",
+    UnauthorizedReason.EXPIRED: "the token has expired",
+    UnauthorizedReason.NOT_YET_VALID: "the token is not valid yet",
+    UnauthorizedReason.REVOKED: "this user or token has been revoked",
+    UnauthorizedReason.ANOTHER_USER: "the token is another user's",
+    UnauthorizedReason.NO_AUTHENTICATOR: "this gateway has no authenticator",
+    UnauthorizedReason.AUTHENTICATOR_FAILED: "the authenticator failed",
+    UnauthorizedReason.LEFT: "this session has left",
+}
 
 
 class Unauthorized(HeadgateError):
     """No valid identity: no token, or one that the authenticator does not accept.
 
-    `reason` is a word for programs (docs/protocol.md lists those of tokens), `detail` the same for people. Neither may hold
-    any part of a token.
+    `reason` is a word for programs, `detail` says it to people (None: in our words, with the `claim` that it is about). A reason
+    that is none of the words is an application's own sentence: it becomes the detail of `not_accepted`. Neither may hold any
+    part of a token. Only `keys_pending` may be tried again with the same token.
     """
 
     code = "unauthorized"
 
-    def __init__(self, reason: str, detail: str | None = None, **parts: Any) -> None:
-        self.reason = reason
-        super().__init__(f"not authorized: {detail or reason}", reason=reason, **parts)
+    def __init__(self, reason: UnauthorizedReason | str, detail: str | None = None, *, claim: str | None = None) -> None:
+        try:
+            self.reason = UnauthorizedReason(reason)
+        except ValueError:
+            self.reason, detail = UnauthorizedReason.NOT_ACCEPTED, detail or str(reason)
+        self.detail = detail or _MEANING_OF_REASONS[self.reason] + (f": {claim}" if claim else "")
+        self.retry = self.reason is UnauthorizedReason.KEYS_PENDING
+        parts = {} if claim is None else {"claim": claim}
+        super().__init__(f"not authorized: {self.detail}", reason=self.reason.value, **parts)
 
 
 class Forbidden(HeadgateError):

@@ -62,15 +62,6 @@ def check_event_id(event_id: object) -> str:
     return event_id
 
 
-def encode_message(event: Event) -> bytes:
-    """Return the channel form of an event (what log.lua writes; used by tests and tools)."""
-    if event.offset is None:
-        return event.data
-    return b"hg1 %b %d %d %b\n%b" % (
-        (event.epoch or "").encode(), event.offset, event.time_ms, (event.id or "").encode(), event.data,
-    )  # fmt: skip
-
-
 def decode_message(topic: str, message: bytes, max_payload_bytes: int, now_ms: int) -> Event:
     """Return the event in a channel message.
 

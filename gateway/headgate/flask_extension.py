@@ -13,7 +13,6 @@ is started there, gevent is not imported, Redis is reached at the first publish,
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -30,7 +29,7 @@ from .page_files import add_page_files
 from .protocol.requests import MAX_OFFSET, Replay
 from .publisher import Publisher, Receipt, find_redis_url
 from .runtime.patching import NOT_PATCHED, is_patched
-from .settings import Settings
+from .settings import Settings, environment
 from .topic import check_pattern
 
 if TYPE_CHECKING:
@@ -71,7 +70,7 @@ class Headgate:
             SettingsError: with every fault of the configuration.
             BusUnavailable: the process is to serve browsers, and no Redis is set.
         """
-        self._settings = self._given or Settings.read(app.config, os.environ)
+        self._settings = self._given or Settings.read(app.config, environment())
         app.extensions["headgate"] = self
         if is_patched():
             _ = self.gateway  # made now, so that a fault ends the start and not the first request

@@ -127,11 +127,6 @@ def topic(expected: str = "a topic such as alerts.orders") -> Kind:
     return Kind(_refused(check_topic), expected)
 
 
-def http_url(expected: str = "a URL such as https://example.com/hook") -> Kind:
-    """An http or https URL with a host and without user and password."""
-    return Kind(_http_url, expected)
-
-
 def tables(declared: type[Any], most: int) -> Kind:
     """A list of tables, each with the options of `declared`, read into a tuple of them.
 
@@ -275,14 +270,6 @@ def _refused(check: Callable[[object], str]) -> Callable[[Any], str]:
             raise ValueError from error
 
     return read
-
-
-def _http_url(raw: Any) -> str:
-    url = urlsplit(raw.strip())
-    if url.scheme not in ("http", "https") or not url.hostname or url.username is not None or url.password is not None:
-        raise ValueError
-    _ = url.port  # raises ValueError when it is not a port
-    return str(raw.strip())
 
 
 def _host_and_port(raw: Any) -> tuple[str, int]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import math
-import os
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -257,7 +256,7 @@ class Publisher:
 
     def _refuse_unserved(self, namespace: str) -> None:
         """Of a strict publisher: raise NamespaceNotServed, before anything is sent; again each time, as a gateway may come."""
-        if not self._strict_namespace or self._remembered.is_settled(namespace):
+        if not self._strict_namespace or self._remembered.is_resolved(namespace):
             return
         try:
             served, known = has_been_served(self._client, namespace)
@@ -268,7 +267,7 @@ class Publisher:
             served, known = True, []
         if not served:
             raise NamespaceNotServed(namespace, known)
-        self._remembered.settle(namespace)
+        self._remembered.resolve(namespace)
 
     def _warn_unserved(self, namespace: str) -> None:
         """Of any other: warn once of a namespace that no gateway has served; after the event, when Redis is known to answer."""
@@ -280,7 +279,7 @@ class Publisher:
             log.info("cannot tell whether a gateway serves namespace %r: %s", namespace, error.message)
             return
         if served:
-            self._remembered.settle(namespace)
+            self._remembered.resolve(namespace)
         else:
             log.warning("%s", NamespaceNotServed(namespace, known).message)
 
@@ -329,8 +328,7 @@ def find_redis_url(settings: Settings | None = None) -> str:
         BusUnavailable: neither is there; the message says what to do.
         SettingsError: the variable is wrong.
     """
-    names = ("HEADGATE_REDIS_URL", "HEADGATE_DATA_DIR")
-    settings = settings or Settings.read({name: os.environ.get(name) for name in names})
+    settings = settings or Settings.from_environment("HEADGATE_REDIS_URL", "HEADGATE_DATA_DIR")
     if settings.redis_url:
         return settings.redis_url
     from .redis.embedded import find_private_redis  # only here: a publisher with a URL needs no code that starts servers

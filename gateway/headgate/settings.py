@@ -1,14 +1,16 @@
 """Settings: one frozen dataclass, read once from mappings, every fault reported together. No I/O.
 
 In: the process environment, an application's configuration, the command line (later ones win). Out: `Settings`, which
-is what the rest of Headgate reads; nothing else looks at the environment. `docs/settings.md` is generated from here.
+is what the rest of Headgate reads; no other file of ours reads the environment, which ruff checks. `docs/settings.md` is
+generated from here.
 """
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, MutableMapping
+from dataclasses import dataclass, fields
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -26,8 +28,24 @@ MIN_SECRET_REPEATED_BYTES = 16
 STRONG_SECRET = (
     f"a secret of at least {MIN_SECRET_BYTES} bytes, {MIN_SECRET_DIFFERENT} of them different, that does not repeat a short text"
 )
+_REDIS_PROGRAM, _CONFIGURATION_FILE = "HEADGATE_REDIS_SERVER", "HEADGATE_CONFIG"
 # Names with our prefix that belong to tools around the gateway (Makefile, tests, publishers), not to it.
-_FOREIGN = {"HEADGATE_REDIS_SERVER", "HEADGATE_CHROMIUM", "HEADGATE_CONFIG"}
+_FOREIGN = {_REDIS_PROGRAM, _CONFIGURATION_FILE, "HEADGATE_CHROMIUM"}
+
+
+def environment() -> MutableMapping[str, str]:
+    """Return the process's environment itself, for those that merge it with other sources before `Settings.read`."""
+    return os.environ
+
+
+def redis_program() -> str | None:
+    """Return the path of the server program for a private Redis, where HEADGATE_REDIS_SERVER names one."""
+    return os.environ.get(_REDIS_PROGRAM) or None
+
+
+def configuration_file() -> str | None:
+    """Return the path of the configuration file, where HEADGATE_CONFIG names one."""
+    return os.environ.get(_CONFIGURATION_FILE) or None
 
 
 def _namespaces(raw: Any) -> tuple[str, ...]:
@@ -294,6 +312,15 @@ class Settings:
         assert settings is not None
         return settings
 
+    @classmethod
+    def from_environment(cls, *only: str) -> Settings:
+        """Return what the environment says; with `only`, under names that begin so, whatever is wrong in the others.
+
+        Raises:
+            SettingsError: as `read`.
+        """
+        return cls.read({name: raw for name, raw in os.environ.items() if name.startswith(only or PREFIX)})
+
     def served(self, namespace: str | None) -> str:
         """Return the namespace to publish to: the one named, or the first that is served.
 
@@ -307,24 +334,34 @@ class Settings:
             raise UnknownNamespace(namespace, self.namespaces)
         return name
 
+    def values_for(self, declared: type[Any]) -> dict[str, Any]:
+        """Return the settings that a dataclass has fields of the same name for."""
+        return {each.name: getattr(self, each.name) for each in fields(declared) if each.name in _NAMES}
+
     def limits(self) -> dict[str, Any]:
         """Return the limits that a client is told in `welcome`."""
-        return {
-            "max_payload_bytes": self.max_payload_bytes,
-            "queue_frames": self.queue_frames,
-            "queue_bytes": self.queue_bytes,
-            "max_subscriptions": self.max_subscriptions,
-            "max_wildcards": self.max_wildcards,
-            "max_refusals": self.max_refusals,
-            "inbound_per_s": self.inbound_per_s,
-            "inbound_burst": self.inbound_burst,
-            "write_deadline_s": self.write_deadline_s,
-            "handshake_deadline_s": self.handshake_deadline_s,
-            "max_clients_per_user": self.max_clients_per_user,
-            "max_clients_per_address": self.max_clients_per_address,
-            "max_topic_bytes": MAX_TOPIC_BYTES,
-            "max_topic_words": MAX_TOPIC_WORDS,
-        }
+        told = {name: getattr(self, name) for name in _TOLD_LIMITS}
+        return {**told, "max_topic_bytes": MAX_TOPIC_BYTES, "max_topic_words": MAX_TOPIC_WORDS}
+
+
+# Every limit is defined above, once. Those that `welcome` tells a client; docs/protocol.md lists them.
+_TOLD_LIMITS = (
+    "max_payload_bytes",
+    "queue_frames",
+    "queue_bytes",
+    "max_subscriptions",
+    "max_wildcards",
+    "max_refusals",
+    "inbound_per_s",
+    "inbound_burst",
+    "write_deadline_s",
+    "handshake_deadline_s",
+    "max_clients_per_user",
+    "max_clients_per_address",
+)
+_NAMES = frozenset(each.name for each in fields(Settings))
+# Those of a gateway for which nothing is set: parts of Headgate that run without one have the same limits.
+DEFAULTS = Settings()
 
 
 def is_loopback(host: str | None) -> bool:

@@ -6,7 +6,6 @@ they are: health.py, publish_api.py, demo.py; every refusal leaves through error
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from flask import Blueprint, Flask, render_template
@@ -41,7 +40,7 @@ def create_app(settings: Settings | None = None, *, gate: Gate | None = None) ->
     Raises:
         SettingsError: the environment holds settings that are wrong.
     """
-    settings = settings or Settings.read(os.environ)
+    settings = settings or Settings.from_environment()
     app = Flask(__name__)
     app.config["MAX_CONTENT_LENGTH"] = settings.max_payload_bytes + ENVELOPE_BYTES
     install_error_pages(app)

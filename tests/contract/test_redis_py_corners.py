@@ -1,4 +1,4 @@
-"""Private or undocumented corners of redis-py and hiredis that redis/client.py stands on; each is named here once."""
+"""Private or undocumented corners of redis-py and hiredis that redis/client.py and faults.py rely on; each is named here once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from headgate.errors import BusRefused
 from headgate.redis import client as redis_link
+from headgate.redis.faults import NO_FUNCTION, NO_FUNCTIONS_AT_ALL, _is_end_of_stream, reply_of
 
 
 def connection_to(url: str, **options: Any) -> Any:
@@ -121,9 +123,61 @@ def test_error_replies_keep_their_word() -> None:
         ("TRYAGAIN", "Multiple keys request during rehashing of slot"),
     ]
 
-    assert [redis_link._reply_of(parse(f"{word} {text}")) for word, text in known] == known
-    assert redis_link._reply_of(parse("MOVED 3999 127.0.0.1:6381"))[0] == "MOVED"
-    assert redis_link._reply_of(parse('HEADGATE invalid_topic {"topic":""}')) == ("HEADGATE", 'invalid_topic {"topic":""}')
+    assert [reply_of(parse(f"{word} {text}")) for word, text in known] == known
+    assert reply_of(parse("MOVED 3999 127.0.0.1:6381"))[0] == "MOVED"
+    assert reply_of(parse('HEADGATE invalid_topic {"topic":""}')) == ("HEADGATE", 'invalid_topic {"topic":""}')
+    assert reply_of(parse("ERR no such key")) == ("", "no such key")
+
+
+@pytest.mark.parametrize("command", ["FCALL", "FCALL_RO"])
+def test_a_function_that_is_not_there_has_a_text_and_no_code(redis_url: str, command: str) -> None:
+    """Redis answers `ERR Function not found`, from which we make the code NOFUNCTION; only the whole text counts."""
+    client: Any = redis_link.open_client(redis_url)
+
+    with pytest.raises(BusRefused) as caught:
+        redis_link.call(client, command, "headgate_nothing_of_this_name", 0)
+    assert caught.value.redis_code == NO_FUNCTION
+    assert reply_of(redis.ResponseError("ERR my Function not found, said a script")) == (
+        "",
+        "my Function not found, said a script",
+    )
+    client.close()
+
+
+@pytest.mark.parametrize("said", ["'FCALL'", "`FUNCTION`", "'fcall_ro', with args beginning with: 'a'"])
+def test_a_server_without_functions_says_unknown_command(said: str) -> None:
+    """Redis 6 answers `ERR unknown command`, in backticks or quotes by its version; other unknown commands have no code."""
+    assert reply_of(redis.ResponseError(f"ERR unknown command {said}"))[0] == NO_FUNCTIONS_AT_ALL
+    assert reply_of(redis.ResponseError("ERR unknown command 'GETEX', with args beginning with: 'FCALL'"))[0] == ""
+
+
+def test_an_unknown_command_begins_with_its_name(redis_url: str) -> None:
+    """A real server's `ERR unknown command` has the name in quotes, or backticks, in that place."""
+    client: Any = redis_link.open_client(redis_url)
+
+    with pytest.raises(redis.ResponseError, match=r"^unknown command ['`]HEADGATENOTHING['`]"):
+        client.execute_command("HEADGATENOTHING")
+    client.close()
+
+
+def test_an_end_of_stream_is_a_connection_error_of_one_text() -> None:
+    """redis-py has no class for a server that closes the connection in place of an answer; we give an advice for that."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(4096)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        client: Any = redis_link.open_client(f"redis://127.0.0.1:{listener.getsockname()[1]}")
+        with pytest.raises(redis.ConnectionError) as caught:
+            client.execute_command("PING")
+        thread.join(30)
+        client.close()
+
+    assert _is_end_of_stream(caught.value)
 
 
 def test_the_reader_takes_a_bytearray_and_says_false_without_a_reply() -> None:

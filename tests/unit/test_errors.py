@@ -24,6 +24,7 @@ from headgate.errors import (
     PayloadTooLarge,
     SettingsError,
     Unauthorized,
+    UnauthorizedReason,
     UnknownHost,
     UnknownNamespace,
 )
@@ -70,6 +71,23 @@ def test_every_error_can_be_imported_from_the_package() -> None:
     for kind in KINDS:
         assert getattr(headgate, kind.__name__) is kind
         assert kind.__name__ in headgate.__all__
+
+
+def test_every_reason_of_unauthorized_says_itself_to_people() -> None:
+    """The word is for programs; the text beside it is a sentence, with the claim where there is one."""
+    for reason in UnauthorizedReason:
+        error = Unauthorized(reason, claim="sub")
+        assert error.to_wire()["reason"] == reason.value
+        assert error.detail.endswith(": sub")
+        assert error.retry is (reason is UnauthorizedReason.KEYS_PENDING)
+
+
+def test_a_sentence_of_an_application_is_told_under_a_word_of_the_list() -> None:
+    """Programs find `not_accepted`, people read the sentence; a word of the list, given as text, is that word."""
+    error = Unauthorized("your trial has ended")
+    assert error.reason is UnauthorizedReason.NOT_ACCEPTED
+    assert (error.message, error.parts) == ("not authorized: your trial has ended", {"reason": "not_accepted"})
+    assert Unauthorized("expired").reason is UnauthorizedReason.EXPIRED
 
 
 def test_no_two_errors_share_a_wire_word() -> None:

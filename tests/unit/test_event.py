@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headgate.errors import HeadgateError, InvalidEvent, NotSerializable, PayloadTooLarge
-from headgate.event import MAX_DEPTH, Event, check_event_id, check_json, decode_message, encode_message, read_offset
+from headgate.event import MAX_DEPTH, Event, check_event_id, check_json, decode_message, read_offset
 
 EPOCH = "0123456789abcdef"
 EVENT = Event("orders.42", b'{"a":1}', "x:1", 1_700_000_000_000, EPOCH, 7)
@@ -17,6 +17,15 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
     max_leaves=20,
 )
+
+
+def encode_message(event: Event) -> bytes:
+    """Return the channel form of an event as log.lua writes it."""
+    if event.offset is None:
+        return event.data
+    return b"hg1 %b %d %d %b\n%b" % (
+        (event.epoch or "").encode(), event.offset, event.time_ms, (event.id or "").encode(), event.data,
+    )  # fmt: skip
 
 
 def decode(message: bytes, limit: int = 65536) -> Event:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,8 @@ from hypothesis import strategies as st
 from headgate.errors import SettingsError
 from headgate.settings import HARD_MAX_PAYLOAD_BYTES, PREFIX, Settings, describe
 from headgate.topic import MAX_TOPIC_BYTES, MAX_TOPIC_WORDS
+from headgate.transport.http_limits import HttpLimits
+from headgate.transport.session import TransportLimits
 
 FIELDS = {PREFIX + field.name.upper(): field for field in dataclasses.fields(Settings)}
 
@@ -269,6 +273,33 @@ def test_the_limits_told_to_a_client_are_the_settings() -> None:
     assert limits == {name: getattr(settings, name) for name in limits if name not in grammar} | grammar
 
 
+def test_the_page_lists_the_limits_that_a_client_is_told() -> None:
+    """docs/protocol.md names each of them, in the same order."""
+    page = (Path(__file__).parents[2] / "docs/protocol.md").read_text(encoding="utf-8")
+    text = page[page.index("`limits`: ") : page.index("### `event topic")].replace("(0: none)", "")
+    assert re.findall(r"max_\w+|\w+_(?:s|burst|frames|bytes)\b", text) == list(Settings().limits())
+
+
+@pytest.mark.parametrize("declared", [TransportLimits, HttpLimits])
+def test_the_limits_of_the_transport_are_the_settings_of_the_same_names(declared: type[Any]) -> None:
+    """With their defaults where nothing is set, and with what is set in a gateway."""
+    names = Settings().values_for(declared)
+    sevens: dict[str, Any] = dict.fromkeys(names, 7)
+    assert Settings(**sevens).values_for(declared) == sevens
+    assert names.items() <= dataclasses.asdict(declared()).items()
+    others = {each.name for each in dataclasses.fields(declared)} - names.keys()
+    assert others == {TransportLimits: {"max_message_bytes"}, HttpLimits: {"header_deadline_s", "min_bytes_per_s"}}[declared]
+
+
+def test_a_gateways_http_server_has_the_limits_that_are_set() -> None:
+    """Two have other names there; development does not count addresses."""
+    settings = Settings(handshake_deadline_s=3, http_min_bytes_per_s=5, keep_alive_s=7, max_connections_per_address=9)
+    limits = HttpLimits.of(settings)
+    assert (limits.header_deadline_s, limits.min_bytes_per_s, limits.keep_alive_s) == (3, 5, 7)
+    assert limits.max_connections_per_address == 9
+    assert HttpLimits.of(dataclasses.replace(settings, dev=True)).max_connections_per_address == 0
+
+
 @given(
     st.dictionaries(st.sampled_from(sorted(FIELDS)), st.text(max_size=40) | st.integers() | st.floats() | st.binary(max_size=9))
 )
@@ -290,3 +321,15 @@ def test_a_client_may_be_refused_more_often_than_it_has_subscriptions() -> None:
     (fault,) = refusal.value.faults
     assert fault.startswith("HEADGATE_MAX_REFUSALS=256: expected more than HEADGATE_MAX_SUBSCRIPTIONS (256)")
     assert Settings.read({"HEADGATE_MAX_SUBSCRIPTIONS": "256", "HEADGATE_MAX_REFUSALS": "257"}).max_refusals == 257
+
+
+def test_the_environment_is_read_under_our_names_and_in_part_where_that_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A publisher needs two variables, and a fault in another one is not its business."""
+    monkeypatch.setenv("HEADGATE_PORT", "no port")
+    monkeypatch.setenv("HEADGATE_REDIS_URL", "redis://127.0.0.1:7777/0")
+
+    assert Settings.from_environment("HEADGATE_REDIS_URL").redis_url == "redis://127.0.0.1:7777/0"
+    with pytest.raises(SettingsError, match="HEADGATE_PORT"):
+        Settings.from_environment()
+    monkeypatch.setenv("HEADGATE_PORT", "7778")
+    assert Settings.from_environment().port == 7778

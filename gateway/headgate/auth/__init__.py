@@ -1,1 +1,1 @@
-"""Who may do what, and for how long: tokens, grants, admission, expiry, revocation."""
+"""Authority: whose a client is, what it may do and for how long. Tokens, grants, admission, expiry, revocation."""

@@ -18,7 +18,7 @@ from headgate.errors import LimitReached
 
 from .identity import ANONYMOUS, Identity
 
-# A place is free again when some client leaves, which nobody can foretell: at this pace one that is refused asks for it.
+# A place is free again when some client leaves, at a time that cannot be known: a refused client asks again at this pace.
 PLACE_RETRY_S = 10
 # A session joins within milliseconds, or is ended at the handshake deadline.
 SESSION_RETRY_S = 1
@@ -33,7 +33,7 @@ class LoginsThrottled(LimitReached):
 
 
 class Admitted(Protocol):
-    """What is counted."""
+    """A client, as admission counts it."""
 
     identity: Identity
 
@@ -110,8 +110,8 @@ class Admission(Generic[C]):
             _discard(self._of_token, identity.token_id, client)
 
 
-class Outsiders:
-    """The sessions that are in no namespace, per address: opened and not joined yet, or out again.
+class PendingSessions:
+    """The sessions that are in no namespace, per address: they have not joined yet, or have left again.
 
     Args:
         per_address: how many an address may have; 0 for any number, and nothing is counted.
@@ -130,10 +130,10 @@ class Outsiders:
         """
         if address is not None and self._at.get(address, 0) >= self._per_address > 0:
             raise LimitReached("unjoined_per_address", self._per_address, SESSION_RETRY_S)
-        self.put_out(session, address)
+        self.add(session, address)
 
-    def put_out(self, session: str, address: str | None) -> None:
-        """Count a session that was in. Idempotent."""
+    def add(self, session: str, address: str | None) -> None:
+        """Count a session that is in no namespace any more. Idempotent."""
         if self._per_address and address is not None and session not in self._address_of:
             self._address_of[session] = address
             self._at[address] = self._at.get(address, 0) + 1

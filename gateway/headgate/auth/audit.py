@@ -44,9 +44,9 @@ class Audit:
         self._told: OrderedDict[str, _Told] = OrderedDict()
         self._all = TokenBucket(ALL_PER_S, ALL_BURST, now_s())
 
-    def login_refused(self, *, address: str | None, namespace: str, code: str, reason: str, user: str | None = None) -> None:
-        """Tell of someone who was not let in, or whose token was not taken."""
-        self._limited("login refused", address, namespace=namespace, code=code, reason=reason, user=user)
+    def login_refused(self, *, address: str | None, namespace: str, code: str, reason: str, detail: str | None = None) -> None:
+        """Log a login, or a refresh, that was refused. `detail`: an application's own words, without any part of the token."""
+        self._limited("login refused", address, namespace=namespace, code=code, reason=str(reason), detail=detail)
 
     def right_refused(self, *, address: str | None, namespace: str, user: str, action: str, name: str) -> None:
         """Tell of a known user who asked over HTTP for what the user has no right to."""

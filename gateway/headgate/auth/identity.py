@@ -1,4 +1,4 @@
-"""Who a client is and what it may do: the types between an application's authenticator and the gateway. No I/O."""
+"""Identities: the name of a client and its grants. The types between an application's authenticator and the gateway. No I/O."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TRANSPORT_FIELDS = ("EIO", "transport", "sid", "t")
 
 @dataclass(frozen=True, slots=True)
 class Handshake:
-    """What a connecting client has shown: the CONNECT `auth` object, and the WSGI environment of its HTTP request.
+    """The credentials of a connecting client: the CONNECT `auth` object, and the WSGI environment of its HTTP request.
 
     Neither is in its `repr`: both may hold the token.
     """
@@ -47,7 +47,7 @@ class Handshake:
         return _without(text[:limit], [*_texts(self.auth), *headers, *values, *map(unquote_plus, values)])
 
 
-# Who has shown no token, where that is allowed. Not one person: it is outside what is counted per user.
+# The name of clients without a token, where they are allowed. Not one person: the limits per user do not count it.
 ANONYMOUS = "anonymous"
 
 

@@ -4,7 +4,7 @@ In: HEADGATE_TOKEN_JWKS_URL. Out: `on_keys(keys)`, from a greenlet of its own, a
 decides at most *whether* there is another fetch, and that at most every AGAIN_S; never where from.
 
 Rules. 1. One GET at a time, without redirects or proxies, under one deadline from the name's resolution to the last byte, and of
-bounded size. 2. A set replaces the one before it. 3. When a fetch fails, the keys that are known stay in force, for KEPT_S at
+bounded size. 2. A set replaces the one before it. 3. When a fetch fails, the known keys stay active, for KEPT_S at
 most: after that nobody knows whether the issuer has withdrawn them. 4. An unknown key id is `keys_pending` until a fetch that
 began after it was asked for has come back, and `unknown_key` for the AGAIN_S after that.
 """

@@ -10,10 +10,10 @@ Revoking a user refuses every identity of that name, old tokens and new ones, un
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from headgate.errors import InvalidRequest, LimitReached, Unauthorized
+from headgate.errors import InvalidRequest, LimitReached, Unauthorized, UnauthorizedReason
 from headgate.redis.client import Client, call, call_many
 from headgate.redis.keys import REVOKED
 
@@ -35,7 +35,7 @@ def revoke(client: Client, *, user: str | None = None, token_id: str | None = No
 
     Raises:
         InvalidRequest: not exactly one of `user` and `token_id`, or one that cannot be.
-        LimitReached: MAX_REVOCATIONS are in force.
+        LimitReached: MAX_REVOCATIONS are active.
         BusUnavailable, BusRefused: as `redis.client.call`. Call again: it is idempotent.
     """
     member = _member(user, token_id)
@@ -60,22 +60,23 @@ def revoke(client: Client, *, user: str | None = None, token_id: str | None = No
 
 
 def read_revoked(client: Client) -> list[tuple[str, int]]:
-    """Return (member, seconds that are left) of everything in force, at most twice MAX_REVOCATIONS.
+    """Return (member, seconds that are left) of every active revocation, at most twice MAX_REVOCATIONS.
 
     Raises:
         BusUnavailable, BusRefused: as `redis.client.call`.
     """
     now_s = int(call(client, "TIME")[0])
-    # Who races with others at the limit may exceed it by a few.
+    # Calls that race with each other at the limit may exceed it by a few.
     found = call(client, "ZRANGE", REVOKED, "+inf", f"({now_s}", "BYSCORE", "REV", "LIMIT", 0, 2 * MAX_REVOCATIONS, "WITHSCORES")
     pairs = found if not found or isinstance(found[0], list | tuple) else list(zip(found[::2], found[1::2], strict=True))
     return [(member.decode("utf-8", "replace"), int(float(until)) - now_s) for member, until in pairs]
 
 
 class Revocations:
-    """What one gateway knows to be revoked. Bounded; no I/O."""
+    """The copy of the revocations in one gateway. Bounded; no I/O. `now_s` is monotonic."""
 
-    def __init__(self) -> None:
+    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._now_s = now_s
         self._until_s: dict[str, float] = {}
 
     def __len__(self) -> int:
@@ -83,7 +84,7 @@ class Revocations:
 
     def replace(self, members: Iterable[tuple[str, int]]) -> None:
         """Take (member, seconds left) as all that there is."""
-        now_s = time.monotonic()
+        now_s = self._now_s()
         self._until_s = {member: now_s + left_s for member, left_s in members}
 
     def apply(self, message: bytes) -> str | None:
@@ -94,7 +95,7 @@ class Revocations:
         if int(left) == 0:
             self._until_s.pop(member, None)
             return None
-        self._until_s[member] = time.monotonic() + int(left)
+        self._until_s[member] = self._now_s() + int(left)
         if len(self._until_s) > MAX_REVOCATIONS:
             self._forget_ended()
         return member if len(self._until_s) <= 2 * MAX_REVOCATIONS else self._overflow(member)
@@ -113,14 +114,14 @@ class Revocations:
         if self._holds(f"{USER}:{identity.user}") or (
             identity.token_id is not None and self._holds(f"{TOKEN}:{identity.token_id}")
         ):
-            raise revoked()
+            raise Unauthorized(UnauthorizedReason.REVOKED)
 
     def _holds(self, member: str) -> bool:
         until_s = self._until_s.get(member)
-        return until_s is not None and time.monotonic() < until_s
+        return until_s is not None and self._now_s() < until_s
 
     def _forget_ended(self) -> None:
-        now_s = time.monotonic()
+        now_s = self._now_s()
         self._until_s = {member: until_s for member, until_s in self._until_s.items() if until_s > now_s}
 
     def _overflow(self, member: str) -> str:
@@ -133,11 +134,6 @@ def kind_of(member: str) -> tuple[str, str] | None:
     """Return ("user" or "token", name) of a member, or None if it is none."""
     kind, colon, name = member.partition(":")
     return (kind, name) if colon and name and kind in (USER, TOKEN) else None
-
-
-def revoked() -> Unauthorized:
-    """Return the error of a revoked identity."""
-    return Unauthorized("revoked", "this user or token has been revoked")
 
 
 def _member(user: str | None, token_id: str | None) -> str:

@@ -3,8 +3,8 @@
 In: the channel and the set REVOKED of revocation.py. Out: `on_revoked(members)`, from the watch's greenlet.
 
 Rules. 1. After every (re)connect: subscribe, wait until Redis confirms, then read the whole set; nothing can fall between.
-2. A link that leaves two PINGs unanswered is replaced. 3. While Redis cannot be reached, what
-is known stays in force. Before the first read nothing is known, and nobody is let in.
+2. A link that leaves two PINGs unanswered is replaced. 3. While Redis cannot be reached, the
+known revocations stay active. Before the first read nothing is known, and nobody is let in.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable
 import structlog
 
 from headgate.errors import BusUnavailable, HeadgateError
-from headgate.redis.client import SubscriberLink, open_client
+from headgate.redis.client import Client, SubscriberLink, open_client
 from headgate.redis.keys import REVOKED
 from headgate.runtime.loop import Greenlet, sleep, spawn
 
@@ -32,10 +32,16 @@ FIRST_RECONNECT_S, LAST_RECONNECT_S = 0.05, 0.5
 
 
 class RevocationWatch:
-    """See the module. `revocations` is the copy."""
+    """See the module. `revocations` is the copy; `read` returns the whole set from Redis."""
 
-    def __init__(self, redis_url: str, on_revoked: Callable[[list[str]], None]) -> None:
+    def __init__(
+        self,
+        redis_url: str,
+        on_revoked: Callable[[list[str]], None],
+        read: Callable[[Client], list[tuple[str, int]]] = read_revoked,
+    ) -> None:
         self.revocations = Revocations()
+        self._read = read
         self.known = False
         self._url = redis_url
         self._on_revoked = on_revoked
@@ -85,7 +91,7 @@ class RevocationWatch:
                     told = error.message
                     log.warning("revocations out of reach", error=error.message)
             except Exception:
-                # What is known stays in force; a fault of ours must not end the watch for good.
+                # The known revocations stay active; a fault of ours must not end the watch for good.
                 log.exception("revocation watch failed")
             link.close()
             if not self._closed:
@@ -108,7 +114,7 @@ class RevocationWatch:
         hit: list[str] = []
         for reply in replies:
             if reply[0] == b"subscribe":
-                self.revocations.replace(read_revoked(self._client))
+                self.revocations.replace(self._read(self._client))
                 self.known = True
                 hit = self.revocations.members()
             elif reply[0] == b"message":

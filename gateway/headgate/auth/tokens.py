@@ -1,7 +1,7 @@
 """Tokens: from a JWT to an identity, or to one word that says why not. The one file that imports jwt.
 
-In: the `token` of a handshake or of a `refresh`, and the keys that were configured. Out: an `Identity`, or `Unauthorized`,
-whose `reason` is one of the words below and whose text never holds any part of the token.
+In: the `token` of a handshake or of a `refresh`, and the keys that were configured. Out: an `Identity`, or `Unauthorized`
+with its reason (errors.py), whose text never holds any part of the token.
 
 Rules (RFC 8725), in the order of their cost. 1. Size before parsing. 2. The header only chooses among configured keys;
 each key has one algorithm, and the token must name that one. Nothing is fetched from where a token says; jwks.py fetches the
@@ -28,6 +28,7 @@ import msgspec
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from headgate.errors import HeadgateError, InvalidTopic, SettingsError, Unauthorized, UnknownNamespace
+from headgate.errors import UnauthorizedReason as Reason
 from headgate.settings import PREFIX, STRONG_SECRET, Settings, is_weak_secret
 from headgate.topic import check_namespace, check_pattern, check_word
 
@@ -47,38 +48,11 @@ _REFUSED_HEADERS = frozenset(("crit", "b64", "jku", "jwk", "x5u", "x5c"))
 _ALGORITHMS = ("HS256", "RS256", "ES256", "EdDSA")
 _JWK_ALGORITHMS: Mapping[tuple[str, ...], str] = {("RSA", ""): "RS256", ("EC", "P-256"): "ES256", ("OKP", "Ed25519"): "EdDSA"}
 
-# `reason` → what people are told. docs/protocol.md says what to do about each.
-REASONS: Mapping[str, str] = {
-    "no_token": "no token was shown",
-    "too_large": f"the token is larger than {MAX_TOKEN_BYTES} bytes",
-    "malformed": "that is not a signed JWT",
-    "unsupported_header": "the token's header asks for something that is not accepted",
-    "unknown_key": "the token names no key that is configured here",
-    "algorithm_mismatch": "the token's algorithm is not that of its key",
-    "bad_signature": "the signature does not match",
-    "missing_claim": "a required claim is missing",
-    "invalid_claim": "a claim has a value that it cannot have",
-    "wrong_audience": "the token is meant for somebody else",
-    "wrong_issuer": "the token is from another issuer",
-    "expired": "the token has expired",
-    "not_yet_valid": "the token is not valid yet",
-    "invalid_grant": "a granted pattern is not a pattern",
-}
-
 _jws = jwt.PyJWS(algorithms=list(_ALGORITHMS))
 # Between the alphabets of base64url and base64; what is in the other one only becomes nothing that either has.
 _FROM_URL = str.maketrans("-_+/", "+/\0\0")
 _TO_URL = bytes.maketrans(b"+/", b"-_")
 _decode_json = msgspec.json.Decoder().decode
-
-
-class KeysPending(Unauthorized):
-    """A token of a key that is not known yet, while the issuer's keys are being fetched: it is not known to be bad."""
-
-    retry = True
-
-    def __init__(self) -> None:
-        super().__init__("keys_pending", "the token's key is not known yet; the issuer's keys are being fetched")
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,12 +109,12 @@ class Tokens:
         return cls(keys, settings.token_audience, settings.token_leeway_s, issuer=settings.token_issuer)
 
     def configure(self, keys: list[Key]) -> None:
-        """Put other configured keys in force, in place of those before."""
+        """Replace the configured keys."""
         self._configured = {key.key_id: key for key in keys}
         self._put_in_force()
 
     def use_fetched(self, keys: list[Key]) -> None:
-        """Put other keys of the issuer's in force, in place of those before. A configured one of the same name wins."""
+        """Replace the issuer's keys. A configured key of the same name wins."""
         self._fetched = {key.key_id: key for key in keys}
         self._put_in_force()
 
@@ -152,14 +126,14 @@ class Tokens:
         """Return the identity that a token proves. Pure computation, some 15 µs for HS256.
 
         Raises:
-            Unauthorized: with one of REASONS.
+            Unauthorized: with its reason.
         """
         if token is None or token == "":
-            raise refusal("no_token")
+            raise Unauthorized(Reason.NO_TOKEN)
         if not isinstance(token, str) or not token.isascii():
-            raise refusal("malformed")
+            raise Unauthorized(Reason.MALFORMED)
         if len(token) > MAX_TOKEN_BYTES:
-            raise refusal("too_large")
+            raise Unauthorized(Reason.TOO_LARGE, f"the token is larger than {MAX_TOKEN_BYTES} bytes")
         return self._identity(_claims(self._signed_payload(token)))
 
     def mint(
@@ -200,15 +174,15 @@ class Tokens:
         """
         parts = token.split(".")
         if len(parts) != 3:
-            raise refusal("malformed")
+            raise Unauthorized(Reason.MALFORMED)
         header, payload, proof = _read_header(_decode_part(parts[0])), _decode_part(parts[1]), _decode_part(parts[2])
         if not _REFUSED_HEADERS.isdisjoint(header):
-            raise refusal("unsupported_header")
+            raise Unauthorized(Reason.UNSUPPORTED_HEADER)
         key = self._key_of(header)
         if header.get("alg") != key.algorithm:
-            raise refusal("algorithm_mismatch")
+            raise Unauthorized(Reason.ALGORITHM_MISMATCH)
         if not self._proves(key, f"{parts[0]}.{parts[1]}".encode(), proof):
-            raise refusal("bad_signature")
+            raise Unauthorized(Reason.BAD_SIGNATURE)
         return payload
 
     def _proves(self, key: Key, signed: bytes, proof: bytes) -> bool:
@@ -228,30 +202,30 @@ class Tokens:
         key = self._keys.get(key_id) if isinstance(key_id, str) else None
         if key is None:
             if self.may_come(str(key_id)):
-                raise KeysPending
-            raise refusal("unknown_key")
+                raise Unauthorized(Reason.KEYS_PENDING)
+            raise Unauthorized(Reason.UNKNOWN_KEY)
         return key
 
     def _identity(self, claims: Mapping[str, Any]) -> Identity:
         for name in ("exp", "aud", "sub"):
             if claims.get(name) is None:
-                raise refusal("missing_claim", name)
+                raise Unauthorized(Reason.MISSING_CLAIM, claim=name)
         expires_at = _time(claims, "exp")
         self._check_audience(claims["aud"])
         if self._issuer is not None:
             if claims.get("iss") is None:
-                raise refusal("missing_claim", "iss")
+                raise Unauthorized(Reason.MISSING_CLAIM, claim="iss")
             if claims["iss"] != self._issuer:
-                raise refusal("wrong_issuer")
+                raise Unauthorized(Reason.WRONG_ISSUER)
         now_s = self._now()
         if expires_at + self._leeway_s <= now_s:
-            raise refusal("expired")
+            raise Unauthorized(Reason.EXPIRED)
         for name in ("nbf", "iat"):
             if claims.get(name) is not None and _time(claims, name) - self._leeway_s > now_s:
-                raise refusal("not_yet_valid", name)
+                raise Unauthorized(Reason.NOT_YET_VALID, claim=name)
         user, token_id = _text(claims, "sub"), _text(claims, "jti") if claims.get("jti") is not None else None
         if user == ANONYMOUS or not {"*", "#"}.isdisjoint(user.split(".")):
-            raise refusal("invalid_claim", "sub")
+            raise Unauthorized(Reason.INVALID_CLAIM, claim="sub")
         return Identity(
             user,
             subscribe=_grants(claims, "subscribe", user),
@@ -264,9 +238,9 @@ class Tokens:
     def _check_audience(self, audience: object) -> None:
         accepted = audience if isinstance(audience, list) else [audience]
         if not all(isinstance(name, str) for name in accepted):
-            raise refusal("invalid_claim", "aud")
+            raise Unauthorized(Reason.INVALID_CLAIM, claim="aud")
         if self._audience not in accepted:
-            raise refusal("wrong_audience")
+            raise Unauthorized(Reason.WRONG_AUDIENCE)
 
     def _signing_key(self, key_id: str | None) -> Key:
         secrets = [key for key in self._keys.values() if key.algorithm == "HS256" and key_id in (None, key.key_id)]
@@ -313,20 +287,13 @@ def token_authenticator(tokens: Tokens | None, settings: Settings) -> Callable[[
             return anyone
         if tokens is None:
             raise Unauthorized(
-                "no_authenticator",
+                Reason.NO_AUTHENTICATOR,
                 f"this gateway has no authenticator: give `Headgate` one, set {PREFIX}TOKEN_SECRET, {PREFIX}TOKEN_KEYS "
                 f"or {PREFIX}TOKEN_JWKS_URL, or start with --dev on your own machine",
             )
         return tokens.verify(handshake.auth.get("token"))
 
     return authenticate
-
-
-def refusal(reason: str, claim: str | None = None) -> Unauthorized:
-    """Return the error of one of REASONS, with the claim that it is about."""
-    if claim is None:
-        return Unauthorized(reason, REASONS[reason])
-    return Unauthorized(reason, f"{REASONS[reason]}: {claim}", claim=claim)
 
 
 def read_keys(path: str) -> list[Key]:
@@ -457,13 +424,13 @@ def _decode_part(part: str) -> bytes:
     """
     bare = part.rstrip("=")
     if len(bare) != len(part) and (len(part) % 4 or len(part) - len(bare) > 2):
-        raise refusal("malformed")
+        raise Unauthorized(Reason.MALFORMED)
     try:
         data = binascii.a2b_base64(bare.translate(_FROM_URL) + "=" * (-len(bare) % 4), strict_mode=True)
     except ValueError:
-        raise refusal("malformed") from None
+        raise Unauthorized(Reason.MALFORMED) from None
     if binascii.b2a_base64(data, newline=False).rstrip(b"=").translate(_TO_URL).decode() != bare:
-        raise refusal("malformed")  # other bits behind the last byte
+        raise Unauthorized(Reason.MALFORMED)  # other bits behind the last byte
     return data
 
 
@@ -472,9 +439,9 @@ def _read_header(data: bytes) -> Mapping[str, Any]:
     try:
         header = json.loads(data)
     except (ValueError, RecursionError):
-        raise refusal("malformed") from None
+        raise Unauthorized(Reason.MALFORMED) from None
     if not isinstance(header, dict) or not isinstance(header.get("kid", ""), str):
-        raise refusal("malformed")
+        raise Unauthorized(Reason.MALFORMED)
     return header
 
 
@@ -482,9 +449,9 @@ def _claims(payload: bytes) -> Mapping[str, Any]:
     try:
         claims = _decode_json(payload)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise refusal("malformed") from None
+        raise Unauthorized(Reason.MALFORMED) from None
     if not isinstance(claims, dict):
-        raise refusal("malformed")
+        raise Unauthorized(Reason.MALFORMED)
     return claims
 
 
@@ -492,14 +459,14 @@ def _time(claims: Mapping[str, Any], name: str) -> float:
     """Return a NumericDate (RFC 7519, section 2): seconds since 1970."""
     value = claims[name]
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e12:
-        raise refusal("invalid_claim", name)
+        raise Unauthorized(Reason.INVALID_CLAIM, claim=name)
     return float(value)
 
 
 def _text(claims: Mapping[str, Any], name: str) -> str:
     value = claims[name]
     if not isinstance(value, str) or not value.isprintable() or not 0 < len(value) <= MAX_USER_CHARACTERS:
-        raise refusal("invalid_claim", name)
+        raise Unauthorized(Reason.INVALID_CLAIM, claim=name)
     return value
 
 
@@ -508,11 +475,11 @@ def _namespaces(claims: Mapping[str, Any]) -> tuple[str, ...] | None:
     if names is None:
         return None
     if not isinstance(names, list) or len(names) > MAX_GRANTS:
-        raise refusal("invalid_claim", "namespaces")
+        raise Unauthorized(Reason.INVALID_CLAIM, claim="namespaces")
     try:
         return tuple(map(check_namespace, names))
     except UnknownNamespace:
-        raise refusal("invalid_claim", "namespaces") from None
+        raise Unauthorized(Reason.INVALID_CLAIM, claim="namespaces") from None
 
 
 def _grants(claims: Mapping[str, Any], name: str, user: str) -> tuple[str, ...]:
@@ -521,18 +488,18 @@ def _grants(claims: Mapping[str, Any], name: str, user: str) -> tuple[str, ...]:
     if patterns is None:
         return ()
     if not isinstance(patterns, list) or len(patterns) > MAX_GRANTS:
-        raise refusal("invalid_claim", name)
+        raise Unauthorized(Reason.INVALID_CLAIM, claim=name)
     grants = []
     for pattern in patterns:
         if not isinstance(pattern, str):
-            raise refusal("invalid_claim", name)
+            raise Unauthorized(Reason.INVALID_CLAIM, claim=name)
         try:
             # A name with a dot or a wildcard in it would grant more than was meant.
             grants.append(check_pattern(pattern.replace("{sub}", check_word(user)) if "{sub}" in pattern else pattern))
         except InvalidTopic:
             raise Unauthorized(
-                "invalid_grant", f"{name}: {{sub}} stands for one word, which this user's name is not", claim=name
+                Reason.INVALID_GRANT, f"{name}: {{sub}} stands for one word, which this user's name is not", claim=name
             ) from None
         except HeadgateError:
-            raise refusal("invalid_grant", name) from None
+            raise Unauthorized(Reason.INVALID_GRANT, claim=name) from None
     return tuple(grants)

@@ -36,7 +36,7 @@ class ConsumersProcess:
         self._command = [sys.executable, "-m", "headgate.cli.main", "consume", *arguments]
         self._process: subprocess.Popen[bytes] | None = None
         self._closing = Signal()
-        self._watcher: Greenlet = None
+        self._watcher: Greenlet | None = None
 
     def check(self) -> bool:
         """Have the command check configuration and Redis without consuming; when this is False it has told the faults."""
@@ -50,10 +50,11 @@ class ConsumersProcess:
         self._closing.set()
         if self._process is not None:
             self._process.terminate()
-        self._watcher.join(STOP_DEADLINE_S)
-        if self._process is not None:
-            self._process.kill()
-        self._watcher.join()
+        if self._watcher is not None:
+            self._watcher.join(STOP_DEADLINE_S)
+            if self._process is not None:
+                self._process.kill()
+            self._watcher.join()
 
     def _watch(self) -> None:
         pause_s = RESTART_FIRST_S

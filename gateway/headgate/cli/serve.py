@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gc
 import inspect
-import os
 import signal
 import sys
 from collections.abc import Callable, Mapping
@@ -23,9 +22,9 @@ from headgate.flask_extension import Headgate
 from headgate.redis.client import describe_server
 from headgate.redis.embedded import EmbeddedRedis, start_private_redis
 from headgate.runtime import logging as logs
-from headgate.runtime.importing import load_named
+from headgate.runtime.importing import import_string
 from headgate.runtime.loop import Signal, on_signal, spawn
-from headgate.settings import PREFIX, Settings
+from headgate.settings import PREFIX, Settings, environment
 from headgate.transport.http_limits import HttpLimits
 from headgate.transport.wsgi import Server
 
@@ -49,17 +48,18 @@ def run(
     private: EmbeddedRedis | None = None
     try:
         # An application that is imported by name reads the environment itself: what the command line said must be there.
-        os.environ.update(overrides)
+        environ = environment()
+        environ.update(overrides)
         path = need_file(config) if with_consumers else find_file(config)
         if path is not None:
-            os.environ.update(read_settings(path, os.environ))
+            environ.update(read_settings(path, environ))
             _say(f"settings from {path}")
-        settings = Settings.read(os.environ)
+        settings = Settings.read(environ)
         logs.configure(settings.log_level)
         if settings.redis_url is None:
             private = start_private_redis(settings.data_dir)
-            os.environ[PREFIX + "REDIS_URL"] = private.url
-            settings = Settings.read(os.environ)
+            environ[PREFIX + "REDIS_URL"] = private.url
+            settings = Settings.read(environ)
             _say(f"started a private {private.description} in {settings.data_dir}")
         _say(f"using {describe_server(settings.redis_url or '')}")
         if settings.dev:
@@ -91,7 +91,7 @@ def _load(target: str | None, settings: Settings) -> Flask:
         from headgate_server.app import create_app
 
         return create_app(settings)
-    found = load_named(target, "MODULE:APPLICATION or MODULE:FACTORY", default="app")
+    found = import_string(target, "MODULE:APPLICATION or MODULE:FACTORY", default="app")
     app = _made_by(found, target) if not isinstance(found, Flask) and callable(found) else found
     if not isinstance(app, Flask):
         raise InvalidRequest(f"{target!r} is a {type(app).__name__}; expected a Flask application or a function that returns one")
@@ -116,7 +116,7 @@ def _made_by(factory: Callable[..., Any], target: str) -> Any:
 
 def _serve(app: Flask, settings: Settings) -> int:
     gate: Headgate = app.extensions["headgate"]
-    server = Server((settings.host, settings.port), app, limits=http_limits(settings))
+    server = Server((settings.host, settings.port), app, limits=HttpLimits.of(settings))
     try:
         server.init_socket()
     except OSError as error:
@@ -135,7 +135,7 @@ def _serve(app: Flask, settings: Settings) -> int:
     for namespace in gate.gateway.namespaces.values():
         namespace.bus.was_up.wait(timeout=10)
     gate.gateway.registration.tried.wait(timeout=10)  # a gateway that stops when we are ready finds us
-    _settle_memory()
+    _freeze_memory()
     server.start()
     shown = f"[{settings.host}]" if ":" in settings.host else settings.host
     _say(f"ready at http://{shown}:{server.server_port}/ (headgate {__version__}, Ctrl-C stops it)")
@@ -148,23 +148,7 @@ def _serve(app: Flask, settings: Settings) -> int:
     return 0
 
 
-def http_limits(settings: Settings) -> HttpLimits:
-    """Return the HTTP server's limits."""
-    return HttpLimits(
-        header_deadline_s=settings.handshake_deadline_s,
-        keep_alive_s=settings.keep_alive_s,
-        body_deadline_s=settings.body_deadline_s,
-        write_deadline_s=settings.write_deadline_s,
-        min_bytes_per_s=settings.http_min_bytes_per_s,
-        max_body_bytes=settings.max_body_bytes,
-        send_buffer_bytes=settings.send_buffer_bytes,
-        # Development is one machine: there an address says nothing about who it is.
-        max_connections_per_address=0 if settings.dev else settings.max_connections_per_address,
-        proxies=settings.proxies,
-    )
-
-
-def _settle_memory() -> None:
+def _freeze_memory() -> None:
     """Take what is there for good, 150,000 objects, out of what the garbage collector looks through.
 
     Clients that join make it look through all there is, now and then: 65 ms in which nothing else happens, 5 % of 4,000 joins. So

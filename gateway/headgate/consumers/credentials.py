@@ -1,17 +1,18 @@
 """Secrets among a consumer's options: `password` in the file, or `password_env`, the name of an environment variable.
 
 In: a consumer's options, which have both fields. Out: the secret; or a ValueError whose text is what `Consumer.check` returns for
-it, and never holds the secret.
+it, and never holds the secret. `environ` None: the process's environment.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from typing import Any
 
+from headgate.settings import environment
 
-def read_secret(options: Any, name: str, environ: Mapping[str, str] = os.environ) -> str | None:
+
+def read_secret(options: Any, name: str, environ: Mapping[str, str] | None = None) -> str | None:
     """Return the secret `name` of these options from where it is given, or None when it is given nowhere.
 
     Raises:
@@ -23,13 +24,13 @@ def read_secret(options: Any, name: str, environ: Mapping[str, str] = os.environ
         return value
     if value is not None:
         raise ValueError(f"{name} and {name}_env are both given; expected one of them")
-    found = environ.get(variable, "")
+    found = (environment() if environ is None else environ).get(variable, "")
     if not found.strip():
         raise ValueError(f"{name}_env={variable!r}: there is no such environment variable, or it is blank")
     return found
 
 
-def need_secret(options: Any, name: str, environ: Mapping[str, str] = os.environ) -> str:
+def need_secret(options: Any, name: str, environ: Mapping[str, str] | None = None) -> str:
     """Return the secret `name`, which must be given.
 
     Raises:

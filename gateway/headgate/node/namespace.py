@@ -20,14 +20,14 @@ from headgate.delivery.page_cache import LogPages
 from headgate.delivery.past import TopicPage, find_starts
 from headgate.delivery.router import Router
 from headgate.delivery.trie import SubscriptionTrie
-from headgate.errors import BusUnavailable, Forbidden, HeadgateError, InvalidEvent, LimitReached, Unauthorized
+from headgate.errors import BusUnavailable, Forbidden, HeadgateError, InvalidEvent, LimitReached, Unauthorized, UnauthorizedReason
 from headgate.event import Event
 from headgate.metrics import CLIENTS, CONFLATED, DELIVERIES, DISCARDED, FAN_OUT_SECONDS, SUBSCRIPTIONS
 from headgate.protocol.frames import Frame, message_frame
 from headgate.protocol.packets import CURSOR, STATUS, GapReason, notice_packet
 from headgate.protocol.requests import Replay, Resume, Since, Subscription, read_replay, read_subscription
 from headgate.redis.log import PAGE_EVENTS, Entry, EventLog, Head
-from headgate.runtime.loop import Share, Turn, sleep
+from headgate.runtime.loop import Lock, Share, sleep
 from headgate.runtime.rates import Rates
 from headgate.settings import Settings
 from headgate.topic import is_wildcard, matches
@@ -62,7 +62,7 @@ class Namespace:
         self._search_log, pages_log = self._logs = self.bus.open_log(), self.bus.open_log()
         self._catch_up = CatchUp(LogPages(name, pages_log), self)
         self._log_topics = LogTopics()
-        self._searching = Turn()
+        self._searching = Lock()
         self._share = Share(SHARE_S)
         self._reads = Rates(settings.read_per_s, settings.read_burst)
         self._routing = False
@@ -538,9 +538,9 @@ class Namespace:
             self._searching.release()
 
     def _check_in(self, client: Client) -> None:
-        """Refuse a client that was put out, or has left, while Redis was asked."""
+        """Refuse a client that was disconnected, or has left, while Redis was asked."""
         if self.clients.get(client.session) is not client:
-            raise Unauthorized("left", "this session has left")
+            raise Unauthorized(UnauthorizedReason.LEFT)
 
     def _read_back(self, client: Client, pattern: str, start: int) -> None:
         """Make the client a reader from `start` for this pattern, and from where it is for its others.

@@ -1,4 +1,4 @@
-"""A gateway's registration: it says every few seconds that it is there, and at its end that it is not. Off the hot path.
+"""The registration of a gateway: renewed every few seconds, and taken back when the gateway stops. Off the hot path.
 
 In: the gateway's namespaces. Out: the registry in Redis (registry.py), kept up to date by one greenlet over one connection;
 when the gateway stops, whether another one lives.
@@ -19,11 +19,11 @@ import structlog
 from headgate.errors import HeadgateError
 from headgate.redis.client import open_client
 from headgate.redis.registry import LEASE_S, leave, register
-from headgate.runtime.loop import Signal, Turn, spawn
+from headgate.runtime.loop import Lock, Signal, spawn
 
 log = structlog.get_logger("headgate.registration")
 
-WORD_EVERY_S = LEASE_S / 3
+RENEW_EVERY_S = LEASE_S / 3
 # Redis is asked, at the end, before the clients are told anything.
 TIMEOUT_S = 1.0
 
@@ -35,12 +35,12 @@ class Registration:
         self._id = secrets.token_hex(8)
         self._namespaces = tuple(namespaces)
         self._client = open_client(redis_url, timeout_s=TIMEOUT_S, max_connections=1)
-        self._turn = Turn()
-        self._stirred = Signal()
+        self._lock = Lock()
+        self._wakeup = Signal()
         self._started = self._ended = False
         self._was_known = False
         self._lost_at_s = -math.inf
-        self._told = ""
+        self._logged = ""
         self.tried = Signal()
 
     def start(self) -> None:
@@ -51,7 +51,7 @@ class Registration:
 
     def renew(self) -> None:
         """Register at once: Redis may have lost everything. Never waits."""
-        self._stirred.set()
+        self._wakeup.set()
 
     def leave(self) -> bool:
         """Take this gateway out, for good; return whether it is known that no other one serves any of its namespaces.
@@ -62,12 +62,12 @@ class Registration:
             self._ended = True
             return False
         self._ended = True
-        self._stirred.set()
+        self._wakeup.set()
         try:
-            with self._turn:
+            with self._lock:
                 alone = leave(self._client, self._id, self._namespaces)
         except HeadgateError as error:
-            self._tell(error)
+            self._log_once(error)
             return False
         return alone and monotonic() - self._lost_at_s > LEASE_S
 
@@ -80,24 +80,24 @@ class Registration:
 
     def _run(self) -> None:
         while not self._ended:
-            self._stirred.clear()
+            self._wakeup.clear()
             try:
-                with self._turn:
+                with self._lock:
                     if not self._ended:
                         self._register()
-                self._told = ""
+                self._logged = ""
             except HeadgateError as error:
-                self._tell(error)
+                self._log_once(error)
             except Exception:
                 # A fault of ours must not end the registration for good.
                 log.exception("registration failed")
             self.tried.set()
-            self._stirred.wait(WORD_EVERY_S)
+            self._wakeup.wait(RENEW_EVERY_S)
 
-    def _tell(self, error: HeadgateError) -> None:
+    def _log_once(self, error: HeadgateError) -> None:
         """Log a fault, unless it is the same as the one before."""
-        if error.message != self._told:
-            self._told = error.message
+        if error.message != self._logged:
+            self._logged = error.message
             log.warning("registry out of reach", error=error.message)
 
     def _register(self) -> None:

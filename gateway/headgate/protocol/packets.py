@@ -15,8 +15,6 @@ import msgspec
 
 from headgate.event import Event
 
-PROTOCOL_VERSION = 1
-
 # Server → client.
 WELCOME = "welcome"
 EVENT = "event"

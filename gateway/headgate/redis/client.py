@@ -1,4 +1,4 @@
-"""The link to Redis: the one file that imports redis and hiredis.
+"""The link to Redis: the one file, with faults.py, that imports redis and hiredis.
 
 Two kinds of connection, and nothing else talks to Redis:
 
@@ -18,84 +18,38 @@ from __future__ import annotations
 
 import re
 import socket
-import ssl
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from inspect import signature
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-import msgspec
 import redis
 import redis.connection
 import redis.exceptions
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from headgate.errors import (
-    BusRefused,
-    BusUnavailable,
-    HeadgateError,
-    InvalidEvent,
-    InvalidRequest,
-    InvalidTopic,
-    NotSerializable,
-    PayloadTooLarge,
-    UnknownNamespace,
-)
+from headgate.errors import BusRefused, BusUnavailable, HeadgateError
 from headgate.settings import is_loopback
+
+from .faults import CHECK_PORT, NEEDED, NO_PERMISSION, advised, reason_of, refused, shown_cause, translate, unavailable
 
 Client = redis.Redis
 Command = Sequence[str | bytes | int]
 
-NEEDED = "Redis 7.0 or newer, or Valkey"
 READ_BYTES = 256 * 1024
 # A reply is held in memory until it is whole; Redis itself would pass on 512 MB. Above this the link is broken instead.
 MAX_REPLY_BYTES = 64 * 1024 * 1024
 MAX_CONNECTIONS = 16
 
-# Refusals that pass by themselves: worth trying again.
-_PASSING = {"LOADING", "BUSY", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN", "NOREPLICAS", "UNBLOCKED", "FAILOVER"}
-_MEANING = {
-    "OOM": "it is out of memory (maxmemory)",
-    "MISCONF": "it cannot write to its disk",
-    "READONLY": "it is a read-only replica",
-    "NOAUTH": "it wants a password",
-    "WRONGPASS": "wrong user name or password",
-    "NOPERM": "no permission",
-    "LOADING": "it is loading its data",
-    "BUSY": "it is busy running a script",
-    "CLUSTERDOWN": "its cluster is down",
-    "MASTERDOWN": "its primary is down",
-    "NOREPLICAS": "it has too few replicas to accept a write",
-    "MOVED": "another node of the cluster owns this namespace",
-    "ASK": "another node of the cluster is taking over this namespace",
-}
-_CHECK_PORT = "check the port; where the server wants TLS, the URL begins with rediss://"
-_START_IT = (
-    "start Redis there, or set HEADGATE_REDIS_URL to another; without a URL, the Redis that `make run` or `headgate serve` "
-    "brings is found from the folder that it runs in"
-)
-# redis-py before 8 keeps the error word of a reply in the class alone. (NOAUTH and WRONGPASS have one: see `_reply_of`.)
-_WORDS_OF_CLASSES: dict[type[BaseException], str] = {
-    redis.exceptions.OutOfMemoryError: "OOM",
-    redis.exceptions.BusyLoadingError: "LOADING",
-    redis.exceptions.ReadOnlyError: "READONLY",
-    redis.exceptions.NoPermissionError: "NOPERM",
-    redis.exceptions.AuthenticationError: "NOAUTH",
-    redis.exceptions.MovedError: "MOVED",
-    redis.exceptions.AskError: "ASK",
-    redis.exceptions.TryAgainError: "TRYAGAIN",
-    redis.exceptions.ClusterDownError: "CLUSTERDOWN",
-    redis.exceptions.MasterDownError: "MASTERDOWN",
-}
 # No CLIENT SETINFO: two commands less per connection, and one right less to grant. The option has another name before redis-py 8.
 _ANONYMOUS_DRIVER: dict[str, None] = (
     {"driver_info": None}
     if "driver_info" in signature(redis.connection.AbstractConnection).parameters
     else {"lib_name": None, "lib_version": None}
 )
-# What redis-py 7 and newer set for a URL that asks for RESP3, which we do not speak.
+# Options that redis-py 7 and newer set for a URL that asks for RESP3, which we do not speak.
 _MAINTENANCE = ("maint_notifications_config", "maint_notifications_pool_handler")
 
 
@@ -125,7 +79,7 @@ def call(client: Client, *command: str | bytes | int) -> Any:
     try:
         return _untyped(client).execute_command(*command)
     except (redis.RedisError, OSError) as error:
-        raise _after(client, error) from _shown_cause(error)
+        raise _after(client, error) from shown_cause(error)
 
 
 def call_many(client: Client, commands: Iterable[Command]) -> list[Any]:
@@ -140,13 +94,13 @@ def call_many(client: Client, commands: Iterable[Command]) -> list[Any]:
             pipeline.execute_command(*command)
         replies = pipeline.execute(raise_on_error=False)
     except (redis.RedisError, OSError) as error:
-        raise _after(client, error) from _shown_cause(error)
-    return [_translate(reply) if isinstance(reply, Exception) else reply for reply in replies]
+        raise _after(client, error) from shown_cause(error)
+    return [translate(reply) if isinstance(reply, Exception) else reply for reply in replies]
 
 
 def database(client: Client) -> str:
     """Return which database a client talks to, such as `localhost:6379/0`, without user and password."""
-    return f"{_place(client)}/{client.connection_pool.connection_kwargs.get('db') or 0}"
+    return f"{_address_of(client)}/{client.connection_pool.connection_kwargs.get('db') or 0}"
 
 
 def drop_idle(client: Client) -> None:
@@ -158,7 +112,7 @@ def drop_idle(client: Client) -> None:
 
 def is_forbidden(error: BusRefused) -> bool:
     """Return whether Redis refused for want of a right, which the same user will not have in a moment either."""
-    return _MEANING["NOPERM"] in error.message
+    return error.redis_code == NO_PERMISSION
 
 
 def check_server(client: Client) -> tuple[str, str]:
@@ -170,12 +124,12 @@ def check_server(client: Client) -> tuple[str, str]:
     """
     reply = call(client, "INFO", "server")
     if not isinstance(reply, dict) or "redis_version" not in reply:
-        raise _refused(f"what answers at {_place(client)} is not Redis; needed: {NEEDED}")
+        raise refused(f"what answers at {_address_of(client)} is not Redis; needed: {NEEDED}")
     if "valkey_version" in reply:
         return "Valkey", str(reply["valkey_version"])
     version = str(reply["redis_version"])
     if not is_new_enough(version):
-        raise _refused(f"Redis {version} at {_place(client)} is too old; needed: {NEEDED}")
+        raise refused(f"Redis {version} at {_address_of(client)} is too old; needed: {NEEDED}")
     return "Redis", version
 
 
@@ -190,7 +144,7 @@ def describe_server(url: str) -> str:
         name, version = check_server(client)
     finally:
         client.close()
-    return f"{name} {version} at {place(url)}"
+    return f"{name} {version} at {redacted_address(url)}"
 
 
 def is_new_enough(version: str) -> bool:
@@ -199,7 +153,7 @@ def is_new_enough(version: str) -> bool:
     return major is not None and int(major[0]) >= 7
 
 
-def place(url: str) -> str:
+def redacted_address(url: str) -> str:
     """Return where a Redis URL points to, without user, password and options: what may stand in a log or an error."""
     parts = urlsplit(url)
     if parts.scheme == "unix":
@@ -229,7 +183,7 @@ class SubscriberLink:
 
     def __init__(self, url: str, connect_timeout_s: float = 5.0) -> None:
         self._url, self._connect_timeout_s = url, connect_timeout_s
-        self._place = place(url)
+        self._address = redacted_address(url)
         self._socket: socket.socket | None = None
         import hiredis  # only here: a process that only publishes need not have it
 
@@ -250,7 +204,7 @@ class SubscriberLink:
             connection.connect()
         except (redis.RedisError, OSError) as error:
             tls = isinstance(connection, redis.SSLConnection)
-            raise _advised(_translate(error, self._place), error, tls=tls) from _shown_cause(error)
+            raise advised(translate(error, self._address), error, tls=tls) from shown_cause(error)
         # redis-py connects (address, TLS, AUTH, SELECT); from here on the socket is ours alone, so that nothing can
         # reconnect it, time it out or read from it. tests/contract/test_redis_py_corners.py holds this corner.
         self._socket, connection._sock = connection._sock, None
@@ -310,7 +264,7 @@ class SubscriberLink:
         except OSError as error:
             raise self._broken(error) from error
         if not size:
-            raise _unavailable(f"{self._place} closed the connection")
+            raise unavailable(f"{self._address} closed the connection")
         self._reader.feed(self._buffer, 0, size)
         replies: list[Any] = []
         gets = self._reader.gets
@@ -318,19 +272,19 @@ class SubscriberLink:
             while (reply := gets()) is not False:
                 replies.append(reply)
         except _BrokenReply as error:
-            broken = _unavailable(f"{self._place} sent something that is not a Redis reply")
-            broken.add_note(_CHECK_PORT)
+            broken = unavailable(f"{self._address} sent something that is not a Redis reply")
+            broken.add_note(CHECK_PORT)
             raise broken from error
         if not replies:
             self._unfinished_bytes += size
             if self._unfinished_bytes > MAX_REPLY_BYTES:
-                raise _unavailable(f"{self._place} sent a reply larger than {MAX_REPLY_BYTES} bytes")
+                raise unavailable(f"{self._address} sent a reply larger than {MAX_REPLY_BYTES} bytes")
             return replies
         self._unfinished_bytes = 0
         for reply in replies:
             if isinstance(reply, _ErrorReply):
                 refusal = redis.ResponseError(str(reply))
-                raise _advised(_translate(refusal, self._place), refusal, tls=False)
+                raise advised(translate(refusal, self._address), refusal, tls=False)
         return replies
 
     def settimeout(self, timeout_s: float | None) -> None:
@@ -352,23 +306,15 @@ class SubscriberLink:
 
     def _open_socket(self) -> socket.socket:
         if self._socket is None:
-            raise _unavailable(f"the connection to {self._place} is closed")
+            raise unavailable(f"the connection to {self._address} is closed")
         return self._socket
 
     def _broken(self, error: OSError) -> BusUnavailable:
         if self._socket is None:
-            return _unavailable(f"the connection to {self._place} was closed")
+            return unavailable(f"the connection to {self._address} was closed")
         if isinstance(error, TimeoutError):
-            return _unavailable(f"{self._place} did not answer in time")
-        return _unavailable(f"the connection to {self._place} broke: {_reason(error)}")
-
-
-def _unavailable(reason: str) -> BusUnavailable:
-    return BusUnavailable(reason, told="it does not answer")
-
-
-def _refused(reason: str) -> BusRefused:
-    return BusRefused(reason, told="the gateway's log says why")
+            return unavailable(f"{self._address} did not answer in time")
+        return unavailable(f"the connection to {self._address} broke: {reason_of(error)}")
 
 
 class _ErrorReply(Exception):
@@ -407,7 +353,7 @@ def _connection_pool(
     return pool
 
 
-def _place(client: Client) -> str:
+def _address_of(client: Client) -> str:
     kwargs = client.connection_pool.connection_kwargs
     return str(kwargs.get("path") or f"{kwargs.get('host', 'localhost')}:{kwargs.get('port', 6379)}")
 
@@ -415,116 +361,7 @@ def _place(client: Client) -> str:
 def _after(client: Client, error: Exception) -> HeadgateError:
     """Translate an error of a client; after a broken connection or a demoted primary the idle ones are doubtful too."""
     pool = client.connection_pool
-    translated = _translate(error, _place(client))
+    translated = translate(error, _address_of(client))
     if isinstance(translated, BusUnavailable) or isinstance(error, redis.exceptions.ReadOnlyError):
         drop_idle(client)
-    return _advised(translated, error, tls=issubclass(pool.connection_class, redis.SSLConnection))
-
-
-def _translate(error: BaseException, where: str = "Redis") -> HeadgateError:
-    """Return the error of our tree for one of redis-py (or of the operating system)."""
-    if isinstance(error, redis.exceptions.InvalidResponse):
-        return _refused(f"what answers at {where} is not Redis; needed: {NEEDED}")
-    if isinstance(error, redis.TimeoutError | TimeoutError):
-        return _unavailable(f"{where} did not answer in time")
-    word, text = _reply_of(error)
-    if word == "HEADGATE":
-        return _refusal(text)
-    if word in _PASSING:
-        return _unavailable(f"{where}: {_MEANING.get(word, word)} ({text})" if text else f"{where}: {_MEANING.get(word, word)}")
-    if word in _MEANING or isinstance(error, redis.AuthenticationError):
-        return _refused(f"{where}: {_MEANING.get(word, 'wrong user name or password')}" + (f" ({text})" if text else ""))
-    if "unknown command" in text.lower() and re.search(r"FCALL|FUNCTION", text, re.IGNORECASE):
-        return _refused(f"the server at {where} has no functions; needed: {NEEDED}")
-    if isinstance(error, redis.ConnectionError | OSError):
-        return _unavailable(f"{where}: {_reason(error)}")
-    return _refused(f"{where}: {text or type(error).__name__}")
-
-
-def _shown_cause(error: Exception) -> Exception | None:
-    """Return what a traceback shows as the cause: nothing below an error of the connection, whose message holds all there is.
-
-    redis-py's own frames would be a hundred lines above it.
-    """
-    return None if isinstance(error, redis.ConnectionError | redis.TimeoutError | OSError) else error
-
-
-def _advised(translated: HeadgateError, error: Exception, *, tls: bool) -> HeadgateError:
-    """Return the translated error, with a note that says what to do where there is a usual thing to do."""
-    advice = _advice(error, tls=tls)
-    if advice is not None:
-        translated.add_note(advice)
-    return translated
-
-
-def _advice(error: Exception, *, tls: bool) -> str | None:
-    cause = _cause(error)
-    if isinstance(error, redis.AuthenticationError) or _reply_of(error)[0] == "NOAUTH":
-        return "check user and password in the URL: redis://USER:PASSWORD@HOST:PORT/0"
-    if isinstance(cause, ssl.SSLCertVerificationError):
-        return "if its certificate is right, name the authority that issued it in the URL: ?ssl_ca_certs=FILE"
-    if isinstance(cause, ssl.SSLError) or (tls and isinstance(cause, redis.TimeoutError | TimeoutError)):
-        return "check that the server speaks TLS on this port; without TLS the URL begins with redis://"
-    if isinstance(cause, socket.gaierror):
-        return "check the host name in the URL"
-    if isinstance(cause, PermissionError):
-        return "run this as a user who may open that socket, or set HEADGATE_REDIS_URL to another Redis"
-    if isinstance(cause, ConnectionResetError | redis.InvalidResponse) or _is_end_of_stream(cause):
-        return _CHECK_PORT
-    if isinstance(cause, redis.TimeoutError | OSError):
-        return _START_IT
-    return None
-
-
-def _is_end_of_stream(error: BaseException) -> bool:
-    return isinstance(error, redis.ConnectionError) and "closed by server" in str(error)
-
-
-def _reply_of(error: BaseException) -> tuple[str, str]:
-    """Return (error word, rest) of an error reply; redis-py strips the word from some of them."""
-    text = str(error)[:500]
-    word = getattr(error, "status_code", None) or _WORDS_OF_CLASSES.get(type(error))
-    if isinstance(word, str) and word:
-        return ("WRONGPASS" if word == "NOAUTH" and "invalid" in text else word), text
-    head, _, rest = text.partition(" ")
-    return (head, rest) if re.fullmatch(r"[A-Z]{2,}", head) else ("", text)
-
-
-def _cause(error: BaseException) -> BaseException:
-    """Return the system's own error below one of redis-py, or this one if there is none."""
-    return error.__context__ if isinstance(error, redis.RedisError) and isinstance(error.__context__, OSError) else error
-
-
-def _reason(error: BaseException) -> str:
-    """Return why a connection failed, without the addresses and numbers that redis-py and the system put around it."""
-    cause = _cause(error)
-    if isinstance(cause, ssl.SSLCertVerificationError):
-        return f"its certificate was not accepted: {cause.verify_message}"
-    if isinstance(cause, ssl.SSLError):
-        return f"no TLS ({(cause.reason or 'handshake failed').lower().replace('_', ' ')})"
-    if isinstance(cause, OSError) and cause.strerror:
-        return cause.strerror[0].lower() + cause.strerror[1:]
-    return str(error)[:200] or type(error).__name__
-
-
-def _refusal(text: str) -> HeadgateError:
-    """Rebuild the error that log.lua sent as `<code> <JSON of the parts>`."""
-    code, _, rest = text.partition(" ")
-    try:
-        parts = msgspec.json.decode(rest, type=dict[str, Any])
-        match code:
-            case "invalid_topic":
-                return InvalidTopic(parts["topic"], parts["reason"])
-            case "invalid_event":
-                return InvalidEvent(parts["field"], parts["reason"])
-            case "payload_too_large":
-                return PayloadTooLarge(int(parts["size"]), int(parts["limit"]), parts["where"])
-            case "not_serializable":
-                return NotSerializable(parts["reason"])
-            case "unknown_namespace":
-                return UnknownNamespace(parts["namespace"], ())
-            case "invalid_request":
-                return InvalidRequest(parts["reason"])
-    except (msgspec.DecodeError, KeyError, TypeError, ValueError):
-        pass  # a library of another version, or of somebody else: tell what it said
-    return _refused(f"the function library said {text}")
+    return advised(translated, error, tls=issubclass(pool.connection_class, redis.SSLConnection))

@@ -41,8 +41,10 @@ from urllib.parse import quote
 
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError
 from headgate.runtime.private_folder import is_private, open_file, open_folder
+from headgate.settings import redis_program
 
-from .client import NEEDED, call, is_new_enough, open_client
+from .client import call, is_new_enough, open_client
+from .faults import NEEDED
 
 LOCK_NAME, SOCKET_NAME, LOG_NAME = "redis.lock", "redis.sock", "redis.log"
 MAX_RECORD_BYTES = 64 * 1024
@@ -56,7 +58,7 @@ POLL_S = 0.02
 
 _CONFIGURATION = (
     "--port 0 --unixsocketperm 700 --daemonize no --databases 1 --loglevel notice "
-    # What is acknowledged is in the append-only file before its answer leaves, so a killed server forgets nothing and clients
+    # An acknowledged write is in the append-only file before its answer leaves, so a killed server forgets nothing and clients
     # can resume across a restart. But while an earlier sync is under way it is kept back, for up to two seconds: these can be
     # lost with the server on a slow disk, as with a crash of the machine. Snapshots would cost minutes.
     "--appendonly yes --appendfsync everysec --save '' "
@@ -170,7 +172,7 @@ def start_private_redis(data_dir: str | Path, *, server: str | None = None) -> E
         BusRefused: a server for this folder is running already, the folder is not ours alone, or the program is too old.
         BusUnavailable: there is no program to start, or it died, with its last words.
     """
-    binary = find_server(server or os.environ.get("HEADGATE_REDIS_SERVER") or None)
+    binary = find_server(server or redis_program())
     folder = Path(data_dir).absolute()
     try:
         lock = _open_lock(folder)

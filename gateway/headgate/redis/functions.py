@@ -17,6 +17,7 @@ from typing import Any
 from headgate.errors import BusRefused
 
 from .client import Client, call
+from .faults import NO_FUNCTION, NO_PERMISSION
 
 
 class Library:
@@ -58,7 +59,7 @@ class Library:
         try:
             call(client, "FUNCTION", "LOAD", "REPLACE", self.source)
         except BusRefused as error:
-            if "NOPERM" in error.message or "no permission" in error.message:
+            if error.redis_code == NO_PERMISSION:
                 raise BusRefused(
                     "this Redis user may not load the function library: allow it +function|load, or run "
                     "`headgate check --load` once as a user who may"
@@ -83,7 +84,7 @@ class Library:
 
 def is_missing(error: BaseException) -> bool:
     """Return whether an error says that the function is not in Redis (it has run nothing)."""
-    return isinstance(error, BusRefused) and "Function not found" in error.message
+    return isinstance(error, BusRefused) and error.redis_code == NO_FUNCTION
 
 
 # The publisher's library: the log of a namespace.

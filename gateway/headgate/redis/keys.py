@@ -22,11 +22,6 @@ def head_key(namespace: str) -> str:
     return f"hg:{{{namespace}}}:head"
 
 
-def id_key(namespace: str, topic: str, event_id: str, by: str | None = None) -> str:
-    """Return the key that remembers an event id of a topic, and of a publisher if it is named, for IDEMPOTENCY_S seconds."""
-    return f"hg:{{{namespace}}}:id:{topic}:{f'{by}/' if by else ''}{event_id}"
-
-
 def channel(namespace: str, topic: str) -> str:
     """Return the channel on which events of a topic are published."""
     return f"hg:{{{namespace}}}:{topic}"

@@ -128,31 +128,31 @@ class Remembered:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._settled: dict[str, bool] = {}
+        self._resolved: dict[str, bool] = {}
 
-    def is_settled(self, namespace: str) -> bool:
+    def is_resolved(self, namespace: str) -> bool:
         """Return whether a gateway is known to have served it, or nobody here may find out."""
-        return self._settled.get(namespace, False)
+        return self._resolved.get(namespace, False)
 
-    def settle(self, namespace: str) -> None:
+    def resolve(self, namespace: str) -> None:
         """Remember that."""
         with self._lock:
-            self._remember(namespace, settled=True)
+            self._remember(namespace, resolved=True)
 
     def is_new(self, namespace: str) -> bool:
         """Return whether nobody has asked about it yet; of all callers one is told so, and asks."""
-        if namespace in self._settled:
+        if namespace in self._resolved:
             return False
         with self._lock:
-            if namespace in self._settled:
+            if namespace in self._resolved:
                 return False
-            self._remember(namespace, settled=False)
+            self._remember(namespace, resolved=False)
             return True
 
-    def _remember(self, namespace: str, *, settled: bool) -> None:
-        if len(self._settled) >= MAX_REMEMBERED:
-            self._settled.clear()
-        self._settled[namespace] = settled
+    def _remember(self, namespace: str, *, resolved: bool) -> None:
+        if len(self._resolved) >= MAX_REMEMBERED:
+            self._resolved.clear()
+        self._resolved[namespace] = resolved
 
 
 _remembered: dict[str, Remembered] = {}

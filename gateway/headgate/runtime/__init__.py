@@ -1,1 +1,1 @@
-"""What the process runs on: the event loop, its watchdog, the log of the process, rate limits."""
+"""The process below the gateway: the event loop, its watchdog, the log of the process, rate limits."""

@@ -1,4 +1,4 @@
-"""What somebody names as `package.module:attribute`: an application, a consumer, a function. Imports it; no other state."""
+"""Imports from a string such as `package.module:attribute`: an application, a consumer, a function. No state."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from headgate.errors import InvalidRequest
 
 
-def load_named(name: str, expected: str, default: str | None = None) -> Any:
+def import_string(name: str, expected: str, default: str | None = None) -> Any:
     """Import a module and return what it has under a name. Looks in the current folder first, then where Python looks.
 
     Args:

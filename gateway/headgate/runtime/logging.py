@@ -45,7 +45,7 @@ _seldom = Seldom()
 
 
 def told(error: HeadgateError) -> dict[str, Any]:
-    """Return what a stranger is told of an error. What is kept back goes to the log, seldom."""
+    """Return the wire form of an error for strangers. The details that are kept back go to the log, seldom."""
     wire = error.to_wire()
     if error.public is not None and (left_out := _seldom.due(error.code)) is not None:
         _log.warning("refused", code=error.code, reason=error.message, left_out=left_out)

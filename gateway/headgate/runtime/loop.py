@@ -10,12 +10,30 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import monotonic
 from types import TracebackType
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol
 
 import gevent
 from gevent import monkey
-from gevent.event import Event as Signal
 from gevent.lock import BoundedSemaphore
+
+if TYPE_CHECKING:
+
+    class Signal:
+        """Something that greenlets wait for: set, or not. gevent's Event."""
+
+        def set(self) -> None:
+            """Wake everyone who waits. Callable from the hub."""
+
+        def clear(self) -> None:
+            """Have those who come from now on wait."""
+
+        def is_set(self) -> bool:
+            """Return whether it is set."""
+
+        def wait(self, timeout: float | None = None) -> bool:
+            """Wait until it is set, for at most `timeout` seconds; return whether it is."""
+else:
+    from gevent.event import Event as Signal
 
 READ, WRITE = 1, 2
 
@@ -23,16 +41,13 @@ READ, WRITE = 1, 2
 # another greenlet to run: fifteen slices of 2 ms went by before an event was read.
 _ONE_ROUND_S = 1e-6
 
-# A running greenlet; nobody here needs more of it than that it exists.
-Greenlet: TypeAlias = Any
-
 __all__ = [
     "READ",
     "WRITE",
     "Greenlet",
+    "Lock",
     "Share",
     "Signal",
-    "Turn",
     "Watcher",
     "deadline",
     "in_hub_after",
@@ -57,14 +72,38 @@ class Watcher(Protocol):
     def close(self) -> None: ...
 
 
-def Turn() -> Any:
-    """Return a context manager that lets one greenlet in at a time, in the order in which they came."""
-    return BoundedSemaphore(1)
+class Greenlet(Protocol):
+    """A greenlet that was started with `spawn` or `later`."""
+
+    def join(self, timeout: float | None = None) -> None:
+        """Wait until it has ended, for at most `timeout` seconds."""
 
 
-def deadline(seconds: float) -> Any:
+class Scope(Protocol):
+    """A context manager that lets every exception out."""
+
+    def __enter__(self) -> object: ...
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /) -> None: ...
+
+
+class LockLike(Scope, Protocol):
+    """Lets one greenlet in at a time, in the order in which they came."""
+
+    def acquire(self, blocking: bool = True, timeout: float | None = None) -> bool:
+        """Wait for it, for at most `timeout` seconds; return whether it was got."""
+
+    def release(self) -> None:
+        """Let the next one in."""
+
+
+def Lock() -> LockLike:
+    """Return a lock that is free."""
+    return BoundedSemaphore(1)  # type: ignore[no-any-return]
+
+
+def deadline(seconds: float) -> Scope:
     """Return a context manager: what waits inside it for longer than `seconds` in all raises TimeoutError there."""
-    return gevent.Timeout(seconds, TimeoutError(f"not within {seconds:g} s"))
+    return gevent.Timeout(seconds, TimeoutError(f"not within {seconds:g} s"))  # type: ignore[no-any-return]
 
 
 class Share:
@@ -122,7 +161,7 @@ class Share:
 
 def spawn(function: Callable[..., Any], *args: Any) -> Greenlet:
     """Run `function` in a greenlet of its own, starting in the next turn of the loop. Callable from the hub."""
-    return gevent.spawn(function, *args)
+    return gevent.spawn(function, *args)  # type: ignore[no-any-return]
 
 
 def sleep(seconds: float = 0) -> None:
@@ -130,7 +169,7 @@ def sleep(seconds: float = 0) -> None:
     gevent.sleep(seconds)
 
 
-# What the standard library's threads and sleep were before they were made cooperative: they need no loop to run.
+# The standard library's own threads and sleep, from before gevent replaced them: they need no loop to run.
 _start_native_thread: Callable[..., int] = monkey.get_original("_thread", "start_new_thread")
 native_ident: Callable[[], int] = monkey.get_original("_thread", "get_ident")
 native_sleep: Callable[[float], None] = monkey.get_original("time", "sleep")
@@ -150,7 +189,7 @@ def io_watcher(fd: int, events: int) -> Watcher:
 
 def later(delay_s: float, function: Callable[..., Any], *args: Any) -> Greenlet:
     """Run `function` in a greenlet of its own after `delay_s`. Callable from the hub."""
-    return gevent.spawn_later(delay_s, function, *args)
+    return gevent.spawn_later(delay_s, function, *args)  # type: ignore[no-any-return]
 
 
 def in_hub_after(delay_s: float, callback: Callable[[], Any]) -> None:

@@ -6,7 +6,7 @@ from collections import OrderedDict
 
 from .token_bucket import TokenBucket
 
-# Who has been silent for longest is forgotten first, and finds a full bucket when coming back.
+# The caller that has been silent for longest is forgotten first, and finds a full bucket when it comes back.
 MAX_CALLERS = 10_000
 
 

@@ -20,7 +20,7 @@ class TokenBucket:
     def borrow(self, now_s: float, max_wait_s: float) -> float | None:
         """Take one token, if need be one that is still to come; return the seconds until it is there.
 
-        None, and nothing taken, when that is more than `max_wait_s`. Who borrows later waits longer.
+        None, and nothing taken, when that is more than `max_wait_s`. A later caller waits longer.
         """
         self._tokens = min(self._burst, self._tokens + (now_s - self._stamp_s) * self._per_s)
         self._stamp_s = now_s
@@ -31,5 +31,5 @@ class TokenBucket:
         return wait_s
 
     def wait_s(self, now_s: float) -> float:
-        """Return how long it takes until there is a token, if nobody else takes it: 0 when there is one."""
+        """Return how long it takes until there is a token, if no other caller takes it: 0 when there is one."""
         return max(0.0, (1 - self._tokens) / self._per_s - (now_s - self._stamp_s))

@@ -7,20 +7,30 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from headgate.settings import DEFAULTS, Settings
+
 
 @dataclass(frozen=True, slots=True)
 class HttpLimits:
-    """The limits of an HTTP server, with their defaults. `settings.py` says what each means to an operator."""
+    """The limits of an HTTP server: the settings of these names, but for two that have other names there."""
 
-    header_deadline_s: float = 10.0
-    keep_alive_s: float = 10.0
-    body_deadline_s: float = 10.0
-    write_deadline_s: float = 10.0
-    min_bytes_per_s: float = 1024.0
-    max_body_bytes: int = 16 * 1024 * 1024
-    send_buffer_bytes: int = 65536
-    max_connections_per_address: int = 1000
-    proxies: int = 0
+    header_deadline_s: float = DEFAULTS.handshake_deadline_s
+    keep_alive_s: float = DEFAULTS.keep_alive_s
+    body_deadline_s: float = DEFAULTS.body_deadline_s
+    write_deadline_s: float = DEFAULTS.write_deadline_s
+    min_bytes_per_s: float = DEFAULTS.http_min_bytes_per_s
+    max_body_bytes: int = DEFAULTS.max_body_bytes
+    send_buffer_bytes: int = DEFAULTS.send_buffer_bytes
+    max_connections_per_address: int = DEFAULTS.max_connections_per_address
+    proxies: int = DEFAULTS.proxies
+
+    @classmethod
+    def of(cls, settings: Settings) -> HttpLimits:
+        """Return the limits of the server of a gateway."""
+        values = settings.values_for(cls)
+        if settings.dev:
+            values["max_connections_per_address"] = 0  # one machine: there an address says nothing about who it is
+        return cls(header_deadline_s=settings.handshake_deadline_s, min_bytes_per_s=settings.http_min_bytes_per_s, **values)
 
     @property
     def max_chunked_bytes(self) -> int:

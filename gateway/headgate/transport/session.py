@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from headgate.protocol.frames import Frame
 from headgate.runtime.loop import in_hub_after, spawn
 from headgate.runtime.token_bucket import TokenBucket
+from headgate.settings import DEFAULTS
 
 from .final_frames import LastWords
 from .frame_parser import NORMAL, POLICY, PROTOCOL_ERROR
@@ -41,18 +42,18 @@ _ALL_BYTES = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class TransportLimits:
-    """What one session may use. Units are in the names; docs/settings.md explains each."""
+    """What one session may use: the settings of these names, and how large a message of a client may be."""
 
-    queue_frames: int = 256
-    queue_bytes: int = 1024 * 1024
-    send_buffer_bytes: int = 65536
-    write_deadline_s: float = 10.0
-    ping_interval_s: float = 25.0
-    ping_timeout_s: float = 20.0
-    handshake_deadline_s: float = 10.0
+    queue_frames: int = DEFAULTS.queue_frames
+    queue_bytes: int = DEFAULTS.queue_bytes
+    send_buffer_bytes: int = DEFAULTS.send_buffer_bytes
+    write_deadline_s: float = DEFAULTS.write_deadline_s
+    ping_interval_s: float = DEFAULTS.ping_interval_s
+    ping_timeout_s: float = DEFAULTS.ping_timeout_s
+    handshake_deadline_s: float = DEFAULTS.handshake_deadline_s
     max_message_bytes: int = 1_000_000
-    inbound_per_s: float = 50.0
-    inbound_burst: int = 100
+    inbound_per_s: float = DEFAULTS.inbound_per_s
+    inbound_burst: int = DEFAULTS.inbound_burst
 
 
 class SessionServer(Protocol):

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from flask import request
 
 from headgate.auth.identity import Handshake, Identity
-from headgate.errors import Forbidden, HeadgateError, Unauthorized
+from headgate.errors import Forbidden, HeadgateError, Unauthorized, UnauthorizedReason
 from headgate.settings import is_loopback
 from headgate_server.gate import Gate
 
@@ -26,7 +26,7 @@ def caller(gate: Gate, namespace: str) -> Identity:
     header = request.headers.get("Authorization", "")
     kind, _, token = header.partition(" ")
     if header and kind.lower() != "bearer":
-        raise Unauthorized("malformed", "expected `Authorization: Bearer <token>`")
+        raise Unauthorized(UnauthorizedReason.MALFORMED, "expected `Authorization: Bearer <token>`")
     if not header:
         _refuse_other_sites()
     return gate.identify(Handshake(namespace, {"token": token.strip()} if header else {}, request.environ))

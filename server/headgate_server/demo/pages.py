@@ -15,7 +15,7 @@ from typing import Any
 from flask import Blueprint, Response, jsonify, render_template, request
 
 from headgate.auth.identity import Authenticator, Handshake, Identity
-from headgate.errors import InvalidRequest, Unauthorized
+from headgate.errors import InvalidRequest, Unauthorized, UnauthorizedReason
 from headgate.protocol.requests import check_text
 
 from .bursts import BURST_SIZES, Bursts
@@ -117,7 +117,7 @@ def _stall_s(asked: str | None) -> float:
 def _user(tokens: DemoTokens) -> str:
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     if scheme.lower() != "bearer":
-        raise Unauthorized("no token; POST /demo/session gives one")
+        raise Unauthorized(UnauthorizedReason.NO_TOKEN, "no token; POST /demo/session gives one")
     return tokens.verify(token.strip())
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from itsdangerous import BadSignature, SignatureExpired, URLSafeTimedSerializer
 
 from headgate.errors import InvalidRequest, Unauthorized
+from headgate.errors import UnauthorizedReason as Reason
 
 # Who can be asked for, and how the page writes them.
 USERS = {"ana": "Ana", "ben": "Ben"}
@@ -40,15 +41,15 @@ class DemoTokens:
             Unauthorized: it is missing, forged, signed with another secret, or older than TOKEN_LIFETIME_S.
         """
         if not token:
-            raise Unauthorized("no token; POST /demo/session gives one")
+            raise Unauthorized(Reason.NO_TOKEN, "no token; POST /demo/session gives one")
         if len(token) > MAX_TOKEN_LENGTH:
-            raise Unauthorized("the token is not one of ours")
+            raise Unauthorized(Reason.TOO_LARGE, "the token is not one of ours")
         try:
             user = self._signer.loads(token, max_age=TOKEN_LIFETIME_S)
         except SignatureExpired as error:
-            raise Unauthorized("the token has expired; POST /demo/session gives a new one") from error
+            raise Unauthorized(Reason.EXPIRED, "the token has expired; POST /demo/session gives a new one") from error
         except BadSignature as error:
-            raise Unauthorized("the token is not one of ours") from error
+            raise Unauthorized(Reason.BAD_SIGNATURE, "the token is not one of ours") from error
         if user not in USERS:
-            raise Unauthorized("the token names nobody")
+            raise Unauthorized(Reason.INVALID_CLAIM, "the token names nobody")
         return str(user)

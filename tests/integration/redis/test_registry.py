@@ -227,10 +227,10 @@ def test_a_namespace_is_new_to_a_process_once() -> None:
     """However many publishers it has; what is settled is not new either."""
     known = Remembered()
     assert [known.is_new("chat") for _ in range(3)] == [True, False, False]
-    assert not known.is_settled("chat")
-    known.settle("chat")
-    known.settle("news")
-    assert known.is_settled("chat")
+    assert not known.is_resolved("chat")
+    known.resolve("chat")
+    known.resolve("news")
+    assert known.is_resolved("chat")
     assert not known.is_new("news")
 
 

@@ -96,17 +96,17 @@ def test_a_time_beyond_all_reason_is_no_fault(expiry: Expiry[str], due: list[str
     assert due == ["past"]
 
 
-def test_who_is_renewed_while_others_are_put_out_stays() -> None:
+def test_who_is_renewed_while_others_are_disconnected_stays() -> None:
     """Putting out many takes several turns of the loop, in which a `refresh` may be answered."""
     out: list[str] = []
 
-    def put_out(clients: Iterable[str]) -> None:
+    def disconnect(clients: Iterable[str]) -> None:
         for client in clients:
             out.append(client)
             for other in {"a", "b"} - {client}:
                 made.set(other, NOW_S + 3600)
 
-    made: Expiry[str] = Expiry(put_out, lambda: NOW_S)
+    made: Expiry[str] = Expiry(disconnect, lambda: NOW_S)
     made.set("a", NOW_S - 1)
     made.set("b", NOW_S - 1)
     wait(lambda: out)

@@ -51,23 +51,21 @@ def test_events_that_could_not_be_handed_on_are_told_as_missing() -> None:
 class RefusingLink:
     """A connection on which Redis answers with an error."""
 
-    def __init__(self, reason: str) -> None:
-        self._reason = reason
+    def __init__(self, code: str) -> None:
+        self._code = code
 
     def read(self) -> list[Any]:
-        raise BusRefused(f"redis: {self._reason}")
+        raise BusRefused("redis will not", redis_code=self._code)
 
 
-@pytest.mark.parametrize(
-    ("reason", "takes_whole"), [("it cannot write to its disk (MISCONF …)", False), ("no permission (NOPERM …)", True)]
-)
-def test_only_a_right_that_is_missing_makes_it_take_the_whole_feed(reason: str, takes_whole: bool) -> None:
+@pytest.mark.parametrize(("code", "takes_whole"), [("MISCONF", False), ("", False), ("NOPERM", True)])
+def test_only_a_right_that_is_missing_makes_it_take_the_whole_feed(code: str, takes_whole: bool) -> None:
     """A PING that a full disk refuses may come back while a subscription is under way, which is not what was refused."""
     bus = Bus("notifications", "redis://127.0.0.1:1/0", Settings(), FailingFeed())
     bus.want("orders.*")
     bus._interest.attach(by_user=False)
     assert bus._interest.unconfirmed
-    link: Any = RefusingLink(reason)
+    link: Any = RefusingLink(code)
     with pytest.raises(BusRefused):
         bus._read(link)
     assert bus._interest.take_whole() is not takes_whole  # whether that is news

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +13,26 @@ from hypothesis import strategies as st
 from socketio.packet import EVENT as SOCKETIO_EVENT
 from socketio.packet import Packet
 
-from headgate.auth.tokens import refusal
-from headgate.errors import BusUnavailable, Forbidden, HeadgateError, LimitReached, PayloadTooLarge, Unauthorized
+from headgate.errors import (
+    BusUnavailable,
+    Forbidden,
+    HeadgateError,
+    LimitReached,
+    PayloadTooLarge,
+    Unauthorized,
+    UnauthorizedReason,
+)
 from headgate.event import Event
 from headgate.protocol import packets as protocol
 from headgate.protocol.packets import GapReason, Overflow, event_packet, gap_body, notice_packet, ok, refused
 from headgate.settings import Settings
 
 # The vectors that web/test/wire.test.js reads too.
-GOLDEN = json.loads((Path(__file__).resolve().parents[2] / "golden" / "wire.json").read_text(encoding="utf-8"))
+ROOT = Path(__file__).resolve().parents[3]
+GOLDEN = json.loads((ROOT / "tests/golden/wire.json").read_text(encoding="utf-8"))
 NAMESPACE: str = GOLDEN["namespace"]
 REFUSALS: dict[str, type[HeadgateError]] = {
-    kind.code: kind for kind in (BusUnavailable, Forbidden, LimitReached, PayloadTooLarge)
+    kind.code: kind for kind in (BusUnavailable, Forbidden, LimitReached, PayloadTooLarge, Unauthorized)
 }
 
 WORDS = st.text(alphabet="abcXYZ019_-", min_size=1, max_size=8)
@@ -197,16 +206,23 @@ def test_a_golden_refusal_is_what_the_error_tree_says(error: dict[str, Any]) -> 
     """Built from the same parts, our error has the same code, text and advice."""
     told = {"code", "message", "retry"} | ({"retry_after_s"} if error["code"] != LimitReached.code else set())
     parts = {name: value for name, value in error.items() if name not in told}
-    # What a reason means to people is said once, where tokens are.
-    made = refusal(**parts) if error["code"] == Unauthorized.code else REFUSALS[error["code"]](**parts)
-    assert made.to_wire() == error
+    assert REFUSALS[error["code"]](**parts).to_wire() == error
+
+
+def test_the_reasons_of_unauthorized_are_those_of_the_golden_list_and_of_the_page() -> None:
+    """Both ends of the wire and docs/protocol.md list the same words, each once."""
+    page = (ROOT / "docs/protocol.md").read_text(encoding="utf-8")
+    rows = page[page.index("| reason | |\n") : page.index("## Server → client")].splitlines()[2:]
+    listed = [word for row in rows if row for word in re.findall(r"`(\w+)`", row.split("|")[1])]
+
+    assert sorted(listed) == sorted(GOLDEN["unauthorized_reasons"]) == sorted(UnauthorizedReason)
 
 
 @pytest.mark.parametrize("vector", named(golden_notices("status")))
 def test_the_errors_inside_a_golden_status_are_what_the_error_tree_says(vector: dict[str, Any]) -> None:
-    """Of a client that is put out, and of subscriptions that a refresh has ended."""
+    """Of a client that is disconnected, and of subscriptions that a refresh has ended."""
     body = vector["message"][1]
     if "unauthorized" in body:
-        assert refusal(body["unauthorized"]["reason"]).to_wire() == body["unauthorized"]
+        assert Unauthorized(body["unauthorized"]["reason"]).to_wire() == body["unauthorized"]
     for ended in body.get("ended", ()):
         assert Forbidden("subscribe to", ended["pattern"]).to_wire() == ended["error"]

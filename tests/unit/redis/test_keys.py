@@ -32,7 +32,6 @@ def test_all_names_of_a_namespace_share_its_hash_tag() -> None:
     names = [
         keys.log_key("orders"),
         keys.head_key("orders"),
-        keys.id_key("orders", "a.b", "x:1", "ada"),
         keys.channel("orders", "a.b"),
         keys.channel_prefix("orders"),
         keys.gateways_key("orders"),

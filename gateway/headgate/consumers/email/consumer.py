@@ -17,7 +17,7 @@ from typing import Any
 from headgate.consumers.base import Consumer, Context, Defer, Delivery, Reject, Retry
 from headgate.consumers.templates import Template, TemplateFault, user_of, view
 from headgate.metrics import MAILS
-from headgate.runtime.importing import load_named
+from headgate.runtime.importing import import_string
 
 from .address import check_address
 from .message import Mail, compose, to_mail
@@ -45,7 +45,7 @@ class Email(Consumer):
         self._templates = MailTemplates(options)
         self._to_template = one_address("to_template", options.to_template)
         self._seen_user = one_address("seen_user", options.seen_user)
-        self._to_function = load_named(options.to_function, FUNCTION) if options.to_function else None
+        self._to_function = import_string(options.to_function, FUNCTION) if options.to_function else None
         self._mails = MailServer(server_of(options), context.name)
 
     @classmethod

@@ -15,7 +15,7 @@ from headgate.errors import InvalidRequest
 from headgate.options import Kind, integer, number, one_of, option, read_words, required, switch
 from headgate.options import text as some
 from headgate.redis.seen import SEEN_S
-from headgate.runtime.importing import load_named
+from headgate.runtime.importing import import_string
 from headgate.topic import USERS
 
 from .address import Mailbox, check_address, read_mailbox
@@ -184,7 +184,7 @@ def _recipient_faults(options: EmailOptions) -> list[str]:
         faults.append(f"to: expected at most {options.max_recipients} addresses (max_recipients)")
     if options.to_function is not None:
         try:
-            if not callable(load_named(options.to_function, FUNCTION)):
+            if not callable(import_string(options.to_function, FUNCTION)):
                 faults.append(f"to_function={options.to_function!r}: expected a function")
         except InvalidRequest as error:
             faults.append(f"to_function={options.to_function!r}: {error.parts['reason']}")

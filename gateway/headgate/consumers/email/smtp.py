@@ -153,9 +153,12 @@ class MailServer:
     def _open(self, smtp: smtplib.SMTP) -> None:
         server = self._server
         try:
-            if server.security == "starttls":
-                smtp.starttls(context=self._context)
             smtp.ehlo_or_helo_if_needed()
+            if server.security == "starttls":
+                if not smtp.has_extn("starttls"):
+                    raise _RefusesUs("it does not offer STARTTLS")
+                smtp.starttls(context=self._context)
+                smtp.ehlo_or_helo_if_needed()
             if server.user is not None:
                 smtp.login(server.user, server.password or "")
         except smtplib.SMTPAuthenticationError as error:
@@ -166,8 +169,7 @@ class MailServer:
         except smtplib.SMTPServerDisconnected:
             raise
         except smtplib.SMTPException as error:
-            lacking = "STARTTLS" if "STARTTLS" in str(error) else "a way to log in that we know"
-            raise _RefusesUs(f"it does not offer {lacking}") from error
+            raise _RefusesUs("it does not offer a way to log in that we know") from error
 
     def _hand_over(self, smtp: smtplib.SMTP, mail: Mail) -> None:
         options = [f"SIZE={len(mail.content)}"] if smtp.has_extn("size") else []

@@ -15,7 +15,7 @@ from headgate.errors import HeadgateError, SettingsError
 from headgate.publisher import find_redis_url
 from headgate.redis.client import describe_server
 from headgate.runtime import logging as logs
-from headgate.settings import PREFIX, Settings
+from headgate.settings import PREFIX, Settings, environment
 
 from .config import Configuration, need_file, read_consumers, read_settings
 from .dry_run import DryRun
@@ -41,7 +41,7 @@ class Asked:
     @property
     def environment(self) -> Mapping[str, str]:
         """The environment, and what the command line says beside it."""
-        return {**os.environ, **({PREFIX + "REDIS_URL": self.redis_url} if self.redis_url else {})}
+        return {**environment(), **({PREFIX + "REDIS_URL": self.redis_url} if self.redis_url else {})}
 
     def read(self) -> Configuration:
         """Return the configuration."""

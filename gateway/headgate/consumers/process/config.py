@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import os
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,8 +21,8 @@ from headgate.consumers.work.spec import ConsumerSpec, RunnerOptions
 from headgate.errors import InvalidRequest, SettingsError
 from headgate.extras import advice
 from headgate.options import Fault, Kind, option, patterns, read_options, required, show, text
-from headgate.runtime.importing import load_named
-from headgate.settings import PREFIX, Settings
+from headgate.runtime.importing import import_string
+from headgate.settings import PREFIX, Settings, configuration_file
 
 DEFAULT_FILE = "headgate.toml"
 VARIABLE = "HEADGATE_CONFIG"
@@ -73,7 +72,7 @@ class Configuration:
 
 def find_file(given: str | None) -> str | None:
     """Return the configuration file to read: `given`, else HEADGATE_CONFIG, else headgate.toml if it is in this folder."""
-    return given or os.environ.get(VARIABLE) or (DEFAULT_FILE if Path(DEFAULT_FILE).is_file() else None)
+    return given or configuration_file() or (DEFAULT_FILE if Path(DEFAULT_FILE).is_file() else None)
 
 
 def need_file(given: str | None) -> str:
@@ -162,7 +161,7 @@ def load_type(type_name: str) -> type[Consumer]:
         close = difflib.get_close_matches(type_name, TYPES, 1, 0.6)
         raise ValueError(f"expected {_EXPECTED_TYPE}" + (f"; did you mean {close[0]}?" if close else ""))
     try:
-        found = load_named(TYPES.get(type_name, type_name), OWN_TYPE)
+        found = import_string(TYPES.get(type_name, type_name), OWN_TYPE)
     except InvalidRequest as error:
         raise ValueError(error.parts["reason"]) from error
     except Exception as error:

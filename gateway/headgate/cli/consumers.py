@@ -1,0 +1,149 @@
+"""`headgate consume` and `headgate consumers`: run consumers, and look at what they have in Redis. Imports click only."""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from .options import config_option, json_option, namespace_option, read_address, redis_option
+from .output import one_line_errors
+
+if TYPE_CHECKING:
+    from headgate.consumers.work.groups import GroupStatus
+    from headgate.redis.client import Client
+
+
+@click.command()
+@config_option
+@click.option("--only", multiple=True, metavar="NAME", help="Only this consumer of the file; repeatable.")
+@redis_option
+@click.option("--listen", metavar="HOST:PORT", callback=read_address, help="Have a page there with /healthz and /metrics.")
+@click.option("--check", "is_check", is_flag=True, help="Only check the file and Redis: a line per consumer, or per fault.")
+@click.option("--dry-run", is_flag=True, help="Only print what would be done with each event; nothing is acknowledged.")
+@click.option("--since", type=click.IntRange(1), metavar="OFFSET", help="First event of a dry run; without it: the next one.")
+@click.option("--parent", type=int, hidden=True, help="End when this process is not the parent any more.")
+@one_line_errors
+def consume(
+    config: str | None,
+    only: tuple[str, ...],
+    redis_url: str | None,
+    listen: tuple[str, int] | None,
+    is_check: bool,
+    dry_run: bool,
+    since: int | None,
+    parent: int | None,
+) -> None:
+    """Run the consumers of the configuration file: email, webhooks, monitoring, your own."""
+    from headgate.consumers.process import command
+
+    if since is not None and not dry_run:
+        raise click.UsageError("--since goes with --dry-run; what a new consumer begins with is `start` in its table")
+    asked = command.Asked(config, only, redis_url)
+    if is_check:
+        sys.exit(command.check(asked))
+    elif dry_run:
+        command.dry_run(asked, since)
+    else:
+        sys.exit(command.consume(asked, listen, parent))
+
+
+@click.group()
+def consumers() -> None:
+    """Look at what consumers have in Redis, and take out one that is not needed any more. None need run for that."""
+
+
+@consumers.command("list")
+@namespace_option
+@config_option
+@redis_option
+@json_option
+@one_line_errors
+def list_consumers(namespace: str, config: str | None, redis_url: str | None, as_json: bool) -> None:
+    """List the consumers that a namespace knows: what they have not taken, hold, gave up, and whether the file has them."""
+    import dataclasses
+
+    import msgspec
+
+    from headgate.consumers.work.groups import Groups
+    from headgate.topic import check_namespace
+
+    namespace = check_namespace(namespace)
+    configured = configured_consumers(config)
+    client = redis_of_consumers(config, redis_url)
+    for status in Groups(client, namespace).statuses():
+        is_configured = None if configured is None else (namespace, status.name) in configured
+        if as_json:
+            click.echo(msgspec.json.encode({**dataclasses.asdict(status), "configured": is_configured}))
+        else:
+            _print_status(status, is_configured)
+    client.close()
+
+
+@consumers.command("remove")
+@click.argument("consumer")
+@namespace_option
+@config_option
+@redis_option
+@one_line_errors
+def remove_consumer(consumer: str, namespace: str, config: str | None, redis_url: str | None) -> None:
+    """Take CONSUMER out of Redis for good: its place in the log, what it holds, its dead letters, its state.
+
+    Refused while one of its instances has been at work within the last minute.
+    """
+    from headgate.consumers.work.groups import Groups
+    from headgate.topic import check_namespace
+
+    namespace, consumer = check_namespace(namespace), check_consumer(consumer)
+    configured = configured_consumers(config)
+    client = redis_of_consumers(config, redis_url)
+    waiting, dead = Groups(client, namespace).remove(consumer)
+    client.close()
+    click.echo(f"removed {consumer}, and with it {waiting} waiting and {dead} dead")
+    if configured and (namespace, consumer) in configured:
+        click.echo("the configuration file still has it: when it runs, it begins anew", err=True)
+
+
+def check_consumer(name: str) -> str:
+    """Return the name of a consumer.
+
+    Raises:
+        InvalidRequest: it is none.
+    """
+    from headgate.errors import InvalidRequest
+
+    if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name, re.ASCII):
+        raise InvalidRequest(f"a consumer {name[:80]!r}; expected a name of 1 to 64 characters of [A-Za-z0-9_-]")
+    return name
+
+
+def redis_of_consumers(config: str | None, redis_url: str | None) -> Client:
+    """Return a client of the Redis that is given, else of the one that the consumers of the configuration run with."""
+    from headgate.consumers.process.config import find_file, read_settings
+    from headgate.publisher import find_redis_url
+    from headgate.redis.client import open_client
+    from headgate.settings import Settings, environment
+
+    if redis_url is None:
+        path = find_file(config)
+        redis_url = find_redis_url(Settings.read(read_settings(path, environment()) if path else environment()))
+    return open_client(redis_url)
+
+
+def configured_consumers(config: str | None) -> frozenset[tuple[str, str]] | None:
+    """Return (namespace, name) of the consumers in the configuration file; None when there is no file."""
+    from headgate.consumers.process.config import find_file, read_names
+    from headgate.settings import environment
+
+    path = find_file(config)
+    return read_names(path, environment()) if path else None
+
+
+def _print_status(status: GroupStatus, is_configured: bool | None) -> None:
+    """Print the state of a consumer on one line."""
+    counts = f"lag {status.lag}, leased {status.leased}, waiting {status.waiting}, dead {status.dead}, missed {status.missed}"
+    at_work = "never at work" if status.idle_s is None else f"at work {status.idle_s:.0f} s ago"
+    known = {None: "", True: ", configured", False: ", not configured"}[is_configured]
+    click.echo(f"{status.name}: {counts}, {at_work}{known}")

@@ -1,0 +1,121 @@
+"""`headgate dead-letters`: what a consumer gave up, listed, shown, tried again or dropped. Imports click only."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .consumers import check_consumer, redis_of_consumers
+from .options import config_option, json_option, namespace_option, redis_option
+from .output import fail, for_terminal, one_line_errors
+
+if TYPE_CHECKING:
+    from headgate.consumers.work.dead_letters import DeadLetter, DeadLetters
+
+
+def _which_letters(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command either ids or --all."""
+
+    @functools.wraps(command)
+    def wrapper(letter_ids: tuple[str, ...], all_: bool, **kwargs: Any) -> None:
+        if bool(letter_ids) == all_:
+            raise click.UsageError("expected one or more IDs, or --all")
+        command(letter_ids=letter_ids, all_=all_, **kwargs)
+
+    ids = click.argument("letter_ids", metavar="[ID]...", nargs=-1)
+    return ids(click.option("--all", "all_", is_flag=True, help="All that are there now.")(wrapper))
+
+
+@click.group("dead-letters")
+def dead_letters() -> None:
+    """Look at what a consumer gave up, try it again or drop it. Works whether or not the consumer runs."""
+
+
+def _letters_command(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command of `dead-letters` the argument CONSUMER and what opens its letters: it is called with those in its place."""
+
+    @functools.wraps(command)
+    def wrapper(consumer: str, namespace: str, config: str | None, redis_url: str | None, **kwargs: Any) -> None:
+        from headgate.consumers.work.dead_letters import DeadLetters
+        from headgate.topic import check_namespace
+
+        check_consumer(consumer)
+        client = redis_of_consumers(config, redis_url)
+        command(letters=DeadLetters(client, check_namespace(namespace), consumer), **kwargs)
+        client.close()
+
+    return click.argument("consumer")(namespace_option(config_option(redis_option(one_line_errors(wrapper)))))
+
+
+@dead_letters.command("list")
+@_letters_command
+@click.option("--after", metavar="ID", help="Begin after this one. Without it: with the oldest.")
+@click.option("--limit", type=click.IntRange(1, 100), default=20, show_default=True, help="How many at most.")
+@json_option
+def list_letters(letters: DeadLetters, after: str | None, limit: int, as_json: bool) -> None:
+    """List dead letters, oldest first: id, when, why, offset and topic, and the reason."""
+    page = letters.page(after, limit)
+    for letter in page:
+        _print_letter(letter, as_json)
+    count = letters.count()
+    more = f"; go on with --after {page[-1].id}" if len(page) == limit and letters.page(page[-1].id, 1) else ""
+    click.echo(f"{count} dead letter{'s' if count != 1 else ''} in all{more}", err=True)
+
+
+@dead_letters.command("show")
+@_letters_command
+@click.argument("letter_id", metavar="ID")
+@json_option
+def show_letter(letters: DeadLetters, letter_id: str, as_json: bool) -> None:
+    """Print one dead letter with its data."""
+    letter = letters.show(letter_id)
+    if letter is None:
+        fail(f"there is no dead letter {letter_id} (any more)")
+    else:
+        _print_letter(letter, as_json)
+        if not as_json:
+            click.echo(for_terminal(letter.task.data.decode(errors="replace").encode()))
+
+
+@dead_letters.command("retry")
+@_letters_command
+@_which_letters
+def retry_letters(letters: DeadLetters, letter_ids: tuple[str, ...], all_: bool) -> None:
+    """Have the consumer try dead letters again, as if for the first time."""
+    click.echo(f"{letters.retry_all() if all_ else letters.retry(letter_ids)} to be tried again")
+
+
+@dead_letters.command("drop")
+@_letters_command
+@_which_letters
+def drop_letters(letters: DeadLetters, letter_ids: tuple[str, ...], all_: bool) -> None:
+    """Drop dead letters for good."""
+    click.echo(f"{letters.drop_all() if all_ else letters.drop(letter_ids)} dropped")
+
+
+def _print_letter(letter: DeadLetter, as_json: bool) -> None:
+    """Print one dead letter on one line."""
+    import datetime
+
+    import msgspec
+
+    task = letter.task
+    if as_json:
+        parts = {"id": letter.id, "time": letter.at_ms, "why": letter.why, "reason": letter.reason}
+        parts |= {
+            "epoch": task.epoch,
+            "offset": task.offset,
+            "topic": task.topic,
+            "event_id": task.id,
+            "key": task.key,
+        }
+        # Of an unreadable one it may be no JSON, and then it is told as text.
+        data = task.data.decode(errors="replace") if letter.why == "unreadable" else msgspec.Raw(task.data)
+        click.echo(for_terminal(msgspec.json.encode({**parts, "data": data})))
+        return
+    when = datetime.datetime.fromtimestamp(letter.at_ms / 1000, datetime.UTC).isoformat(timespec="seconds")
+    part = f" ({task.key})" if task.key else ""
+    click.echo(for_terminal(f"{letter.id} {when} {letter.why} {task.offset} {task.topic}{part}: {letter.reason}".encode()))

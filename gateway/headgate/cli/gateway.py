@@ -1,0 +1,47 @@
+"""`headgate serve`: the gateway around an application. Imports click only: gevent patches all before serve.py is loaded."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from .options import config_option, redis_option
+from .output import one_line_errors
+
+
+@click.command()
+@click.argument("target", metavar="[MODULE:APP]", required=False)
+@click.option("--host", help="Address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on; 0 picks a free one.")
+@redis_option
+@click.option("--dev", is_flag=True, help="Development: anonymous clients may subscribe to everything and publish.")
+@click.option("--demo", is_flag=True, help="Serve the demo at /.")
+@config_option
+@click.option("--with-consumers", is_flag=True, help="Also run the consumers of the configuration file, as a process beside.")
+@one_line_errors
+def serve(
+    target: str | None,
+    host: str | None,
+    port: int | None,
+    redis_url: str | None,
+    dev: bool,
+    demo: bool,
+    config: str | None,
+    with_consumers: bool,
+) -> None:
+    """Run a Flask application with the gateway inside; without MODULE:APP the ready-made server."""
+    from gevent import monkey
+
+    monkey.patch_all()
+    from .serve import run
+
+    given = {
+        "HEADGATE_HOST": host,
+        "HEADGATE_PORT": None if port is None else str(port),
+        "HEADGATE_REDIS_URL": redis_url,
+        "HEADGATE_DEV": "1" if dev else None,
+        "HEADGATE_DEMO": "1" if demo else None,
+    }
+    overrides = {name: value for name, value in given.items() if value is not None}
+    sys.exit(run(overrides, target, config, with_consumers=with_consumers))

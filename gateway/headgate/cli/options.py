@@ -1,0 +1,37 @@
+"""Options that several commands have, and the kinds of values that they take. Imports click only."""
+
+from __future__ import annotations
+
+import re
+
+import click
+
+namespace_option = click.option(
+    "--namespace", default="notifications", show_default=True, help="Namespace: one log, one set of limits."
+)
+redis_option = click.option(
+    "--redis", "redis_url", metavar="URL", help="Redis to use, such as redis://host:6379/0. Default: HEADGATE_REDIS_URL."
+)
+config_option = click.option(
+    "--config", metavar="FILE", help="Configuration file. Default: HEADGATE_CONFIG, else headgate.toml if it is here."
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print each as one JSON object.")
+
+
+def read_address(_context: click.Context, _option: click.Parameter, given: str | None) -> tuple[str, int] | None:
+    """Read HOST:PORT, such as 127.0.0.1:9100 or [::1]:9100."""
+    if given is None:
+        return None
+    host, _, port = given.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not host or not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > 65535:
+        raise click.BadParameter("expected HOST:PORT, such as 127.0.0.1:9100; port 0 picks a free one")
+    return host, int(port)
+
+
+def seconds(text: str) -> int:
+    """Return the seconds of a time such as 90, 90s, 15m, 1h or 7d."""
+    found = re.fullmatch(r"([0-9]{1,9})([smhd]?)", text)
+    if found is None:
+        raise click.BadParameter(f"{text!r} is not a time such as 90, 90s, 15m, 1h or 7d")
+    return int(found[1]) * {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}[found[2]]

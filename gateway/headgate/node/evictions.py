@@ -1,0 +1,81 @@
+"""Evictions: clients whose identity has expired or was revoked are told, and disconnected.
+
+In: clients that are due (auth/expiry.py), and members that were revoked (auth/revocation_watch.py). Out: a `status` notice, a
+disconnect from the namespace, and the end of the connection if it joins no namespace again before the handshake deadline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from headgate.auth.admission import Admission, PendingSessions
+from headgate.auth.revocation import TOKEN, kind_of
+from headgate.delivery.client import Client
+from headgate.errors import Unauthorized, UnauthorizedReason
+from headgate.metrics import EVICTED
+from headgate.protocol.frames import message_frame
+from headgate.protocol.packets import STATUS, notice_packet
+from headgate.runtime.loop import sleep
+from headgate.settings import Settings
+from headgate.transport.frame_parser import POLICY
+from headgate.transport.peer_address import address_of
+
+from .connection import Connection, connection_of
+from .namespace import Namespace
+from .socket_server import SocketServer
+
+# Evicting many at once: let the loop run after so many.
+_STRIDE = 64
+
+
+class Evictions:
+    """See the module."""
+
+    def __init__(
+        self,
+        server: SocketServer,
+        namespaces: Mapping[str, Namespace],
+        settings: Settings,
+        admission: Admission[Client],
+        pending: PendingSessions,
+    ) -> None:
+        self._server, self._namespaces, self._settings = server, namespaces, settings
+        self._admission, self._pending = admission, pending
+
+    def expired(self, clients: Iterable[Client]) -> None:
+        """Disconnect clients whose identity has expired."""
+        self._evict(clients, Unauthorized(UnauthorizedReason.EXPIRED))
+
+    def revoked(self, members: list[str]) -> None:
+        """Disconnect the clients of users and tokens that were revoked."""
+        hit: list[Client] = []
+        for member in members:
+            kind, name = kind_of(member) or (TOKEN, "")
+            hit += self._admission.of_token(name) if kind == TOKEN else self._admission.of_user(name)
+        self._evict(hit, Unauthorized(UnauthorizedReason.REVOKED))
+
+    def _evict(self, clients: Iterable[Client], why: Unauthorized) -> None:
+        """Tell clients that they are no longer authorized, and disconnect them from their namespace. Lets the loop run."""
+        for count, client in enumerate(clients, 1):
+            if self._namespaces[client.namespace].clients.get(client.session) is client:
+                EVICTED.labels(client.namespace, why.reason.value).inc()
+                connection = connection_of(client)
+                notice = notice_packet(client.namespace, STATUS, {"unauthorized": why.to_wire()})
+                connection.offer_control(message_frame(notice))
+                self._server.disconnect(client.session, f"/{client.namespace}")
+                self.end_pending_later(connection, f"{why.code}: {why.reason}")
+            if not count % _STRIDE:
+                sleep()
+
+    def end_pending_later(self, connection: Connection, told: str) -> None:
+        """Let a connection out of every namespace stay for as long as before its first CONNECT, to come back."""
+        if not connection.closed and not connection.owners:
+            environ = self._server.environ.get(connection.sid, {})
+            self._pending.add(connection.sid, address_of(environ, self._settings.proxies))
+        self._server.eio.deadlines.after(self._settings.handshake_deadline_s, _end_pending, connection, told)
+
+
+def _end_pending(connection: Connection, told: str) -> None:
+    """End a connection whose clients have left, or were disconnected, and that has joined no namespace since. Runs in the hub."""
+    if not connection.closed and not connection.owners:
+        connection.end("outside every namespace", code=POLICY, told=told)

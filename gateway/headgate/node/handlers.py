@@ -1,0 +1,146 @@
+"""The requests of clients: Socket.IO events in, each acknowledged with `{ok: true, …}` or `{ok: false, error}`.
+
+In: events of joined clients, from the server. Out: calls on their namespace, the publisher and Redis; the acknowledgement.
+A request that is none, or not allowed, or over a limit, is refused with its error and counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from time import time
+from typing import Any
+
+from headgate.auth.admission import Admission
+from headgate.auth.expiry import Expiry
+from headgate.auth.identity import ANONYMOUS, Handshake
+from headgate.delivery.client import Client
+from headgate.errors import Forbidden, HeadgateError, InvalidRequest, PayloadTooLarge, Unauthorized, UnauthorizedReason
+from headgate.event import check_event_id
+from headgate.protocol.frames import message_frame
+from headgate.protocol.packets import PUBLISH, REFRESH, REPLAY, SEEN, STATUS, SUBSCRIBE, UNSUBSCRIBE, notice_packet, ok, refused
+from headgate.protocol.requests import check_text, read_refresh, read_seen
+from headgate.publisher import Publisher
+from headgate.redis.client import Client as Redis
+from headgate.redis.seen import mark_seen
+from headgate.topic import check_topic
+
+from .logins import Logins
+from .namespace import Namespace
+from .refusals import Refusals
+from .socket_server import SocketServer
+
+Body = Mapping[str, Any]
+Request = Callable[[Namespace, Client, Body], dict[str, Any]]
+
+
+class Handlers:
+    """See the module."""
+
+    def __init__(
+        self,
+        server: SocketServer,
+        *,
+        logins: Logins,
+        admission: Admission[Client],
+        expiry: Expiry[Client],
+        refusals: Refusals,
+        publisher: Publisher,
+        commands: Redis,
+    ) -> None:
+        self._server = server
+        self._logins, self._admission, self._expiry, self._refusals = logins, admission, expiry, refusals
+        self._publisher, self._commands = publisher, commands
+
+    def route(self, namespace: Namespace) -> None:
+        """Register for the requests of a namespace's clients."""
+        path = f"/{namespace.name}"
+        server = self._server
+
+        def acknowledged(request: Request) -> Callable[..., dict[str, Any]]:
+            def answer(session: str, *arguments: object) -> dict[str, Any]:
+                return self._answer(namespace, session, arguments, request)
+
+            return answer
+
+        server.on(SUBSCRIBE, acknowledged(self._subscribe), namespace=path)
+        server.on(UNSUBSCRIBE, acknowledged(self._unsubscribe), namespace=path)
+        server.on(REPLAY, acknowledged(lambda namespace, client, body: namespace.replay(client, body)), namespace=path)
+        server.on(PUBLISH, acknowledged(self._publish), namespace=path)
+        server.on(REFRESH, acknowledged(self._refresh), namespace=path)
+        server.on(SEEN, acknowledged(self._seen), namespace=path)
+        server.on("*", lambda name, session, *_: self._unknown(namespace, session, name), namespace=path)
+
+    # -- requests -------------------------------------------------------------------------------------------------
+
+    def _answer(
+        self,
+        namespace: Namespace,
+        session: str,
+        arguments: tuple[object, ...],
+        request: Request,
+    ) -> dict[str, Any]:
+        client = namespace.clients.get(session)
+        try:
+            if client is None:
+                raise Unauthorized(UnauthorizedReason.LEFT)
+            if len(arguments) != 1 or not isinstance(arguments[0], Mapping):
+                raise InvalidRequest("expected one object as the argument")
+            # `data` is checked when it is encoded, and has an error of its own.
+            check_text({name: value for name, value in arguments[0].items() if name != "data"})
+            return ok(**request(namespace, client, arguments[0]))
+        except HeadgateError as error:
+            return refused(self._refusals.refuse(namespace.name, client, error))
+
+    def _unknown(self, namespace: Namespace, session: str, name: str) -> dict[str, Any]:
+        return refused(self._refusals.refuse(namespace.name, namespace.clients.get(session), _unknown_request(name)))
+
+    def _subscribe(self, namespace: Namespace, client: Client, body: Body) -> dict[str, Any]:
+        pattern = namespace.subscribe(client, body)
+        return {"pattern": pattern, "epoch": namespace.bus.epoch, "offset": namespace.bus.offset}
+
+    def _unsubscribe(self, namespace: Namespace, client: Client, body: Body) -> dict[str, Any]:
+        return {"pattern": namespace.unsubscribe(client, body)}
+
+    def _publish(self, namespace: Namespace, client: Client, body: Body) -> dict[str, Any]:
+        unknown = set(body) - {"topic", "data", "id"}
+        if unknown or "data" not in body:
+            raise InvalidRequest("publish takes {topic, data, id?}")
+        topic = check_topic(body.get("topic"))
+        if not client.identity.may_publish(topic):
+            raise Forbidden("publish to", topic)
+        event_id = check_event_id(body["id"]) if body.get("id") is not None else None
+        try:
+            receipt = self._publisher.publish(topic, body["data"], id=event_id, namespace=namespace.name, by=client.identity.user)
+        except PayloadTooLarge as error:
+            raise PayloadTooLarge(error.size, error.limit, "gateway") from error
+        return {"id": receipt.id, "epoch": receipt.epoch, "offset": receipt.offset, "duplicate": receipt.duplicate}
+
+    def _seen(self, namespace: Namespace, client: Client, body: Body) -> dict[str, Any]:
+        ids = read_seen(body)
+        if client.identity.user == ANONYMOUS:
+            raise Forbidden("say what was seen by", ANONYMOUS)
+        mark_seen(self._commands, namespace.name, client.identity.user, ids)
+        return {"seen": len(ids)}
+
+    def _refresh(self, namespace: Namespace, client: Client, body: Body) -> dict[str, Any]:
+        """Take another token of the same user. Subscriptions that it does not grant end, with a notice ahead of the answer."""
+        token = read_refresh(body)
+        eio_sid = self._server.manager.eio_sid_from_sid(client.session, f"/{namespace.name}")
+        identity = self._logins.identify(Handshake(namespace.name, {"token": token}, self._server.environ.get(eio_sid, {})))
+        if namespace.clients.get(client.session) is not client:
+            raise Unauthorized(UnauthorizedReason.LEFT)
+        if identity.user != client.identity.user:
+            raise Unauthorized(UnauthorizedReason.ANOTHER_USER)
+        self._admission.renew(client, identity)
+        self._expiry.set(client, identity.expires_at)
+        ended = namespace.end_subscriptions(client, lambda pattern: not identity.may_subscribe(pattern))
+        if ended:
+            notice = [{"pattern": pattern, "error": Forbidden("subscribe to", pattern).to_wire()} for pattern in ended]
+            client.connection.offer_control(message_frame(notice_packet(namespace.name, STATUS, {"ended": notice})))
+        left_s = None if identity.expires_at is None else max(0, int(identity.expires_at - time()))
+        return {"user": identity.user, "expires_in_s": left_s}
+
+
+def _unknown_request(name: str) -> InvalidRequest:
+    known = (SUBSCRIBE, UNSUBSCRIBE, REPLAY, PUBLISH, REFRESH, SEEN)
+    return InvalidRequest(f"unknown request {name[:40]!r}; known: {', '.join(known)}")

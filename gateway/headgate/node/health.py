@@ -1,0 +1,33 @@
+"""The gateway's health: whether events flow and clients are let in. Never waits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from .namespace import Namespace
+
+
+def health(namespaces: Mapping[str, Namespace], *, revocations_known: bool, draining: bool) -> dict[str, Any]:
+    """Return `{ready, bus, revocations, namespaces: {name: {bus, epoch, offset, clients, error?}}}`.
+
+    Ready means that events flow and that clients are let in, for which it must be known what is revoked.
+    """
+    states: dict[str, Any] = {}
+    for name, namespace in namespaces.items():
+        bus = namespace.bus
+        states[name] = {
+            "bus": "up" if bus.up else "down",
+            "epoch": bus.epoch,
+            "offset": bus.offset,
+            "clients": len(namespace.clients),
+        }
+        if bus.last_error is not None:
+            states[name]["error"] = bus.last_error.message
+    up = all(namespace.bus.up for namespace in namespaces.values())
+    return {
+        "ready": up and revocations_known and not draining,
+        "bus": "up" if up else "down",
+        "revocations": revocations_known,
+        "namespaces": states,
+    }

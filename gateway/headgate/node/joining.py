@@ -1,0 +1,184 @@
+"""Joining: a client's way in, and out again. A session opens, CONNECT is answered, `welcome` follows, the client leaves.
+
+In: the hooks of the server around a session, and Socket.IO's connect and disconnect. Out: a client in its namespace with the
+subscriptions of its handshake active, or a refusal; its places given back when it leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from socketio.exceptions import ConnectionRefusedError as Refusal
+
+from headgate.auth.admission import SESSION_RETRY_S, Admission, PendingSessions
+from headgate.auth.expiry import Expiry
+from headgate.auth.identity import ANONYMOUS, Handshake
+from headgate.delivery.client import Client
+from headgate.errors import BusUnavailable, HeadgateError, InvalidRequest, LimitReached, Unauthorized
+from headgate.metrics import REFUSED, SESSIONS_REFUSED
+from headgate.protocol.frames import message_frame
+from headgate.protocol.packets import STATUS, WELCOME, notice_packet
+from headgate.protocol.requests import check_text, read_resume
+from headgate.runtime.logging import told
+from headgate.settings import Settings
+from headgate.transport.peer_address import address_of
+from headgate.transport.server import OneTooMany
+from headgate.transport.session import CLIENT_DISCONNECT
+
+from .connection import connection_of
+from .drain import Drain
+from .evictions import Evictions
+from .logins import Logins
+from .namespace import Namespace
+from .refusals import Refusals
+from .socket_server import SocketServer
+
+HEARTBEAT_S = 10
+_KEPT_OF_ENVIRON = (
+    "HTTP_AUTHORIZATION",
+    "HTTP_COOKIE",
+    "HTTP_HOST",
+    "HTTP_ORIGIN",
+    "HTTP_X_FORWARDED_FOR",
+    "HTTP_X_FORWARDED_HOST",
+    "HTTP_X_FORWARDED_PROTO",
+    "REMOTE_ADDR",
+    "wsgi.url_scheme",
+)
+
+
+class Joining:
+    """See the module."""
+
+    def __init__(
+        self,
+        server: SocketServer,
+        namespaces: Mapping[str, Namespace],
+        settings: Settings,
+        *,
+        logins: Logins,
+        admission: Admission[Client],
+        pending: PendingSessions,
+        expiry: Expiry[Client],
+        evictions: Evictions,
+        refusals: Refusals,
+        drain: Drain,
+    ) -> None:
+        self._server, self._namespaces, self._settings = server, namespaces, settings
+        self._logins, self._drain = logins, drain
+        self._admission, self._pending, self._expiry = admission, pending, expiry
+        self._evictions, self._refusals = evictions, refusals
+
+    def route(self, namespace: Namespace) -> None:
+        """Register for the connects and disconnects of a namespace."""
+        path = f"/{namespace.name}"
+        server = self._server
+        server.on("connect", lambda session, environ, auth: self.connect(namespace, session, environ, auth), namespace=path)
+        server.on("disconnect", lambda session, reason: self.leave(namespace, session, reason), namespace=path)
+
+    def opening(self, eio_sid: str, environ: Mapping[str, Any]) -> OneTooMany | None:
+        """Count a session until it joins. One that never joins costs as much as a client, which has a limit per address."""
+        try:
+            self._pending.open(eio_sid, address_of(environ, self._settings.proxies))
+        except LimitReached as error:
+            SESSIONS_REFUSED.inc()
+            return OneTooMany(error.message, error.retry_after_s or SESSION_RETRY_S)
+        return None
+
+    def over(self, eio_sid: str) -> None:
+        """Forget a session that has ended."""
+        self._pending.forget(eio_sid)
+        self._refusals.forget(eio_sid)
+
+    def connect(self, namespace: Namespace, session: str, environ: dict[str, Any], auth: object) -> None:
+        """Authenticate; what is refused is told as connect_error with `{code, message, retry, …}` in `data`."""
+        try:
+            self._drain.check()
+            if namespace.bus.epoch is None:
+                raise namespace.bus.last_error or BusUnavailable("the gateway has not reached Redis yet")
+            if auth is not None and not isinstance(auth, Mapping):
+                raise InvalidRequest("auth: expected an object")
+            check_text(auth)
+            shown: Mapping[str, Any] = auth or {}
+            point = read_resume(shown.get("resume"))
+            wanted = shown.get("subscriptions") or []
+            wanted = wanted if isinstance(wanted, list) else [wanted]
+            if len(wanted) > self._settings.max_subscriptions:
+                raise LimitReached("subscriptions", self._settings.max_subscriptions)
+            identity = self._logins.identify(Handshake(namespace.name, shown, environ))
+            self._drain.check()  # a client that joins after the notice would never get it
+            counted = not (self._settings.dev and identity.user == ANONYMOUS)
+            address = address_of(environ, self._settings.proxies) if counted else None
+            self._admission.check(identity.user, address)
+        except HeadgateError as error:
+            REFUSED.labels(namespace.name, error.code).inc()
+            wire = told(error)
+            raise Refusal(wire["message"], wire) from error
+        connection = self._server.eio.sockets[self._server.manager.eio_sid_from_sid(session, f"/{namespace.name}")]
+        client = namespace.join(session, identity, connection, address)
+        self._admission.join(client, address)
+        self._expiry.set(client, identity.expires_at)
+        connection.owners = (*connection.owners, client)
+        connection.session[namespace.name] = (client, wanted, point)  # until `joined`, behind the CONNECT packet
+
+    def joined(self, eio_sid: str, path: str, session: str) -> None:
+        """The CONNECT packet is out: activate the handshake's subscriptions, then say welcome."""
+        self._pending.forget(eio_sid)
+        connection = self._server.eio.sockets.get(eio_sid)
+        if connection is None:
+            return
+        namespace = self._namespaces[path.removeprefix("/")]
+        client, wanted, point = connection.session.pop(namespace.name)
+        # Of 3 KB per client, what an authenticator may ask for when this connection joins once more, or another namespace.
+        environ = self._server.environ.get(eio_sid, {})
+        self._server.environ[eio_sid] = {name: environ[name] for name in _KEPT_OF_ENVIRON if name in environ}
+        connection.cork()  # welcome goes first: before a gap, and before what the log or the bus brings meanwhile
+        try:
+            results = self._subscribe_all(namespace, client, wanted)
+            resumed = namespace.resume(client, point)  # may wait: the feed's position is read after it
+            welcome = {
+                "session": session,
+                "user": client.identity.user,
+                "epoch": namespace.bus.epoch,
+                "offset": namespace.bus.offset,
+                "limits": self._settings.limits(),
+                "resumed": resumed,
+                "subscriptions": results,
+                "heartbeat_s": HEARTBEAT_S,
+            }
+            connection.offer_control(message_frame(notice_packet(namespace.name, WELCOME, welcome)))
+            if not namespace.bus.up:
+                connection.offer_control(message_frame(notice_packet(namespace.name, STATUS, {"bus": "down"})))
+        except Unauthorized:
+            pass  # disconnected while Redis was asked
+        except HeadgateError as error:
+            REFUSED.labels(namespace.name, error.code).inc()
+            connection.end("bus unavailable")  # it comes back, with the same point
+        finally:
+            connection.uncork()
+
+    def _subscribe_all(self, namespace: Namespace, client: Client, wanted: list[Any]) -> list[dict[str, Any]]:
+        """Activate the handshake's subscriptions. A refused one does not affect the others."""
+        results: list[dict[str, Any]] = []
+        for request, outcome in zip(wanted, namespace.subscribe_all(client, wanted), strict=True):
+            if isinstance(outcome, HeadgateError):
+                pattern = request.get("pattern") if isinstance(request, Mapping) else None
+                pattern = pattern if isinstance(pattern, str) else None
+                results.append({"pattern": pattern, "ok": False, "error": self._refusals.refuse(namespace.name, client, outcome)})
+            else:
+                results.append({"pattern": outcome, "ok": True})
+        return results
+
+    def leave(self, namespace: Namespace, session: str, reason: str) -> None:
+        """Forget a client that has left, or was disconnected. Idempotent."""
+        client = namespace.clients.get(session)
+        if client is not None:
+            connection = connection_of(client)
+            connection.owners = tuple(owner for owner in connection.owners if owner is not client)
+            self._admission.leave(client)
+            self._expiry.forget(client)
+            namespace.leave(session)
+            if reason == CLIENT_DISCONNECT:
+                # It is counted no more, so its connection may not stay for ever either.
+                self._evictions.end_pending_later(connection, f"no CONNECT within {self._settings.handshake_deadline_s:g} s")

@@ -1,0 +1,153 @@
+"""Logins: the identity behind a handshake. The authenticator decides (an application's, else tokens), then revocations.
+
+In: a `Handshake`, from a CONNECT, a `refresh` or the HTTP API. Out: its `Identity`, or an error that says why there is none; a
+line in the audit log for each that was refused. An address of which too many logins have failed is refused without a look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from time import monotonic, time
+from traceback import extract_tb, format_exception_only
+from typing import Any
+
+import structlog
+
+from headgate.auth.admission import FailedLogins, LoginsThrottled
+from headgate.auth.audit import audit
+from headgate.auth.identity import Authenticator, Handshake, Identity
+from headgate.auth.jwks import Jwks
+from headgate.auth.tokens import Tokens, configured_keys, token_authenticator
+from headgate.errors import HeadgateError, SettingsError, Unauthorized
+from headgate.errors import UnauthorizedReason as Reason
+from headgate.metrics import LOGINS_THROTTLED
+from headgate.runtime.loop import Share
+from headgate.settings import Settings
+from headgate.transport.peer_address import address_of
+
+log = structlog.get_logger("headgate.gateway")
+
+# How long tokens are read, whosever they are, before everybody else has a turn.
+TOKENS_SHARE_S = 0.001
+# Reasons that are no failed login.
+_OUR_FAULT = (Reason.AUTHENTICATOR_FAILED, Reason.NO_AUTHENTICATOR)
+# Of an authenticator that failed.
+_LOGGED_FRAMES = 5
+
+
+class Logins:
+    """See the module.
+
+    Args:
+        authenticator: an application's; None: tokens, as `settings` has them.
+        check_revoked: raises for an identity that is revoked.
+        now_s: monotonic; time_s: seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        authenticator: Authenticator | None,
+        check_revoked: Callable[[Identity], None],
+        now_s: Callable[[], float] = monotonic,
+        time_s: Callable[[], float] = time,
+    ) -> None:
+        self._settings = settings
+        self._check_revoked = check_revoked
+        self._now_s, self._time_s = now_s, time_s
+        self._tokens = None if authenticator else Tokens.configured(settings)
+        self._by_token = token_authenticator(self._tokens, settings)
+        self.authenticator: Authenticator = authenticator or self._by_token
+        self._jwks: Jwks | None = None
+        if self._tokens is not None and settings.token_jwks_url is not None:
+            self._jwks = Jwks(settings.token_jwks_url, self._tokens.use_fetched)
+            self._tokens.may_come = self._jwks.may_bring
+        # Reading a token takes up to 1 ms, and a hundred may come at once. An application's own authenticator may wait.
+        self._reading_tokens: AbstractContextManager[Any] = Share(TOKENS_SHARE_S) if authenticator is None else nullcontext()
+        # Development is one machine: there an address says nothing about who it is.
+        self._failed = FailedLogins(settings.failed_logins_per_s, 0 if settings.dev else settings.failed_logins_burst)
+
+    def start(self) -> None:
+        """Begin to fetch the issuer's keys, where tokens need them. Idempotent."""
+        if self._jwks is not None and self.authenticator is self._by_token:
+            self._jwks.start()
+
+    def reload_keys(self) -> None:
+        """Read the file of keys anew, and ask for the issuer's. With a fault in the file the previous keys stay active."""
+        if self._jwks is not None:
+            self._jwks.refresh()
+        if self._tokens is None:
+            return
+        try:
+            keys = configured_keys(self._settings)
+        except SettingsError as error:
+            log.error("token keys not reloaded", faults=list(error.faults))
+            return
+        self._tokens.configure(keys)
+        log.info("token keys reloaded", keys=len(keys))
+
+    def close(self) -> None:
+        """Stop fetching keys. Idempotent."""
+        if self._jwks is not None:
+            self._jwks.close()
+
+    def identify(self, handshake: Handshake) -> Identity:
+        """Return the identity behind a handshake: accepted, not revoked, not expired, and for this namespace.
+
+        Raises:
+            Unauthorized: with the reason.
+            UnknownNamespace: this gateway does not serve it.
+            LoginsThrottled: too many from this address have failed; the authenticator is not asked.
+        """
+        address = address_of(handshake.environ, self._settings.proxies)
+        try:
+            self._failed.check(address, self._now_s())
+        except LoginsThrottled:
+            LOGINS_THROTTLED.inc()
+            raise
+        try:
+            return self._identified(handshake)
+        except HeadgateError as error:
+            # A fault of ours, and a refusal that only takes a while, are no failed logins.
+            if not error.retry:
+                reason = error.reason if isinstance(error, Unauthorized) else None
+                if reason not in _OUR_FAULT:
+                    self._failed.failed(address, self._now_s())
+                # An application's own sentence may hold the token.
+                said = (
+                    handshake.redacted(error.detail)
+                    if isinstance(error, Unauthorized) and reason is Reason.NOT_ACCEPTED
+                    else None
+                )
+                audit.login_refused(
+                    address=address, namespace=handshake.namespace, code=error.code, reason=reason or error.code, detail=said
+                )
+            raise
+
+    def _identified(self, handshake: Handshake) -> Identity:
+        try:
+            with self._reading_tokens:
+                identity = self.authenticator(handshake)
+        except HeadgateError:
+            raise
+        except Exception as error:
+            # No traceback: the texts of exceptions, and of their causes, may hold the token.
+            log.error("authenticator failed", namespace=handshake.namespace, **_described(error, handshake))
+            raise Unauthorized(Reason.AUTHENTICATOR_FAILED) from error
+        if identity is None:
+            raise Unauthorized(Reason.NOT_ACCEPTED)
+        first = self._settings.served(None)
+        if not identity.may_enter(self._settings.served(handshake.namespace), first):
+            raise Unauthorized(Reason.WRONG_NAMESPACE)
+        self._check_revoked(identity)
+        if identity.expires_at is not None and identity.expires_at <= self._time_s():
+            raise Unauthorized(Reason.EXPIRED)
+        return identity.with_own_topics()
+
+
+def _described(error: Exception, handshake: Handshake) -> dict[str, str]:
+    """Return what a log may be told of an exception that an authenticator raised: its text without the token, and where."""
+    frames = [f"{frame.filename}:{frame.lineno} in {frame.name}" for frame in extract_tb(error.__traceback__)[-_LOGGED_FRAMES:]]
+    text = "".join(format_exception_only(error)).strip()
+    return {"error": handshake.redacted(text), "where": ", ".join(frames)}

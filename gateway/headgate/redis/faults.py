@@ -1,0 +1,204 @@
+"""Faults of Redis: an error of redis-py, or of the connection below it, becomes an error of our tree.
+
+In: the exception. Out: BusUnavailable where no answer came or Redis says to try later; BusRefused where it will not do it; the
+error that a function of ours names (`HEADGATE <code> …`). A note (PEP 678) says what to do, where there is a usual thing.
+
+Errors are told apart by `redis_code`, the word that a reply begins with, such as NOPERM. A few replies have no word of their own.
+Their text is read here and nowhere else, and becomes a code; tests/contract/test_redis_py_corners.py holds the texts.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import ssl
+from typing import Any
+
+import msgspec
+import redis
+import redis.exceptions
+
+from headgate.errors import (
+    BusRefused,
+    BusUnavailable,
+    HeadgateError,
+    InvalidEvent,
+    InvalidRequest,
+    InvalidTopic,
+    NotSerializable,
+    PayloadTooLarge,
+    UnknownNamespace,
+)
+
+NEEDED = "Redis 7.0 or newer, or Valkey"
+
+# Codes that others decide by. The last two are ours: Redis answers with ERR and a text.
+NO_PERMISSION = "NOPERM"
+NO_FUNCTION = "NOFUNCTION"
+NO_FUNCTIONS_AT_ALL = "NOFUNCTIONS"
+# The texts of replies that have no code of their own, or whose code redis-py before 8 does not keep.
+_CODES_OF_TEXTS = (
+    (re.compile(r"Function not found"), NO_FUNCTION),
+    (re.compile(r"unknown command ['`](FCALL|FCALL_RO|FUNCTION)\b.*", re.IGNORECASE | re.DOTALL), NO_FUNCTIONS_AT_ALL),
+    (re.compile(r"invalid (username-password pair|password).*"), "WRONGPASS"),
+)
+# redis-py's text of an end of stream, for which it has no class.
+_END_OF_STREAM = "Connection closed by server."
+# Refusals that pass by themselves: worth trying again.
+_PASSING = {"LOADING", "BUSY", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN", "NOREPLICAS", "UNBLOCKED", "FAILOVER"}
+_MEANING = {
+    "OOM": "it is out of memory (maxmemory)",
+    "MISCONF": "it cannot write to its disk",
+    "READONLY": "it is a read-only replica",
+    "NOAUTH": "it wants a password",
+    "WRONGPASS": "wrong user name or password",
+    "NOPERM": "no permission",
+    "LOADING": "it is loading its data",
+    "BUSY": "it is busy running a script",
+    "CLUSTERDOWN": "its cluster is down",
+    "MASTERDOWN": "its primary is down",
+    "NOREPLICAS": "it has too few replicas to accept a write",
+    "MOVED": "another node of the cluster owns this namespace",
+    "ASK": "another node of the cluster is taking over this namespace",
+}
+CHECK_PORT = "check the port; where the server wants TLS, the URL begins with rediss://"
+_START_IT = (
+    "start Redis there, or set HEADGATE_REDIS_URL to another; without a URL, the Redis that `make run` or `headgate serve` "
+    "brings is found from the folder that it runs in"
+)
+# redis-py before 8 keeps the code of a reply in the class alone; NOAUTH and WRONGPASS share one.
+_CODES_OF_CLASSES: dict[type[BaseException], str] = {
+    redis.exceptions.OutOfMemoryError: "OOM",
+    redis.exceptions.BusyLoadingError: "LOADING",
+    redis.exceptions.ReadOnlyError: "READONLY",
+    redis.exceptions.NoPermissionError: "NOPERM",
+    redis.exceptions.AuthenticationError: "NOAUTH",
+    redis.exceptions.MovedError: "MOVED",
+    redis.exceptions.AskError: "ASK",
+    redis.exceptions.TryAgainError: "TRYAGAIN",
+    redis.exceptions.ClusterDownError: "CLUSTERDOWN",
+    redis.exceptions.MasterDownError: "MASTERDOWN",
+}
+
+
+def unavailable(reason: str, redis_code: str = "") -> BusUnavailable:
+    """Return the error of a Redis that does not answer; strangers are not told where it is."""
+    return BusUnavailable(reason, told="it does not answer", redis_code=redis_code)
+
+
+def refused(reason: str, redis_code: str = "") -> BusRefused:
+    """Return the error of a Redis that will not do it; strangers are not told why."""
+    return BusRefused(reason, told="the gateway's log says why", redis_code=redis_code)
+
+
+def translate(error: BaseException, where: str = "Redis") -> HeadgateError:
+    """Return the error of our tree for one of redis-py (or of the operating system)."""
+    if isinstance(error, redis.exceptions.InvalidResponse):
+        return refused(f"what answers at {where} is not Redis; needed: {NEEDED}")
+    if isinstance(error, redis.TimeoutError | TimeoutError):
+        return unavailable(f"{where} did not answer in time")
+    code, text = reply_of(error)
+    if code == "HEADGATE":
+        return _refusal(text)
+    said = f" ({text})" if text else ""
+    if code in _PASSING:
+        return unavailable(f"{where}: {_MEANING.get(code, code)}{said}", code)
+    if code == NO_FUNCTIONS_AT_ALL:
+        return refused(f"the server at {where} has no functions; needed: {NEEDED}", code)
+    if code in _MEANING or isinstance(error, redis.AuthenticationError):
+        return refused(f"{where}: {_MEANING.get(code, 'wrong user name or password')}{said}", code)
+    if isinstance(error, redis.ConnectionError | OSError):
+        return unavailable(f"{where}: {reason_of(error)}")
+    return refused(f"{where}: {text or type(error).__name__}", code)
+
+
+def shown_cause(error: Exception) -> Exception | None:
+    """Return what a traceback shows as the cause: nothing below an error of the connection, whose message holds all there is.
+
+    redis-py's own frames would be a hundred lines above it.
+    """
+    return None if isinstance(error, redis.ConnectionError | redis.TimeoutError | OSError) else error
+
+
+def advised(translated: HeadgateError, error: Exception, *, tls: bool) -> HeadgateError:
+    """Return the translated error, with a note that says what to do where there is a usual thing to do."""
+    advice = _advice(error, tls=tls)
+    if advice is not None:
+        translated.add_note(advice)
+    return translated
+
+
+def _advice(error: Exception, *, tls: bool) -> str | None:
+    cause = _cause(error)
+    if isinstance(error, redis.AuthenticationError) or reply_of(error)[0] == "NOAUTH":
+        return "check user and password in the URL: redis://USER:PASSWORD@HOST:PORT/0"
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return "if its certificate is right, name the authority that issued it in the URL: ?ssl_ca_certs=FILE"
+    if isinstance(cause, ssl.SSLError) or (tls and isinstance(cause, redis.TimeoutError | TimeoutError)):
+        return "check that the server speaks TLS on this port; without TLS the URL begins with redis://"
+    if isinstance(cause, socket.gaierror):
+        return "check the host name in the URL"
+    if isinstance(cause, PermissionError):
+        return "run this as a user who may open that socket, or set HEADGATE_REDIS_URL to another Redis"
+    if isinstance(cause, ConnectionResetError | redis.InvalidResponse) or _is_end_of_stream(cause):
+        return CHECK_PORT
+    if isinstance(cause, redis.TimeoutError | OSError):
+        return _START_IT
+    return None
+
+
+def _is_end_of_stream(error: BaseException) -> bool:
+    return isinstance(error, redis.ConnectionError) and str(error) == _END_OF_STREAM
+
+
+def reply_of(error: BaseException) -> tuple[str, str]:
+    """Return (code, rest) of an error reply, ("", text) where it has no code. redis-py strips some codes from the text."""
+    text = str(error)[:500]
+    code = str(getattr(error, "status_code", None) or _CODES_OF_CLASSES.get(type(error), ""))
+    if not code:
+        head, _, rest = text.partition(" ")
+        if re.fullmatch(r"[A-Z]{2,}", head):
+            code, text = head, rest
+    if code in ("", "ERR", "NOAUTH") and isinstance(error, redis.ResponseError | redis.AuthenticationError):
+        code = next((known for form, known in _CODES_OF_TEXTS if form.fullmatch(text)), code)
+    return ("" if code == "ERR" else code), text
+
+
+def _cause(error: BaseException) -> BaseException:
+    """Return the system's own error below one of redis-py, or this one if there is none."""
+    return error.__context__ if isinstance(error, redis.RedisError) and isinstance(error.__context__, OSError) else error
+
+
+def reason_of(error: BaseException) -> str:
+    """Return why a connection failed, without the addresses and numbers that redis-py and the system put around it."""
+    cause = _cause(error)
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return f"its certificate was not accepted: {cause.verify_message}"
+    if isinstance(cause, ssl.SSLError):
+        return f"no TLS ({(cause.reason or 'handshake failed').lower().replace('_', ' ')})"
+    if isinstance(cause, OSError) and cause.strerror:
+        return cause.strerror[0].lower() + cause.strerror[1:]
+    return str(error)[:200] or type(error).__name__
+
+
+def _refusal(text: str) -> HeadgateError:
+    """Rebuild the error that log.lua sent as `<code> <JSON of the parts>`."""
+    code, _, rest = text.partition(" ")
+    try:
+        parts = msgspec.json.decode(rest, type=dict[str, Any])
+        match code:
+            case "invalid_topic":
+                return InvalidTopic(parts["topic"], parts["reason"])
+            case "invalid_event":
+                return InvalidEvent(parts["field"], parts["reason"])
+            case "payload_too_large":
+                return PayloadTooLarge(int(parts["size"]), int(parts["limit"]), parts["where"])
+            case "not_serializable":
+                return NotSerializable(parts["reason"])
+            case "unknown_namespace":
+                return UnknownNamespace(parts["namespace"], ())
+            case "invalid_request":
+                return InvalidRequest(parts["reason"])
+    except (msgspec.DecodeError, KeyError, TypeError, ValueError):
+        pass  # a library of another version, or of somebody else: tell what it said
+    return refused(f"the function library said {text}")

@@ -1,0 +1,103 @@
+"""The command line with a real Redis: in this process where a command ends by itself, as a process where that is the point."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from headgate.cli.main import main
+from headgate.redis.client import Client
+from headgate.redis.registry import register
+
+COMMAND = (sys.executable, "-m", "headgate.cli.main")
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A command that has ended: what it wrote, and its exit code."""
+
+    stdout: str
+    stderr: str
+    returncode: int
+
+
+Run = Callable[..., Ended]
+Tail = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def environment(redis_url: str, redis_client: Client) -> dict[str, str]:
+    """The environment of a shell in which HEADGATE_REDIS_URL is set, and nothing else of ours. A gateway was there before."""
+    register(redis_client, "a-gateway", ["notifications", "other"])
+    return {
+        **{name: value for name, value in os.environ.items() if not name.startswith("HEADGATE_")},
+        "HEADGATE_REDIS_URL": redis_url,
+    }
+
+
+@pytest.fixture
+def run(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run one command to its end, in this process; a fault that is not told in a line is raised here."""
+
+    def run(*arguments: str, stdin: bytes | None = None, env: dict[str, str] | None = None, cwd: Path | None = None) -> Ended:
+        if cwd is not None:
+            monkeypatch.chdir(cwd)
+        shown = {"HEADGATE_REDIS_URL": None, **(environment if env is None else env)}
+        result = CliRunner().invoke(main, arguments, input=stdin, env=shown)
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return Ended(result.stdout, result.stderr, result.exit_code)
+
+    return run
+
+
+@pytest.fixture
+def run_process(environment: dict[str, str]) -> Run:
+    """Run one command to its end, as a process of its own."""
+
+    def run(*arguments: str, env: dict[str, str] | None = None, cwd: Path | None = None) -> Ended:
+        result = subprocess.run(
+            [*COMMAND, *arguments], capture_output=True, timeout=60, check=False, env=env or environment, cwd=cwd, text=True
+        )
+        return Ended(result.stdout, result.stderr, result.returncode)
+
+    return run
+
+
+@pytest.fixture
+def tail(environment: dict[str, str]) -> Iterator[Tail]:
+    """Start `headgate tail …` and return it when its subscription is active."""
+    running = []
+
+    def start(*arguments: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [*COMMAND, "tail", *arguments], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        running.append(process)
+        assert process.stderr is not None
+        assert process.stderr.readline().startswith("listening to ")
+        return process
+
+    yield start
+    for process in running:
+        process.kill()
+        process.communicate()
+
+
+def is_one_error_line(text: str) -> bool:
+    return text.startswith("headgate: ") and text.count("\n") == 1 and text.endswith("\n")
+
+
+def error_and_advice(text: str) -> tuple[str, str]:
+    """Return the two lines of an error that says what to do."""
+    lines = text.splitlines()
+    assert len(lines) == 2, text
+    assert all(line.startswith("headgate: ") for line in lines), text
+    return lines[0], lines[1]

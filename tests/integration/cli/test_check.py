@@ -1,0 +1,25 @@
+"""`headgate check` against a real Redis."""
+
+from __future__ import annotations
+
+import re
+
+from tests.integration.cli.conftest import Run
+
+
+def test_check_names_what_is_found_and_needed(run: Run) -> None:
+    """The server's version, and the libraries' before and after loading them."""
+    before, loading, after = run("check"), run("check", "--load"), run("check")
+
+    found, needed, library, consumers, *served = before.stdout.splitlines()
+    assert found.startswith("found: ")
+    assert needed == "needed: Redis 7.0 or newer, or Valkey"
+    assert library.startswith("function library: not loaded")
+    assert consumers.startswith("function library of consumers: not loaded")
+    assert [re.sub(r"\d+ s", "N s", line) for line in served] == [
+        "namespace notifications: 1 gateway(s) at work, the last one seen N s ago",
+        "namespace other: 1 gateway(s) at work, the last one seen N s ago",
+    ]
+    assert loading.stdout.splitlines()[:4] == after.stdout.splitlines()[:4]
+    assert "function library: version " in after.stdout
+    assert "function library of consumers: version " in after.stdout

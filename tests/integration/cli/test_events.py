@@ -1,0 +1,203 @@
+"""`headgate publish` and `headgate tail` against a real Redis: output and exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headgate.redis import keys
+from headgate.redis.client import Client, call
+from headgate.redis.embedded import start_private_redis
+from tests.integration.cli.conftest import Run, error_and_advice, is_one_error_line
+from tests.support.redis_server import wait_until
+
+# publish -------------------------------------------------------------------------------------------------------------------
+
+
+def test_publish_prints_the_receipt(run: Run, redis_client: Client) -> None:
+    """One line, and the event is in the log as it was typed."""
+    result = run("publish", "orders.42.shipped", '{"carrier": "UPS"}', "--id", "x:1")
+
+    epoch = call(redis_client, "HGET", keys.head_key("notifications"), "epoch").decode()
+    assert (result.stdout, result.stderr, result.returncode) == (f"offset 1 epoch {epoch} id x:1\n", "", 0)
+    [(_, fields)] = call(redis_client, "XRANGE", keys.log_key("notifications"), "-", "+")
+    assert fields[b"data"] == b'{"carrier": "UPS"}'
+
+
+def test_publish_says_that_an_id_was_known(run: Run) -> None:
+    """The second time nothing is added."""
+    run("publish", "a", "1", "--id", "same")
+
+    assert run("publish", "a", "1", "--id", "same").stdout.endswith(" id same (duplicate, not added)\n")
+
+
+def test_publish_reads_standard_input(run: Run, redis_client: Client) -> None:
+    """With - as the JSON, into another namespace; the line end of the shell is not part of it."""
+    result = run("publish", "a", "-", "--namespace", "other", stdin='["é"]\n'.encode())
+
+    assert result.returncode == 0
+    [(_, fields)] = call(redis_client, "XRANGE", keys.log_key("other"), "-", "+")
+    assert fields[b"data"] == '["é"]'.encode()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("a..b", "1"), "invalid topic 'a..b'"),
+        (("a", "1", "--id", "a b"), "invalid event id"),
+        (("a", "1", "--namespace", "a b"), "unknown namespace 'a b'"),
+        (("a", "1", "--redis", "http://hunter2"), "not of the form"),
+        (("a", '"' + "x" * 70_000 + '"'), "payload of 70002 bytes is above the limit of 65536 bytes (bus)"),
+    ],
+)
+def test_publish_fails_with_one_clear_line(run: Run, arguments: tuple[str, ...], says: str) -> None:
+    """Exit code 1, nothing on standard output, no secret and no traceback."""
+    result = run("publish", *arguments)
+
+    assert (result.stdout, result.returncode) == ("", 1)
+    assert is_one_error_line(result.stderr)
+    assert says in result.stderr
+    assert "hunter2" not in result.stderr
+
+
+@pytest.mark.parametrize("text", ["hello", "it's me", "{nope}", "NaN", "", 'é "x" \\', "two\nlines", "\x1b[2J"])
+def test_publish_shows_how_to_write_what_is_not_json(run: Run, redis_client: Client, text: str) -> None:
+    """The words as they were typed, as JSON text in the shell's quotes: pasted, they are published."""
+    result = run("publish", "a", text)
+
+    error, advice = error_and_advice(result.stderr)
+    assert (result.stdout, result.returncode) == ("", 1)
+    assert error.startswith("headgate: data is not JSON: ")
+    pasted = advice.removeprefix("headgate: to publish this as text, write ")
+    assert pasted.isprintable()
+    [shown] = shlex.split(pasted)
+    assert run("publish", "a", shown).returncode == 0
+    [(_, fields)] = call(redis_client, "XRANGE", keys.log_key("notifications"), "-", "+")
+    assert json.loads(fields[b"data"]) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "stdin"),
+    [
+        ("[" * 100 + "]" * 100, None),  # JSON, and too deep
+        ("[" * 20_000 + "]" * 20_000, None),
+        ("x" * 1000, None),
+        (os.fsdecode(b"\xff"), None),  # no text that JSON has
+        ("-", b"hello"),
+    ],
+    ids=["deep", "deeper", "long", "not UTF-8", "standard input"],
+)
+def test_publish_shows_no_quotes_where_they_would_not_help(run: Run, text: str, stdin: bytes | None) -> None:
+    """One line: the fault is another one, or there is nothing to paste."""
+    result = run("publish", "a", text, stdin=stdin)
+
+    assert result.returncode == 1
+    assert is_one_error_line(result.stderr)
+    assert "data is not JSON" in result.stderr
+
+
+def test_publish_does_not_read_standard_input_without_end(run: Run) -> None:
+    """Above the hard limit it stops reading and says so."""
+    result = run("publish", "a", "-", stdin=b'"' + b"x" * 3_000_000 + b'"')
+
+    assert result.returncode == 1
+    assert is_one_error_line(result.stderr)
+
+
+def test_publish_finds_the_private_server_of_the_folder(run: Run, environment: dict[str, str], tmp_path: Path) -> None:
+    """Beside a running gateway no configuration is needed; without one the error says what to do."""
+    del environment["HEADGATE_REDIS_URL"]
+    with start_private_redis(tmp_path / ".headgate"):
+        assert run("publish", "a", "1", cwd=tmp_path).stdout.startswith("offset 1 ")
+
+    result = run("publish", "a", "1", cwd=tmp_path)
+
+    assert result.returncode == 1
+    assert "set HEADGATE_REDIS_URL" in result.stderr
+
+
+# tail ----------------------------------------------------------------------------------------------------------------------
+
+
+def test_tail_prints_the_events_that_match(run: Run, tail: Any) -> None:
+    """Offset, topic, data, one line each; the glob's surplus is not shown."""
+    process = tail("orders.*.shipped")
+    for topic in ("orders.1.shipped", "orders.1.2.shipped", "orders.1.paid", "orders.2.shipped"):
+        run("publish", topic, '{"topic":\n "%s"}' % topic)  # noqa: UP031
+
+    lines = [process.stdout.readline() for _ in range(2)]
+
+    assert lines == ['1 orders.1.shipped {"topic":  "orders.1.shipped"}\n', '4 orders.2.shipped {"topic":  "orders.2.shipped"}\n']
+
+
+def test_tail_prints_json(run: Run, tail: Any, redis_client: Client) -> None:
+    """Everything that is known about an event; a plain PUBLISH has no position."""
+    process = tail("#", "--json")
+    run("publish", "a.b", '{"x": 1}', "--id", "first")
+    call(redis_client, "PUBLISH", keys.channel("notifications", "c"), "[2]")
+
+    logged, plain = (json.loads(process.stdout.readline()) for _ in range(2))
+
+    assert (logged["topic"], logged["data"], logged["id"], logged["offset"]) == ("a.b", {"x": 1}, "first", 1)
+    assert {"time", "epoch"} < logged.keys()
+    assert (plain["topic"], plain["data"], plain["id"]) == ("c", [2], None)
+    assert "offset" not in plain
+
+
+def test_tail_sets_bad_messages_aside_and_goes_on(run: Run, tail: Any, redis_client: Client) -> None:
+    """Poison straight into Redis: a line on standard error for each, and the next good event."""
+    process = tail("#")
+    bad = [b"nope", b"hg1 truncated", b'"\xff"', b"[" * 100, b"x" * 2_000_000]
+    for message in bad:
+        call(redis_client, "PUBLISH", keys.channel("notifications", "a"), message)
+    call(redis_client, "PUBLISH", keys.channel_prefix("notifications") + "not a topic\x1b[2J", "1")
+    run("publish", "a", '"good"')
+
+    assert process.stdout.readline() == '1 a "good"\n'
+    lines = [process.stderr.readline() for _ in range(len(bad) + 1)]
+    assert all(line.startswith("set aside a message of ") and line[:-1].isprintable() for line in lines)
+
+
+def test_tail_lets_no_control_character_through(run: Run, tail: Any) -> None:
+    """A payload cannot talk to the terminal."""
+    process = tail("#")
+    run("publish", "a", '"\x7f \u009b2J \\u001b[2J é"')
+
+    assert process.stdout.readline() == '1 a "\\u007f \\u009b2J \\u001b[2J é"\n'
+
+
+def test_tail_says_when_the_connection_breaks(tail: Any, redis_client: Client) -> None:
+    """It does not wait silently for events that will never come."""
+    process = tail("#")
+    call(redis_client, "CLIENT", "KILL", "TYPE", "pubsub")
+
+    _, stderr = process.communicate(timeout=30)
+
+    assert process.returncode == 1
+    assert is_one_error_line(stderr)
+    assert "the bus is unavailable" in stderr
+
+
+def test_tail_ends_with_ctrl_c(tail: Any) -> None:
+    """Quietly, with the usual code."""
+    process = tail("#")
+    process.send_signal(signal.SIGINT)
+
+    stdout, stderr = process.communicate(timeout=30)
+
+    assert (stdout, stderr, process.returncode) == ("", "", 130)
+
+
+def test_a_killed_tail_leaves_no_subscription(tail: Any, redis_client: Client) -> None:
+    """However it ends, Redis is not left sending to nobody."""
+    process = tail("orders.#")
+    assert call(redis_client, "PUBSUB", "NUMPAT") == 1
+    process.kill()
+
+    wait_until(lambda: call(redis_client, "PUBSUB", "NUMPAT") == 0, "the subscription has ended")

@@ -1,0 +1,46 @@
+"""`consumers` and `consume` without Redis: what is refused before it is asked, and how a consumer is printed."""
+
+from __future__ import annotations
+
+import pytest
+from click.testing import CliRunner
+
+from headgate.cli.consumers import _print_status, check_consumer
+from headgate.cli.main import main
+from headgate.consumers.work.groups import GroupStatus
+from headgate.errors import InvalidRequest
+
+
+@pytest.mark.parametrize("name", ["", "a b", "é", "a" * 65, "a/b", "a\n"])
+def test_a_name_that_no_consumer_can_have_is_refused(name: str) -> None:
+    """It would be a key of Redis that is nobody's."""
+    with pytest.raises(InvalidRequest, match="expected a name of 1 to 64 characters"):
+        check_consumer(name)
+
+
+def test_a_name_that_a_consumer_can_have_is_taken() -> None:
+    """Letters, digits, `_` and `-`."""
+    assert check_consumer("on-call_2") == "on-call_2"
+
+
+def test_since_goes_with_a_dry_run_only() -> None:
+    """Wrong usage, before any file is read."""
+    result = CliRunner().invoke(main, ["consume", "--since", "7", "--config", "/nowhere.toml"])
+    assert result.exit_code == 2
+    assert "--since goes with --dry-run" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("idle_s", "configured", "end"),
+    [
+        (None, None, "never at work"),
+        (3.4, True, "at work 3 s ago, configured"),
+        (3.4, False, "at work 3 s ago, not configured"),
+    ],
+)
+def test_a_consumer_is_one_line(
+    capsys: pytest.CaptureFixture[str], idle_s: float | None, configured: bool | None, end: str
+) -> None:
+    """Its counts, when it was at work, and whether the file has it, where there is a file."""
+    _print_status(GroupStatus(name="mail", lag=1, leased=2, waiting=3, dead=4, missed=5, idle_s=idle_s), configured)
+    assert capsys.readouterr().out == f"mail: lag 1, leased 2, held 3, dead 4, missed 5, {end}\n"

@@ -1,0 +1,65 @@
+"""Connections, clients and namespaces that record what the gateway does to them. No sockets, no Redis."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from headgate.auth.identity import Identity
+from headgate.delivery.client import Client
+from headgate.node.namespace import Namespace
+
+
+class RecordedConnection:
+    """A connection that notes what it is told to send, and how it is ended."""
+
+    def __init__(self, sid: str, done: list[tuple[Any, ...]]) -> None:
+        self.sid = sid
+        self.done = done
+        self.closed = False
+        self.owners: tuple[Any, ...] = ()
+
+    def offer_control(self, frame: Any) -> None:
+        self.done.append(("notice", self.sid))
+
+    def end(self, reason: str, **options: Any) -> None:
+        self.closed = True
+        self.done.append(("end", self.sid, reason))
+
+
+@dataclass(eq=False)
+class RecordedClient:
+    """What the gateway looks at of a client."""
+
+    session: str
+    connection: RecordedConnection
+    identity: Identity
+    namespace: str = "notifications"
+
+    def real(self) -> Client:
+        """As the gateway's types have it."""
+        return cast(Client, self)
+
+
+@dataclass
+class RecordedNamespace:
+    """A namespace whose clients have no subscriptions, and a bus that says how it is."""
+
+    clients: dict[str, Client] = field(default_factory=dict)
+    bus: Any = None
+    name: str = "notifications"
+
+    def end_subscriptions(self, client: Client, ends: Any) -> list[str]:
+        return []
+
+    def real(self) -> Namespace:
+        """As the gateway's types have it."""
+        return cast(Namespace, self)
+
+
+def joined(namespace: RecordedNamespace, session: str, done: list[tuple[Any, ...]], user: str = "ana") -> RecordedClient:
+    """Put a client of a connection of its own into a namespace."""
+    client = RecordedClient(session, RecordedConnection(session, done), Identity(user))
+    client.connection.owners = (client,)
+    namespace.clients[session] = client.real()
+    return client

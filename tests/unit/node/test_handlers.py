@@ -1,0 +1,164 @@
+"""Handlers: each request of a client is acknowledged, with what was done or with the error that refused it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from headgate.auth.admission import Admission
+from headgate.auth.expiry import Expiry
+from headgate.auth.identity import ANONYMOUS, Handshake, Identity
+from headgate.delivery.client import Client
+from headgate.errors import PayloadTooLarge, Unauthorized, UnauthorizedReason
+from headgate.node.handlers import Handlers
+from headgate.node.logins import Logins
+from headgate.node.refusals import Refusals
+from headgate.node.socket_server import SocketServer
+from headgate.publisher import Publisher
+from headgate.settings import Settings
+from tests.unit.node.connections import RecordedClient, RecordedNamespace, joined
+
+ANA = Identity("ana", publish=("orders.#",))
+
+
+class RecordedServer:
+    """A server that keeps its handlers, so that the test can be the client."""
+
+    def __init__(self) -> None:
+        self.handlers: dict[str, Callable[..., dict[str, Any]]] = {}
+        self.environ: dict[str, dict[str, str]] = {}
+        self.manager = SimpleNamespace(eio_sid_from_sid=lambda sid, path: sid)
+
+    def on(self, name: str, handler: Callable[..., dict[str, Any]], namespace: str) -> None:
+        self.handlers[name] = handler
+
+
+class RecordedPublisher:
+    """A publisher that takes everything but what is too large."""
+
+    def __init__(self) -> None:
+        self.published: list[tuple[str, Any, str]] = []
+
+    def publish(self, topic: str, data: Any, *, id: str | None, namespace: str, by: str) -> Any:
+        if data == "large":
+            raise PayloadTooLarge(9, 8, "publisher")
+        self.published.append((topic, data, by))
+        return SimpleNamespace(id=id or "e-1", epoch="e", offset=1, duplicate=False)
+
+
+class Desk:
+    """Handlers of one namespace with one client, `s`; `ask` sends a request as that client, or as another session."""
+
+    def __init__(self, identify: Callable[[Handshake], Identity] = lambda _: ANA) -> None:
+        self.done: list[tuple[Any, ...]] = []
+        self.server, self.publisher = RecordedServer(), RecordedPublisher()
+        self.namespace = RecordedNamespace()
+        self.client: RecordedClient = joined(self.namespace, "s", self.done)
+        self.client.identity = ANA
+        self.admission: Admission[Client] = Admission(0, 0)
+        self.admission.join(self.client.real(), None)
+        handlers = Handlers(
+            cast(SocketServer, self.server),
+            logins=Logins(Settings(dev=True), identify, lambda identity: None),
+            admission=self.admission,
+            expiry=Expiry(lambda clients: None),
+            refusals=Refusals(100),
+            publisher=cast(Publisher, self.publisher),
+            commands=cast(Any, None),
+        )
+        handlers.route(self.namespace.real())
+
+    def ask(self, name: str, *arguments: object, session: str = "s") -> dict[str, Any]:
+        return self.server.handlers[name](session, *arguments)
+
+
+def code(answer: dict[str, Any]) -> str:
+    assert answer["ok"] is False
+    return str(answer["error"]["code"])
+
+
+@pytest.mark.parametrize("arguments", [(), (7,), ("text",), ([],), ({}, {})])
+@pytest.mark.parametrize("name", ["subscribe", "unsubscribe", "replay", "publish", "refresh", "seen"])
+def test_a_request_takes_one_object(name: str, arguments: tuple[object, ...]) -> None:
+    """Anything else is refused before any part of it is looked at."""
+    assert code(Desk().ask(name, *arguments)) == "invalid_request"
+
+
+def test_a_session_that_has_left_is_told_so() -> None:
+    """Its requests may have been under way."""
+    answer = Desk().ask("subscribe", {"pattern": "a"}, session="gone")
+    assert (code(answer), answer["error"]["reason"]) == ("unauthorized", "left")
+
+
+def test_an_unknown_request_is_refused_with_those_that_are_known() -> None:
+    """However long its name is."""
+    answer = Desk().server.handlers["*"]("x" * 1000, "s")
+    assert code(answer) == "invalid_request"
+    assert "known: subscribe, unsubscribe, replay, publish, refresh, seen" in answer["error"]["message"]
+    assert len(answer["error"]["message"]) < 200
+
+
+def test_a_publish_within_the_grants_goes_out_in_the_name_of_its_user() -> None:
+    """The receipt is the acknowledgement."""
+    desk = Desk()
+    answer = desk.ask("publish", {"topic": "orders.1", "data": None})
+    assert answer == {"ok": True, "id": "e-1", "epoch": "e", "offset": 1, "duplicate": False}
+    assert desk.publisher.published == [("orders.1", None, "ana")]
+
+
+@pytest.mark.parametrize(
+    ("body", "refused"),
+    [
+        ({"topic": "chat.1", "data": 1}, "forbidden"),
+        ({"topic": "orders.*", "data": 1}, "invalid_topic"),
+        ({"topic": "orders.1"}, "invalid_request"),
+        ({"topic": "orders.1", "data": 1, "more": 1}, "invalid_request"),
+        ({"topic": "orders.1", "data": 1, "id": "a b"}, "invalid_event"),
+        ({"topic": "orders.\ud800", "data": 1}, "invalid_request"),
+    ],
+)
+def test_a_publish_that_may_not_be_is_refused(body: dict[str, Any], refused: str) -> None:
+    """And nothing is published."""
+    desk = Desk()
+    assert code(desk.ask("publish", body)) == refused
+    assert desk.publisher.published == []
+
+
+def test_a_payload_that_is_too_large_is_refused_by_the_gateway() -> None:
+    """`where` is the place that the client talks to, not the publisher inside."""
+    answer = Desk().ask("publish", {"topic": "orders.1", "data": "large"})
+    assert (code(answer), answer["error"]["where"]) == ("payload_too_large", "gateway")
+
+
+def test_the_anonymous_have_seen_nothing() -> None:
+    """They share one name: one visitor would hide everybody's mail."""
+    desk = Desk()
+    desk.client.identity = Identity(ANONYMOUS)
+    assert code(desk.ask("seen", {"ids": ["e-1"]})) == "forbidden"
+
+
+def test_a_refresh_takes_another_token_of_the_same_user() -> None:
+    """The client has its grants from then on."""
+    desk = Desk(lambda _: Identity("ana", token_id="t-2"))
+    assert desk.ask("refresh", {"token": "new"}) == {"ok": True, "user": "ana", "expires_in_s": None}
+    assert desk.admission.of_token("t-2") == [desk.client.real()]
+
+
+@pytest.mark.parametrize(
+    ("identity", "reason"),
+    [
+        (lambda _: Identity("ben"), UnauthorizedReason.ANOTHER_USER),
+        (lambda _: None, UnauthorizedReason.NOT_ACCEPTED),
+    ],
+)
+def test_a_refresh_that_is_not_accepted_changes_nothing(
+    identity: Callable[[Handshake], Identity], reason: UnauthorizedReason
+) -> None:
+    """The client stays the one that it was, until its own token ends."""
+    desk = Desk(identity)
+    answer = desk.ask("refresh", {"token": "new"})
+    assert answer["error"] == Unauthorized(reason).to_wire()
+    assert desk.client.identity is ANA

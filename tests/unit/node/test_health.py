@@ -1,0 +1,45 @@
+"""Health: ready means that events flow, that revocations are known, and that the gateway stays."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from headgate.errors import BusUnavailable
+from headgate.node.health import health
+from tests.unit.node.connections import RecordedNamespace, joined
+
+UP = SimpleNamespace(up=True, epoch="e", offset=7, last_error=None)
+DOWN = SimpleNamespace(up=False, epoch=None, offset=0, last_error=BusUnavailable("127.0.0.1:1: connection refused"))
+
+
+@pytest.mark.parametrize(
+    ("buses", "known", "draining", "ready"),
+    [
+        ((UP,), True, False, True),
+        ((UP, UP), True, False, True),
+        ((UP, DOWN), True, False, False),
+        ((UP,), False, False, False),
+        ((UP,), True, True, False),
+    ],
+)
+def test_it_is_ready_when_nothing_is_in_the_way(
+    buses: tuple[SimpleNamespace, ...], known: bool, draining: bool, ready: bool
+) -> None:
+    """One namespace whose bus is down is enough not to be."""
+    namespaces = {f"n{number}": RecordedNamespace(bus=bus).real() for number, bus in enumerate(buses)}
+    told = health(namespaces, revocations_known=known, draining=draining)
+    assert (told["ready"], told["revocations"]) == (ready, known)
+    assert told["bus"] == ("down" if DOWN in buses else "up")
+
+
+def test_each_namespace_says_how_it_is() -> None:
+    """Where its feed is, how many clients it has, and why its bus is down."""
+    busy = RecordedNamespace(bus=UP)
+    joined(busy, "s", [])
+    told = health({"a": busy.real(), "b": RecordedNamespace(bus=DOWN).real()}, revocations_known=True, draining=False)
+    assert told["namespaces"] == {
+        "a": {"bus": "up", "epoch": "e", "offset": 7, "clients": 1},
+        "b": {"bus": "down", "epoch": None, "offset": 0, "clients": 0, "error": DOWN.last_error.message},
+    }

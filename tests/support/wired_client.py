@@ -20,7 +20,8 @@ from headgate.delivery.router import Router
 from headgate.delivery.trie import SubscriptionTrie
 from headgate.event import Event
 from headgate.protocol.packets import Overflow
-from headgate.transport.session import Connection, SessionServer, TransportLimits
+from headgate.transport.limits import TransportLimits
+from headgate.transport.session import Session, SessionServer
 
 EPOCH = "0123456789abcdef"
 NAMESPACE = "n"
@@ -74,11 +75,10 @@ class WiredClient:
     ) -> None:
         limits = TransportLimits(queue_frames=queue_frames, queue_bytes=queue_bytes, send_buffer_bytes=4096)
         self.server = _Server(limits)
-        self.connection = Connection(cast(SessionServer, self.server), "sid")
-        self.connection.start()
+        self.connection = Session(cast(SessionServer, self.server), "sid")
         ours, self._browser = socket.socketpair()
         self._browser.setblocking(False)
-        self.connection.attach(ours.detach())
+        self.connection.start_websocket(ours.detach())
         self.reader = RecordingReader()
         self.client = Client(NAMESPACE, "session", Identity("user"), self.connection, self.reader)
         self.connection.owners = (self.client,)

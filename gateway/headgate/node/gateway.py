@@ -16,10 +16,9 @@ from contextlib import nullcontext
 from random import shuffle
 from time import monotonic, time
 from traceback import extract_tb, format_exception_only
-from typing import Any
+from typing import Any, cast
 
 import structlog
-from socketio.exceptions import ConnectionRefusedError as Refusal
 
 from headgate.auth.admission import SESSION_RETRY_S, Admission, FailedLogins, LoginsThrottled, Outsiders
 from headgate.auth.audit import audit
@@ -68,12 +67,13 @@ from headgate.runtime.loop import Share, sleep
 from headgate.runtime.rates import Rates
 from headgate.runtime.watchdog import Watchdog
 from headgate.settings import Settings
-from headgate.socketio import Server, TransportLimits, WSGIApp
 from headgate.topic import check_topic
 from headgate.transport.frame_parser import POLICY
+from headgate.transport.limits import TransportLimits
 from headgate.transport.peer_address import address_of
-from headgate.transport.server import FastPacket, Members, OneTooMany
-from headgate.transport.session import CLIENT_DISCONNECT
+from headgate.transport.session import Session
+from headgate.transport.session_state import CLIENT_DISCONNECT
+from headgate.transport.socketio_face import ConnectRefused, OneTooMany, SocketIOFace
 
 from .namespace import Namespace
 from .origin import Hosts, origin_check
@@ -112,25 +112,6 @@ _LOGGED_FRAMES = 5
 _DRAIN_LOOK_S = 0.05
 
 
-class _SocketServer(Server):
-    """python-socketio with hooks: what comes before a session, follows the CONNECT packet, and comes after."""
-
-    accept_binary = False
-    acknowledges_ahead = True  # a client that is behind must hear that it has subscribed; what it misses, it is told
-    on_opening: Callable[[str, Mapping[str, Any]], OneTooMany | None]
-    on_joined: Callable[[str, str, str], None]
-    on_over: Callable[[str], None]
-
-    def opening(self, eio_sid: str, environ: Mapping[str, Any]) -> OneTooMany | None:
-        return self.on_opening(eio_sid, environ)
-
-    def joined(self, eio_sid: str, namespace: str, sid: str) -> None:
-        self.on_joined(eio_sid, namespace, sid)
-
-    def over(self, eio_sid: str) -> None:
-        self.on_over(eio_sid)
-
-
 class Gateway:
     """See the module. `redis_url` must be set in `settings`."""
 
@@ -166,19 +147,12 @@ class Gateway:
         }
         for name in self.namespaces:
             remembered(self._commands).settle(name)  # by us: no publisher in this process need ask
-        self._server = _SocketServer(
-            async_handlers=False,
-            client_manager=Members(),
-            serializer=FastPacket,
-            namespaces=[f"/{name}" for name in settings.namespaces],
-            cors_allowed_origins="*" if "*" in settings.allowed_origins else origin_check(settings),
-            transport_limits=_transport_limits(settings),
-            http_compression=False,
-            logger=False,
+        self._sockets = SocketIOFace(
+            self,
+            namespaces=settings.namespaces,
+            limits=_transport_limits(settings),
+            allowed_origins="*" if "*" in settings.allowed_origins else origin_check(settings),
         )
-        self._server.on_opening = self._opening
-        self._server.on_joined = self._joined
-        self._server.on_over = self._over
         for name in self.namespaces:
             self._route(name)
 
@@ -233,14 +207,14 @@ class Gateway:
             while client.session in self.namespaces[client.namespace].clients:
                 left_s = began_s + within_s * count / len(clients) - monotonic()
                 if left_s <= 0:
-                    connection: Any = client.connection
+                    connection = _session_of(client)
                     connection.end("restart")
                     break
                 sleep(min(left_s, _DRAIN_LOOK_S))
 
     def close(self) -> None:
         """End every session and stop listening. Idempotent."""
-        self._server.eio.disconnect()
+        self._sockets.close()
         self._watchdog.close()
         self.registration.close()
         self._revocation_watch.close()
@@ -254,7 +228,7 @@ class Gateway:
 
     def wsgi_app(self, application: Any) -> Any:
         """Return a WSGI application: Socket.IO's path is ours, the rest is `application`'s. Both under our names only."""
-        inner = WSGIApp(self._server, application)
+        inner = self._sockets.wsgi_app(application)
 
         def known_host(environ: Mapping[str, Any], start_response: Any) -> Any:
             try:
@@ -297,8 +271,7 @@ class Gateway:
     # -- handlers, in the order of a client's life ----------------------------------------------------------------
 
     def _route(self, name: str) -> None:
-        path = f"/{name}"
-        server, namespace = self._server, self.namespaces[name]
+        namespace = self.namespaces[name]
 
         def acknowledged(request: Callable[[Namespace, Client, Any], dict[str, Any]]) -> Callable[..., dict[str, Any]]:
             def answer(session: str, *arguments: Any) -> dict[str, Any]:
@@ -306,28 +279,34 @@ class Gateway:
 
             return answer
 
-        server.on("connect", lambda session, environ, auth: self._connect(namespace, session, environ, auth), namespace=path)
-        server.on("disconnect", lambda session, reason: self._leave(namespace, session, reason), namespace=path)
-        server.on(SUBSCRIBE, acknowledged(self._subscribe), namespace=path)
-        server.on(UNSUBSCRIBE, acknowledged(self._unsubscribe), namespace=path)
-        server.on(REPLAY, acknowledged(lambda namespace, client, body: namespace.replay(client, body)), namespace=path)
-        server.on(PUBLISH, acknowledged(self._publish), namespace=path)
-        server.on(REFRESH, acknowledged(self._refresh), namespace=path)
-        server.on(SEEN, acknowledged(self._seen), namespace=path)
-        server.on("*", lambda name, session, *_: self._unknown(namespace, session, name), namespace=path)
+        self._sockets.route(
+            name,
+            connect=lambda session, environ, auth: self._connect(namespace, session, environ, auth),
+            disconnect=lambda session, reason: self._leave(namespace, session, reason),
+            requests={
+                SUBSCRIBE: acknowledged(self._subscribe),
+                UNSUBSCRIBE: acknowledged(self._unsubscribe),
+                REPLAY: acknowledged(lambda namespace, client, body: namespace.replay(client, body)),
+                PUBLISH: acknowledged(self._publish),
+                REFRESH: acknowledged(self._refresh),
+                SEEN: acknowledged(self._seen),
+            },
+            unknown=lambda name, session: self._unknown(namespace, session, name),
+        )
 
-    def _opening(self, eio_sid: str, environ: Mapping[str, Any]) -> OneTooMany | None:
+    def opening(self, session_id: str, environ: Mapping[str, Any]) -> OneTooMany | None:
         """Count a session until it joins. Who never does costs as much as a client, which has a limit per address."""
         try:
-            self._outsiders.open(eio_sid, address_of(environ, self.settings.proxies))
+            self._outsiders.open(session_id, address_of(environ, self.settings.proxies))
         except LimitReached as error:
             SESSIONS_REFUSED.inc()
             return OneTooMany(error.message, error.retry_after_s or SESSION_RETRY_S)
         return None
 
-    def _over(self, eio_sid: str) -> None:
-        self._outsiders.forget(eio_sid)
-        self._refusals.forget(eio_sid)
+    def over(self, session_id: str) -> None:
+        """Forget a session that has ended."""
+        self._outsiders.forget(session_id)
+        self._refusals.forget(session_id)
 
     def _connect(self, namespace: Namespace, session: str, environ: dict[str, Any], auth: Any) -> None:
         """Authenticate; what is refused is told as connect_error with `{code, message, retry, …}` in `data`."""
@@ -351,29 +330,25 @@ class Gateway:
         except HeadgateError as error:
             REFUSED.labels(namespace.name, error.code).inc()
             wire = told(error)
-            raise Refusal(wire["message"], wire) from error
-        connection = self._server.eio.sockets[self._server.manager.eio_sid_from_sid(session, f"/{namespace.name}")]
+            raise ConnectRefused(wire["message"], wire) from error
+        connection = self._sockets.session_of(namespace.name, session)
         client = namespace.join(session, identity, connection, address)
         self._admission.join(client, address)
         self._expiry.set(client, identity.expires_at)
         connection.owners = (*connection.owners, client)
-        connection.session[namespace.name] = (client, wanted, point)  # until `_joined`, behind the CONNECT packet
+        connection.session[namespace.name] = (client, wanted, point)  # until `joined`, behind the CONNECT packet
 
     def _check_staying(self) -> None:
         if self.draining:
             raise leaving()
 
-    def _joined(self, eio_sid: str, path: str, session: str) -> None:
+    def joined(self, connection: Session, name: str, session: str) -> None:
         """The CONNECT packet is out: put the handshake's subscriptions in force, then say welcome."""
-        self._outsiders.forget(eio_sid)
-        connection = self._server.eio.sockets.get(eio_sid)
-        if connection is None:
-            return
-        namespace = self.namespaces[path.removeprefix("/")]
+        self._outsiders.forget(connection.sid)
+        namespace = self.namespaces[name]
         client, wanted, point = connection.session.pop(namespace.name)
         # Of 3 KB per client, what an authenticator may ask for when this connection joins once more, or another namespace.
-        environ = self._server.environ.get(eio_sid, {})
-        self._server.environ[eio_sid] = {name: environ[name] for name in _KEPT_OF_ENVIRON if name in environ}
+        self._sockets.trim_environ(connection.sid, _KEPT_OF_ENVIRON)
         connection.cork()  # welcome goes first: before a gap, and before what the log or the bus brings meanwhile
         try:
             results = self._subscribe_all(namespace, client, wanted)
@@ -415,7 +390,7 @@ class Gateway:
         """Count a refusal, and end the connection of a client that has been refused too often; return the error for the wire."""
         REFUSED.labels(namespace.name, error.code).inc()
         if client is not None and not error.retry and not client.connection.closed:
-            connection: Any = client.connection
+            connection = _session_of(client)
             if self._refusals.spend(connection.sid, monotonic()):
                 limit = self.settings.max_refusals
                 connection.end("refused too often", code=POLICY, told=f"limit_reached: refusals (at most {limit})")
@@ -474,7 +449,7 @@ class Gateway:
     def _leave(self, namespace: Namespace, session: str, reason: str) -> None:
         client = namespace.clients.get(session)
         if client is not None:
-            connection: Any = client.connection
+            connection = _session_of(client)
             connection.owners = tuple(owner for owner in connection.owners if owner is not client)
             self._admission.leave(client)
             self._expiry.forget(client)
@@ -488,8 +463,8 @@ class Gateway:
     def _refresh(self, namespace: Namespace, client: Client, body: Any) -> dict[str, Any]:
         """Put another token of the same user in force; what it no longer grants ends, with a notice ahead of the answer."""
         token = read_refresh(body)
-        eio_sid = self._server.manager.eio_sid_from_sid(client.session, f"/{namespace.name}")
-        identity = self.identify(Handshake(namespace.name, {"token": token}, self._server.environ.get(eio_sid, {})))
+        environ = self._sockets.environ_of(_session_of(client).sid)
+        identity = self.identify(Handshake(namespace.name, {"token": token}, environ))
         if namespace.clients.get(client.session) is not client:
             raise Unauthorized("left", "this session has left")
         if identity.user != client.identity.user:
@@ -518,20 +493,20 @@ class Gateway:
         for count, client in enumerate(clients, 1):
             if self.namespaces[client.namespace].clients.get(client.session) is client:
                 PUT_OUT.labels(client.namespace, why.reason).inc()
-                connection: Any = client.connection
+                connection = _session_of(client)
                 notice = notice_packet(client.namespace, STATUS, {"unauthorized": why.to_wire()})
                 connection.offer_control(message_frame(notice))
-                self._server.disconnect(client.session, f"/{client.namespace}")
+                self._sockets.disconnect(client.namespace, client.session)
                 self._end_outsider_later(connection, f"{why.code}: {why.reason}")
             if not count % _PUT_OUT_STRIDE:
                 sleep()
 
-    def _end_outsider_later(self, connection: Any, told: str) -> None:
+    def _end_outsider_later(self, connection: Session, told: str) -> None:
         """Let a connection out of every namespace stay for as long as before its first CONNECT, to come back."""
         if not connection.closed and not connection.owners:
-            environ = self._server.environ.get(connection.sid, {})
+            environ = self._sockets.environ_of(connection.sid)
             self._outsiders.put_out(connection.sid, address_of(environ, self.settings.proxies))
-        self._server.eio.deadlines.after(self.settings.handshake_deadline_s, _end_outsider, connection, told)
+        self._sockets.after(self.settings.handshake_deadline_s, _end_outsider, connection, told)
 
     def identify(self, handshake: Handshake) -> Identity:
         """Return who a handshake is from; neither nobody nor someone revoked or expired, nor someone for another namespace.
@@ -581,6 +556,11 @@ class Gateway:
         return identity.with_own_topics()
 
 
+def _session_of(client: Client) -> Session:
+    """Return the session that a client is on: every client that joins the gateway comes over the transport."""
+    return cast(Session, client.connection)
+
+
 def _described(error: Exception, handshake: Handshake) -> dict[str, str]:
     """Return what a log may be told of an exception that an authenticator raised: its text without the token, and where."""
     frames = [f"{frame.filename}:{frame.lineno} in {frame.name}" for frame in extract_tb(error.__traceback__)[-_LOGGED_FRAMES:]]
@@ -594,7 +574,7 @@ def warn_of_open_redis(url: str) -> None:
         log.warning("Redis without a password", at=place(url), effect="whoever reaches it publishes, reads and revokes")
 
 
-def _end_outsider(connection: Any, told: str) -> None:
+def _end_outsider(connection: Session, told: str) -> None:
     """End a connection whose clients have left, or were put out, and that has joined no namespace since. Runs in the hub."""
     if not connection.closed and not connection.owners:
         connection.end("outside every namespace", code=POLICY, told=told)

@@ -10,7 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from socketio.packet import ACK, CONNECT, EVENT, Packet
 
-from headgate.transport.server import FastPacket, Members
+from headgate.transport.fast_packet import FastPacket
+from headgate.transport.socketio_face import _Members
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -57,7 +58,7 @@ def server() -> Any:
             self.sent.append((eio_sid, pkt.packet_type))
 
     made = Recording(
-        async_mode="threading", async_handlers=False, namespaces=["/"], client_manager=Members(), serializer=FastPacket
+        async_mode="threading", async_handlers=False, namespaces=["/"], client_manager=_Members(), serializer=FastPacket
     )
     made.sent = []
     return made

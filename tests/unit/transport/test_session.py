@@ -10,11 +10,14 @@ from typing import Any, cast
 import gevent
 import pytest
 
-from headgate.transport import session as connection_module
-from headgate.transport import websocket as wire_module
-from headgate.transport.final_frames import LastWords
+from headgate.transport import heartbeat as heartbeat_module
+from headgate.transport import session as session_module
+from headgate.transport import websocket as websocket_module
+from headgate.transport.final_frames import FinalFrames
+from headgate.transport.heartbeat import Pulse
 from headgate.transport.inbox import FULL_MESSAGES
-from headgate.transport.session import Connection, TransportLimits
+from headgate.transport.limits import TransportLimits
+from headgate.transport.session import Session
 from headgate.transport.timers import Deadlines
 
 LIMITS = TransportLimits(
@@ -49,7 +52,7 @@ class Server:
         self.limits = LIMITS
         self.wheel = Wheel()
         self.deadlines = cast(Deadlines, self.wheel)
-        self.last_words = LastWords(self.deadlines)
+        self.final_frames = FinalFrames(self.deadlines)
 
     def deliver(self, sid: str, message: str | bytes) -> None:
         """Not looked at."""
@@ -59,22 +62,21 @@ class Server:
 
 
 @pytest.fixture
-def session(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Connection, Wheel, socket.socket]]:
+def session(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Session, Wheel, socket.socket]]:
     """A session on WebSocket that was pinged a moment ago, its clock, and the browser's end, which has read nothing yet."""
     server = Server()
-    monkeypatch.setattr(connection_module, "monotonic", lambda: server.wheel.now_s)
-    monkeypatch.setattr(wire_module, "monotonic", lambda: server.wheel.now_s)
+    for module in (heartbeat_module, session_module, websocket_module):
+        monkeypatch.setattr(module, "monotonic", lambda: server.wheel.now_s)
     ours, theirs = socket.socketpair()
-    connection = Connection(server, "sid")
-    connection.start()
-    connection.attach(ours.detach())
+    connection = Session(server, "sid")
+    connection.start_websocket(ours.detach())
     yield connection, server.wheel, theirs
     connection.end("the test is over", hard=True)
     gevent.sleep(0)
     theirs.close()
 
 
-def test_silence_after_a_ping_ends_the_session(session: tuple[Connection, Wheel, socket.socket]) -> None:
+def test_silence_after_a_ping_ends_the_session(session: tuple[Session, Wheel, socket.socket]) -> None:
     """With nothing in the way of an answer, the ping timeout is all there is."""
     connection, wheel, _ = session
     wheel.advance(25)
@@ -83,15 +85,15 @@ def test_silence_after_a_ping_ends_the_session(session: tuple[Connection, Wheel,
     assert connection.reason == "ping timeout"
 
 
-def test_a_pong_that_waited_while_we_did_not_read_is_waited_for(session: tuple[Connection, Wheel, socket.socket]) -> None:
+def test_a_pong_that_waited_while_we_did_not_read_is_waited_for(session: tuple[Session, Wheel, socket.socket]) -> None:
     """Reading goes on just before the ping's deadline: what the browser answered long ago is still in our socket."""
     connection, wheel, _ = session
     wheel.advance(25)
     for _ in range(FULL_MESSAGES):
         connection.text_received("4slow")
-    assert connection._inbox is not None
-    assert connection._inbox.paused
-    while connection._inbox is not None:  # in more turns than one where it takes longer than a slice
+    assert connection._receiver is not None
+    assert connection._receiver.paused
+    while not connection._receiver.at_rest:  # in more turns than one where it takes longer than a slice
         gevent.sleep(0)
     wheel.advance(20)
     assert connection.reason is None
@@ -100,7 +102,7 @@ def test_a_pong_that_waited_while_we_did_not_read_is_waited_for(session: tuple[C
     assert connection.reason == "ping timeout"
 
 
-def test_who_has_caught_up_just_now_may_still_answer(session: tuple[Connection, Wheel, socket.socket]) -> None:
+def test_who_has_caught_up_just_now_may_still_answer(session: tuple[Session, Wheel, socket.socket]) -> None:
     """The ping waited behind data that a slow reader has taken only now."""
     connection, wheel, theirs = session
     wire = connection.wire
@@ -108,7 +110,7 @@ def test_who_has_caught_up_just_now_may_still_answer(session: tuple[Connection, 
     with contextlib.suppress(BlockingIOError):
         while True:
             wire.send(b"x" * 65536)
-    wire.keep(b"the rest")
+    wire.finish_frame(b"the rest")
     assert wire.writing
     wheel.advance(25)
     theirs.setblocking(False)
@@ -128,7 +130,7 @@ def test_who_has_caught_up_just_now_may_still_answer(session: tuple[Connection, 
 @pytest.mark.parametrize("behind", [False, True])
 @pytest.mark.parametrize("pinged", [False, True])
 def test_the_timer_forgets_a_session_that_is_over(
-    session: tuple[Connection, Wheel, socket.socket], pinged: bool, behind: bool, hard: bool
+    session: tuple[Session, Wheel, socket.socket], pinged: bool, behind: bool, hard: bool
 ) -> None:
     """Whatever it was waiting for: what is asked of the timer for it is not asked for again."""
     connection, wheel, _ = session
@@ -138,9 +140,9 @@ def test_the_timer_forgets_a_session_that_is_over(
         with contextlib.suppress(BlockingIOError):
             while True:
                 wire.send(b"x" * 65536)
-        wire.keep(b"the rest")
+        wire.finish_frame(b"the rest")
     wheel.advance(25 if pinged else 0)
-    assert connection._pong_due is pinged
+    assert (connection._heartbeat.pulse is not Pulse.RESTING) is pinged
     connection.end("over", hard=hard)
     gevent.sleep(0)
     for _ in range(3):

@@ -22,6 +22,7 @@ from headgate.event import Event
 from headgate.protocol.packets import Overflow
 from headgate.transport.limits import TransportLimits
 from headgate.transport.session import Session, SessionServer
+from tests.support.websocket_codec import TEXT, frame_at
 
 EPOCH = "0123456789abcdef"
 NAMESPACE = "n"
@@ -140,18 +141,10 @@ class WiredClient:
 
     def _parsed(self) -> Iterator[list[Any]]:
         """Take whole frames off what was read and yield their messages."""
-        while len(self._unparsed) >= 2:
-            first, size = self._unparsed[0], self._unparsed[1]
-            assert first == 0x81, f"not a whole text frame: {self._unparsed[:20]!r}"
-            start = {126: 4, 127: 10}.get(size, 2)
-            if len(self._unparsed) < start:
-                return
-            if start > 2:
-                size = int.from_bytes(self._unparsed[2:start])
-            if len(self._unparsed) < start + size:
-                return
-            packet = self._unparsed[start : start + size].decode()
-            self._unparsed = self._unparsed[start + size :]
+        while (frame := frame_at(self._unparsed)) is not None:
+            assert frame.opcode == TEXT
+            packet = self._unparsed[frame.start : frame.end].decode()
+            self._unparsed = self._unparsed[frame.end :]
             assert packet.startswith(f"42/{NAMESPACE},"), packet[:40]
             yield json.loads(packet.partition(",")[2])
 

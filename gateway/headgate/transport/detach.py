@@ -1,8 +1,8 @@
 """Sockets under the HTTP server: `detach` takes one away for a WebSocket; `PollWatch` notices that a waiting poll was aborted.
 
 A detached connection needs neither greenlet nor request object any more. Private corners of pywsgi that are met here, each
-with a contract test: the handler is `start_response.__self__`; it lets go of a socket when its `socket` attribute is None; `rfile` may
-hold bytes that came in behind the request.
+with a contract test: the handler is `start_response.__self__`; it lets go of a socket when its `socket` attribute is None;
+`rfile` may hold bytes that came in behind the request.
 """
 
 from __future__ import annotations

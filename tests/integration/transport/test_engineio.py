@@ -10,22 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.integration.transport.clients import (
-    CLOSE,
-    PING,
-    PONG,
-    SEPARATOR,
-    TEXT,
-    Closed,
-    Polling,
-    WebSocket,
-    answer_on,
-    ask,
-    closing,
-    dial,
-    masked,
-)
+from tests.integration.transport.clients import SEPARATOR, Closed, Polling, WebSocket, answer_on, ask, closing, dial
 from tests.integration.transport.server_process import DEADLINE_S, ServerProcess, StartServer
+from tests.support.websocket_codec import CLOSE, PING, PONG, TEXT, masked
 
 PATH = "/engine.io/"
 

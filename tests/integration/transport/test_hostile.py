@@ -9,21 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.transport.clients import (
-    BINARY,
-    CLOSE,
-    CONTINUATION,
-    PING,
-    PONG,
-    TEXT,
-    Closed,
-    Polling,
-    WebSocket,
-    closing,
-    header,
-    masked,
-)
+from tests.integration.transport.clients import Closed, Polling, WebSocket, closing
 from tests.integration.transport.server_process import ServerProcess, StartServer
+from tests.support.websocket_codec import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, header, masked
 
 GROWTH_KB = 5 * 1024
 LIMIT = 100_000

@@ -7,8 +7,9 @@ import time
 
 import pytest
 
-from tests.integration.transport.clients import CLOSE, PING, PONG, TEXT, Closed, Polling, WebSocket, closing, masked
+from tests.integration.transport.clients import Closed, Polling, WebSocket, closing
 from tests.integration.transport.server_process import ServerProcess, StartServer
+from tests.support.websocket_codec import CLOSE, PING, PONG, TEXT, close_told, frame_at, masked
 
 # What a client that reads nothing may keep in the kernel: both ends' smallest buffers (tcp(7)), so that tests are quick.
 SMALL_BUFFER_BYTES = 4096
@@ -250,21 +251,12 @@ class TestHealthy:
 def checked(pending: bytearray, expected: int, client: WebSocket) -> int:
     """Take whole frames off `pending`, check that they are the next events, answer pings; return what comes next."""
     position = 0
-    while len(pending) - position >= 2:
-        first, size = pending[position], pending[position + 1]
-        start = position + 2
-        if size == 126:
-            if len(pending) < start + 2:
-                break
-            size = int.from_bytes(pending[start : start + 2], "big")
-            start += 2
-        if len(pending) < start + size:
-            break
-        if first == 0x80 | CLOSE:
-            raise Closed(int.from_bytes(pending[start : start + 2], "big"), pending[start + 2 : start + size].decode())
-        assert first == 0x81, f"no text frame where one must begin: {first:#x}"
-        text = pending[start : start + size].decode()
-        position = start + size
+    while (frame := frame_at(pending, position)) is not None:
+        payload, position = bytes(pending[frame.start : frame.end]), frame.end
+        if frame.opcode == CLOSE:
+            raise Closed(*close_told(payload))
+        assert frame.opcode == TEXT
+        text = payload.decode()
         if text == "2":
             client.send("3")
             continue

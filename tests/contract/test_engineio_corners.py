@@ -296,7 +296,7 @@ class TestSocketIO:
         assert stock.manager.sid_from_eio_sid("e", "/") is None
 
     def test_a_client_is_connected_only_behind_its_connect_handler(self, stock: Any) -> None:
-        """While the handler runs, and when it raises, it has a sid and is not connected: how ours knows that nobody has joined."""
+        """While the handler runs, and when it raises, it has a sid, no more: how ours knows that nobody has joined."""
         connected: list[bool] = []
 
         def fail(sid: str, environ: Any, auth: Any) -> None:

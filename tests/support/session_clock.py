@@ -1,4 +1,4 @@
-"""A clock that a test moves, in place of the timer wheel and of the monotonic clock of the transport, and a server for sessions on it.
+"""A clock that a test moves, in place of the transport's timer wheel and monotonic clock, and a server for sessions on it.
 
     def test_…(clock: Clock): …          # with `clock = pytest.fixture(controlled_clock)` in the test's module
 

@@ -51,16 +51,21 @@ def beating(clock: Clock) -> Iterator[Beating]:
     heartbeat.stop()
 
 
+def pulse_of(heartbeat: Heartbeat) -> Pulse:
+    """Return what it waits for now (mypy takes an attribute that it has seen for unchanged)."""
+    return heartbeat.pulse
+
+
 def test_a_ping_goes_out_every_interval_while_pongs_come(beating: Beating, clock: Clock) -> None:
     """The interval begins with the pong."""
     heartbeat, session = beating
     for count in range(1, 4):
         clock.advance(INTERVAL_S)
         assert session.sent == [b"2"] * count
-        assert heartbeat.pulse is Pulse.PONG_DUE
+        assert pulse_of(heartbeat) is Pulse.PONG_DUE
         clock.advance(TIMEOUT_S - 1)
         assert heartbeat.pong()
-        assert heartbeat.pulse is Pulse.RESTING
+        assert pulse_of(heartbeat) is Pulse.RESTING
 
     assert session.reason is None
 
@@ -91,13 +96,13 @@ def test_a_pong_whose_way_is_blocked_has_grace_as_long_as_it_is(beating: Beating
     heartbeat, session = beating
     session.pong_blocked = True
     clock.advance(INTERVAL_S)
-    assert heartbeat.pulse is Pulse.PONG_GRACE
+    assert pulse_of(heartbeat) is Pulse.PONG_GRACE
     clock.advance(rounds * TIMEOUT_S)
     assert session.reason is None
     session.pong_blocked = False
     clock.advance(TIMEOUT_S)
     assert session.reason is None
-    assert heartbeat.pulse is Pulse.PONG_DUE
+    assert pulse_of(heartbeat) is Pulse.PONG_DUE
     clock.advance(TIMEOUT_S)
 
     assert session.reason == "ping timeout"

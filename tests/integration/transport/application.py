@@ -233,11 +233,6 @@ class Application:
         self.debug_ping()
         os.kill(os.getpid(), signal.SIGSTOP)
 
-    def debug_expire(self) -> None:
-        """Have the ping timeout of every session that owes a pong pass now, whenever it would."""
-        for connection in list(self.eio.sockets.values()):
-            connection._heartbeat._check_pong(connection._heartbeat._pings)
-
     def debug_forget(self) -> None:
         """Take off the timer what it holds of what is over, as when its deadlines have passed."""
         for due in self.sio.eio.deadlines._slots.values():

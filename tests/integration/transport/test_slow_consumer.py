@@ -143,16 +143,6 @@ class TestStopped:
         events = [json.loads(message[2:])[1] for message in received if isinstance(message, str) and message != "2"]
         assert events == list(range(40))
 
-    def test_a_client_that_stops_answering_pings_is_ended_though_its_buffers_are_full(self, start_server: StartServer) -> None:
-        """Accepting nothing for the ping timeout is silence, whatever the write deadline."""
-        server = start_server(ping_interval_s=3600, ping_timeout_s=1, write_deadline_s=60, send_buffer_bytes=SMALL_BUFFER_BYTES)
-        with closing(stopped(server)):
-            server.debug("emit", count=10, size=50_000)
-            server.debug("ping")
-            state = server.until(lambda state: state["ends"], "the end")
-
-        assert state["ends"] == ["ping timeout"]
-
 
 class TestSlow:
     """A client that reads, but slowly."""
@@ -188,19 +178,6 @@ class TestSlow:
         assert [payload for opcode, payload in frames if opcode == PONG] == [b"last"]
         events = [json.loads(payload[2:])[1] for opcode, payload in frames if opcode == TEXT]
         assert events == list(range(10))
-
-    def test_a_goodbye_comes_behind_what_waits(self, start_server: StartServer) -> None:
-        """Ending a session of a slow reader cuts no frame."""
-        server = start_server(send_buffer_bytes=SMALL_BUFFER_BYTES, write_deadline_s=60)
-        client = stopped(server)
-        with closing(client):
-            server.debug("emit", count=5, size=50_000)
-            server.debug("disconnect", engine=True)
-            numbers = [json.loads(client.text()[2:])[1] for _ in range(5)]
-            assert client.receive() == "1"
-            assert client.receive_frame()[0] == CLOSE
-
-        assert numbers == list(range(5))
 
 
 class TestHealthy:

@@ -360,6 +360,20 @@ class TestHeartbeat:
         assert pinged.session._receiver is None
         assert pinged.session._heartbeat.pulse is Pulse.RESTING
 
+    def test_a_polling_browser_is_pinged_by_its_poll_and_told_when_it_is_over(self, browser: Browser) -> None:
+        """The poll that waits carries the ping; the next one, when no pong came, CLOSE."""
+        browser.begin_polling().session.joined = True
+        first = browser.poll()
+        browser.clock.advance(25)
+        turn()
+        assert first.value == [b"2"]
+        second = browser.poll()
+        browser.clock.advance(20)
+        turn()
+
+        assert (second.value, browser.session.reason) == ([b"1"], "ping timeout")
+        assert not browser.session.alive()
+
     def test_a_polling_session_that_never_polls_is_ended(self, browser: Browser) -> None:
         """The ping that nobody fetched counts as unanswered; a request between two ticks finds the session gone."""
         browser.begin_polling().session.joined = True

@@ -29,7 +29,7 @@ _PING = Frame(b"2")
 
 
 class Pulse(Enum):
-    """What the heartbeat waits for."""
+    """The thing that the heartbeat waits for."""
 
     RESTING = "resting"
     """The time of the next ping."""

@@ -64,7 +64,7 @@ class RequestBody(pywsgi.Input):  # type: ignore[misc]
 
     @property
     def unread_bytes(self) -> int:
-        """How many are known to be missing; of a chunked body, more than we would read, until its end has come."""
+        """How many bytes are known to be missing; of a chunked body, more than we would read, until its end has come."""
         if self.chunked_input:
             return 0 if self.chunk_length == 0 else MAX_DISCARD_BYTES
         declared: int = self.content_length or 0
@@ -72,7 +72,7 @@ class RequestBody(pywsgi.Input):  # type: ignore[misc]
 
     @property
     def abandoned(self) -> bool:
-        """Whether the connection cannot be used again: there is too much that nobody has read, or it waits for our word."""
+        """Whether the connection cannot be used again: too much is unread, or the client waits for 100 Continue."""
         left_bytes = self.unread_bytes
         return self._handler.broken or left_bytes > MAX_DISCARD_BYTES or bool(left_bytes and self.socket is not None)
 

@@ -61,7 +61,7 @@ class _TooSlow(TimeoutError):
 
 
 class _Incoming(io.RawIOBase):
-    """What pywsgi reads a connection's bytes from, through a buffer."""
+    """The stream from which pywsgi reads a connection's bytes, through a buffer."""
 
     def __init__(self, handler: HttpHandler) -> None:
         self._handler = handler

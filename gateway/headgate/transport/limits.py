@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class TransportLimits:
-    """What one session may use. Units are in the names."""
+    """The resources that one session may use. Units are in the names."""
 
     queue_frames: int = 256
     queue_bytes: int = 1024 * 1024

@@ -24,8 +24,8 @@ from .session_state import TRANSPORT_ERROR
 from .websocket import JOIN_BYTES, WebSocket
 from .write_gate import WriteGate
 
-# What waited for CONNECT follows it by a moment rather than in the same segment: scripts that take one message per turn (the
-# official protocol suite is one) would miss it.
+# Data that waited for CONNECT follows it by a moment rather than in the same segment: scripts that take one message per turn
+# (the official protocol suite is one) would miss it.
 CONNECT_HEAD_START_S = 0.005
 
 

@@ -1,6 +1,6 @@
-"""What a client may send by Socket.IO, checked packet by packet before python-socketio dispatches it. No I/O.
+"""The rules for Socket.IO packets of clients, applied to each before python-socketio dispatches it. No I/O.
 
-In: a decoded packet, and what the connection has said before. Out: None, or the fault, which the client is told as it is
+In: a decoded packet, and whether its client has joined the namespace. Out: None, or the fault, which the client is told as it is
 disconnected. python-socketio itself takes malformed packets for granted, or fails in the middle of them.
 """
 
@@ -19,7 +19,7 @@ MAX_BINARY_DEPTH = 100
 
 @dataclass(frozen=True, slots=True)
 class PacketRules:
-    """What a server takes.
+    """The packets that a server takes.
 
     Attributes:
         has_attachments: whether bytes travel as attachments behind a text packet; else every message is a packet.

@@ -109,7 +109,7 @@ class Receiver:
         return False
 
     def discard(self) -> None:
-        """Forget the messages that wait: we have ended the session. What the browser sent before it left is delivered."""
+        """Forget the messages that wait: we have ended the session. Messages of a browser that left are delivered."""
         if self._inbox is not None:
             self._inbox.discard()
 

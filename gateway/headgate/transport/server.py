@@ -100,7 +100,7 @@ class Server(socketio.Server):  # type: ignore[misc]
             if not control:
                 self._send_eio_packet(eio_sid, packet)
             else:
-                # CONNECT waits for what `joined` has to say: one write instead of two.
+                # CONNECT waits for the frames of `joined`: one write instead of two.
                 session.offer_control(frame_of(packet), flush=kind != socket_packet.CONNECT)
 
     def _send_eio_packet(self, eio_sid: str, eio_pkt: Any) -> None:
@@ -260,7 +260,7 @@ class Server(socketio.Server):  # type: ignore[misc]
                 except Exception:  # one namespace's handler must not cost the others theirs
                     log.exception("disconnect handler failed", sid=eio_sid, namespace=namespace)
             while (leaving := self._leaving.get(eio_sid)) is not None:
-                leaving.room.wait()  # the server put the client out, and its handler is still at it
+                leaving.room.wait()  # the server has disconnected the client, and the handler still runs
         finally:
             self.environ.pop(eio_sid, None)
             self.over(eio_sid)

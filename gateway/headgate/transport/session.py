@@ -1,8 +1,8 @@
 """One Engine.IO session: a connected browser, over long-polling, WebSocket, or on its way from one to the other.
 
 A session is an outbox (outbox.py) with a life. Its state changes by the table of session_state.py alone, and each transition
-here sees to what belongs to the state: the WebSocket, the waiting poll, the heartbeat. What the browser sends goes through
-receiver.py to the application (`SessionServer.deliver`, in order); `SessionServer.ended` is called once, behind the last message.
+here sees to the things that belong to the state: the WebSocket, the waiting poll, the heartbeat. Packets of the browser go
+through receiver.py to the application (`SessionServer.deliver`, in order); `SessionServer.ended` is called once, behind the last message.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _ALL_BYTES = 1 << 62
 
 
 class SessionServer(Protocol):
-    """What a session needs of its server."""
+    """The server of a session, as the session needs it."""
 
     deadlines: Deadlines
     limits: TransportLimits

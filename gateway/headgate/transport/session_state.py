@@ -43,7 +43,7 @@ class SessionState(Enum):
 
 
 class SessionStep(Enum):
-    """What may happen to a session."""
+    """Something that may happen to a session."""
 
     START_POLLING = "start polling"
     START_WEBSOCKET = "start websocket"

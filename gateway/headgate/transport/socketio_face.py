@@ -43,7 +43,7 @@ class ConnectRefused(Exception):
 
 
 class Hooks(Protocol):
-    """What the gateway does at the ends of a session. `joined` may wait; the others answer at once."""
+    """The gateway, at the ends of a session. `joined` may wait; the others answer at once."""
 
     def opening(self, session_id: str, environ: Environ, /) -> OneTooMany | None:
         """Return why a session is one too many, if it is."""
@@ -56,7 +56,7 @@ class Hooks(Protocol):
 
 
 class _Members(socketio.Manager):  # type: ignore[misc]
-    """Who is in which namespace, for an application that needs no rooms.
+    """The members of each namespace, for an application that needs no rooms.
 
     python-socketio gives every client a room of its own, and looks through all rooms for each one that leaves: 4,000 that left at
     once stopped everybody else for 0.9 s, and now for 0.15 s.

@@ -1,6 +1,6 @@
 """One WebSocket after its handshake: a non-blocking socket and its watchers. No greenlet of its own.
 
-In: joined frames from fan-out (`send`, direct) or from the session's queue (`flush`); bytes from the browser. Out: to the
+In: joined frames from the fan-out (`send`, direct) or from the session's queue (`flush`); bytes from the browser. Out: to the
 owning session (`WebSocketOwner`) complete messages, "there is room again", and exactly once "it is over" with a reason.
 
 Callbacks run in the hub: they must not switch greenlets. Everything here is bounded: reads by the inbound limit,

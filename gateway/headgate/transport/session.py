@@ -2,7 +2,8 @@
 
 A session is an outbox (outbox.py) with a life. Its state changes by the table of session_state.py alone, and each transition
 here sees to the things that belong to the state: the WebSocket, the waiting poll, the heartbeat. Packets of the browser go
-through receiver.py to the application (`SessionServer.deliver`, in order); `SessionServer.ended` is called once, behind the last message.
+through receiver.py to the application (`SessionServer.deliver`, in order); `SessionServer.ended` is called once, behind the
+last message.
 """
 
 from __future__ import annotations

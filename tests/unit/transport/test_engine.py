@@ -63,11 +63,12 @@ class Engine:
             lambda status, headers: said.append((status, dict(headers))),
         )
         try:
-            answer = Answer(*said[0], b"".join(parts))
+            body = b"".join(parts)
         finally:
             if hasattr(parts, "close"):
                 parts.close()
-        return answer
+        ((status, headers),) = said
+        return Answer(status, headers, body)
 
     def open(self) -> str:
         """Open a polling session; return its id."""

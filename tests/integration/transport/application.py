@@ -220,7 +220,7 @@ class Application:
     def debug_end(self) -> None:
         """Send a last message to everyone, and end every Engine.IO session in the same breath."""
         for eio_sid, connection in list(self.eio.sockets.items()):
-            self.eio.send(eio_sid, "last words")
+            self.eio.send(eio_sid, "final")
             connection.close()
 
     def debug_ping(self) -> None:

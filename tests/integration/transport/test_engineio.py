@@ -300,11 +300,11 @@ class TestClose:
         assert reasons[sid] == "transport close"
 
     def test_what_was_sent_before_the_end_still_arrives_by_the_next_poll(self, server: ServerProcess) -> None:
-        """A session that the server ends between two polls leaves its last words, once."""
+        """A session that the server ends between two polls leaves its final frames, once."""
         session = Polling(server.port, PATH)
         server.debug("end")
 
-        assert session.packets() == ["4last words", "1"]
+        assert session.packets() == ["4final", "1"]
         assert session.get().status == 400
 
     def test_an_aborted_poll_does_not_swallow_the_next_message(self, server: ServerProcess) -> None:

@@ -21,7 +21,7 @@ EXTRAS = ("server", "consumers", "embedded")
 TESTS = ("tests/unit", "tests/contract", "tests/integration", "-n", "3", "--dist", "loadfile", "-q")
 # Of the tools, what these tests need.
 NOT_NEEDED = {"import-linter", "mypy", "pip-tools", "ruff", "types-pyyaml"}
-REQUIREMENT = re.compile(r"([\w.-]+)(?:\[\w+\])?>=([\w.]+)")
+REQUIREMENT = re.compile(r"([\w.-]+)(?:\[\w+\])?>=([\w.]+)(?:,<[\w.]+)?")
 
 
 def main(words: list[str]) -> int:

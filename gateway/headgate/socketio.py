@@ -14,8 +14,8 @@ from .extras import needing
 with needing("server", "headgate.socketio"):
     from socketio import WSGIApp
 
+    from .transport.http_server import HTTPServer
+    from .transport.limits import TransportLimits
     from .transport.server import Server
-    from .transport.session import TransportLimits
-    from .transport.wsgi import Server as HTTPServer
 
 __all__ = ["HTTPServer", "Server", "TransportLimits", "WSGIApp"]

@@ -9,11 +9,8 @@ the gateway does wrong is seen. A client keeps its cursor as the protocol tells 
 from __future__ import annotations
 
 import asyncio
-import base64
-import os
 import random
 import socket
-import struct
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterable, Sequence
@@ -24,6 +21,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from tests.fault.checker import Gap, Moved, Noted, Record, Seen, Subscribed, Unsubscribed, Welcomed
+from tests.support.websocket_codec import NO_KEY, TEXT, frame_at, handshake, masked
 
 DEADLINE_S = 60.0
 POLL_S = 0.01
@@ -158,14 +156,8 @@ class BrowserClient(asyncio.BufferedProtocol):
         self._pending.clear()
         self._upgraded = False
         self._acks.clear()
-        key = base64.b64encode(os.urandom(16)).decode()
         host, port = self.address
-        transport.write(
-            (
-                f"GET /socket.io/?EIO=4&transport=websocket HTTP/1.1\r\nHost: {host}:{port}\r\nUpgrade: websocket\r\n"
-                f"Connection: Upgrade\r\nSec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n\r\n"
-            ).encode()
-        )
+        transport.write(handshake(f"{host}:{port}", "/socket.io/?EIO=4&transport=websocket"))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.up = False
@@ -184,9 +176,9 @@ class BrowserClient(asyncio.BufferedProtocol):
         if not self._upgraded and not self._answered():
             return
         at, data = 0, self._pending
-        while (found := _frame_at(data, at)) is not None:
-            opcode, start, at = found
-            if opcode == 1:
+        while (frame := frame_at(data, at)) is not None:
+            opcode, start, at = frame
+            if opcode == TEXT:
                 self._packet(bytes(data[start:at]))
         del data[:at]
 
@@ -278,10 +270,8 @@ class BrowserClient(asyncio.BufferedProtocol):
         self._attempt = 0
 
     def _send(self, packet: bytes) -> None:
-        size = len(packet)
-        head = bytes((0x81, 0x80 | size)) if size < 126 else struct.pack("!BBH", 0x81, 0x80 | 126, size)
         if self._transport is not None:
-            self._transport.write(head + b"\0\0\0\0" + packet)  # a mask of zeros leaves the payload as it is
+            self._transport.write(masked(TEXT, packet, key=NO_KEY))
 
     def _try_again(self) -> None:
         if self._wanted:
@@ -399,21 +389,3 @@ def all_up(clients: Iterable[BrowserClient]) -> bool:
 
 async def _open(clients: Iterable[BrowserClient]) -> None:
     await asyncio.gather(*(client.open() for client in clients))
-
-
-def _frame_at(data: bytearray, at: int) -> tuple[int, int, int] | None:
-    """Return (opcode, start of the payload, end) of the server frame at `at`, or None if it is not whole yet."""
-    have = len(data) - at
-    if have < 2:
-        return None
-    size, start = data[at + 1], at + 2
-    if size == 126:
-        if have < 4:
-            return None
-        size, start = int.from_bytes(data[at + 2 : at + 4], "big"), at + 4
-    elif size == 127:
-        if have < 10:
-            return None
-        size, start = int.from_bytes(data[at + 2 : at + 10], "big"), at + 10
-    end = start + size
-    return (data[at] & 15, start, end) if end <= len(data) else None

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import count, islice
 
-from headgate.transport.wsgi import EXHAUSTED_LOG_S
+from headgate.transport.http_server import EXHAUSTED_LOG_S
 from tests.fault.figures import Figures
 from tests.fault.many_clients import Swarm
 from tests.fault.sightings import disconnects

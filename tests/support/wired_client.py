@@ -20,7 +20,9 @@ from headgate.delivery.router import Router
 from headgate.delivery.trie import SubscriptionTrie
 from headgate.event import Event
 from headgate.protocol.packets import Overflow
-from headgate.transport.session import Connection, SessionServer, TransportLimits
+from headgate.transport.limits import TransportLimits
+from headgate.transport.session import Session, SessionServer
+from tests.support.websocket_codec import TEXT, frame_at
 
 EPOCH = "0123456789abcdef"
 NAMESPACE = "n"
@@ -74,11 +76,10 @@ class WiredClient:
     ) -> None:
         limits = TransportLimits(queue_frames=queue_frames, queue_bytes=queue_bytes, send_buffer_bytes=4096)
         self.server = _Server(limits)
-        self.connection = Connection(cast(SessionServer, self.server), "sid")
-        self.connection.start()
+        self.connection = Session(cast(SessionServer, self.server), "sid")
         ours, self._browser = socket.socketpair()
         self._browser.setblocking(False)
-        self.connection.attach(ours.detach())
+        self.connection.start_websocket(ours.detach())
         self.reader = RecordingReader()
         self.client = Client(NAMESPACE, "session", Identity("user"), self.connection, self.reader)
         self.connection.owners = (self.client,)
@@ -140,18 +141,10 @@ class WiredClient:
 
     def _parsed(self) -> Iterator[list[Any]]:
         """Take whole frames off what was read and yield their messages."""
-        while len(self._unparsed) >= 2:
-            first, size = self._unparsed[0], self._unparsed[1]
-            assert first == 0x81, f"not a whole text frame: {self._unparsed[:20]!r}"
-            start = {126: 4, 127: 10}.get(size, 2)
-            if len(self._unparsed) < start:
-                return
-            if start > 2:
-                size = int.from_bytes(self._unparsed[2:start])
-            if len(self._unparsed) < start + size:
-                return
-            packet = self._unparsed[start : start + size].decode()
-            self._unparsed = self._unparsed[start + size :]
+        while (frame := frame_at(self._unparsed)) is not None:
+            assert frame.opcode == TEXT
+            packet = self._unparsed[frame.start : frame.end].decode()
+            self._unparsed = self._unparsed[frame.end :]
             assert packet.startswith(f"42/{NAMESPACE},"), packet[:40]
             yield json.loads(packet.partition(",")[2])
 

@@ -15,7 +15,7 @@ from headgate.errors import SettingsError
 from headgate.settings import HARD_MAX_PAYLOAD_BYTES, PREFIX, Settings, describe
 from headgate.topic import MAX_TOPIC_BYTES, MAX_TOPIC_WORDS
 from headgate.transport.http_limits import HttpLimits
-from headgate.transport.session import TransportLimits
+from headgate.transport.limits import TransportLimits
 
 FIELDS = {PREFIX + field.name.upper(): field for field in dataclasses.fields(Settings)}
 

@@ -26,7 +26,7 @@ from headgate.runtime.importing import import_string
 from headgate.runtime.loop import Signal, on_signal, spawn
 from headgate.settings import PREFIX, Settings, environment
 from headgate.transport.http_limits import HttpLimits
-from headgate.transport.wsgi import Server
+from headgate.transport.http_server import HTTPServer
 
 from .consumers_process import ConsumersProcess
 
@@ -116,7 +116,7 @@ def _made_by(factory: Callable[..., Any], target: str) -> Any:
 
 def _serve(app: Flask, settings: Settings) -> int:
     gate: Headgate = app.extensions["headgate"]
-    server = Server((settings.host, settings.port), app, limits=HttpLimits.of(settings))
+    server = HTTPServer((settings.host, settings.port), app, limits=HttpLimits.of(settings))
     try:
         server.init_socket()
     except OSError as error:

@@ -19,10 +19,11 @@ from headgate.runtime.loop import sleep
 from headgate.settings import Settings
 from headgate.transport.frame_parser import POLICY
 from headgate.transport.peer_address import address_of
+from headgate.transport.session import Session
+from headgate.transport.socketio_face import SocketIOFace
 
-from .connection import Connection, connection_of
+from .connection import connection_of
 from .namespace import Namespace
-from .socket_server import SocketServer
 
 # Evicting many at once: let the loop run after so many.
 _STRIDE = 64
@@ -33,13 +34,13 @@ class Evictions:
 
     def __init__(
         self,
-        server: SocketServer,
+        sockets: SocketIOFace,
         namespaces: Mapping[str, Namespace],
         settings: Settings,
         admission: Admission[Client],
         pending: PendingSessions,
     ) -> None:
-        self._server, self._namespaces, self._settings = server, namespaces, settings
+        self._sockets, self._namespaces, self._settings = sockets, namespaces, settings
         self._admission, self._pending = admission, pending
 
     def expired(self, clients: Iterable[Client]) -> None:
@@ -62,20 +63,20 @@ class Evictions:
                 connection = connection_of(client)
                 notice = notice_packet(client.namespace, STATUS, {"unauthorized": why.to_wire()})
                 connection.offer_control(message_frame(notice))
-                self._server.disconnect(client.session, f"/{client.namespace}")
+                self._sockets.disconnect(client.namespace, client.session)
                 self.end_pending_later(connection, f"{why.code}: {why.reason}")
             if not count % _STRIDE:
                 sleep()
 
-    def end_pending_later(self, connection: Connection, told: str) -> None:
+    def end_pending_later(self, connection: Session, told: str) -> None:
         """Let a connection out of every namespace stay for as long as before its first CONNECT, to come back."""
         if not connection.closed and not connection.owners:
-            environ = self._server.environ.get(connection.sid, {})
+            environ = self._sockets.environ_of(connection.sid)
             self._pending.add(connection.sid, address_of(environ, self._settings.proxies))
-        self._server.eio.deadlines.after(self._settings.handshake_deadline_s, _end_pending, connection, told)
+        self._sockets.after(self._settings.handshake_deadline_s, _end_pending, connection, told)
 
 
-def _end_pending(connection: Connection, told: str) -> None:
+def _end_pending(connection: Session, told: str) -> None:
     """End a connection whose clients have left, or were disconnected, and that has joined no namespace since. Runs in the hub."""
     if not connection.closed and not connection.owners:
         connection.end("outside every namespace", code=POLICY, told=told)

@@ -11,7 +11,8 @@ disconnected: its identity has expired or was revoked (evictions.py), or the gat
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -28,8 +29,9 @@ from headgate.redis.client import is_open, open_client, redacted_address
 from headgate.redis.registry import remembered
 from headgate.runtime.watchdog import Watchdog
 from headgate.settings import Settings
-from headgate.socketio import TransportLimits, WSGIApp
-from headgate.transport.server import FastPacket, Members
+from headgate.transport.limits import TransportLimits
+from headgate.transport.session import Session
+from headgate.transport.socketio_face import OneTooMany, SocketIOFace
 
 from .drain import Drain
 from .evictions import Evictions
@@ -41,7 +43,6 @@ from .namespace import Namespace
 from .origin import Hosts, origin_check
 from .refusals import Refusals
 from .registration import Registration
-from .socket_server import SocketServer
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
@@ -74,26 +75,22 @@ class Gateway:
             remembered(self._commands).resolve(name)  # this gateway serves it: no publisher in this process has to ask
         self._hosts = Hosts(settings)
         self._drain = Drain(self.namespaces)
-        self._server = SocketServer(
-            async_handlers=False,
-            client_manager=Members(),
-            serializer=FastPacket,
-            namespaces=[f"/{name}" for name in settings.namespaces],
-            cors_allowed_origins="*" if "*" in settings.allowed_origins else origin_check(settings),
-            transport_limits=_transport_limits(settings),
-            http_compression=False,
-            logger=False,
+        self._sockets = SocketIOFace(
+            self,
+            namespaces=settings.namespaces,
+            limits=_transport_limits(settings),
+            allowed_origins="*" if "*" in settings.allowed_origins else origin_check(settings),
         )
         admission: Admission[Client] = Admission(settings.max_clients_per_user, settings.max_clients_per_address)
         # Development is one machine: there an address says nothing about who it is.
         pending = PendingSessions(0 if settings.dev else settings.max_clients_per_address)
-        evictions = Evictions(self._server, self.namespaces, settings, admission, pending)
+        evictions = Evictions(self._sockets, self.namespaces, settings, admission, pending)
         self._expiry: Expiry[Client] = Expiry(evictions.expired)
         self._revocation_watch = RevocationWatch(settings.redis_url, evictions.revoked)
         self._logins = Logins(settings, authenticator, self._revocation_watch.check)
         refusals = Refusals(settings.max_refusals)
-        joining = Joining(
-            self._server,
+        self._joining = Joining(
+            self._sockets,
             self.namespaces,
             settings,
             logins=self._logins,
@@ -105,7 +102,7 @@ class Gateway:
             drain=self._drain,
         )
         handlers = Handlers(
-            self._server,
+            self._sockets,
             logins=self._logins,
             admission=admission,
             expiry=self._expiry,
@@ -113,12 +110,30 @@ class Gateway:
             publisher=self.publisher,
             commands=self._commands,
         )
-        self._server.on_opening = joining.opening
-        self._server.on_joined = joining.joined
-        self._server.on_over = joining.over
         for namespace in self.namespaces.values():
-            joining.route(namespace)
-            handlers.route(namespace)
+            self._sockets.route(
+                namespace.name,
+                connect=partial(self._joining.connect, namespace),
+                disconnect=partial(self._joining.leave, namespace),
+                requests=handlers.requests(namespace),
+                unknown=partial(handlers.unknown, namespace),
+            )
+
+    # -- a session's life, from the transport (socketio_face.Hooks) -------------------------------------------------
+
+    def opening(self, session_id: str, environ: Mapping[str, Any]) -> OneTooMany | None:
+        """Count a session until it joins, or refuse it."""
+        return self._joining.opening(session_id, environ)
+
+    def joined(self, session: Session, namespace: str, client_id: str) -> None:
+        """Welcome a client that has joined a namespace."""
+        self._joining.joined(session, self.namespaces[namespace], client_id)
+
+    def over(self, session_id: str) -> None:
+        """Forget a session that has ended."""
+        self._joining.over(session_id)
+
+    # -- the gateway's life ------------------------------------------------------------------------------------------
 
     @property
     def authenticator(self) -> Authenticator:
@@ -168,7 +183,7 @@ class Gateway:
 
     def close(self) -> None:
         """End every session and stop listening. Idempotent."""
-        self._server.eio.disconnect()
+        self._sockets.close()
         self._watchdog.close()
         self.registration.close()
         self._revocation_watch.close()
@@ -181,7 +196,7 @@ class Gateway:
 
     def wsgi_app(self, application: WSGIApplication) -> WSGIApplication:
         """Return a WSGI application: Socket.IO's path is ours, the rest is `application`'s. Both under our names only."""
-        inner = WSGIApp(self._server, application)
+        inner = self._sockets.wsgi_app(application)
 
         def known_host(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
             try:

@@ -23,11 +23,12 @@ from headgate.publisher import Publisher
 from headgate.redis.client import Client as Redis
 from headgate.redis.seen import mark_seen
 from headgate.topic import check_topic
+from headgate.transport.socketio_face import RequestHandler, SocketIOFace
 
+from .connection import connection_of
 from .logins import Logins
 from .namespace import Namespace
 from .refusals import Refusals
-from .socket_server import SocketServer
 
 Body = Mapping[str, Any]
 Request = Callable[[Namespace, Client, Body], dict[str, Any]]
@@ -38,7 +39,7 @@ class Handlers:
 
     def __init__(
         self,
-        server: SocketServer,
+        sockets: SocketIOFace,
         *,
         logins: Logins,
         admission: Admission[Client],
@@ -47,28 +48,31 @@ class Handlers:
         publisher: Publisher,
         commands: Redis,
     ) -> None:
-        self._server = server
+        self._sockets = sockets
         self._logins, self._admission, self._expiry, self._refusals = logins, admission, expiry, refusals
         self._publisher, self._commands = publisher, commands
 
-    def route(self, namespace: Namespace) -> None:
-        """Register for the requests of a namespace's clients."""
-        path = f"/{namespace.name}"
-        server = self._server
+    def requests(self, namespace: Namespace) -> dict[str, RequestHandler]:
+        """Return the handlers of the requests of a namespace's clients, by the name of the request."""
 
-        def acknowledged(request: Request) -> Callable[..., dict[str, Any]]:
+        def acknowledged(request: Request) -> RequestHandler:
             def answer(session: str, *arguments: object) -> dict[str, Any]:
                 return self._answer(namespace, session, arguments, request)
 
             return answer
 
-        server.on(SUBSCRIBE, acknowledged(self._subscribe), namespace=path)
-        server.on(UNSUBSCRIBE, acknowledged(self._unsubscribe), namespace=path)
-        server.on(REPLAY, acknowledged(lambda namespace, client, body: namespace.replay(client, body)), namespace=path)
-        server.on(PUBLISH, acknowledged(self._publish), namespace=path)
-        server.on(REFRESH, acknowledged(self._refresh), namespace=path)
-        server.on(SEEN, acknowledged(self._seen), namespace=path)
-        server.on("*", lambda name, session, *_: self._unknown(namespace, session, name), namespace=path)
+        return {
+            SUBSCRIBE: acknowledged(self._subscribe),
+            UNSUBSCRIBE: acknowledged(self._unsubscribe),
+            REPLAY: acknowledged(lambda namespace, client, body: namespace.replay(client, body)),
+            PUBLISH: acknowledged(self._publish),
+            REFRESH: acknowledged(self._refresh),
+            SEEN: acknowledged(self._seen),
+        }
+
+    def unknown(self, namespace: Namespace, name: str, session: str) -> dict[str, Any]:
+        """Refuse a request of any other name."""
+        return refused(self._refusals.refuse(namespace.name, namespace.clients.get(session), _unknown_request(name)))
 
     # -- requests -------------------------------------------------------------------------------------------------
 
@@ -90,9 +94,6 @@ class Handlers:
             return ok(**request(namespace, client, arguments[0]))
         except HeadgateError as error:
             return refused(self._refusals.refuse(namespace.name, client, error))
-
-    def _unknown(self, namespace: Namespace, session: str, name: str) -> dict[str, Any]:
-        return refused(self._refusals.refuse(namespace.name, namespace.clients.get(session), _unknown_request(name)))
 
     def _subscribe(self, namespace: Namespace, client: Client, body: Body) -> dict[str, Any]:
         pattern = namespace.subscribe(client, body)
@@ -125,8 +126,8 @@ class Handlers:
     def _refresh(self, namespace: Namespace, client: Client, body: Body) -> dict[str, Any]:
         """Take another token of the same user. Subscriptions that it does not grant end, with a notice ahead of the answer."""
         token = read_refresh(body)
-        eio_sid = self._server.manager.eio_sid_from_sid(client.session, f"/{namespace.name}")
-        identity = self._logins.identify(Handshake(namespace.name, {"token": token}, self._server.environ.get(eio_sid, {})))
+        environ = self._sockets.environ_of(connection_of(client).sid)
+        identity = self._logins.identify(Handshake(namespace.name, {"token": token}, environ))
         if namespace.clients.get(client.session) is not client:
             raise Unauthorized(UnauthorizedReason.LEFT)
         if identity.user != client.identity.user:

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from socketio.exceptions import ConnectionRefusedError as Refusal
-
 from headgate.auth.admission import SESSION_RETRY_S, Admission, PendingSessions
 from headgate.auth.expiry import Expiry
 from headgate.auth.identity import ANONYMOUS, Handshake
@@ -23,8 +21,9 @@ from headgate.protocol.requests import check_text, read_resume
 from headgate.runtime.logging import told
 from headgate.settings import Settings
 from headgate.transport.peer_address import address_of
-from headgate.transport.server import OneTooMany
-from headgate.transport.session import CLIENT_DISCONNECT
+from headgate.transport.session import Session
+from headgate.transport.session_state import CLIENT_DISCONNECT
+from headgate.transport.socketio_face import ConnectRefused, OneTooMany, SocketIOFace
 
 from .connection import connection_of
 from .drain import Drain
@@ -32,7 +31,6 @@ from .evictions import Evictions
 from .logins import Logins
 from .namespace import Namespace
 from .refusals import Refusals
-from .socket_server import SocketServer
 
 HEARTBEAT_S = 10
 _KEPT_OF_ENVIRON = (
@@ -53,7 +51,7 @@ class Joining:
 
     def __init__(
         self,
-        server: SocketServer,
+        sockets: SocketIOFace,
         namespaces: Mapping[str, Namespace],
         settings: Settings,
         *,
@@ -65,17 +63,10 @@ class Joining:
         refusals: Refusals,
         drain: Drain,
     ) -> None:
-        self._server, self._namespaces, self._settings = server, namespaces, settings
+        self._sockets, self._namespaces, self._settings = sockets, namespaces, settings
         self._logins, self._drain = logins, drain
         self._admission, self._pending, self._expiry = admission, pending, expiry
         self._evictions, self._refusals = evictions, refusals
-
-    def route(self, namespace: Namespace) -> None:
-        """Register for the connects and disconnects of a namespace."""
-        path = f"/{namespace.name}"
-        server = self._server
-        server.on("connect", lambda session, environ, auth: self.connect(namespace, session, environ, auth), namespace=path)
-        server.on("disconnect", lambda session, reason: self.leave(namespace, session, reason), namespace=path)
 
     def opening(self, eio_sid: str, environ: Mapping[str, Any]) -> OneTooMany | None:
         """Count a session until it joins. One that never joins costs as much as a client, which has a limit per address."""
@@ -114,25 +105,20 @@ class Joining:
         except HeadgateError as error:
             REFUSED.labels(namespace.name, error.code).inc()
             wire = told(error)
-            raise Refusal(wire["message"], wire) from error
-        connection = self._server.eio.sockets[self._server.manager.eio_sid_from_sid(session, f"/{namespace.name}")]
+            raise ConnectRefused(wire["message"], wire) from error
+        connection = self._sockets.session_of(namespace.name, session)
         client = namespace.join(session, identity, connection, address)
         self._admission.join(client, address)
         self._expiry.set(client, identity.expires_at)
         connection.owners = (*connection.owners, client)
         connection.session[namespace.name] = (client, wanted, point)  # until `joined`, behind the CONNECT packet
 
-    def joined(self, eio_sid: str, path: str, session: str) -> None:
+    def joined(self, connection: Session, namespace: Namespace, session: str) -> None:
         """The CONNECT packet is out: activate the handshake's subscriptions, then say welcome."""
-        self._pending.forget(eio_sid)
-        connection = self._server.eio.sockets.get(eio_sid)
-        if connection is None:
-            return
-        namespace = self._namespaces[path.removeprefix("/")]
+        self._pending.forget(connection.sid)
         client, wanted, point = connection.session.pop(namespace.name)
         # Of 3 KB per client, what an authenticator may ask for when this connection joins once more, or another namespace.
-        environ = self._server.environ.get(eio_sid, {})
-        self._server.environ[eio_sid] = {name: environ[name] for name in _KEPT_OF_ENVIRON if name in environ}
+        self._sockets.trim_environ(connection.sid, _KEPT_OF_ENVIRON)
         connection.cork()  # welcome goes first: before a gap, and before what the log or the bus brings meanwhile
         try:
             results = self._subscribe_all(namespace, client, wanted)

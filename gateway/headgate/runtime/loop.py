@@ -1,4 +1,4 @@
-"""The event loop: the one file (with transport/wsgi.py, its HTTP server) that imports gevent.
+"""The event loop: the one file (with the HTTP server in transport/) that imports gevent.
 
 The rest of the gateway asks here for greenlets, watchers and timers, so that what we need of gevent is a short list.
 Nothing in this file waits except `sleep`, `Signal.wait` and what the caller's own greenlet does.

@@ -1,6 +1,26 @@
 """The transport: Engine.IO sessions on event-driven WebSockets, with long-polling as the fallback.
 
-In the order in which an outgoing event travels: `frames` (bytes on the wire), `queue`'s lanes (send_queue.py), `connection`
-(one session), `wire` (one socket). In the order in which an incoming one does: `wsgi` (HTTP), `engine` (handshake, and the
-private corners of python-engineio), `wire`, `inbound` (WebSocket frames to messages), `connection`.
+An outgoing event comes from the fan-out (delivery/), framed once for everybody:
+
+    outbox         the sending half of a session: a direct write if the gate allows it, else the queue
+    write_gate       may the fan-out write directly?
+    send_queue       frames that wait: a data lane that may refuse, a control lane that goes first
+    websocket      one socket and its watchers; it asks for the next frames whenever it has room
+    long_poll      the polls of a session that has no WebSocket
+    final_frames     frames of a polling session that ended between two polls
+
+An incoming message begins as an HTTP request:
+
+    http_server    accepts connections, within descriptors (descriptors) and per address (http_connections, peer_address)
+    http_handler   one HTTP connection: request_headers, http_body, http_limits for each part, http_answers of its own
+    engine         Engine.IO: handshakes, polls, bodies (engineio_http); the one file that imports python-engineio
+    detach           takes the socket of a WebSocket away from the HTTP server
+    session        one browser, with a life: session_state is its table, heartbeat its pings, upgrade its way to a WebSocket
+    websocket      bytes to messages, with frame_parser
+    receiver       the receiving half of a session: the rate limit (limits), the packet's type
+    inbox            messages that wait for the application, in order, one at a time
+    server         Socket.IO: packets, checked (packet_check, fast_packet); the one file with python-socketio's private corners
+    socketio_face  what the gateway sees of all this
+
+`timers` calls back for every deadline. `http_server.HTTPServer` and `server.Server` are public as `headgate.socketio`.
 """

@@ -34,7 +34,7 @@ _VALID_CLOSE = {1000, 1001, 1002, 1003, 1007, 1008, 1009, 1010, 1011, 1012, 1013
 
 
 class ProtocolViolation(Exception):
-    """What the client sent ends the connection, with a close code and a reason that says why."""
+    """The client sent something that ends the connection; the close code and the reason say why."""
 
     def __init__(self, code: int, reason: str) -> None:
         super().__init__(f"{code} {reason}")

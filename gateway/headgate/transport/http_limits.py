@@ -1,11 +1,12 @@
-"""What one HTTP message may cost: how long its peer may keep us waiting, how large it may be. No I/O.
+"""The limits of HTTP: how long a peer may keep us waiting with each part of an exchange, how large a message may be. No I/O.
 
-In: the limits, and what the connection reports: seconds waited, bytes moved. Out: the seconds that it may go on waiting.
+In: the limits, and reports of the connection: seconds waited, bytes moved. Out: the seconds that it may go on waiting.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 from headgate.settings import DEFAULTS, Settings
 
@@ -62,3 +63,23 @@ class Pace:
         """Count bytes that the peer sent, or accepted."""
         if self._bytes_per_s is not None:
             self.left_s = min(self._grace_s, self.left_s + size_bytes / self._bytes_per_s)
+
+
+class Part(Enum):
+    """The part of an HTTP exchange that is under way. The value names it in errors and as the metric's label."""
+
+    IDLE = "next request"
+    HEADERS = "headers"
+    BODY = "body"
+    ANSWER = "answer"
+    DETACHED = "nothing"
+
+    def pace(self, limits: HttpLimits) -> Pace:
+        """Return how long the peer may keep us waiting with this part."""
+        if self is Part.IDLE:
+            return Pace(limits.keep_alive_s)
+        if self is Part.BODY:
+            return Pace(limits.body_deadline_s, limits.min_bytes_per_s)
+        if self is Part.ANSWER:
+            return Pace(limits.write_deadline_s, limits.min_bytes_per_s)
+        return Pace(limits.header_deadline_s)

@@ -1,8 +1,8 @@
 """The inbox of one session: messages on their way to the application, in order, one at a time, and not too many.
 
-In: complete messages from the wire or from POST bodies (`put`). Out: `InboxOwner.deliver`, in a greenlet that exists only
+In: complete messages from the WebSocket or from POST bodies (`put`). Out: `InboxOwner.deliver`, in a greenlet that exists only
 while messages wait; `pause` when too much waits (the owner then stops reading, and the browser's sends back up into its own
-socket), `resume` when it may go on; `drained` when nothing waits any more: the inbox can be forgotten, and usually is.
+socket), `resume` when it may go on; `emptied` when nothing waits any more: the inbox can be forgotten, and usually is.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Protocol
 
 from headgate.runtime.loop import sleep, spawn
 
-# What may wait for the application before we stop reading, and when we go on.
+# So much may wait for the application before we stop reading; at the lower level we go on.
 FULL_MESSAGES, LOW_MESSAGES = 64, 16
 FULL_BYTES, LOW_BYTES = 1024 * 1024, 256 * 1024
 # How long the messages of one session are worked on before everybody else has a turn: 64 costly joins are 100 ms.
@@ -21,10 +21,10 @@ SLICE_S = 0.005
 
 
 class InboxOwner(Protocol):
-    """The session whose messages these are."""
+    """The receiver of the session."""
 
     def deliver(self, message: str | bytes) -> None:
-        """Hand one message to the application. May wait; what it raises is the owner's affair."""
+        """Hand one message to the application. May wait; the owner handles what it raises."""
 
     def pause(self) -> None:
         """Too much waits: take nothing more from the browser."""
@@ -32,12 +32,12 @@ class InboxOwner(Protocol):
     def resume(self) -> None:
         """There is room again."""
 
-    def drained(self) -> None:
+    def emptied(self) -> None:
         """Everything was delivered, or discarded; called in the inbox's greenlet, its last act."""
 
 
 class Inbox:
-    """See the module. Made for a first message; of no use after `drained`."""
+    """See the module. Made for a first message; of no use after `emptied`."""
 
     __slots__ = ("_bytes", "_messages", "_owner", "_working", "paused")
 
@@ -60,7 +60,7 @@ class Inbox:
             spawn(self._work)
 
     def discard(self) -> None:
-        """Forget what waits: the browser was thrown out."""
+        """Forget the messages that wait: the server has ended the session."""
         self._messages.clear()
         self._bytes = 0
 
@@ -78,4 +78,4 @@ class Inbox:
                     sleep()
                     since_s = monotonic()
         finally:
-            self._owner.drained()
+            self._owner.emptied()

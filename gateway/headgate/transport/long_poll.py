@@ -14,13 +14,14 @@ from typing import Protocol
 from headgate.protocol.frames import Frame
 from headgate.runtime.loop import Signal
 
+from .session_state import PING_TIMEOUT, TRANSPORT_CLOSE, TRANSPORT_ERROR
 from .timers import monotonic
 
 _NOOP = Frame(b"6")
 
 
 class SessionClosed(Exception):
-    """The session is over, or what was asked is impossible in its state; the HTTP layer answers 400."""
+    """The session is over, or its state does not allow the request; the HTTP layer answers 400."""
 
 
 class RequestWatch(Protocol):
@@ -39,8 +40,10 @@ class PolledSession(Protocol):
     """The session behind the requests."""
 
     closed: bool
-    upgrading: bool
-    upgraded: bool
+
+    @property
+    def moved(self) -> bool:
+        """Whether the browser has reached us over a WebSocket."""
 
     def has_frames(self) -> bool:
         """Whether anything may go out."""
@@ -51,27 +54,21 @@ class PolledSession(Protocol):
     def packet_received(self, packet: str | bytes) -> bool:
         """Take one packet; False when it was not taken, and the session is over."""
 
-    def poll_expired(self) -> None:
-        """A poll waited longer than a heartbeat can take."""
-
-    def poll_aborted(self) -> None:
-        """The browser gave a poll up: what it would have carried is in doubt."""
-
-    def overlapped(self) -> None:
-        """A second GET, or a second POST, came while one was under way."""
+    def end(self, reason: str, *, abort: bool = False) -> None:
+        """End the session."""
 
 
 class LongPoll:
     """The requests of one session."""
 
-    __slots__ = ("_last_words", "_posting", "_room", "_session", "_wake")
+    __slots__ = ("_final_frames", "_posting", "_room", "_session", "_wake")
 
     def __init__(self, session: PolledSession) -> None:
         self._session = session
         self._wake: Signal | None = None
         self._room: Signal | None = None
         self._posting = False
-        self._last_words: list[Frame] = []
+        self._final_frames: list[Frame] = []
 
     # -- out ------------------------------------------------------------------------------------------------------
 
@@ -87,29 +84,29 @@ class LongPoll:
         """
         session = self._session
         if self._wake is not None:
-            session.overlapped()
+            session.end(TRANSPORT_ERROR)
             raise SessionClosed("another poll of this session is waiting")
         deadline_s = monotonic() + wait_s
         self._wake = signal = Signal()
         request.start(signal.set)
         try:
-            while not (request.aborted or session.closed or session.upgrading or session.upgraded or session.has_frames()):
+            while not (request.aborted or session.closed or session.moved or session.has_frames()):
                 left_s = deadline_s - monotonic()
                 if left_s <= 0 or not signal.wait(left_s):
-                    session.poll_expired()
+                    session.end(PING_TIMEOUT)  # a poll waits as long as a heartbeat can take
                     break
                 signal.clear()
         finally:
             request.stop()
             self._wake = None
         if request.aborted:
-            session.poll_aborted()
+            session.end(TRANSPORT_CLOSE, abort=True)  # what the poll would have carried is in doubt
             raise SessionClosed("the browser gave the poll up")
         if session.closed:
-            if not self._last_words:
+            if not self._final_frames:
                 raise SessionClosed("this session is over")
-            return self._last_words
-        if session.upgrading or session.upgraded:
+            return self._final_frames
+        if session.moved:
             return [_NOOP]
         return session.take_frames()
 
@@ -118,12 +115,12 @@ class LongPoll:
         if self._wake is not None:
             self._wake.set()
 
-    def end(self, last_words: list[Frame]) -> bool:
-        """The session is over: let everyone who waits go. Returns whether a poll takes the last words."""
+    def end(self, final_frames: list[Frame]) -> bool:
+        """The session is over: let the requests that wait go. Returns whether a poll takes the final frames."""
         self.resume()
         if self._wake is None:
             return False
-        self._last_words = last_words
+        self._final_frames = final_frames
         self._wake.set()
         return True
 
@@ -137,7 +134,7 @@ class LongPoll:
             SessionClosed: another one is under way (both are then over).
         """
         if self._posting:
-            self._session.overlapped()
+            self._session.end(TRANSPORT_ERROR)
             raise SessionClosed("another request of this session is sending")
         self._posting = True
         try:
@@ -158,7 +155,7 @@ class LongPoll:
             self._room.wait()
 
     def pause(self) -> None:
-        """The session's inbox is full: hold the answer of the POST that filled it."""
+        """The session's inbox is full: delay the answer of the POST that filled it."""
         self._room = Signal()
 
     def resume(self) -> None:

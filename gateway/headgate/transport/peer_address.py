@@ -16,8 +16,8 @@ _WITH_PORT = re.compile(r"\[(?P<bracketed>[^\]]*)\](?::\d+)?|(?P<plain>[^:]+):\d
 def address_of(environ: Mapping[str, Any], proxies: int) -> str | None:
     """Return whose limits a request counts for: the `address_key` of where it came from, or None (a Unix socket has none).
 
-    Behind `proxies` of ours it is the one that the outermost of them saw: the last but so many of X-Forwarded-For. What
-    stands before it anyone can have written.
+    Behind `proxies` of ours it is the one that the outermost of them saw: the last but so many of X-Forwarded-For.
+    Anyone can have written the ones before it.
     """
     peer = environ.get("REMOTE_ADDR") or None
     if proxies:
@@ -33,7 +33,7 @@ def address_key(address: str) -> str:
 
     An IPv6 address counts as its /64, the least that one customer or visitor is given (RFC 6177; privacy extensions change the
     rest all the time); an IPv4 address inside an IPv6 one (mapped, or behind NAT64) as itself. The addresses of one link share
-    a /64 whoever they belong to, so these count each. A zone id and a port, which some proxies add, do not count.
+    a /64 though they belong to many, so these count each. A zone id and a port, which some proxies add, do not count.
     """
     text = address.strip()[:MAX_ADDRESS_CHARACTERS].lower()
     if found := _WITH_PORT.fullmatch(text):

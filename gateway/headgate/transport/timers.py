@@ -1,6 +1,6 @@
 """One timer for everything with a deadline: pings, pongs, handshakes, write deadlines. Monotonic clock only.
 
-A wheel of slots: adding is an append, a tick costs what is due in it, cancelling is forgetting (whoever is called looks
+A wheel of slots: adding is an append, a tick costs what is due in it, cancelling is forgetting (each callback looks
 whether the matter still stands). Ten thousand idle clients are ten thousand small tuples and one timer.
 
 After a stall of the process (starved, stopped, moved to another machine) the loop serves its timers before its sockets. Pongs and
@@ -53,8 +53,8 @@ class Deadlines:
     def _advance(self) -> None:
         now = int(monotonic() / self._tick_s)
         late = now - self._last_tick > STALL_TICKS
-        # What fell due before the last tick has had its turn of the loop since: a loop that is always late still ends what is
-        # dead, and a stall right behind another is no more the browser's fault than the first.
+        # Deadlines that passed before the last tick have had their turn of the loop since: a loop that is always late still ends
+        # the dead, and a stall right behind another is no more the browser's fault than the first.
         reached, self._last_tick = self._last_tick if late else now, now
         # After a stall longer than the slots in use, walk the slots instead of every tick that went by.
         if reached - self._reached > len(self._slots):

@@ -1,7 +1,7 @@
 """One WebSocket after its handshake: a non-blocking socket and its watchers. No greenlet of its own.
 
-In: joined frames from fan-out (`send`, direct) or from the session's queue (`flush`); bytes from the browser. Out: to the
-owning session (`Owner`) complete messages, "there is room again", and exactly once "it is over" with a reason.
+In: joined frames from the fan-out (`send`, direct) or from the session's queue (`flush`); bytes from the browser. Out: to the
+owning session (`WebSocketOwner`) complete messages, "there is room again", and exactly once "it is over" with a reason.
 
 Callbacks run in the hub: they must not switch greenlets. Everything here is bounded: reads by the inbound limit,
 writes by what the owner's queue hands over (at most JOIN_BYTES at a time), a closing socket's linger by time and bytes.
@@ -31,8 +31,8 @@ JOIN_BYTES = 65536
 LINGER_S, LINGER_BYTES = 1.0, 1024 * 1024
 
 
-class Owner(Protocol):
-    """The session behind a wire."""
+class WebSocketOwner(Protocol):
+    """The session, or the probe of an upgrade, behind a WebSocket."""
 
     def text_received(self, text: str) -> None:
         """One text message, in order."""
@@ -46,14 +46,14 @@ class Owner(Protocol):
     def control_received(self) -> bool:
         """A ping, a pong or a piece of a message arrived; False when the client may send no more (and is being closed)."""
 
-    def wire_idle(self) -> None:
+    def all_written(self) -> None:
         """Everything handed over was accepted by the kernel: direct sends may begin again."""
 
-    def wire_lost(self, reason: str) -> None:
+    def websocket_lost(self, reason: str) -> None:
         """Nothing is delivered or taken any more; called once, when the goodbye begins or the socket breaks."""
 
 
-class Wire:
+class WebSocket:
     """A detached WebSocket. `send` is the socket's own method: the hot path calls it without a frame of ours between."""
 
     __slots__ = (
@@ -80,7 +80,7 @@ class Wire:
     def __init__(
         self,
         fd: int,
-        owner: Owner,
+        owner: WebSocketOwner,
         deadlines: Deadlines,
         max_message_bytes: int,
         send_buffer_bytes: int,
@@ -93,7 +93,7 @@ class Wire:
         if self._sock.family in (socket.AF_INET, socket.AF_INET6):
             self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.send: Callable[[bytes | memoryview], int] = self._sock.send
-        self._owner: Owner | None = owner
+        self._owner: WebSocketOwner | None = owner
         self._deadlines = deadlines
         self._max_message_bytes = max_message_bytes
         self._write_deadline_s = write_deadline_s
@@ -116,7 +116,7 @@ class Wire:
         if already_received:
             self._feed(already_received)
 
-    def adopt(self, owner: Owner) -> None:
+    def adopt(self, owner: WebSocketOwner) -> None:
         """Work for another owner from now on (the end of an upgrade)."""
         self._owner = owner
 
@@ -130,13 +130,13 @@ class Wire:
         if not self.closing and not self.closed:
             self._reader.start(self._readable)
 
-    def keep(self, rest: bytes | memoryview) -> None:
+    def finish_frame(self, rest: bytes | memoryview) -> None:
         """Take the rest of a frame that `send` accepted in part, and write it before anything else."""
         self._unsent = memoryview(rest)
         self.flush()
 
     def flush(self) -> None:
-        """Write what is pending until the kernel refuses; then wait for room. May call the owner's `wire_idle`.
+        """Write what is pending until the kernel refuses; then wait for room. May call the owner's `all_written`.
 
         An owner that asks for a flush while it hands over a chunk gets none: its newer frames would overtake that chunk, or
         cut into it. They go out in the same pass.
@@ -162,7 +162,7 @@ class Wire:
         if self.closing:
             self._finish()
         elif self._owner is not None:
-            self._owner.wire_idle()
+            self._owner.all_written()
 
     def _next_chunk(self) -> memoryview | None:
         """Return what goes out next when nothing is half written: a pong, else the owner's frames, at last the goodbye."""
@@ -196,7 +196,7 @@ class Wire:
         if not self.closed and self._unsent is not None:
             self._deadlines.after(self._write_deadline_s, self._expire_goodbye)
         if owner is not None:
-            owner.wire_lost(why)
+            owner.websocket_lost(why)
 
     def lose(self, reason: str, *, hard: bool = False) -> None:
         """Close the socket now and tell the owner once. Idempotent.
@@ -218,7 +218,7 @@ class Wire:
             self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._sock.close()
         if owner is not None:
-            owner.wire_lost(reason)
+            owner.websocket_lost(reason)
 
     def _readable(self) -> None:
         try:

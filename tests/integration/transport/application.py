@@ -30,11 +30,13 @@ import structlog
 from gevent.event import Event
 
 from headgate.socketio import HTTPServer, Server, TransportLimits, WSGIApp
-from headgate.transport import final_frames as last_words
+from headgate.transport import final_frames
+from headgate.transport.engine import EngineServer
+from headgate.transport.heartbeat import Heartbeat
 from headgate.transport.long_poll import LongPoll
-from headgate.transport.server import EngineServer
-from headgate.transport.session import Connection
-from headgate.transport.websocket import Wire
+from headgate.transport.session import Session
+from headgate.transport.session_state import SessionState
+from headgate.transport.websocket import WebSocket
 from tests.integration.transport import packets
 from tests.integration.transport.room import ROOM, Room
 
@@ -130,16 +132,16 @@ class Application:
         return {
             "fds": len(os.listdir("/proc/self/fd")),
             "greenlets": sum(isinstance(thing, gevent.Greenlet) and not thing.dead for thing in objects),
-            "polls": [cast(Connection, poll._session).sid for poll in polls if poll._wake is not None],
-            "posts": [cast(Connection, poll._session).sid for poll in polls if poll._posting],
-            "probes": [connection.sid for connection in sessions if connection._probe is not None],
+            "polls": [cast(Session, poll._session).sid for poll in polls if poll._wake is not None],
+            "posts": [cast(Session, poll._session).sid for poll in polls if poll._posting],
+            "probes": [session.sid for session in sessions if session.state in (SessionState.PROBING, SessionState.UPGRADING)],
             "watchers": gevent.get_hub().loop.activecnt,
-            "wires": sum(isinstance(thing, Wire) for thing in objects),
-            "connections": sum(isinstance(thing, Connection) for thing in objects),
+            "wires": sum(isinstance(thing, WebSocket) for thing in objects),
+            "connections": sum(isinstance(thing, Session) for thing in objects),
             "sessions": [connection.sid for connection in sessions],
             "closed": [connection.sid for connection in sessions if connection.closed],
             "control_frames": sum(len(connection.queue._control or ()) for connection in self.sio.eio.sockets.values()),
-            "inbox": max((len(connection._inbox._messages) for connection in self._waited_for()), default=0),
+            "inbox": max((waiting_messages(session) for session in self.sio.eio.sockets.values()), default=0),
             "environs": len(self.sio.environ),
             "half_binary": len(self.sio._binary_packet),
             "ends": self.ends,
@@ -151,20 +153,17 @@ class Application:
             "members": sum(len(rooms.get(None, ())) for rooms in self.sio.manager.rooms.values()),
             "in_the_room": len(self.sio.manager.rooms.get("/room", {}).get(ROOM, ())),
             "half_gone": sum(map(len, self.sio.manager.pending_disconnect.values())) + len(self.sio._leaving),
-            "handlers": len(self.sio._turns),
+            "handlers": len(self.sio._running),
             "notes": self.room.notes,
             "leaving": self.room.leaving,
             "leavings": self.room.leavings,
         }
 
-    def _waited_for(self) -> list[Any]:
-        return [connection for connection in self.sio.eio.sockets.values() if connection._inbox is not None]
-
     def debug_sessions(self) -> list[JSON]:
         """Each Socket.IO session's queue and socket options."""
         return [self._described(connection) for connection in self.sio.eio.sockets.values()]
 
-    def _described(self, connection: Connection) -> JSON:
+    def _described(self, connection: Session) -> JSON:
         queue, wire = connection.queue, connection.wire
         described: JSON = {
             "sid": connection.sid,
@@ -221,33 +220,28 @@ class Application:
     def debug_end(self) -> None:
         """Send a last message to everyone, and end every Engine.IO session in the same breath."""
         for eio_sid, connection in list(self.eio.sockets.items()):
-            self.eio.send(eio_sid, "last words")
+            self.eio.send(eio_sid, "final")
             connection.close()
 
     def debug_ping(self) -> None:
         """Ping everyone now, whatever the interval."""
         for connection in [*self.sio.eio.sockets.values(), *self.eio.sockets.values()]:
-            connection._send_ping()
+            connection._heartbeat.ping()
 
     def debug_ping_and_stop(self) -> None:
         """Ping everyone, and have the whole process stopped (SIGSTOP) in the same breath."""
         self.debug_ping()
         os.kill(os.getpid(), signal.SIGSTOP)
 
-    def debug_expire(self) -> None:
-        """Have the ping timeout of every session that owes a pong pass now, whenever it would."""
-        for connection in list(self.eio.sockets.values()):
-            connection._check_pong(connection._pings)
-
     def debug_expire_handshakes(self) -> None:
         """Have the handshake's deadline of every session pass now, whenever it would."""
-        for connection in list(self.sio.eio.sockets.values()):
-            connection._check_joined()
+        for session in list(self.sio.eio.sockets.values()):
+            session._check_joined()
 
     def debug_forget(self) -> None:
         """Take off the timer what it holds of what is over, as when its deadlines have passed."""
         for due in self.sio.eio.deadlines._slots.values():
-            due[:] = [entry for entry in due if not getattr(getattr(entry[0], "__self__", None), "closed", False)]
+            due[:] = [entry for entry in due if not is_over(getattr(entry[0], "__self__", None))]
 
     def debug_limit(self, **limits: float) -> None:
         """Have other limits for what begins from now on."""
@@ -284,13 +278,13 @@ class Application:
     def _outcome(self, packet: str | bytes) -> str | None:
         engine = self.sio.eio
         sid = engine.generate_id()
-        connection = engine.sockets[sid] = Connection(engine, sid)
+        connection = engine.sockets[sid] = Session(engine, sid)
         engine._trigger_event("connect", sid, {}, run_async=False)
-        connection.connected = True
+        connection.start_polling()
         for each in ("40", packet):
             connection.packet_received(each)
             with gevent.Timeout(30, TimeoutError(f"not done with {each!r}")):
-                while connection._inbox is not None:
+                while connection._receiver is not None and not connection._receiver.at_rest:
                     gevent.sleep(0)
         reason = connection.reason
         connection.close()
@@ -308,10 +302,21 @@ class Application:
         self.room.gate.set()
 
 
+def is_over(owner: object) -> bool:
+    """Return whether a deadline's owner has ended: a session, a WebSocket, or the heartbeat of a session."""
+    return getattr(owner, "closed", False) or (isinstance(owner, Heartbeat) and owner._session is None)
+
+
+def waiting_messages(session: Session) -> int:
+    """Return how many messages of a session wait for the application."""
+    inbox = None if session._receiver is None else session._receiver._inbox
+    return 0 if inbox is None else len(inbox._messages)
+
+
 def main(configuration: JSON) -> None:
     """Serve until standard input ends. Logs go to standard error, where the test looks for tracebacks."""
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
-    last_words.KEPT_S = 60.0  # a poll of a test may be on its way for longer than a living browser's
+    final_frames.STORED_S = 60.0  # a poll of a test may be on its way for longer than a living browser's
     faulthandler.register(signal.SIGUSR1)  # `kill -USR1` shows where it is, on its standard error
     options = configuration.get("options", {})
     serializer = options.get("serializer", "")

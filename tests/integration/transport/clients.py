@@ -1,23 +1,21 @@
 """Clients made by hand, so that a test can do what no well-behaved library would: HTTP polls and raw WebSocket frames.
 
-Nothing here is shared with the code under test: frames are built and read from RFC 6455 directly.
+Nothing here is shared with the code under test: frames are those of tests/support/websocket_codec.py.
 """
 
 from __future__ import annotations
 
-import base64
 import http.client
 import json
-import os
 import socket
-import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from tests.support.websocket_codec import BINARY, CLOSE, PONG, TEXT, close_told, frame_at, handshake, masked
+
 DEADLINE_S = 30.0
-CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
 SEPARATOR = "\x1e"
 
 
@@ -132,16 +130,7 @@ class WebSocket:
         self.sock = dial(port, receive_buffer_bytes)
         self._buffer = b""
         query = "EIO=4&transport=websocket" + (f"&sid={sid}" if sid else "")
-        fields = {
-            "Host": "localhost",
-            "Upgrade": "websocket",
-            "Connection": "Upgrade",
-            "Sec-WebSocket-Version": "13",
-            "Sec-WebSocket-Key": base64.b64encode(os.urandom(16)).decode(),
-            **(headers or {}),
-        }
-        lines = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
-        self.sock.sendall(f"GET {path}?{query} HTTP/1.1\r\n{lines}\r\n".encode() + pipelined)
+        self.sock.sendall(handshake("localhost", f"{path}?{query}", headers) + pipelined)
         while b"\r\n\r\n" not in self._buffer:
             self._more()
         head, _, self._buffer = self._buffer.partition(b"\r\n\r\n")
@@ -160,18 +149,11 @@ class WebSocket:
         self.sock.sendall(b"".join(masked(BINARY if isinstance(m, bytes) else TEXT, m) for m in messages))
 
     def receive_frame(self) -> tuple[int, bytes]:
-        """Return the next frame: opcode, payload. A server's frame is neither fragmented nor masked nor compressed."""
-        first, second = self._exactly(2)
-        assert first & 0xF0 == 0x80, f"FIN and no reserved bits expected: {first:#x}"
-        assert not second & 0x80, "a server must not mask"
-        size = second
-        if size == 126:
-            (size,) = struct.unpack("!H", self._exactly(2))
-            assert size >= 126, "length not in its shortest form"
-        elif size == 127:
-            (size,) = struct.unpack("!Q", self._exactly(8))
-            assert size >= 65536, "length not in its shortest form"
-        return first & 0x0F, self._exactly(size)
+        """Return the next frame: opcode, payload."""
+        while (frame := frame_at(self._buffer)) is None:
+            self._more()
+        payload, self._buffer = self._buffer[frame.start : frame.end], self._buffer[frame.end :]
+        return frame.opcode, payload
 
     def receive(self) -> str | bytes:
         """Return the next message, skipping pongs.
@@ -186,7 +168,7 @@ class WebSocket:
             if opcode == BINARY:
                 return payload
             if opcode == CLOSE:
-                raise Closed(struct.unpack("!H", payload[:2])[0] if payload else 1005, payload[2:].decode())
+                raise Closed(*close_told(payload))
             assert opcode == PONG, f"unexpected opcode {opcode}"
 
     def text(self) -> str:
@@ -217,12 +199,6 @@ class WebSocket:
         """Drop the TCP connection without a word. Idempotent."""
         self.sock.close()
 
-    def _exactly(self, size: int) -> bytes:
-        while len(self._buffer) < size:
-            self._more()
-        data, self._buffer = self._buffer[:size], self._buffer[size:]
-        return data
-
     def _more(self) -> None:
         try:
             data = self.sock.recv(262144)
@@ -250,33 +226,6 @@ def dial(port: int, receive_buffer_bytes: int | None = None) -> socket.socket:
     sock.connect(("127.0.0.1", port))
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return sock
-
-
-def masked(opcode: int, payload: str | bytes = b"", *, fin: bool = True, reserved: int = 0, mask: bool = True) -> bytes:
-    """Return a frame as a browser sends it (RFC 6455 section 5.2), or as none would."""
-    data = payload.encode() if isinstance(payload, str) else payload
-    head = header(opcode, len(data), fin=fin, reserved=reserved, mask=mask)
-    if not mask:
-        return head + data
-    key = b"\x01\x02\x03\x04"
-    return head + key + _xor(data, key)
-
-
-def header(opcode: int, size: int, *, fin: bool = True, reserved: int = 0, mask: bool = True) -> bytes:
-    """Return a frame's header without the masking key."""
-    first = (0x80 if fin else 0) | reserved << 4 | opcode
-    bit = 0x80 if mask else 0
-    if size < 126:
-        return struct.pack("!BB", first, bit | size)
-    if size < 65536:
-        return struct.pack("!BBH", first, bit | 126, size)
-    return struct.pack("!BBQ", first, bit | 127, size)
-
-
-def _xor(data: bytes, key: bytes) -> bytes:
-    size = len(data)
-    stream = (key * (size // 4 + 1))[:size]
-    return (int.from_bytes(data, "big") ^ int.from_bytes(stream, "big")).to_bytes(size, "big")
 
 
 @contextmanager

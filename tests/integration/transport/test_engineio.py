@@ -10,22 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.integration.transport.clients import (
-    CLOSE,
-    PING,
-    PONG,
-    SEPARATOR,
-    TEXT,
-    Closed,
-    Polling,
-    WebSocket,
-    answer_on,
-    ask,
-    closing,
-    dial,
-    masked,
-)
+from tests.integration.transport.clients import Polling, WebSocket, answer_on, ask, closing, dial
 from tests.integration.transport.server_process import DEADLINE_S, ServerProcess, StartServer
+from tests.support.websocket_codec import CLOSE, PING, PONG, TEXT, masked
 
 PATH = "/engine.io/"
 
@@ -40,12 +27,6 @@ def server(start_shared_server: StartServer) -> ServerProcess:
 def brisk(start_shared_server: StartServer) -> ServerProcess:
     """A server that pings often, and waits long for an answer."""
     return start_shared_server(ping_interval_s=0.3, ping_timeout_s=60)
-
-
-@pytest.fixture(scope="module")
-def strict(start_shared_server: StartServer) -> ServerProcess:
-    """A server that pings often, and soon gives up who does not answer."""
-    return start_shared_server(ping_interval_s=0.3, ping_timeout_s=0.5)
 
 
 @pytest.fixture(scope="module")
@@ -131,9 +112,6 @@ class TestHandshake:
         ("headers", "status"),
         [
             ({"Sec-WebSocket-Version": "8"}, 426),
-            ({"Sec-WebSocket-Key": "short"}, 400),
-            ({"Sec-WebSocket-Key": ""}, 400),
-            ({"Connection": "keep-alive"}, 400),
             ({"Upgrade": "h2c"}, 400),
         ],
     )
@@ -216,7 +194,7 @@ class TestMessages:
                 client.send(b"\xff" * (size + 1))
                 assert client.receive() == b"\xff" * (size + 1)
 
-    @pytest.mark.parametrize("body", ["abc", "", "9x", "4ok\x1e", "0", "b!!!", "5", "4ok\x1ex"])
+    @pytest.mark.parametrize("body", ["abc", "4ok\x1e", "b!!!"])
     def test_an_invalid_body_is_refused_and_ends_the_session(self, server: ServerProcess, body: str) -> None:
         """As the reference server does."""
         session = Polling(server.port, PATH)
@@ -230,13 +208,12 @@ class TestMessages:
 
         assert ask(server.port, "POST", session.target, b"4\xff\xfe").status == 400
 
-    @pytest.mark.parametrize("packet", ["", "7", "abc", "0{}", "5"])
-    def test_an_invalid_packet_closes_the_websocket(self, server: ServerProcess, packet: str) -> None:
+    def test_an_invalid_packet_closes_the_websocket(self, server: ServerProcess) -> None:
         """With a code and a reason that say so."""
         client = WebSocket(server.port, PATH)
 
         with closing(client):
-            client.send(packet)
+            client.send("7")
             closed = client.end()
 
         assert (closed.code, closed.reason) == (1002, "invalid packet")
@@ -255,14 +232,6 @@ class TestMessages:
 class TestHeartbeat:
     """The server pings, the client answers, silence ends the session."""
 
-    def test_a_polling_client_is_pinged(self, brisk: ServerProcess) -> None:
-        """Three rounds."""
-        session = Polling(brisk.port, PATH)
-
-        for _ in range(3):
-            assert session.packets() == ["2"]
-            assert session.post("3").status == 200
-
     def test_a_websocket_client_is_pinged(self, brisk: ServerProcess) -> None:
         """Three rounds."""
         client = WebSocket(brisk.port, PATH)
@@ -271,69 +240,6 @@ class TestHeartbeat:
             for _ in range(3):
                 assert client.receive() == "2"
                 client.send("3")
-
-    def test_a_silent_websocket_client_is_ended(self, strict: ServerProcess) -> None:
-        """A ping, then CLOSE."""
-        client = WebSocket(strict.port, PATH)
-
-        with closing(client):
-            assert client.receive() == "2"
-            assert client.receive() == "1"
-            assert client.end().code == 1000
-
-    def test_a_polling_client_that_does_not_answer_is_ended(self, brisk: ServerProcess) -> None:
-        """The poll that waits is told CLOSE, the next one is refused. The timeout passes when that poll is there, not before."""
-        session = Polling(brisk.port, PATH)
-
-        assert session.packets() == ["2"]
-        with session.begin_poll() as poll:
-            brisk.until(lambda state: session.sid in state["polls"], "the poll waiting")
-            brisk.debug("expire")
-            assert answer_on(poll).body == "1"
-        assert session.get().status == 400
-
-    def test_a_session_that_never_polls_is_ended(self, strict: ServerProcess) -> None:
-        """Late polls are timed out: the ping that nobody fetched counts as unanswered."""
-        session = Polling(strict.port, PATH)
-
-        strict.until(lambda state: session.sid not in state["sessions"], "the end of the session")
-
-        assert session.get().status == 400
-
-    def test_a_client_may_ping_too(self, server: ServerProcess) -> None:
-        """The probe's form, `2` with a payload, is answered at any time."""
-        client = WebSocket(server.port, PATH)
-
-        with closing(client):
-            client.send("2probe")
-            assert client.receive() == "3probe"
-
-    def test_a_slow_handler_does_not_look_like_a_dead_client(self, start_server: StartServer) -> None:
-        """While we do not read, pongs wait with the rest: that is our silence, not the client's."""
-        server = start_server(
-            ping_interval_s=3600,
-            ping_timeout_s=1,
-            inbound_per_s=10_000,
-            inbound_burst=10_000,
-            options={"async_handlers": False},
-        )
-        client, silent = WebSocket(server.port), WebSocket(server.port)
-        with closing(client, silent):
-            client.join()
-            silent.join()
-            client.send(*[f'42["slow",{number}]' for number in range(100)])
-            server.until(lambda state: state["inbox"] >= 64, "nothing more being read")
-            server.debug("ping")
-            assert client.receive() == "2"
-            client.send("3")
-            silent.end()
-            ends = server.until(lambda state: state["ends"], "the end of the one who is silent")["ends"]
-            server.debug("release")
-            state = server.until(lambda state: len(state["seen"]) == 100, "all hundred")
-
-        assert ends == ["ping timeout"]
-        assert state["seen"] == list(range(100))
-        assert state["most_running"] == 1
 
     def test_a_server_that_stood_still_does_not_blame_its_clients(self, start_server: StartServer) -> None:
         """Its timers are late, and the pong has been in its socket for long: that is read first."""
@@ -381,24 +287,6 @@ class TestClose:
         assert session.get().status == 400
         server.until(lambda state: session.sid not in state["sessions"], "the end of the session")
 
-    def test_a_second_post_while_one_is_under_way_ends_the_session(self, server: ServerProcess) -> None:
-        """The reference server's "data request overlap": two bodies have no order."""
-        session = Polling(server.port, PATH)
-        with dial(server.port) as first:
-            first.sendall(f"POST {session.target} HTTP/1.1\r\nHost: t\r\nContent-Length: 10\r\n\r\n4hal".encode())
-            server.until(lambda state: session.sid in state["posts"], "the first body being read")
-
-            assert session.post("4other").status == 400
-            assert session.get().status == 400
-
-    def test_a_close_packet_over_websocket_closes_it(self, server: ServerProcess) -> None:
-        """Without a CLOSE packet in return: the client said it."""
-        client = WebSocket(server.port, PATH)
-
-        with closing(client):
-            client.send("1")
-            assert client.receive_frame()[0] == CLOSE
-
     def test_a_close_frame_is_answered(self, server: ServerProcess) -> None:
         """And the application is told at once, not when the socket has lingered out."""
         client = WebSocket(server.port, PATH)
@@ -411,47 +299,13 @@ class TestClose:
 
         assert reasons[sid] == "transport close"
 
-    def test_nothing_follows_a_close_frame(self, start_server: StartServer) -> None:
-        """A client that said goodbye is sent nothing more, though events go on."""
-        server = start_server()
-        client, witness = WebSocket(server.port), WebSocket(server.port)
-        with closing(client, witness):
-            client.join()
-            witness.join()
-            client.sock.sendall(masked(CLOSE, b"\x03\xe8"))
-            assert client.end().code == 1000
-            server.debug("emit", count=3)
-            assert [witness.text()[:12] for _ in range(3)] == [f'42["event",{number}' for number in range(3)]
-            with pytest.raises(Closed) as ended:
-                client.receive()
-            assert ended.value.code is None
-
     def test_what_was_sent_before_the_end_still_arrives_by_the_next_poll(self, server: ServerProcess) -> None:
-        """A session that the server ends between two polls leaves its last words, once."""
+        """A session that the server ends between two polls leaves its final frames, once."""
         session = Polling(server.port, PATH)
         server.debug("end")
 
-        assert session.packets() == ["4last words", "1"]
+        assert session.packets() == ["4final", "1"]
         assert session.get().status == 400
-
-    def test_what_was_sent_before_the_end_still_arrives_by_the_waiting_poll(self, server: ServerProcess) -> None:
-        """The same for a poll that waits."""
-        session = Polling(server.port, PATH)
-        with session.begin_poll() as poll:
-            server.until(lambda state: session.sid in state["polls"], "the poll waiting")
-            server.debug("end")
-            body = answer_on(poll).body
-
-        assert body.split(SEPARATOR) == ["4last words", "1"]
-
-    def test_what_was_sent_before_the_end_still_arrives_by_websocket(self, server: ServerProcess) -> None:
-        """The same for WebSocket, then CLOSE, then the close frame."""
-        client = WebSocket(server.port, PATH)
-        with closing(client):
-            server.debug("end")
-
-            assert [client.receive(), client.receive()] == ["4last words", "1"]
-            assert client.end().code == 1000
 
     def test_an_aborted_poll_does_not_swallow_the_next_message(self, server: ServerProcess) -> None:
         """The session ends, as with the reference server: the client must know that something may be missing."""
@@ -479,17 +333,6 @@ class TestUpgrade:
             client.send("4hello")
             assert client.receive() == "4hello"
 
-    def test_the_waiting_poll_is_released_with_a_noop(self, server: ServerProcess) -> None:
-        """So that the client can stop polling before it moves."""
-        session = Polling(server.port, PATH)
-        poll = session.begin_poll()
-        client = WebSocket(server.port, PATH, session.sid)
-
-        with closing(client), poll:
-            client.send("2probe")
-            assert client.receive() == "3probe"
-            assert answer_on(poll).body == "6"
-
     def test_requests_after_the_upgrade_are_refused(self, server: ServerProcess) -> None:
         """400, and the WebSocket goes on."""
         session, client = upgraded(server)
@@ -499,73 +342,6 @@ class TestUpgrade:
             assert session.post("4abc").status == 400
             client.send("4hello")
             assert client.receive() == "4hello"
-
-    def test_a_second_websocket_after_the_upgrade_is_ignored(self, server: ServerProcess) -> None:
-        """It is closed, and the first goes on."""
-        session, client = upgraded(server)
-        second = WebSocket(server.port, PATH, session.sid)
-
-        with closing(client, second):
-            assert second.end().code == 1008
-            client.send("4hello")
-            assert client.receive() == "4hello"
-
-    def test_a_second_websocket_during_the_upgrade_is_ignored(self, server: ServerProcess) -> None:
-        """Two probes of one session would be two wires: the first one stays."""
-        session = Polling(server.port, PATH)
-        first, second = WebSocket(server.port, PATH, session.sid), WebSocket(server.port, PATH, session.sid)
-
-        with closing(first, second):
-            assert second.end().code == 1008
-            first.send("2probe")
-            assert first.receive() == "3probe"
-            first.send("5", "4hello")
-            assert first.receive() == "4hello"
-
-    @pytest.mark.parametrize("packet", ["4hello", "5", "2", "1", "", b"\x01"])
-    def test_a_probe_that_says_something_else_is_closed(self, server: ServerProcess, packet: str | bytes) -> None:
-        """And polling goes on."""
-        session = Polling(server.port, PATH)
-        client = WebSocket(server.port, PATH, session.sid)
-
-        with closing(client):
-            client.send(packet)
-            assert client.end().code == 1002
-            assert session.post("4still polling").status == 200
-            assert session.packets() == ["4still polling"]
-
-    def test_a_probe_that_breaks_off_leaves_the_session_polling(self, server: ServerProcess) -> None:
-        """Between probe and UPGRADE the WebSocket dies; a later one is welcome."""
-        session = Polling(server.port, PATH)
-        client = WebSocket(server.port, PATH, session.sid)
-        client.send("2probe")
-        assert client.receive() == "3probe"
-        client.close()
-        server.until(lambda state: session.sid not in state["probes"], "the probe's end")
-
-        assert session.post("4hello").status == 200
-        assert session.packets() == ["4hello"]
-        again = WebSocket(server.port, PATH, session.sid)
-        with closing(again):
-            again.send("2probe")
-            assert again.receive() == "3probe"
-            again.send("5", "4moved")
-            assert again.receive() == "4moved"
-
-    def test_an_upgrade_that_is_not_finished_in_time_is_closed(self, start_server: StartServer) -> None:
-        """The probe has the handshake's deadline, and comes before it begins. Its session has joined Socket.IO."""
-        server = start_server()
-        session = Polling(server.port)
-        session.join()
-        assert session.packets() == ['42["auth",{}]']
-        server.debug("limit", handshake_deadline_s=0.5)
-        client = WebSocket(server.port, sid=session.sid, pipelined=masked(TEXT, "2probe"))
-
-        with closing(client):
-            assert client.receive() == "3probe"
-            assert client.end().reason == "upgrade not finished in time"
-        assert session.post('42["message",1]').status == 200
-        assert session.packets() == ['42["message-back",1]']
 
 
 class TestSockets:

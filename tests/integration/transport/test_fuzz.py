@@ -16,8 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.transport.frame_parser import Inbound, ProtocolViolation
-from tests.integration.transport.clients import WebSocket, closing, masked
+from tests.integration.transport.clients import WebSocket, closing
 from tests.integration.transport.server_process import ServerProcess, StartServer
+from tests.support.websocket_codec import masked
 
 NIGHTLY = os.environ.get("HEADGATE_FUZZ") == "nightly"
 SCALE = 100 if NIGHTLY else 1

@@ -9,21 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.transport.clients import (
-    BINARY,
-    CLOSE,
-    CONTINUATION,
-    PING,
-    PONG,
-    TEXT,
-    Closed,
-    Polling,
-    WebSocket,
-    closing,
-    header,
-    masked,
-)
+from tests.integration.transport.clients import Closed, Polling, WebSocket, closing
 from tests.integration.transport.server_process import ServerProcess, StartServer
+from tests.support.websocket_codec import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, header, masked
 
 GROWTH_KB = 5 * 1024
 LIMIT = 100_000
@@ -171,17 +159,6 @@ class TestRate:
 
         assert refused(attacker).code in (1008, None)
 
-    @pytest.mark.parametrize("opcode", [PING, PONG])
-    def test_a_flood_during_an_upgrade_is_a_flood(self, server: ServerProcess, witness: WebSocket, opcode: int) -> None:
-        """The session goes on polling."""
-        session = Polling(server.port)
-        session.join()
-        prober = WebSocket(server.port, sid=session.sid)
-        with closing(prober):
-            pour(prober, masked(opcode) * 10_000)
-            assert refused(prober).code in (1008, None)
-        assert session.post("6").status == 200
-
     def test_fragments_are_not_free(self, attacker: WebSocket) -> None:
         """Few messages, each in as many pieces as one may have: a flood all the same."""
         message = masked(TEXT, "6", fin=False) + masked(CONTINUATION, fin=False) * 1000 + masked(CONTINUATION)
@@ -197,12 +174,6 @@ class TestRate:
         attacker.sock.sendall(stream + masked(CONTINUATION))
 
         assert attacker.text() == '431["' + "x" * 90_000 + '"]'
-
-    def test_empty_messages_are_not_free(self, attacker: WebSocket) -> None:
-        """The smallest packet that means nothing."""
-        attacker.send(*["6"] * 3000)
-
-        assert attacker.end().code == 1008
 
     @pytest.mark.parametrize("asynchronous", [True, False])
     def test_slow_handlers_stop_the_reading(self, start_server: StartServer, asynchronous: bool) -> None:
@@ -226,38 +197,6 @@ class TestRate:
         assert stalled, "20 MB were taken although nothing was handled"
         assert state["inbox"] <= 64 + 65536 // 1000
         assert state["most_running"] <= (64 if asynchronous else 1)
-
-    def test_slow_handlers_hold_the_answer_of_a_post(self, start_server: StartServer) -> None:
-        """A polling client sends its next body when the last one is answered: so it waits too, and loses nothing."""
-        server = start_server(**GENEROUS, options={"async_handlers": False})
-        session = Polling(server.port)
-        session.join()
-        posted = session.begin_post(*[f'42["slow",{number}]' for number in range(100)])
-        with posted:
-            server.until(lambda state: state["inbox"] >= 64, "the inbox full")
-            assert server.state()["posts"] == [session.sid]
-            server.debug("release")
-            seen = server.until(lambda state: len(state["seen"]) == 100, "all hundred")["seen"]
-
-        assert seen == list(range(100))
-
-    def test_a_post_that_waits_ends_with_a_session_that_has_moved(self, start_server: StartServer) -> None:
-        """Its answer waits for room in the inbox of a session that is on WebSocket by now; when that ends, so does the wait."""
-        server = start_server(**GENEROUS, options={"async_handlers": False})
-        session = Polling(server.port)
-        session.join()
-        with session.begin_post(*[f'42["slow",{number}]' for number in range(100)]):
-            server.until(lambda state: state["inbox"] >= 64, "the inbox full")
-            socket = WebSocket(server.port, sid=session.sid)
-            with closing(socket):
-                socket.send("2probe")
-                assert socket.receive() == "3probe"
-                socket.send("5")
-                server.until(lambda _: server.debug("sessions")[0]["websocket"], "the move")
-                assert server.state()["posts"] == [session.sid]
-                server.debug("disconnect", engine=True)
-                server.until(lambda state: not state["posts"], "the post answered")
-        server.debug("release")
 
 
 class TestFrames:

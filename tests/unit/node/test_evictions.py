@@ -10,28 +10,29 @@ from headgate.auth.admission import Admission, PendingSessions
 from headgate.delivery.client import Client
 from headgate.errors import LimitReached
 from headgate.node.evictions import Evictions
-from headgate.node.socket_server import SocketServer
 from headgate.settings import Settings
+from headgate.transport.socketio_face import SocketIOFace
 from tests.unit.node.connections import RecordedNamespace, joined
 
 SETTINGS = Settings(handshake_deadline_s=7)
 
 
-class RecordedServer:
-    """A server that notes disconnects, and keeps what is due later until the test says that it is."""
+class RecordedSockets:
+    """A face that notes disconnects, and keeps what is due later until the test says that it is."""
 
     def __init__(self, namespace: RecordedNamespace, done: list[tuple[Any, ...]]) -> None:
         self._namespace, self._done = namespace, done
         self.environ: dict[str, dict[str, str]] = {}
-        self.eio = self
-        self.deadlines = self
         self.later: list[tuple[float, Any, tuple[Any, ...]]] = []
 
-    def disconnect(self, session: str, path: str) -> None:
+    def environ_of(self, session_id: str) -> dict[str, str]:
+        return self.environ.get(session_id, {})
+
+    def disconnect(self, namespace: str, session: str) -> None:
         client = self._namespace.clients.pop(session)
         connection: Any = client.connection
         connection.owners = ()
-        self._done.append(("disconnect", session, path))
+        self._done.append(("disconnect", session, namespace))
 
     def after(self, delay_s: float, function: Any, *arguments: Any) -> None:
         self.later.append((delay_s, function, arguments))
@@ -47,11 +48,11 @@ class House:
     def __init__(self, per_address: int = 1) -> None:
         self.done: list[tuple[Any, ...]] = []
         self.namespace = RecordedNamespace()
-        self.server = RecordedServer(self.namespace, self.done)
+        self.server = RecordedSockets(self.namespace, self.done)
         self.admission: Admission[Client] = Admission(0, 0)
         self.pending = PendingSessions(per_address)
         self.evictions = Evictions(
-            cast(SocketServer, self.server),
+            cast(SocketIOFace, self.server),
             {"notifications": self.namespace.real()},
             SETTINGS,
             self.admission,
@@ -70,7 +71,7 @@ def test_a_client_is_told_before_it_is_disconnected() -> None:
     house = House()
     client = house.join("s")
     house.evictions.expired([client.real()])
-    assert house.done == [("notice", "s"), ("disconnect", "s", "/notifications")]
+    assert house.done == [("notice", "s"), ("disconnect", "s", "notifications")]
 
 
 def test_a_revocation_reaches_all_clients_of_the_user_and_no_others() -> None:

@@ -16,24 +16,22 @@ from headgate.errors import PayloadTooLarge, Unauthorized, UnauthorizedReason
 from headgate.node.handlers import Handlers
 from headgate.node.logins import Logins
 from headgate.node.refusals import Refusals
-from headgate.node.socket_server import SocketServer
 from headgate.publisher import Publisher
 from headgate.settings import Settings
+from headgate.transport.socketio_face import SocketIOFace
 from tests.unit.node.connections import RecordedClient, RecordedNamespace, joined
 
 ANA = Identity("ana", publish=("orders.#",))
 
 
-class RecordedServer:
-    """A server that keeps its handlers, so that the test can be the client."""
+class RecordedSockets:
+    """A face that knows the environment of each session."""
 
     def __init__(self) -> None:
-        self.handlers: dict[str, Callable[..., dict[str, Any]]] = {}
         self.environ: dict[str, dict[str, str]] = {}
-        self.manager = SimpleNamespace(eio_sid_from_sid=lambda sid, path: sid)
 
-    def on(self, name: str, handler: Callable[..., dict[str, Any]], namespace: str) -> None:
-        self.handlers[name] = handler
+    def environ_of(self, session_id: str) -> dict[str, str]:
+        return self.environ.get(session_id, {})
 
 
 class RecordedPublisher:
@@ -54,14 +52,14 @@ class Desk:
 
     def __init__(self, identify: Callable[[Handshake], Identity] = lambda _: ANA) -> None:
         self.done: list[tuple[Any, ...]] = []
-        self.server, self.publisher = RecordedServer(), RecordedPublisher()
+        self.server, self.publisher = RecordedSockets(), RecordedPublisher()
         self.namespace = RecordedNamespace()
         self.client: RecordedClient = joined(self.namespace, "s", self.done)
         self.client.identity = ANA
         self.admission: Admission[Client] = Admission(0, 0)
         self.admission.join(self.client.real(), None)
-        handlers = Handlers(
-            cast(SocketServer, self.server),
+        self.handlers = Handlers(
+            cast(SocketIOFace, self.server),
             logins=Logins(Settings(dev=True), identify, lambda identity: None),
             admission=self.admission,
             expiry=Expiry(lambda clients: None),
@@ -69,10 +67,13 @@ class Desk:
             publisher=cast(Publisher, self.publisher),
             commands=cast(Any, None),
         )
-        handlers.route(self.namespace.real())
+        self.requests = self.handlers.requests(self.namespace.real())
 
     def ask(self, name: str, *arguments: object, session: str = "s") -> dict[str, Any]:
-        return self.server.handlers[name](session, *arguments)
+        return dict(self.requests[name](session, *arguments))
+
+    def unknown(self, name: str) -> dict[str, Any]:
+        return self.handlers.unknown(self.namespace.real(), name, "s")
 
 
 def code(answer: dict[str, Any]) -> str:
@@ -95,7 +96,7 @@ def test_a_session_that_has_left_is_told_so() -> None:
 
 def test_an_unknown_request_is_refused_with_those_that_are_known() -> None:
     """However long its name is."""
-    answer = Desk().server.handlers["*"]("x" * 1000, "s")
+    answer = Desk().unknown("x" * 1000)
     assert code(answer) == "invalid_request"
     assert "known: subscribe, unsubscribe, replay, publish, refresh, seen" in answer["error"]["message"]
     assert len(answer["error"]["message"]) < 200

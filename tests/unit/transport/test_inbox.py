@@ -28,7 +28,7 @@ class Owner:
     def resume(self) -> None:
         pass
 
-    def drained(self) -> None:
+    def emptied(self) -> None:
         self.done = True
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from headgate.transport.timers import Deadlines
-from headgate.transport.websocket import LINGER_S, Wire
+from headgate.transport.websocket import LINGER_S, WebSocket
 
 
 def _nothing() -> None:
@@ -41,22 +41,22 @@ class Scripted:
         meanwhile()
         return chunk
 
-    def wire_idle(self) -> None:
+    def all_written(self) -> None:
         """Count."""
         self.idle += 1
 
-    def wire_lost(self, reason: str) -> None:
+    def websocket_lost(self, reason: str) -> None:
         """Record."""
         self.lost.append(reason)
 
 
 @pytest.fixture
-def pair() -> Iterator[tuple[Wire, Scripted, socket.socket]]:
+def pair() -> Iterator[tuple[WebSocket, Scripted, socket.socket]]:
     """A wire, its owner, and the other end."""
     ours, theirs = socket.socketpair()
     owner = Scripted()
     timer = Deadlines(1.0)
-    wire = Wire(ours.detach(), owner, timer, 1000, 65536, 10.0)
+    wire = WebSocket(ours.detach(), owner, timer, 1000, 65536, 10.0)
     theirs.settimeout(5)
     yield wire, owner, theirs
     wire.lose("the test is over")
@@ -64,7 +64,7 @@ def pair() -> Iterator[tuple[Wire, Scripted, socket.socket]]:
     theirs.close()
 
 
-def test_what_is_flushed_while_a_chunk_is_handed_over_comes_behind_it(pair: tuple[Wire, Scripted, socket.socket]) -> None:
+def test_what_is_flushed_while_a_chunk_is_handed_over_comes_behind_it(pair: tuple[WebSocket, Scripted, socket.socket]) -> None:
     """A relieved client puts its notices into the queue, and flushes, while older frames are on their way to the wire."""
     wire, owner, theirs = pair
 
@@ -79,7 +79,7 @@ def test_what_is_flushed_while_a_chunk_is_handed_over_comes_behind_it(pair: tupl
     assert owner.idle == 1
 
 
-def test_nothing_is_written_behind_a_close_frame(pair: tuple[Wire, Scripted, socket.socket]) -> None:
+def test_nothing_is_written_behind_a_close_frame(pair: tuple[WebSocket, Scripted, socket.socket]) -> None:
     """The owner knows of the end before `close` returns, and is asked for nothing more."""
     wire, owner, theirs = pair
     owner.chunks = [b"too late"]
@@ -91,7 +91,7 @@ def test_nothing_is_written_behind_a_close_frame(pair: tuple[Wire, Scripted, soc
     assert theirs.recv(100) == b""
 
 
-def fill(wire: Wire) -> int:
+def fill(wire: WebSocket) -> int:
     """Write until the kernel takes no more; return how many bytes it took."""
     sent = 0
     try:
@@ -101,11 +101,11 @@ def fill(wire: Wire) -> int:
         return sent
 
 
-def test_the_rest_of_a_frame_comes_before_the_goodbye(pair: tuple[Wire, Scripted, socket.socket]) -> None:
+def test_the_rest_of_a_frame_comes_before_the_goodbye(pair: tuple[WebSocket, Scripted, socket.socket]) -> None:
     """What the kernel took in part is finished, or the stream would be corrupt."""
     wire, owner, theirs = pair
     sent = fill(wire)
-    wire.keep(b"the rest")
+    wire.finish_frame(b"the rest")
     wire.close(1000, last=b" goodbye")
     received = bytearray()
     while len(received) < sent:
@@ -116,7 +116,9 @@ def test_the_rest_of_a_frame_comes_before_the_goodbye(pair: tuple[Wire, Scripted
     assert owner.lost == ["transport error"]
 
 
-def test_a_slow_reader_gets_a_goodbye_whole(pair: tuple[Wire, Scripted, socket.socket], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_reader_gets_a_goodbye_whole(
+    pair: tuple[WebSocket, Scripted, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The linger begins behind the close frame: until that is written, the write deadline counts."""
     wire, _, theirs = pair
     asked: list[tuple[float, str]] = []
@@ -133,7 +135,7 @@ def test_a_slow_reader_gets_a_goodbye_whole(pair: tuple[Wire, Scripted, socket.s
     assert theirs.recv(100) == b"goodbye\x88\x02\x03\xe8"
 
 
-def test_nobody_holds_a_goodbye_longer_than_the_write_deadline(pair: tuple[Wire, Scripted, socket.socket]) -> None:
+def test_nobody_holds_a_goodbye_longer_than_the_write_deadline(pair: tuple[WebSocket, Scripted, socket.socket]) -> None:
     """However it trickles: the session is over and counted no more, so its bytes must go."""
     wire, _, theirs = pair
     fill(wire)
@@ -145,7 +147,7 @@ def test_nobody_holds_a_goodbye_longer_than_the_write_deadline(pair: tuple[Wire,
 
 
 def test_an_owner_that_ends_the_connection_while_it_hands_over_a_chunk_gets_its_goodbye_out(
-    pair: tuple[Wire, Scripted, socket.socket],
+    pair: tuple[WebSocket, Scripted, socket.socket],
 ) -> None:
     """The close frame is the last thing on the wire."""
     wire, owner, theirs = pair

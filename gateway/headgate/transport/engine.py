@@ -1,0 +1,306 @@
+"""The Engine.IO server: HTTP requests to sessions. The one file that imports python-engineio, with every private corner of it.
+
+In: WSGI requests of the Engine.IO path; frames for a session, from python-socketio (`send_packet`). Out: sessions
+(session.py) in engineio's own table `sockets`; engineio's events `connect`, `message` and `disconnect`, to which
+python-socketio listens. tests/contract/test_engineio_corners.py names each corner, and fails when it moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import engineio
+import msgspec
+from engineio.packet import MESSAGE, Packet
+
+from headgate.metrics import SESSIONS_ENDED
+from headgate.protocol.frames import Frame
+
+from .detach import CannotDetach, PollWatch, detach
+from .engineio_http import (
+    BAD_METHOD,
+    BAD_REQUEST,
+    BAD_VERSION,
+    FORBIDDEN,
+    UNKNOWN_SESSION,
+    UNKNOWN_TRANSPORT,
+    Refused,
+    join_packets,
+    read_length,
+    read_query,
+    split_packets,
+    switching_protocols,
+)
+from .final_frames import FinalFrames
+from .frame_parser import POLICY, PROTOCOL_ERROR
+from .limits import TransportLimits
+from .long_poll import SessionClosed
+from .session import Session
+from .session_state import TRANSPORT_ERROR
+from .timers import Deadlines
+
+Headers = list[tuple[str, str]]
+
+_to_json = msgspec.json.encode
+
+
+@dataclass(frozen=True, slots=True)
+class OneTooMany:
+    """A `connect` handler returns it to have a session refused with 429; there may be room after `retry_after_s`."""
+
+    why: str
+    retry_after_s: int = 1
+
+
+class EngineServer(engineio.Server):  # type: ignore[misc]
+    """Engine.IO 4 over our sessions. Constructed by python-socketio with its own keyword arguments."""
+
+    def __init__(self, *, transport_limits: TransportLimits | None = None, **options: Any) -> None:
+        options["async_mode"] = "gevent"
+        options["monitor_clients"] = False  # deadlines are ours, on the monotonic clock
+        super().__init__(**options)
+        self.limits = transport_limits or replace(
+            TransportLimits(),
+            ping_interval_s=self.ping_interval,
+            ping_timeout_s=self.ping_timeout,
+            max_message_bytes=self.max_http_buffer_size,
+        )
+        shortest_s = min(
+            self.limits.ping_interval_s,
+            self.limits.ping_timeout_s,
+            self.limits.write_deadline_s,
+            self.limits.handshake_deadline_s,
+        )
+        self.deadlines = Deadlines(tick_s=min(0.25, shortest_s / 5))
+        self.final_frames = FinalFrames(self.deadlines)
+
+    # -- what a session needs (SessionServer) -------------------------------------------------------------------------
+
+    def deliver(self, sid: str, message: str | bytes) -> None:
+        """Hand one message to python-socketio; its own handlers log exceptions of application code."""
+        self.handlers["message"](sid, message)
+
+    def ended(self, sid: str, reason: str) -> None:
+        """Tell python-socketio that a session is over, and forget it when its disconnect handlers are done. May wait."""
+        SESSIONS_ENDED.labels(reason.partition(":")[0]).inc()  # the system's own words stand behind the colon: no label
+        try:
+            self._trigger_event("disconnect", sid, reason, run_async=False)
+        finally:
+            self.sockets.pop(sid, None)
+
+    # -- what python-socketio asks of the engine ----------------------------------------------------------------------
+
+    def session_of(self, sid: str) -> Session | None:
+        """Return a session until it is forgotten."""
+        session: Session | None = self.sockets.get(sid)
+        return session
+
+    def send_packet(self, sid: str, pkt: Packet) -> None:
+        """Send an Engine.IO packet: messages by the data lane, anything else by the control lane.
+
+        An application without Headgate's clients has nobody to tell of a gap, so for it a full queue ends the session, as the one
+        honest thing left.
+        """
+        session = self.session_of(sid)
+        if session is None:
+            return
+        frame = frame_of(pkt)
+        if pkt.packet_type != MESSAGE:
+            session.offer_control(frame)
+        elif not session.offer(frame):
+            session.end("slow consumer", code=POLICY, told="slow consumer: the client queue is full", hard=True)
+
+    def disconnect(self, sid: str | None = None) -> None:
+        """End one session, or all. Its disconnect handlers run in a greenlet of their own, and find the session still there."""
+        for session in list(self.sockets.values()) if sid is None else [self.session_of(sid)]:
+            if session is not None:
+                session.close()
+
+    def _get_socket(self, sid: str) -> Session:
+        """Return a session until it is forgotten; engineio's own forgets a closed one, before its handlers have run."""
+        session = self.session_of(sid)
+        if session is None:
+            raise KeyError("Session not found")
+        return session
+
+    # -- HTTP ---------------------------------------------------------------------------------------------------------
+
+    def handle_request(self, environ: dict[str, Any], start_response: Any) -> Any:
+        """Answer one HTTP request of the Engine.IO path."""
+        cors: Headers = self._cors_headers(environ)
+        try:
+            self._check_origin(environ)
+            if environ["REQUEST_METHOD"] == "OPTIONS":
+                start_response("204 No Content", cors)
+                return []
+            return self._answer(environ, start_response, cors)
+        except Refused as refusal:
+            body = Packet.json.dumps(refusal.body).encode()
+            headers = [("Content-Type", "application/json"), ("Content-Length", str(len(body))), *refusal.headers, *cors]
+            start_response(refusal.status, headers)
+            return [body]
+
+    def _check_origin(self, environ: Mapping[str, Any]) -> None:
+        origin = environ.get("HTTP_ORIGIN")
+        if origin and self.cors_allowed_origins != []:
+            allowed = self._cors_allowed_origins(environ)
+            if allowed is not None and origin not in allowed:
+                raise Refused(FORBIDDEN, "403 Forbidden", f"origin {origin[:200]} is not allowed")
+
+    def _answer(self, environ: dict[str, Any], start_response: Any, cors: Headers) -> Any:
+        transport, version, sid = read_query(environ.get("QUERY_STRING", ""))
+        method = environ["REQUEST_METHOD"]
+        if transport not in self.transports:
+            raise Refused(UNKNOWN_TRANSPORT)
+        if version != "4":
+            raise Refused(BAD_VERSION)
+        websocket = transport == "websocket"
+        if websocket and environ.get("HTTP_UPGRADE", "").lower() != "websocket":
+            raise Refused(BAD_REQUEST, detail="transport websocket without a WebSocket upgrade")
+        if not sid:
+            if method != "GET":
+                raise Refused(BAD_METHOD)
+            return self._handshake(environ, start_response, cors, websocket=websocket)
+        session = self.session_of(sid)
+        if session is None or not session.alive():
+            if method == "GET" and not websocket and (final_frames := self.final_frames.take(sid)) is not None:
+                return _respond(start_response, join_packets(final_frames), cors)
+            raise Refused(UNKNOWN_SESSION)
+        if method == "POST" and not websocket:
+            return self._post(session, environ, start_response, cors)
+        if method != "GET":
+            raise Refused(BAD_REQUEST)
+        if websocket:
+            return self._upgrade(session, environ, start_response)
+        return self._get(session, environ, start_response, cors)
+
+    def _handshake(self, environ: dict[str, Any], start_response: Any, cors: Headers, *, websocket: bool) -> Any:
+        accept = switching_protocols(environ) if websocket else b""
+        sid = self.generate_id()
+        session = self.sockets[sid] = Session(self, sid)
+        refusal = self._trigger_event("connect", sid, environ, run_async=False)
+        if refusal is not None and refusal is not True:
+            del self.sockets[sid]
+            if isinstance(refusal, OneTooMany):
+                raise Refused(BAD_REQUEST, "429 Too Many Requests", refusal.why, refusal.retry_after_s)
+            raise Refused(FORBIDDEN, "401 Unauthorized")
+        if session.closed:  # its connect handler has ended it
+            raise Refused(FORBIDDEN, "401 Unauthorized")
+        upgrades = [] if websocket or not self.allow_upgrades or "websocket" not in self.transports else ["websocket"]
+        opening = Frame(b"0" + _to_json(self._opening(sid, upgrades)))
+        if not websocket:
+            session.start_polling()
+            headers = [("Set-Cookie", self._cookie(sid))] if self.cookie else []
+            return _respond(start_response, opening.packet, headers + cors)
+        try:
+            fd, received = detach(environ, start_response, accept + opening.wire)
+        except (CannotDetach, OSError) as error:
+            session.end(f"handshake failed: {error}", abort=True)
+            if isinstance(error, CannotDetach):
+                raise Refused(BAD_REQUEST, "501 Not Implemented", str(error)) from error
+            return []
+        session.start_websocket(fd, received)
+        return []
+
+    def _opening(self, sid: str, upgrades: list[str]) -> dict[str, Any]:
+        return {
+            "sid": sid,
+            "upgrades": upgrades,
+            "pingInterval": round(self.limits.ping_interval_s * 1000),
+            "pingTimeout": round(self.limits.ping_timeout_s * 1000),
+            "maxPayload": self.limits.max_message_bytes,
+        }
+
+    def _cookie(self, sid: str) -> str:
+        attributes = self.cookie if isinstance(self.cookie, dict) else {"name": self.cookie, "path": "/", "SameSite": "Lax"}
+        return str(self._generate_sid_cookie(sid, attributes))
+
+    def _upgrade(self, session: Session, environ: dict[str, Any], start_response: Any) -> Any:
+        if not self.allow_upgrades:
+            raise Refused(BAD_REQUEST, detail="this server does not upgrade")
+        try:
+            fd, received = detach(environ, start_response, switching_protocols(environ))
+        except CannotDetach as error:
+            raise Refused(BAD_REQUEST, "501 Not Implemented", str(error)) from error
+        except OSError:
+            return []
+        session.probe(fd, received)
+        return []
+
+    def _get(self, session: Session, environ: dict[str, Any], start_response: Any, cors: Headers) -> Any:
+        if session.upgraded:
+            raise Refused(BAD_REQUEST, detail="this session moved to WebSocket")
+        wait_s = self.limits.ping_interval_s + self.limits.ping_timeout_s
+        try:
+            body = join_packets(session.long_poll.poll(wait_s, PollWatch(environ, start_response)))
+        except SessionClosed as error:
+            raise Refused(BAD_REQUEST, detail=str(error)) from error
+        headers = list(cors)
+        if (
+            self.http_compression
+            and len(body) >= self.compression_threshold
+            and "gzip" in environ.get("HTTP_ACCEPT_ENCODING", "")
+        ):
+            body = self._gzip(body)
+            headers.append(("Content-Encoding", "gzip"))
+        return _PollAnswer(session, start_response, body, headers)
+
+    def _post(self, session: Session, environ: dict[str, Any], start_response: Any, cors: Headers) -> Any:
+        if session.upgraded:
+            raise Refused(BAD_REQUEST, detail="this session moved to WebSocket")
+        limits, length = self.limits, read_length(environ)
+        if length > limits.max_message_bytes:
+            session.end("payload too large", code=PROTOCOL_ERROR)
+            raise Refused(
+                BAD_REQUEST, "413 Content Too Large", f"payload_too_large: {length} bytes, at most {limits.max_message_bytes}"
+            )
+        try:
+            with session.long_poll.posting():
+                body: bytes = environ["wsgi.input"].read(length)
+                session.long_poll.posted(split_packets(body.decode(), limits.inbound_burst))
+        except (ValueError, OSError, SessionClosed) as error:
+            session.end(TRANSPORT_ERROR)
+            raise Refused(BAD_REQUEST, detail=str(error)) from error
+        return _respond(start_response, b"ok", cors, content_type="text/html")
+
+
+class _PollAnswer:
+    """The answer of a poll. Frames that the browser never got end the session, as in the reference server: silence
+    would be loss. pywsgi asks for the next part only after the one before was written."""
+
+    def __init__(self, session: Session, start_response: Any, body: bytes, headers: Headers) -> None:
+        start_response("200 OK", [("Content-Type", "text/plain; charset=UTF-8"), ("Content-Length", str(len(body))), *headers])
+        self._session, self._body, self._written = session, body, False
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield self._body
+        self._written = True
+
+    def close(self) -> None:
+        if not self._written:
+            self._session.end(TRANSPORT_ERROR, abort=True)
+
+
+def frame_of(packet: Packet, *, attachment: bool = False) -> Frame:
+    """Return the frame of an engineio packet, encoded once and kept on the packet, which a broadcast shares."""
+    frame: Frame | None = getattr(packet, "headgate_frame", None)
+    if frame is None:
+        encoded = packet.encode()
+        if isinstance(encoded, str):
+            frame = Frame(encoded.encode())
+        else:
+            frame = Frame(bytes(encoded), binary=True, attachment=attachment)
+        packet.headgate_frame = frame
+    return frame
+
+
+def message_packet(data: str | bytes) -> Packet:
+    """Return the Engine.IO packet of a message."""
+    return Packet(MESSAGE, data=data)
+
+
+def _respond(start_response: Any, body: bytes, headers: Headers, content_type: str = "text/plain; charset=UTF-8") -> Any:
+    start_response("200 OK", [("Content-Type", content_type), ("Content-Length", str(len(body))), *headers])
+    return [body]

@@ -1,0 +1,121 @@
+"""Engine.IO 4 over HTTP: its queries, its payloads, its error codes, and the answer to a WebSocket handshake. No I/O.
+
+In: a WSGI environment, request bodies, frames. Out: what they mean, or `Refused`, with the status and the body that the
+specification and the reference server have for it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+from urllib.parse import parse_qs
+
+from headgate.protocol.frames import Frame
+
+from .frame_parser import accept_key
+
+# A client has four or five.
+MAX_QUERY_FIELDS = 32
+_RECORD_SEPARATOR = "\x1e"
+
+# Engine.IO's own error codes and messages, as the reference server answers them.
+UNKNOWN_TRANSPORT = (0, "Transport unknown")
+UNKNOWN_SESSION = (1, "Session ID unknown")
+BAD_METHOD = (2, "Bad handshake method")
+BAD_REQUEST = (3, "Bad request")
+FORBIDDEN = (4, "Forbidden")
+BAD_VERSION = (5, "Unsupported protocol version")
+
+
+class Refused(Exception):
+    """An HTTP request that the Engine.IO specification does not allow, or not now (`retry_after_s`)."""
+
+    def __init__(
+        self,
+        error: tuple[int, str],
+        status: str = "400 Bad Request",
+        detail: str | None = None,
+        retry_after_s: int | None = None,
+    ) -> None:
+        code, message = error
+        super().__init__(message)
+        self.status = status
+        self.body: dict[str, Any] = {"code": code, "message": f"{message}: {detail}" if detail else message}
+        self.headers: list[tuple[str, str]] = []
+        if retry_after_s is not None:
+            self.body |= {"retry": True, "retry_after_s": retry_after_s}
+            self.headers = [("Retry-After", str(retry_after_s))]
+
+
+@lru_cache(maxsize=64)  # joining WebSockets all ask the same
+def read_query(query: str) -> tuple[str, str, str]:
+    """Return transport, version and session id.
+
+    Raises:
+        Refused: it has more than MAX_QUERY_FIELDS.
+    """
+    try:
+        fields = parse_qs(query, max_num_fields=MAX_QUERY_FIELDS)
+    except ValueError as error:
+        raise Refused(BAD_REQUEST, detail=f"more than {MAX_QUERY_FIELDS} fields in the query") from error
+    transport, version, sid = (fields.get(name, [""])[0] for name in ("transport", "EIO", "sid"))
+    return transport, version, sid
+
+
+def read_length(environ: Mapping[str, Any]) -> int:
+    """Return the length of a POST body.
+
+    Raises:
+        Refused: the request does not say it.
+    """
+    try:
+        length = int(environ.get("CONTENT_LENGTH") or "-1")
+    except ValueError:
+        length = -1
+    if length < 0:
+        raise Refused(BAD_REQUEST, "411 Length Required", "Content-Length is required")
+    return length
+
+
+def switching_protocols(environ: Mapping[str, Any]) -> bytes:
+    """Return the 101 answer to a WebSocket request (RFC 6455 section 4.2); extensions are never negotiated.
+
+    Raises:
+        Refused: it is no valid handshake.
+    """
+    key = environ.get("HTTP_SEC_WEBSOCKET_KEY", "")
+    options = {token.strip().lower() for token in environ.get("HTTP_CONNECTION", "").split(",")}
+    if environ.get("HTTP_SEC_WEBSOCKET_VERSION") != "13":
+        raise Refused(BAD_REQUEST, "426 Upgrade Required", "Sec-WebSocket-Version must be 13")
+    try:
+        valid = len(base64.b64decode(key, validate=True)) == 16
+    except (binascii.Error, ValueError):
+        valid = False
+    if not valid or "upgrade" not in options:
+        raise Refused(BAD_REQUEST, detail="not a WebSocket handshake")
+    return (
+        b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        b"Sec-WebSocket-Accept: " + accept_key(key).encode() + b"\r\n\r\n"
+    )
+
+
+def join_packets(frames: Sequence[Frame]) -> bytes:
+    """Return frames as the body of a poll's answer; binary ones in base64."""
+    return _RECORD_SEPARATOR.encode().join(
+        b"b" + base64.b64encode(frame.packet) if frame.binary else frame.packet for frame in frames
+    )
+
+
+def split_packets(body: str, max_packets: int) -> list[str | bytes]:
+    """Return the packets of a POST body; `b…` packets are binary messages in base64.
+
+    Raises:
+        ValueError: too many packets, or bad base64.
+    """
+    parts = body.split(_RECORD_SEPARATOR, max_packets)
+    if len(parts) > max_packets:
+        raise ValueError(f"too many packets in one request: at most {max_packets}")
+    return [base64.b64decode(part[1:], validate=True) if part[:1] == "b" else part for part in parts]

@@ -1,0 +1,38 @@
+"""Socket.IO packets in less time: JSON by msgspec, and by python-socketio for values that only that takes or makes.
+
+JSON as python-socketio does it is 4 % of a join. Passed to a server as `serializer=`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from socketio.packet import Packet
+
+_to_json = msgspec.json.encode
+_from_json = msgspec.json.decode
+
+
+class _Json:
+    """The interface that python-socketio asks of JSON. It falls back for half a surrogate pair, and for a key that is no text."""
+
+    @staticmethod
+    def loads(text: str) -> Any:
+        try:
+            return _from_json(text)
+        except msgspec.DecodeError:
+            return Packet.json.loads(text)
+
+    @staticmethod
+    def dumps(value: Any, **options: Any) -> str:
+        try:
+            return _to_json(value).decode()
+        except (TypeError, ValueError, OverflowError):
+            return str(Packet.json.dumps(value, **options))
+
+
+class FastPacket(Packet):  # type: ignore[misc]
+    """See the module."""
+
+    json = _Json

@@ -1,0 +1,132 @@
+"""The heartbeat of a session: a ping per interval, a pong within the timeout, else the session ends (Engine.IO 4).
+
+In: the clock and the timer wheel; `pong` from the browser; `give_grace` when the session reads again. Out: ping packets by the
+control lane, and `end` with the reason `ping timeout`.
+
+    RESTING ── ping ──► PONG_DUE ── timeout ──► the session ends
+       ▲                  │   ▲
+       └────── pong ──────┤   │ timeout; the way is free again
+                          ▼   │
+                       PONG_GRACE ── timeout; the way is still blocked ──► PONG_GRACE
+
+A browser that could not answer is not blamed. While the session does not read (its inbox is full), the pong waits in our
+socket; while it still writes, the ping waits behind data in the browser's. Then the pong has a grace of one more timeout, as
+often as that is so, provided that the browser accepts bytes.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Protocol
+
+from headgate.protocol.frames import Frame
+
+from .limits import TransportLimits
+from .session_state import PING_TIMEOUT
+from .timers import Deadlines, monotonic
+
+_PING = Frame(b"2")
+
+
+class Pulse(Enum):
+    """The thing that the heartbeat waits for."""
+
+    RESTING = "resting"
+    """The time of the next ping."""
+    PONG_DUE = "pong due"
+    """A pong, within the timeout."""
+    PONG_GRACE = "pong grace"
+    """A pong whose way was blocked: it has one more timeout."""
+
+
+class HeartbeatServer(Protocol):
+    """The session's server; its limits may change while sessions live."""
+
+    deadlines: Deadlines
+    limits: TransportLimits
+
+
+class BeatingSession(Protocol):
+    """The session whose browser is pinged."""
+
+    @property
+    def pong_blocked(self) -> bool:
+        """Whether silence proves nothing: the session does not read, or its own bytes are still on their way."""
+
+    @property
+    def stalled_s(self) -> float:
+        """For how long the browser has accepted nothing of what it is sent; 0 when nothing waits."""
+
+    def offer_control(self, frame: Frame) -> None:
+        """Send a frame ahead of all data."""
+
+    def end(self, reason: str) -> None:
+        """End the session."""
+
+
+class Heartbeat:
+    """See the module. Holds its session between `start` and `stop`, so that a session that is over is freed at once."""
+
+    __slots__ = ("_alive_until_s", "_pings", "_server", "_session", "pulse")
+
+    def __init__(self, server: HeartbeatServer) -> None:
+        self._server = server
+        self._session: BeatingSession | None = None
+        self._alive_until_s = 0.0
+        self._pings = 0
+        self.pulse = Pulse.RESTING
+
+    def start(self, session: BeatingSession) -> None:
+        """Begin; the first ping goes out after one interval."""
+        self._session = session
+        self._expect_life()
+        self._server.deadlines.after(self._server.limits.ping_interval_s, self.ping)
+
+    def stop(self) -> None:
+        """Ping no more. Idempotent."""
+        self._session = None
+
+    def ping(self) -> None:
+        """Send a ping; its pong is due from now on."""
+        session = self._session
+        if session is None:
+            return
+        self._pings += 1
+        session.offer_control(_PING)
+        self.pulse = Pulse.PONG_GRACE if session.pong_blocked else Pulse.PONG_DUE
+        self._server.deadlines.after(self._server.limits.ping_timeout_s, self._check_pong, self._pings)
+
+    def pong(self) -> bool:
+        """Take a pong; return whether one was due. Others, which a browser may send as it likes, prove nothing."""
+        if self.pulse is Pulse.RESTING:
+            return False
+        self.pulse = Pulse.RESTING
+        self._expect_life()
+        self._server.deadlines.after(self._server.limits.ping_interval_s, self.ping)
+        return True
+
+    def give_grace(self) -> None:
+        """The session reads again. The browser could not be heard meanwhile: its time begins anew."""
+        self._expect_life()
+        if self.pulse is Pulse.PONG_DUE:
+            self.pulse = Pulse.PONG_GRACE
+
+    def late(self) -> bool:
+        """Return whether the browser has been silent for longer than a heartbeat can take, with nothing in its way."""
+        return self._session is not None and monotonic() > self._alive_until_s and not self._session.pong_blocked
+
+    def _check_pong(self, ping: int) -> None:
+        session = self._session
+        if session is None or self.pulse is Pulse.RESTING or ping != self._pings:
+            return
+        timeout_s = self._server.limits.ping_timeout_s
+        blocked = session.pong_blocked
+        if (blocked or self.pulse is Pulse.PONG_GRACE) and session.stalled_s < timeout_s:
+            self.pulse = Pulse.PONG_GRACE if blocked else Pulse.PONG_DUE
+            self._server.deadlines.after(timeout_s, self._check_pong, ping)
+        else:
+            session.end(PING_TIMEOUT)
+
+    def _expect_life(self) -> None:
+        limits = self._server.limits
+        self._alive_until_s = monotonic() + limits.ping_interval_s + limits.ping_timeout_s

@@ -1,0 +1,257 @@
+"""One HTTP connection: its requests one after the other, each part of each within its deadline. A handler of gevent's pywsgi.
+
+Every byte of HTTP goes through `receive_into` and `_sendall`, which wait for a peer no longer than its `Pace` allows
+(http_limits.py). One request at a time: the next one is read when the kernel has taken the whole answer of the last.
+
+Private corners of pywsgi that are met here, each with a contract test: `rfile` may hold bytes that came in behind the request;
+pywsgi goes on with the connection unless `close_connection` is set; it makes headers with `MessageClass(rfile, …)`, and uses of
+them the interface of request_headers.py; it writes with `_sendall` and finishes headers in `finalize_headers`;
+`_handle_client_error` returns the answer to a bad request.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import socket
+import ssl
+import struct
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, Protocol
+
+import gevent
+from gevent import pywsgi
+
+from headgate.metrics import HTTP_ENDED
+
+from .http_answers import error_answer, refusing
+from .http_body import RequestBody
+from .http_connections import HttpConnections
+from .http_limits import HttpLimits, Part
+from .request_headers import RequestHeaders
+
+_READ_BYTES = 8192
+# A peer that never keeps us waiting would keep the loop: after so many bytes of a message everybody else has a turn. Pieces of a
+# chunked body may be of one byte, each of which has to be parsed.
+_TURN_BYTES = 65536
+_CHUNKED_TURN_BYTES = 8192
+_WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+
+
+class HandlerServer(Protocol):
+    """The server that accepted the connection (http_server.py)."""
+
+    limits: HttpLimits
+    connections: HttpConnections[Any]
+
+    def between_requests(self, sock: Any) -> None:
+        """A connection waits for its next request."""
+
+    def one_too_many(self, sock: Any, environ: Mapping[str, Any]) -> int | None:
+        """Let a request count; return the limit if there is no room for one more."""
+
+
+class _TooSlow(TimeoutError):
+    """A peer kept us waiting for longer than it may. Of this errno pywsgi prints no traceback; an application sees an OSError."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(errno.ECONNRESET, message)
+
+
+class _Incoming(io.RawIOBase):
+    """The stream from which pywsgi reads a connection's bytes, through a buffer."""
+
+    def __init__(self, handler: HttpHandler) -> None:
+        self._handler = handler
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        return self._handler.receive_into(buffer)
+
+
+class HttpHandler(pywsgi.WSGIHandler):  # type: ignore[misc]
+    """One HTTP connection: its requests one after the other, each part of each within its deadline."""
+
+    def __init__(self, sock: Any, address: Any, server: HandlerServer) -> None:
+        # Without it, the answer after a WebSocket upgrade waits 40 ms for the browser's delayed acknowledgement.
+        if sock.family in (socket.AF_INET, socket.AF_INET6):
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        # The kernel would queue 4 MB of answers for a client that reads none.
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, server.limits.send_buffer_bytes)
+        sock.settimeout(0.0)  # a caller that wants to wait says for how long
+        super().__init__(sock, address, server, rfile=io.BufferedReader(_Incoming(self), _READ_BYTES))
+        self.broken = False  # nobody knows where the next request would begin
+        self._heard = False  # a silent connection is closed in silence
+        self._body_bytes = self._turn_bytes = 0
+        self.begin(Part.HEADERS)
+
+    # -- bytes in and out ---------------------------------------------------------------------------------------------
+
+    def receive_into(self, buffer: Any) -> int | None:
+        """Read what there is into a buffer, waiting as long as the peer may keep us; 0 at the end. Switches greenlets.
+
+        Raises:
+            OSError: it kept us waiting for too long, the body is longer than it may be, or the connection broke.
+        """
+        try:
+            size: int = self.socket.recv_into(buffer)
+        except _WOULD_BLOCK:
+            if self.part is Part.DETACHED:
+                return None
+            size = self._in_time(lambda: self.socket.recv_into(buffer))
+        if self.part is Part.IDLE and size:
+            self.begin(Part.HEADERS)
+        self._heard = self._heard or size > 0
+        self._pace.moved(size)
+        if self.part is Part.BODY:
+            self._body_bytes += size
+            if self.wsgi_input.chunked_input and self._body_bytes > self.server.limits.max_chunked_bytes:
+                raise OSError(errno.ECONNRESET, "a chunked body that does not end")
+            self._let_others(size, _CHUNKED_TURN_BYTES if self.wsgi_input.chunked_input else _TURN_BYTES)
+        return size
+
+    def _sendall(self, data: Any) -> None:
+        """Write all of a piece of the answer, waiting as long as the peer may keep us. Switches greenlets."""
+        rest = memoryview(data)
+        while rest:
+            try:
+                sent: int = self.socket.send(rest)
+            except _WOULD_BLOCK:
+                # pywsgi writes 100 Continue by itself; and an answer may begin before its request's body was read.
+                if self.part is not Part.ANSWER:
+                    self.begin(Part.ANSWER)
+                piece = rest
+                sent = self._in_time(lambda piece=piece: self.socket.send(piece))  # type: ignore[misc]
+            if self.part is Part.ANSWER:
+                self._pace.moved(sent)
+            rest = rest[sent:]
+            self.response_length += sent
+            self._let_others(sent, _TURN_BYTES)
+
+    def _in_time(self, move: Callable[[], int]) -> int:
+        """Move bytes once the socket is ready for it.
+
+        Raises:
+            _TooSlow: not while the peer may keep us waiting.
+        """
+        sock, pace = self.socket, self._pace
+        self.server.connections.wait(sock)
+        if pace.left_s > 0:
+            began_s = time.monotonic()
+            sock.settimeout(pace.left_s)
+            try:
+                return move()
+            except TimeoutError:
+                pass
+            finally:
+                sock.settimeout(0.0)
+                pace.waited(time.monotonic() - began_s)
+        try:
+            return move()  # after a stall of our own, timers come before sockets
+        except _WOULD_BLOCK:
+            raise self._too_slow() from None
+
+    def _let_others(self, size: int, turn_bytes: int) -> None:
+        self._turn_bytes += size
+        if self._turn_bytes >= turn_bytes:
+            self._turn_bytes = 0
+            gevent.sleep(0)
+
+    def _too_slow(self) -> _TooSlow:
+        part = self.part
+        self.broken = self.close_connection = True
+        if part is not Part.IDLE:
+            HTTP_ENDED.labels(f"{part.value} deadline").inc()
+        if part is Part.ANSWER:
+            close_hard(self.socket)
+        return _TooSlow(f"the {part.value} took too long")
+
+    def begin(self, part: Part) -> None:
+        """Another part of the exchange is under way, with a pace of its own."""
+        self.part = part
+        self._pace = part.pace(self.server.limits)
+
+    # -- one request after the other ----------------------------------------------------------------------------------
+
+    def handle(self) -> None:
+        with suppress(OSError):  # the answer to a bad request found nobody
+            super().handle()
+
+    def handle_one_request(self) -> Any:
+        if self.environ is not None:
+            self.server.between_requests(self.socket)
+            self.begin(Part.IDLE)
+            gevent.sleep(0)  # the next request may be here already, and the one behind it
+        outcome = super().handle_one_request()
+        return self._late_headers() if outcome is None and self._heard else outcome
+
+    def read_request(self, raw_requestline: str) -> Any:
+        read = super().read_request(raw_requestline)
+        if self.headers.get("transfer-encoding") is not None and self.request_version != "HTTP/1.1":
+            raise ValueError("transfer-encoding needs HTTP/1.1")  # RFC 9112 section 6.1
+        return read
+
+    def MessageClass(self, reader: Any, *_: Any) -> RequestHeaders:
+        """Parse the headers our way. A client that is gone has sent bad ones: of any other error pywsgi prints a traceback."""
+        try:
+            return RequestHeaders(reader)
+        except OSError as error:
+            raise ValueError("the client is gone") from error
+
+    def get_environ(self) -> dict[str, Any]:
+        environ: dict[str, Any] = super().get_environ()
+        environ["headgate.handler"] = self
+        self.wsgi_input: Any = RequestBody(self, self.wsgi_input)
+        # Also where a WebSocket is asked for: pywsgi would hand out the bare stream, behind whose body the next request begins.
+        environ["wsgi.input"], environ["wsgi.input_terminated"] = self.wsgi_input, True
+        self.server.connections.work(self.socket)
+        self._body_bytes = 0
+        self.begin(Part.BODY)
+        return environ
+
+    def run_application(self) -> None:
+        limit = self.server.one_too_many(self.socket, self.environ)
+        if limit is not None:
+            self.application = refusing(limit)
+        super().run_application()
+
+    def finalize_headers(self) -> None:
+        super().finalize_headers()
+        if self.wsgi_input.abandoned:
+            self.close_connection = True
+        if self.close_connection and not any(name.lower() == b"connection" for name, _ in self.response_headers):
+            self.response_headers.append((b"Connection", b"close"))
+
+    def _handle_client_error(self, ex: Exception) -> tuple[str, bytes]:
+        """Return the answer to what could not be read as a request, and close. Prints nothing."""
+        if not isinstance(ex, (ValueError, OSError)):
+            super()._handle_client_error(ex)  # a fault of ours: a traceback
+        headers = self.headers
+        if (late := self._late_headers()) is not None:
+            return late
+        HTTP_ENDED.labels("bad request").inc()
+        if isinstance(headers, RequestHeaders) and headers.status:
+            return headers.answer[:3], error_answer(headers.answer, headers.status)
+        return "400", error_answer("400 Bad Request", "not a valid HTTP request")
+
+    def _late_headers(self) -> tuple[str, bytes] | None:
+        """Return the answer to a request line or headers that took too long; None when they did not."""
+        if not self.broken or self.part is not Part.HEADERS:
+            return None
+        return "408", error_answer("408 Request Timeout", "the request's headers took too long")
+
+    def log_error(self, msg: str, *args: Any) -> None:
+        """Say nothing per bad request: hostile clients must not fill the log."""
+
+    def log_request(self) -> None:
+        """Say nothing per request either; pywsgi would still put the line together."""
+
+
+def close_hard(sock: Any) -> None:
+    """Let closing a socket throw away what the kernel holds for its peer, for which it would try for many minutes."""
+    with suppress(OSError):
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

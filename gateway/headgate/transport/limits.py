@@ -1,0 +1,23 @@
+"""The limits of one session: the settings of these names, and their defaults. docs/settings.md explains each. No I/O."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headgate.settings import DEFAULTS
+
+
+@dataclass(frozen=True, slots=True)
+class TransportLimits:
+    """The resources that one session may use, and the largest message that it takes. Units are in the names."""
+
+    queue_frames: int = DEFAULTS.queue_frames
+    queue_bytes: int = DEFAULTS.queue_bytes
+    send_buffer_bytes: int = DEFAULTS.send_buffer_bytes
+    write_deadline_s: float = DEFAULTS.write_deadline_s
+    ping_interval_s: float = DEFAULTS.ping_interval_s
+    ping_timeout_s: float = DEFAULTS.ping_timeout_s
+    handshake_deadline_s: float = DEFAULTS.handshake_deadline_s
+    max_message_bytes: int = 1_000_000
+    inbound_per_s: float = DEFAULTS.inbound_per_s
+    inbound_burst: int = DEFAULTS.inbound_burst

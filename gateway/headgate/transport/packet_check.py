@@ -1,0 +1,86 @@
+"""The rules for Socket.IO packets of clients, applied to each before python-socketio dispatches it. No I/O.
+
+In: a decoded packet, and whether its client has joined the namespace. Out: None, or the fault, which the client is told as it is
+disconnected. python-socketio itself takes malformed packets for granted, or fails in the middle of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from socketio.packet import ACK, BINARY_ACK, BINARY_EVENT, CONNECT, DISCONNECT, EVENT
+
+# Attachments of one binary event: python-socketio would keep as many as the packet announces.
+MAX_ATTACHMENTS = 16
+# Attachments are put into place recursively, by python-socketio.
+MAX_BINARY_DEPTH = 100
+
+
+@dataclass(frozen=True, slots=True)
+class PacketRules:
+    """The packets that a server takes.
+
+    Attributes:
+        has_attachments: whether bytes travel as attachments behind a text packet; else every message is a packet.
+        accept_binary: whether clients may send binary events.
+    """
+
+    has_attachments: bool
+    accept_binary: bool
+
+    def fault(self, packet: Any, *, in_namespace: bool) -> str | None:
+        """Return what is wrong with a packet of a client, which is, or is not, in the packet's namespace; None if all is well."""
+        kind, data, id_ = packet.packet_type, packet.data, packet.id
+        # The standard packet's parser sees to these two itself; others take what they find.
+        if packet.namespace is not None and not isinstance(packet.namespace, str):
+            return "namespace that is no text"
+        if id_ is not None and not (isinstance(id_, int) and id_ >= 0):
+            return "id that is no whole number"
+        if kind == CONNECT:
+            return None if data is None or isinstance(data, dict) else "CONNECT with data that is not an object"
+        if kind == DISCONNECT:
+            return None if data is None else "DISCONNECT with data"
+        if kind not in (EVENT, ACK, BINARY_EVENT, BINARY_ACK):
+            return "unknown packet type"
+        if not in_namespace:
+            return "packet before CONNECT"
+        if not isinstance(data, list):
+            return "packet without an argument list"
+        if kind in (EVENT, BINARY_EVENT):
+            if not data or not isinstance(data[0], str) or data[0] in ("connect", "disconnect", "connect_error"):
+                return "event without a valid name"
+        elif not id_:
+            return "acknowledgement without the id of an event"
+        if kind in (BINARY_EVENT, BINARY_ACK):
+            if not self.has_attachments:
+                return "packet with attachments, of which this server's packets have none"
+            if not self.accept_binary:
+                return "binary packets are not accepted"
+            if not 0 < packet.attachment_count <= MAX_ATTACHMENTS:
+                return f"number of attachments not between 1 and {MAX_ATTACHMENTS}"
+            if not _placeholders_valid(data, packet.attachment_count):
+                return "placeholder without an attachment"
+        elif packet.attachment_count:
+            return "attachments on a text packet"
+        return None
+
+
+def _placeholders_valid(data: Any, attachments: int) -> bool:
+    """Return whether every placeholder names an attachment; python-socketio would find out when the last one has come."""
+    level, inner = [data], []
+    for _ in range(MAX_BINARY_DEPTH):
+        for value in level:
+            if isinstance(value, list):
+                inner += value
+            elif isinstance(value, dict):
+                if value.get("_placeholder") and "num" in value:
+                    number = value["num"]
+                    if type(number) is not int or not 0 <= number < attachments:
+                        return False
+                else:
+                    inner += value.values()
+        if not inner:
+            return True
+        level, inner = inner, []
+    return False

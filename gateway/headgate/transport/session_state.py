@@ -1,0 +1,105 @@
+"""The life of a session in one table: its states, the steps that each allows, and the state that follows. No I/O.
+
+    HANDSHAKE ──► POLLING ◄──► PROBING ──► UPGRADING ──► OPEN
+        │            ▲                        │           ▲
+        │            └──── the probe failed ──┘           │
+        └──────────── a WebSocket from the start ─────────┘
+
+    every state above ── END ──► CLOSING ── FORGET ──► CLOSED
+
+A session stays in CLOSING until the application has handled what the browser sent before the end. A step that the table does
+not have raises: the session asks for one only where its own methods have looked at the state, so a raise is a bug of ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+
+PING_TIMEOUT = "ping timeout"
+TRANSPORT_CLOSE = "transport close"
+TRANSPORT_ERROR = "transport error"
+CLIENT_DISCONNECT = "client disconnect"
+SERVER_DISCONNECT = "server disconnect"
+
+
+class SessionState(Enum):
+    """Where a session is in its life."""
+
+    HANDSHAKE = "handshake"
+    """Made; the application has not let it in yet."""
+    POLLING = "polling"
+    """Frames go out by HTTP polls, packets come in by POST bodies."""
+    PROBING = "probing"
+    """Still polling; a WebSocket is open, and the browser has said nothing over it yet."""
+    UPGRADING = "upgrading"
+    """The browser has reached us over the WebSocket; each poll is answered at once until it has moved."""
+    OPEN = "open"
+    """On WebSocket."""
+    CLOSING = "closing"
+    """Ended: nothing is sent or taken; messages that came before the end may still be with the application."""
+    CLOSED = "closed"
+    """The application is told of the end."""
+
+
+class SessionStep(Enum):
+    """Something that may happen to a session."""
+
+    START_POLLING = "start polling"
+    START_WEBSOCKET = "start websocket"
+    PROBE = "probe"
+    ANSWER_PROBE = "answer probe"
+    DROP_PROBE = "drop probe"
+    MOVE = "move"
+    END = "end"
+    FORGET = "forget"
+
+
+TRANSITIONS: Mapping[SessionState, Mapping[SessionStep, SessionState]] = {
+    SessionState.HANDSHAKE: {
+        SessionStep.START_POLLING: SessionState.POLLING,
+        SessionStep.START_WEBSOCKET: SessionState.OPEN,
+        SessionStep.END: SessionState.CLOSING,
+    },
+    SessionState.POLLING: {
+        SessionStep.PROBE: SessionState.PROBING,
+        SessionStep.END: SessionState.CLOSING,
+    },
+    SessionState.PROBING: {
+        SessionStep.ANSWER_PROBE: SessionState.UPGRADING,
+        SessionStep.DROP_PROBE: SessionState.POLLING,
+        SessionStep.END: SessionState.CLOSING,
+    },
+    SessionState.UPGRADING: {
+        SessionStep.MOVE: SessionState.OPEN,
+        SessionStep.DROP_PROBE: SessionState.POLLING,
+        SessionStep.END: SessionState.CLOSING,
+    },
+    SessionState.OPEN: {SessionStep.END: SessionState.CLOSING},
+    SessionState.CLOSING: {SessionStep.FORGET: SessionState.CLOSED},
+    SessionState.CLOSED: {},
+}
+
+OVER = frozenset({SessionState.CLOSING, SessionState.CLOSED})
+# The WebSocket carries the session, or is about to: a poll has nothing to wait for.
+MOVED = frozenset({SessionState.UPGRADING, SessionState.OPEN})
+
+
+class IllegalStep(RuntimeError):
+    """A session was asked for a step that its state does not allow."""
+
+    def __init__(self, state: SessionState, step: SessionStep) -> None:
+        super().__init__(f"a session that is {state.value} cannot {step.value}")
+        self.state, self.step = state, step
+
+
+def following(state: SessionState, step: SessionStep) -> SessionState:
+    """Return the state behind a step.
+
+    Raises:
+        IllegalStep: the table has no such step from here.
+    """
+    try:
+        return TRANSITIONS[state][step]
+    except KeyError:
+        raise IllegalStep(state, step) from None

@@ -1,0 +1,191 @@
+"""python-socketio as the gateway sees it: one typed face over sessions, connects, disconnects and dispatch.
+
+In, from the gateway: handlers per namespace (`route`), and four hooks in the order of a session's life:
+
+    `opening(session id, environ)`        before a session opens; may refuse it as one too many
+    `connect(client id, environ, auth)`   a client wants to join a namespace; raises `ConnectRefused`, or lets it in
+    `joined(session, namespace, client id)`  its CONNECT packet is queued; what this sends follows in the same write
+    `over(session id)`                    the session has ended, behind the disconnect handlers of its clients
+
+Out: `Session` objects (session.py) by client, and the WSGI application. A *session* is one browser over one Engine.IO connection,
+by session id; a *client* is one of its namespaces, by client id. Namespaces have no slash here.
+
+No other module of the gateway knows python-socketio or python-engineio; their private corners are in server.py and engine.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
+
+import socketio
+from socketio.exceptions import ConnectionRefusedError as _SocketIORefusal
+
+from .engine import EngineServer, OneTooMany
+from .fast_packet import FastPacket
+from .limits import TransportLimits
+from .server import Server
+from .session import Session
+
+__all__ = ["ConnectRefused", "Hooks", "OneTooMany", "SocketIOFace"]
+
+Environ = Mapping[str, Any]
+# A request's arguments behind the client id; the returned object is its acknowledgement.
+RequestHandler = Callable[..., Mapping[str, Any]]
+
+
+class ConnectRefused(Exception):
+    """A connect handler raises it: the client is sent CONNECT_ERROR with this message, and `data` as its data."""
+
+    def __init__(self, message: str, data: Mapping[str, Any]) -> None:
+        super().__init__(message)
+        self.message, self.data = message, data
+
+
+class Hooks(Protocol):
+    """The gateway, at the ends of a session. `joined` may wait; the others answer at once."""
+
+    def opening(self, session_id: str, environ: Environ, /) -> OneTooMany | None:
+        """Return why a session is one too many, if it is."""
+
+    def joined(self, session: Session, namespace: str, client_id: str, /) -> None:
+        """A client has joined a namespace."""
+
+    def over(self, session_id: str, /) -> None:
+        """A session that was opened is over."""
+
+
+class _Members(socketio.Manager):  # type: ignore[misc]
+    """The members of each namespace, for an application that needs no rooms.
+
+    python-socketio gives every client a room of its own, and looks through all rooms for each one that leaves: 4,000 that left at
+    once stopped everybody else for 0.9 s, and now for 0.15 s.
+    """
+
+    def basic_enter_room(self, sid: str, namespace: str, room: str | None, eio_sid: str | None = None) -> None:
+        """Enter the namespace (room None), and no room in it."""
+        if room is None:
+            super().basic_enter_room(sid, namespace, room, eio_sid=eio_sid)
+
+
+class _HookedServer(Server):
+    """The server with the gateway's hooks. Attributes as in server.py."""
+
+    accept_binary = False
+    acknowledges_ahead = True  # a client that is behind must hear that it has subscribed; what it misses, it is told
+
+    def __init__(self, hooks: Hooks, **options: Any) -> None:
+        super().__init__(**options)
+        self._hooks = hooks
+
+    def opening(self, eio_sid: str, environ: dict[str, Any]) -> OneTooMany | None:
+        return self._hooks.opening(eio_sid, environ)
+
+    def joined(self, eio_sid: str, namespace: str, sid: str) -> None:
+        session = self.session_of(eio_sid)
+        if session is not None:
+            self._hooks.joined(session, namespace.removeprefix("/"), sid)
+
+    def over(self, eio_sid: str) -> None:
+        self._hooks.over(eio_sid)
+
+
+class SocketIOFace:
+    """See the module."""
+
+    def __init__(
+        self,
+        hooks: Hooks,
+        *,
+        namespaces: Iterable[str],
+        limits: TransportLimits,
+        allowed_origins: str | Callable[..., bool],
+    ) -> None:
+        """Make the server. `allowed_origins` is "*", or answers whether an origin may connect."""
+        self._server = _HookedServer(
+            hooks,
+            async_handlers=False,
+            client_manager=_Members(),
+            serializer=FastPacket,
+            namespaces=[f"/{name}" for name in namespaces],
+            cors_allowed_origins=allowed_origins,
+            transport_limits=limits,
+            http_compression=False,
+            logger=False,
+        )
+        self._engine: EngineServer = self._server.eio
+
+    def wsgi_app(self, application: Any) -> Any:
+        """Return a WSGI application: Socket.IO's path is ours, the rest is `application`'s."""
+        return socketio.WSGIApp(self._server, application)
+
+    # -- connect, disconnect, dispatch --------------------------------------------------------------------------------
+
+    def route(
+        self,
+        namespace: str,
+        *,
+        connect: Callable[[str, dict[str, Any], Any], None],
+        disconnect: Callable[[str, str], None],
+        requests: Mapping[str, RequestHandler],
+        unknown: Callable[[str, str], Mapping[str, Any]],
+    ) -> None:
+        """Serve a namespace. Handlers run one after the other for each session, in its own greenlet, and may wait.
+
+        Args:
+            namespace: without a slash.
+            connect: gets client id, environ and the data of the CONNECT packet; raises ConnectRefused, or lets the client in.
+            disconnect: gets client id and reason, once for each client that was let in.
+            requests: by event name; each gets the client id and the arguments, and returns the acknowledgement.
+            unknown: for any other event; gets its name and the client id, and returns the acknowledgement.
+        """
+
+        def checked_connect(client_id: str, environ: dict[str, Any], auth: Any) -> None:
+            try:
+                connect(client_id, environ, auth)
+            except ConnectRefused as refusal:
+                raise _SocketIORefusal(refusal.message, refusal.data) from refusal
+
+        path = f"/{namespace}"
+        self._server.on("connect", checked_connect, namespace=path)
+        self._server.on("disconnect", disconnect, namespace=path)
+        for name, handler in requests.items():
+            self._server.on(name, handler, namespace=path)
+        self._server.on("*", lambda name, client_id, *_: unknown(name, client_id), namespace=path)
+
+    def disconnect(self, namespace: str, client_id: str) -> None:
+        """Disconnect a client from its namespace; its session goes on. The disconnect handler runs before this returns."""
+        self._server.disconnect(client_id, f"/{namespace}")
+
+    # -- sessions -----------------------------------------------------------------------------------------------------
+
+    def session_of(self, namespace: str, client_id: str) -> Session:
+        """Return the session of a client that has connected, until its disconnect handler is done.
+
+        Raises:
+            KeyError: there is no such client.
+        """
+        eio_sid = self._server.manager.eio_sid_from_sid(client_id, f"/{namespace}")
+        session = None if eio_sid is None else self._server.session_of(eio_sid)
+        if session is None:
+            raise KeyError(client_id)
+        return session
+
+    def environ_of(self, session_id: str) -> Environ:
+        """Return the WSGI environment that a session was opened with; nothing of one that is over."""
+        environ: Environ = self._server.environ.get(session_id, {})
+        return environ
+
+    def trim_environ(self, session_id: str, names: Iterable[str]) -> None:
+        """Keep these entries of a session's environment only: the whole of it is 3 KB, for as long as the session lives."""
+        environ = self._server.environ.get(session_id)
+        if environ is not None:
+            self._server.environ[session_id] = {name: environ[name] for name in names if name in environ}
+
+    def after(self, delay_s: float, callback: Callable[..., Any], *args: Any) -> None:
+        """Call back by the sessions' own timer, in the hub: the callback must not wait."""
+        self._engine.deadlines.after(delay_s, callback, *args)
+
+    def close(self) -> None:
+        """End every session. Idempotent."""
+        self._engine.disconnect()

@@ -1,0 +1,96 @@
+"""A clock that a test moves, in place of the transport's timer wheel and monotonic clock, and a server for sessions on it.
+
+    def test_…(clock: Clock): …          # with `clock = pytest.fixture(controlled_clock)` in the test's module
+
+`advance` calls back what falls due on the way, in the order of the deadlines, at the time of each.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any, cast
+
+import gevent
+import pytest
+
+from headgate.transport import heartbeat, long_poll, receiver, session, websocket
+from headgate.transport.final_frames import FinalFrames
+from headgate.transport.limits import TransportLimits
+from headgate.transport.timers import Deadlines
+
+
+class Clock:
+    """Stands for the timer wheel (`after`) and for the clock (`now_s`)."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+        self.asked: list[tuple[float, Callable[..., Any], tuple[Any, ...]]] = []
+
+    def after(self, delay_s: float, callback: Callable[..., Any], *args: Any) -> None:
+        """Note a deadline."""
+        self.asked.append((self.now_s + delay_s, callback, args))
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass, deadline by deadline."""
+        end_s = self.now_s + seconds
+        while due := [entry for entry in self.asked if entry[0] <= end_s]:
+            first = min(due, key=lambda entry: entry[0])
+            self.asked.remove(first)
+            self.now_s = max(self.now_s, first[0])
+            first[1](*first[2])
+        self.now_s = end_s
+
+
+class SessionServer:
+    """What a session needs of its server. Records deliveries and ends; `delivering` may wait, as an application does."""
+
+    def __init__(self, clock: Clock, limits: TransportLimits) -> None:
+        self.limits = limits
+        self.deadlines = cast(Deadlines, clock)
+        self.final_frames = FinalFrames(self.deadlines)
+        self.delivered: list[str | bytes] = []
+        self.ends: list[str] = []
+        self.delivering: Callable[[], None] = lambda: None
+
+    def deliver(self, sid: str, message: str | bytes) -> None:
+        """Record a message, when the application has handled it."""
+        self.delivering()
+        self.delivered.append(message)
+
+    def ended(self, sid: str, reason: str) -> None:
+        """Record an end."""
+        self.ends.append(reason)
+
+
+def controlled_clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
+    """Have every module of the transport that reads the time read it from a clock that the test moves."""
+    clock = Clock()
+    for module in (heartbeat, long_poll, receiver, session, websocket):
+        monkeypatch.setattr(module, "monotonic", lambda: clock.now_s)
+    yield clock
+
+
+def turn() -> None:
+    """Let the loop run until nothing is left to do now."""
+    gevent.idle()
+
+
+def read_all(sock: socket.socket) -> bytes:
+    """Return the bytes that have come, without waiting."""
+    sock.setblocking(False)
+    received = b""
+    with suppress(BlockingIOError):
+        while data := sock.recv(65536):
+            received += data
+    return received
+
+
+def fill(send: Callable[[bytes], int]) -> int:
+    """Write until the kernel takes no more; return how many bytes it took."""
+    sent = 0
+    with suppress(BlockingIOError):
+        while True:
+            sent += send(b"x" * 65536)
+    return sent

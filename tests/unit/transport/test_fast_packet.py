@@ -1,0 +1,45 @@
+"""The faster Socket.IO packets: they must say, read and refuse the same as python-socketio's own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from socketio.packet import ACK, EVENT, Packet
+
+from headgate.transport.fast_packet import FastPacket
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(st.sampled_from([EVENT, ACK]), JSON, st.sampled_from([None, 0, 7]))
+@example(EVENT, "half a pair: \ud800", None)
+@example(EVENT, {"\udfff": 10**40}, 1)
+def test_a_packet_says_the_same_as_python_socketios(kind: int, data: Any, id: int | None) -> None:
+    """Either of the two reads what the other wrote."""
+    fast = FastPacket(kind, data=["x", data], namespace="/n", id=id, binary=False).encode()
+    stock = Packet(kind, data=["x", data], namespace="/n", id=id, binary=False).encode()
+
+    for text in (fast, stock):
+        for reader in (FastPacket, Packet):
+            packet = reader(encoded_packet=text)
+            assert (packet.packet_type, packet.namespace, packet.id, packet.data) == (kind, "/n", id, ["x", data])
+
+
+@pytest.mark.parametrize("text", ["0{", "2[1,]", "2[01]", '2["a"] ["b"]', f"2[{'1' * 5000}]", "2[\x00]"])
+def test_what_is_no_json_is_refused_as_python_socketio_does(text: str) -> None:
+    """With a ValueError, which makes a `malformed packet` of it."""
+    for reader in (FastPacket, Packet):
+        with pytest.raises(ValueError, match=r"."):
+            reader(encoded_packet=text)
+
+
+def test_what_only_python_socketio_can_write_is_written_by_it() -> None:
+    """A key that is no text."""
+    assert FastPacket(ACK, data=[{None: 1}], id=1).encode() == Packet(ACK, data=[{None: 1}], id=1).encode()

@@ -1,0 +1,63 @@
+"""The final frames of polling sessions: stored once, for a moment, within bounds."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+
+from headgate.protocol.frames import Frame
+from headgate.transport.final_frames import ENTRY_BYTES, MAX_BYTES, STORED_S, FinalFrames
+from headgate.transport.timers import Deadlines
+from tests.support.session_clock import Clock, controlled_clock
+
+clock = pytest.fixture(controlled_clock)
+
+
+@pytest.fixture
+def final_frames(clock: Clock) -> FinalFrames:
+    """An empty store."""
+    return FinalFrames(cast(Deadlines, clock))
+
+
+def test_they_are_taken_once(final_frames: FinalFrames) -> None:
+    """The poll after that is of an unknown session."""
+    frames = [Frame(b"4final"), Frame(b"1")]
+    final_frames.store("sid", frames)
+
+    assert final_frames.take("another") is None
+    assert final_frames.take("sid") == frames
+    assert final_frames.take("sid") is None
+
+
+def test_they_are_dropped_when_no_poll_comes(final_frames: FinalFrames, clock: Clock) -> None:
+    """A living browser's next poll is on its way already."""
+    final_frames.store("sid", [Frame(b"1")])
+    clock.advance(STORED_S)
+
+    assert final_frames.take("sid") is None
+    assert final_frames._bytes == 0
+
+
+def test_the_first_frames_of_a_session_stay(final_frames: FinalFrames) -> None:
+    """A session ends once."""
+    final_frames.store("sid", [Frame(b"1")])
+    final_frames.store("sid", [Frame(b"6")])
+
+    frames = final_frames.take("sid")
+    assert frames is not None
+    assert [frame.packet for frame in frames] == [b"1"]
+
+
+@pytest.mark.parametrize("size", [0, 100_000])
+def test_they_are_bounded_in_bytes_however_many_sessions_end(final_frames: FinalFrames, size: int) -> None:
+    """Frames that find no room are not stored; those of empty goodbyes cost something too. Taken ones make room."""
+    frame = Frame(b"x" * size)
+    each = ENTRY_BYTES + len(frame.wire)
+    for number in range(MAX_BYTES // each + 2):
+        final_frames.store(str(number), [frame])
+    stored = sum(final_frames.take(str(number)) is not None for number in range(MAX_BYTES // each + 2))
+    final_frames.store("later", [frame])
+
+    assert stored == MAX_BYTES // each
+    assert final_frames.take("later") == [frame]

@@ -1,0 +1,228 @@
+"""The heartbeat of a session, on a clock that the test moves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.protocol.frames import Frame
+from headgate.transport import heartbeat as heartbeat_module
+from headgate.transport.heartbeat import Heartbeat, Pulse
+from headgate.transport.limits import TransportLimits
+from tests.support.session_clock import Clock, SessionServer, controlled_clock
+
+INTERVAL_S, TIMEOUT_S = 25.0, 20.0
+LIMITS = TransportLimits(ping_interval_s=INTERVAL_S, ping_timeout_s=TIMEOUT_S)
+
+clock = pytest.fixture(controlled_clock)
+
+
+class Session:
+    """A session whose way for pongs the test blocks and frees."""
+
+    def __init__(self) -> None:
+        self.pong_blocked = False
+        self.stalled_s = 0.0
+        self.sent: list[bytes] = []
+        self.reason: str | None = None
+
+    def offer_control(self, frame: Frame) -> None:
+        """Record a packet."""
+        self.sent.append(frame.packet)
+
+    def end(self, reason: str) -> None:
+        """Record the end."""
+        assert self.reason is None, "ended twice"
+        self.reason = reason
+
+
+Beating = tuple[Heartbeat, Session]
+
+
+@pytest.fixture
+def beating(clock: Clock) -> Iterator[Beating]:
+    """A heartbeat that has just begun, and its session."""
+    session, heartbeat = Session(), Heartbeat(SessionServer(clock, LIMITS))
+    heartbeat.start(session)
+    yield heartbeat, session
+    heartbeat.stop()
+
+
+def pulse_of(heartbeat: Heartbeat) -> Pulse:
+    """Return what it waits for now (mypy takes an attribute that it has seen for unchanged)."""
+    return heartbeat.pulse
+
+
+def test_a_ping_goes_out_every_interval_while_pongs_come(beating: Beating, clock: Clock) -> None:
+    """The interval begins with the pong."""
+    heartbeat, session = beating
+    for count in range(1, 4):
+        clock.advance(INTERVAL_S)
+        assert session.sent == [b"2"] * count
+        assert pulse_of(heartbeat) is Pulse.PONG_DUE
+        clock.advance(TIMEOUT_S - 1)
+        assert heartbeat.pong()
+        assert pulse_of(heartbeat) is Pulse.RESTING
+
+    assert session.reason is None
+
+
+def test_silence_ends_the_session_at_the_timeout(beating: Beating, clock: Clock) -> None:
+    """And not before."""
+    _, session = beating
+    clock.advance(INTERVAL_S + TIMEOUT_S - 0.001)
+    assert session.reason is None
+    clock.advance(0.001)
+
+    assert session.reason == "ping timeout"
+
+
+def test_a_pong_that_nobody_asked_for_proves_nothing(beating: Beating, clock: Clock) -> None:
+    """It neither counts for a later ping nor starts another schedule."""
+    heartbeat, session = beating
+    assert not heartbeat.pong()
+    assert len(clock.asked) == 1
+    clock.advance(INTERVAL_S + TIMEOUT_S)
+
+    assert session.reason == "ping timeout"
+
+
+@pytest.mark.parametrize("rounds", [1, 5])
+def test_a_pong_whose_way_is_blocked_has_grace_as_long_as_it_is(beating: Beating, clock: Clock, rounds: int) -> None:
+    """One timeout more each time; when the way is free the browser has one last timeout."""
+    heartbeat, session = beating
+    session.pong_blocked = True
+    clock.advance(INTERVAL_S)
+    assert pulse_of(heartbeat) is Pulse.PONG_GRACE
+    clock.advance(rounds * TIMEOUT_S)
+    assert session.reason is None
+    session.pong_blocked = False
+    clock.advance(TIMEOUT_S)
+    assert session.reason is None
+    assert pulse_of(heartbeat) is Pulse.PONG_DUE
+    clock.advance(TIMEOUT_S)
+
+    assert session.reason == "ping timeout"
+
+
+def test_a_browser_that_accepts_nothing_has_no_grace(beating: Beating, clock: Clock) -> None:
+    """Accepting nothing for the ping timeout is silence, though our own bytes are in the way of the ping."""
+    _, session = beating
+    session.pong_blocked = True
+    clock.advance(INTERVAL_S)
+    session.stalled_s = TIMEOUT_S
+    clock.advance(TIMEOUT_S)
+
+    assert session.reason == "ping timeout"
+
+
+def test_a_session_that_reads_again_gives_the_due_pong_grace(beating: Beating, clock: Clock) -> None:
+    """Reading goes on just before the deadline: a pong that came long ago is still in our socket."""
+    heartbeat, session = beating
+    clock.advance(INTERVAL_S)
+    session.pong_blocked = True
+    clock.advance(TIMEOUT_S - 1)
+    session.pong_blocked = False
+    heartbeat.give_grace()
+    clock.advance(1)
+    assert session.reason is None
+    clock.advance(TIMEOUT_S)
+
+    assert session.reason == "ping timeout"
+
+
+def test_grace_between_two_pings_is_not_kept_for_the_next(beating: Beating, clock: Clock) -> None:
+    """The pong that it was for has come."""
+    heartbeat, session = beating
+    heartbeat.give_grace()
+    clock.advance(INTERVAL_S + TIMEOUT_S)
+
+    assert session.reason == "ping timeout"
+
+
+def test_a_check_of_an_older_ping_does_not_judge_a_newer_one(beating: Beating, clock: Clock) -> None:
+    """The pong of the first came; the second has its whole timeout."""
+    heartbeat, session = beating
+    clock.advance(INTERVAL_S)
+    heartbeat.pong()
+    heartbeat.ping()
+    clock.advance(TIMEOUT_S - 1)
+    assert session.reason is None
+    clock.advance(1)
+
+    assert session.reason == "ping timeout"
+
+
+def test_a_request_between_two_ticks_finds_a_late_session(beating: Beating, clock: Clock) -> None:
+    """`late` looks at the clock, not at the timer; not while the pong's way is blocked."""
+    heartbeat, session = beating
+    clock.now_s += INTERVAL_S + TIMEOUT_S
+    assert not heartbeat.late()
+    clock.now_s += 1
+    assert heartbeat.late()
+    session.pong_blocked = True
+    assert not heartbeat.late()
+    heartbeat.give_grace()
+    session.pong_blocked = False
+    assert not heartbeat.late()
+
+
+def test_a_heartbeat_that_was_stopped_does_nothing_more(beating: Beating, clock: Clock) -> None:
+    """And asks the timer for nothing more, so that a session that is over is freed."""
+    heartbeat, session = beating
+    clock.advance(INTERVAL_S)
+    heartbeat.stop()
+    clock.advance(1e6)
+
+    assert (session.sent, session.reason, clock.asked) == ([b"2"], None, [])
+    assert not heartbeat.late()
+
+
+STEPS = st.sampled_from(["tick", "pong", "block", "free", "stall", "accept"])
+
+
+@given(st.lists(STEPS, max_size=60))
+def test_no_browser_that_could_not_answer_is_blamed_and_no_silent_one_is_kept(steps: list[str]) -> None:
+    """Whatever happens in whatever order, in steps of a fifth of a timeout.
+
+    A session ends only if its browser had at least one timeout behind the ping without a pong; and it does end when the way has
+    been free, or nothing was accepted, for two timeouts behind a ping.
+    """
+    patch, timer = pytest.MonkeyPatch(), Clock()
+    patch.setattr(heartbeat_module, "monotonic", lambda: timer.now_s)
+    step_s = TIMEOUT_S / 5
+    try:
+        session, heartbeat = Session(), Heartbeat(SessionServer(timer, LIMITS))
+        heartbeat.start(session)
+        pinged_s = free_since_s = timer.now_s
+        for step in steps:
+            pings = len(session.sent)
+            if step == "tick":
+                timer.advance(step_s)
+                if session.stalled_s:
+                    session.stalled_s += step_s
+            elif step == "pong":
+                heartbeat.pong()
+            elif step == "block":
+                session.pong_blocked = True
+            elif step == "free":
+                if session.pong_blocked:
+                    free_since_s = timer.now_s
+                session.pong_blocked, session.stalled_s = False, 0.0
+            elif step == "stall" and session.pong_blocked:
+                session.stalled_s = session.stalled_s or 0.001
+            else:
+                session.stalled_s = 0.0
+            if len(session.sent) > pings:
+                pinged_s = timer.now_s
+            if session.reason is not None:
+                assert timer.now_s - pinged_s >= TIMEOUT_S - step_s
+                assert not session.pong_blocked or session.stalled_s >= TIMEOUT_S - step_s
+                return
+            if heartbeat.pulse is not Pulse.RESTING and not session.pong_blocked:
+                assert timer.now_s - max(pinged_s, free_since_s) < 2 * TIMEOUT_S + step_s
+    finally:
+        patch.undo()

@@ -1,0 +1,106 @@
+"""Socket.IO packets of clients, checked one by one. Each row is a packet that python-socketio would dispatch or fail on."""
+
+from __future__ import annotations
+
+import pytest
+from socketio.packet import Packet
+
+from headgate.transport.packet_check import MAX_ATTACHMENTS, MAX_BINARY_DEPTH, PacketRules
+
+RULES = PacketRules(has_attachments=True, accept_binary=True)
+PLACEHOLDER = '{"_placeholder":true,"num":0}'
+
+
+def fault(packet: str, rules: PacketRules = RULES, *, in_namespace: bool = True) -> str | None:
+    """Return what is wrong with an encoded packet."""
+    return rules.fault(Packet(encoded_packet=packet), in_namespace=in_namespace)
+
+
+@pytest.mark.parametrize(
+    "packet",
+    [
+        "0",
+        '0{"token":1}',
+        "0/ns,",
+        "1",
+        "1/ns,",
+        '2["name"]',
+        '2/ns,7["name",1,{}]',
+        '20["name"]',
+        "31[]",
+        '31["answer"]',
+        f'51-["blob",{PLACEHOLDER}]',
+        f"61-1[{PLACEHOLDER}]",
+        '2["name",{"_placeholder":true}]',
+    ],
+)
+def test_a_packet_as_clients_send_it_has_no_fault(packet: str) -> None:
+    """Of every type."""
+    assert fault(packet) is None
+
+
+@pytest.mark.parametrize(
+    ("packet", "expected"),
+    [
+        ('0["not an object"]', "CONNECT with data that is not an object"),
+        ("1[1]", "DISCONNECT with data"),
+        ('4{"message":"from a client"}', "unknown packet type"),
+        ("2", "packet without an argument list"),
+        ("2{}", "packet without an argument list"),
+        ("2[]", "event without a valid name"),
+        ("2[1]", "event without a valid name"),
+        ('2["connect"]', "event without a valid name"),
+        ('2["disconnect","x"]', "event without a valid name"),
+        ('2["connect_error"]', "event without a valid name"),
+        ("3[1]", "acknowledgement without the id of an event"),
+        ("30[]", "acknowledgement without the id of an event"),
+        ('50-["blob"]', "number of attachments not between 1 and 16"),
+        (f'5{MAX_ATTACHMENTS + 1}-["blob"]', "number of attachments not between 1 and 16"),
+        ('51-["blob",{"_placeholder":true,"num":7}]', "placeholder without an attachment"),
+        ('51-["blob",{"_placeholder":true,"num":-1}]', "placeholder without an attachment"),
+        ('51-["blob",{"_placeholder":true,"num":"a"}]', "placeholder without an attachment"),
+        ('51-["blob",{"_placeholder":true,"num":true}]', "placeholder without an attachment"),
+        ('51-["blob",{"in":[{"here":{"_placeholder":true,"num":1}}]}]', "placeholder without an attachment"),
+        ('51-["blob",' + "[" * MAX_BINARY_DEPTH + "]" * MAX_BINARY_DEPTH + "]", "placeholder without an attachment"),
+    ],
+)
+def test_a_malformed_packet_is_told_its_fault(packet: str, expected: str) -> None:
+    """In words, for the close frame."""
+    assert fault(packet) == expected
+
+
+@pytest.mark.parametrize("packet", ['2["name"]', '31["answer"]', f'51-["blob",{PLACEHOLDER}]'])
+def test_a_packet_before_connect_has_nobody_to_take_it(packet: str) -> None:
+    """CONNECT and DISCONNECT may come at any time."""
+    assert fault(packet, in_namespace=False) == "packet before CONNECT"
+    assert fault("0", in_namespace=False) is None
+    assert fault("1", in_namespace=False) is None
+
+
+def test_a_server_takes_the_binary_packets_that_its_rules_allow() -> None:
+    """The gateway takes none; a server whose packets are whole messages has no attachments."""
+    packet = f'51-["blob",{PLACEHOLDER}]'
+
+    assert fault(packet, PacketRules(has_attachments=True, accept_binary=False)) == "binary packets are not accepted"
+    assert fault(packet, PacketRules(has_attachments=False, accept_binary=True)) == (
+        "packet with attachments, of which this server's packets have none"
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"namespace": ["/"]}, "namespace that is no text"),
+        ({"id": "7"}, "id that is no whole number"),
+        ({"id": -1}, "id that is no whole number"),
+        ({"packet_type": 9}, "unknown packet type"),
+        ({"attachment_count": 1}, "attachments on a text packet"),
+    ],
+)
+def test_packet_classes_that_take_what_they_find_are_checked_too(change: dict[str, object], expected: str) -> None:
+    """A serializer of an application's own need not look."""
+    packet = Packet(encoded_packet='2["name"]')
+    for name, value in change.items():
+        setattr(packet, name, value)
+
+    assert RULES.fault(packet, in_namespace=True) == expected

@@ -1,0 +1,230 @@
+"""The gateway's face of python-socketio, over polling sessions that the test makes: no socket, no process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from headgate.protocol.frames import message_frame
+from headgate.transport import server as server_module
+from headgate.transport.engine import EngineServer
+from headgate.transport.limits import TransportLimits
+from headgate.transport.session import Session
+from headgate.transport.socketio_face import ConnectRefused, OneTooMany, SocketIOFace
+from tests.support.session_clock import turn
+
+NAMESPACE = "notifications"
+
+
+class Gateway:
+    """Hooks and handlers that record, in order, what they are called for."""
+
+    def __init__(self) -> None:
+        self.calls: list[Any] = []
+        self.full = False
+        self.face = SocketIOFace(
+            self, namespaces=[NAMESPACE], limits=TransportLimits(handshake_deadline_s=3600), allowed_origins="*"
+        )
+        self.face.route(
+            NAMESPACE,
+            connect=self.connect,
+            disconnect=lambda client, reason: self.calls.append(("disconnect", client, reason)),
+            requests={"subscribe": self.subscribe},
+            unknown=lambda name, client: {"unknown": name},
+        )
+        self.engine: EngineServer = self.face._engine
+
+    def opening(self, session_id: str, environ: Mapping[str, Any]) -> OneTooMany | None:
+        """Refuse when full."""
+        self.calls.append(("opening", session_id))
+        return OneTooMany("full", 3) if self.full else None
+
+    def connect(self, client: str, environ: dict[str, Any], auth: Any) -> None:
+        """Refuse those who ask for it."""
+        self.calls.append(("connect", client, auth))
+        if auth == {"refuse": True}:
+            raise ConnectRefused("no", {"code": "unauthorized"})
+
+    def joined(self, session: Session, namespace: str, client: str) -> None:
+        """Welcome the client."""
+        self.calls.append(("joined", session.sid, namespace, client))
+        session.offer_control(message_frame(b'2/notifications,["welcome"]'))
+
+    def over(self, session_id: str) -> None:
+        """Record."""
+        self.calls.append(("over", session_id))
+
+    def subscribe(self, client: str, *arguments: Any) -> dict[str, Any]:
+        """Acknowledge."""
+        return {"ok": True, "arguments": list(arguments)}
+
+    def open(self, sid: str = "session", environ: dict[str, Any] | None = None) -> Session:
+        """Open a polling session."""
+        session = self.engine.sockets[sid] = Session(self.engine, sid)
+        assert self.engine._trigger_event("connect", sid, environ or {"REMOTE_ADDR": "::1"}, run_async=False) is None
+        session.start_polling()
+        return session
+
+    def say(self, session: Session, packet: str) -> list[bytes]:
+        """Let the browser send a packet; return the packets that the next poll would get."""
+        session.packet_received(packet)
+        turn()
+        return [frame.packet for frame in session.take_frames()]
+
+    def named(self, name: str) -> list[Any]:
+        """Return the calls of one kind."""
+        return [call for call in self.calls if call[0] == name]
+
+
+@pytest.fixture
+def gateway(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gateway]:
+    """A gateway with one namespace. Nothing here blocks, so nothing need be cooperative."""
+    monkeypatch.setattr(server_module, "is_patched", lambda: True)
+    made = Gateway()
+    yield made
+    made.face.close()
+    turn()
+
+
+def client_of(gateway: Gateway) -> str:
+    """Return the id of the client that connected last."""
+    client: str = gateway.named("connect")[-1][1]
+    return client
+
+
+def test_a_client_connects_and_is_welcomed_behind_its_connect_packet(gateway: Gateway) -> None:
+    """The hooks come in the order of a session's life, with names that have no slash."""
+    session = gateway.open()
+    packets = gateway.say(session, '40/notifications,{"token":1}')
+    client = client_of(gateway)
+
+    assert packets == [f'40/notifications,{{"sid":"{client}"}}'.encode(), b'42/notifications,["welcome"]']
+    assert gateway.calls == [
+        ("opening", "session"),
+        ("connect", client, {"token": 1}),
+        ("joined", "session", NAMESPACE, client),
+    ]
+    assert gateway.face.session_of(NAMESPACE, client) is session
+
+
+def test_a_refused_client_is_told_message_and_data(gateway: Gateway) -> None:
+    """It has not joined, and is in no namespace; its session may try again."""
+    session = gateway.open()
+    packets = gateway.say(session, '40/notifications,{"refuse":true}')
+
+    assert packets == [b'44/notifications,{"message":"no","data":{"code":"unauthorized"}}']
+    assert gateway.named("joined") == []
+    with pytest.raises(KeyError):
+        gateway.face.session_of(NAMESPACE, client_of(gateway))
+    assert gateway.say(session, "40/notifications,")[0].startswith(b'40/notifications,{"sid"')
+
+
+def test_a_namespace_that_is_not_served_is_refused_as_the_protocol_has_it(gateway: Gateway) -> None:
+    """Without a call to any handler."""
+    assert gateway.say(gateway.open(), "40/elsewhere,") == [b'44/elsewhere,{"message":"Invalid namespace"}']
+    assert gateway.named("connect") == []
+
+
+def test_requests_are_dispatched_by_name_and_acknowledged(gateway: Gateway) -> None:
+    """Names that nobody serves go to `unknown`."""
+    session = gateway.open()
+    gateway.say(session, "40/notifications,")
+
+    assert gateway.say(session, '42/notifications,7["subscribe",{"pattern":"a.#"}]') == [
+        b'43/notifications,7[{"ok":true,"arguments":[{"pattern":"a.#"}]}]'
+    ]
+    assert gateway.say(session, '42/notifications,8["strange",1]') == [b'43/notifications,8[{"unknown":"strange"}]']
+
+
+def test_an_acknowledgement_goes_ahead_of_events_that_wait(gateway: Gateway) -> None:
+    """A client that is behind must hear that it has subscribed."""
+    session = gateway.open()
+    gateway.say(session, "40/notifications,")
+    session.offer(message_frame(b'2/notifications,["event"]'))
+
+    assert [packet[:2] for packet in gateway.say(session, '42/notifications,7["subscribe",1]')] == [b"43", b"42"]
+
+
+def test_binary_packets_are_not_accepted(gateway: Gateway) -> None:
+    """The gateway has no use for them."""
+    session = gateway.open()
+    gateway.say(session, "40/notifications,")
+    gateway.say(session, '451-/notifications,["subscribe",{"_placeholder":true,"num":0}]')
+
+    assert session.reason == "parse error"
+
+
+def test_a_disconnected_client_leaves_its_session_open(gateway: Gateway) -> None:
+    """Its handler runs before `disconnect` returns; the session may join again."""
+    session = gateway.open()
+    gateway.say(session, "40/notifications,")
+    client = client_of(gateway)
+    gateway.face.disconnect(NAMESPACE, client)
+
+    assert gateway.named("disconnect") == [("disconnect", client, "server disconnect")]
+    assert [frame.packet for frame in session.take_frames()] == [b"41/notifications,"]
+    assert not session.closed
+
+
+def test_an_ended_session_leaves_its_namespaces_and_is_over_last(gateway: Gateway) -> None:
+    """Nothing of it stays, in python-socketio's tables either."""
+    session = gateway.open()
+    gateway.say(session, "40/notifications,")
+    client = client_of(gateway)
+    session.end("transport close", abort=True)
+    turn()
+
+    assert gateway.calls[-2:] == [("disconnect", client, "transport close"), ("over", "session")]
+    assert gateway.face.environ_of("session") == {}
+    manager = gateway.face._server.manager
+    assert (manager.rooms, manager.pending_disconnect, gateway.engine.sockets) == ({}, {}, {})
+
+
+def test_members_have_no_rooms_of_their_own(gateway: Gateway) -> None:
+    """python-socketio looks through all rooms for each client that leaves."""
+    for sid in ("a", "b", "c"):
+        gateway.say(gateway.open(sid), "40/notifications,")
+
+    assert list(gateway.face._server.manager.rooms[f"/{NAMESPACE}"]) == [None]
+
+
+def test_a_session_that_is_one_too_many_is_refused_before_it_opens(gateway: Gateway) -> None:
+    """What `opening` returns reaches the engine, which answers 429."""
+    gateway.full = True
+
+    assert gateway.engine._trigger_event("connect", "s", {}, run_async=False) == OneTooMany("full", 3)
+    assert gateway.face.environ_of("s") == {}
+
+
+def test_an_environ_is_trimmed_to_the_names_that_are_wanted(gateway: Gateway) -> None:
+    """And not made for a session that has none."""
+    gateway.open("a", {"REMOTE_ADDR": "::1", "PATH_INFO": "/socket.io/"})
+    gateway.face.trim_environ("a", ["REMOTE_ADDR", "HTTP_ORIGIN"])
+    gateway.face.trim_environ("nobody", ["REMOTE_ADDR"])
+
+    assert gateway.face.environ_of("a") == {"REMOTE_ADDR": "::1"}
+    assert gateway.face.environ_of("nobody") == {}
+    assert gateway.face._server.environ.keys() == {"a"}
+
+
+def test_closing_ends_every_session(gateway: Gateway) -> None:
+    """Once."""
+    sessions = [gateway.open(sid) for sid in ("a", "b")]
+    gateway.face.close()
+    gateway.face.close()
+    turn()
+
+    assert [session.reason for session in sessions] == ["server disconnect"] * 2
+    assert gateway.named("over") == [("over", "a"), ("over", "b")]
+
+
+def test_a_server_in_a_process_without_cooperative_sockets_is_refused() -> None:
+    """It would block on the first request."""
+    program = "from headgate.socketio import Server; Server()"
+    outcome = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+
+    assert "monkey.patch_all()" in outcome.stderr

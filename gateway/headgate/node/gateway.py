@@ -280,7 +280,7 @@ class Gateway:
             states[name] = {
                 "bus": "up" if bus.up else "down",
                 "epoch": bus.epoch,
-                "offset": bus.offset,
+                "offset": bus.reached,
                 "clients": len(namespace.clients),
             }
             if bus.last_error is not None:
@@ -382,7 +382,7 @@ class Gateway:
                 "session": session,
                 "user": client.identity.user,
                 "epoch": namespace.bus.epoch,
-                "offset": namespace.bus.offset,
+                "offset": namespace.bus.reached,
                 "limits": self.settings.limits(),
                 "resumed": resumed,
                 "subscriptions": results,
@@ -445,7 +445,7 @@ class Gateway:
 
     def _subscribe(self, namespace: Namespace, client: Client, body: Any) -> dict[str, Any]:
         pattern = namespace.subscribe(client, body)
-        return {"pattern": pattern, "epoch": namespace.bus.epoch, "offset": namespace.bus.offset}
+        return {"pattern": pattern, "epoch": namespace.bus.epoch, "offset": namespace.bus.reached}
 
     def _unsubscribe(self, namespace: Namespace, client: Client, body: Any) -> dict[str, Any]:
         return {"pattern": namespace.unsubscribe(client, body)}

@@ -107,10 +107,10 @@ def test_nothing_published_behind_an_acknowledgement_is_missed_or_comes_twice(
         for step in range(150):
             if wanted and steps.random() < 0.45:
                 pattern = steps.choice(sorted(wanted))
-                spans.append((pattern, wanted.pop(pattern), bus.unwant(pattern)))
+                spans.append((pattern, wanted.pop(pattern), bus.release(pattern)))
             else:
                 pattern = steps.choice([pattern for pattern in PATTERNS if pattern not in wanted])
-                wanted[pattern] = bus.want(pattern)
+                wanted[pattern] = bus.acquire(pattern)
             if step % 10 == 0:
                 bus.wait_for_fences(2)  # the time in which something is given up
             if step % 50 == 25:
@@ -138,23 +138,23 @@ def test_subscriptions_follow_what_is_wanted_and_go_back_to_nothing(start_bus: S
     """A channel for a topic, a glob for a wildcard, nothing for what a glob brings; each for as long as somebody wants it."""
     bus = start_bus()
     assert listened_to(redis_client, "orders.1", "bills.1") == {"orders.1": 0, "bills.1": 0, "globs": 0}
-    bus.want("orders.1")
-    bus.want("bills.1")
+    bus.acquire("orders.1")
+    bus.acquire("bills.1")
     assert listened_to(redis_client, "orders.1", "bills.1") == {"orders.1": 1, "bills.1": 1, "globs": 0}
-    bus.want("orders.*")
-    bus.want("orders.*")
+    bus.acquire("orders.*")
+    bus.acquire("orders.*")
     wait_until(
         lambda: listened_to(redis_client, "orders.1", "bills.1") == {"orders.1": 0, "bills.1": 1, "globs": 1}, "the glob alone"
     )
-    bus.unwant("orders.*")
+    bus.release("orders.*")
     bus.wait_for_fences(3)
     assert listened_to(redis_client, "orders.1", "bills.1") == {"orders.1": 0, "bills.1": 1, "globs": 1}
-    bus.unwant("orders.*")
+    bus.release("orders.*")
     wait_until(
         lambda: listened_to(redis_client, "orders.1", "bills.1") == {"orders.1": 1, "bills.1": 1, "globs": 0}, "the topics"
     )
-    bus.unwant("orders.1")
-    bus.unwant("bills.1")
+    bus.release("orders.1")
+    bus.release("bills.1")
     wait_until(lambda: listened_to(redis_client, "orders.1", "bills.1") == {"orders.1": 0, "bills.1": 0, "globs": 0}, "nothing")
 
 
@@ -206,8 +206,8 @@ def test_a_plain_publish_behind_a_change_of_subscriptions_is_not_taken_for_a_cop
     """Through one glob, and the next alike through another: what Redis said of the change stands between."""
     bus = start_bus("orders.*")
     call(redis_client, "PUBLISH", channel(N, "orders.paid"), '"plain"')
-    bus.want("*.paid")
-    bus.unwant("orders.*")
+    bus.acquire("*.paid")
+    bus.release("orders.*")
     wait_until(lambda: call(redis_client, "PUBSUB", "NUMPAT") == 1, "the first glob to be given up")
     call(redis_client, "PUBLISH", channel(N, "orders.paid"), '"plain"')
 
@@ -285,12 +285,12 @@ def test_an_older_library_that_comes_back_is_noticed_and_what_it_may_have_cost_i
     bus = start_bus("users.7.#", "orders.1", fence_interval_s=60)
     publisher.publish("orders.1", "before")
     bus.wait_for(lambda: bus.offsets == [1], "an event")
-    bus.want("bills.1")
+    bus.acquire("bills.1")
     older_library(redis_client)
     publisher.publish("mail", "published where nobody listens", user="7")
     publisher.publish("orders.1", "moves the position")
     bus.wait_for(lambda: bus.offsets == [1, 3], "the position to be behind both")
-    bus.want("bills.2")
+    bus.acquire("bills.2")
 
     bus.wait_for(lambda: bus.news("missing"), "word of the doubt")
     bus.wait_for(lambda: bus.news("bus") == [["bus", False], ["bus", True]], "the new connection")

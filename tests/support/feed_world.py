@@ -1,7 +1,7 @@
 """A feed between a model Redis and an oracle, driven one input at a time, in an order that a seed decides.
 
-Everything that may happen at the same time is a step of its own: publishers, commands on their way to Redis, replies on their way back,
-reads of the log and of fences, passes over the clients, the clock, clients that come and go, and faults.
+Everything that may happen at the same time is a step of its own: publishers, commands on their way to Redis, replies on their way
+back, reads of the log and of fences, passes over the clients, the clock, clients that come and go, and faults.
 """
 
 from __future__ import annotations
@@ -32,14 +32,12 @@ FENCE_INTERVAL_S = 1.0
 REST_STEPS = 20_000
 
 # The greatest weight of each step. A history draws its own below it, so that rare mixtures have their share.
-ORDINARY = {
-    **{"feed": 40, "receive": 20, "redis": 8, "publish": 24, "plain": 3, "burst": 1, "write": 6, "wake": 4, "tick": 2},
-    **{"fence_head": 6, "acquire": 2, "release": 2},
-}
-FAULTS = {
-    **{"cut": 1, "trim": 1, "delete": 1, "silent": 1, "bad": 1, "poison": 1, "forge": 1, "flush": 1, "lose_tail": 1},
-    **{"downgrade": 1, "fence_fails": 1, "read_fails": 1, "pass_fails": 1},
-}
+GATEWAY = {"feed": 40, "receive": 20, "write": 6, "wake": 4, "tick": 4, "fence_head": 3}
+OTHERS = {"redis": 8, "publish": 24, "plain": 3, "burst": 1, "acquire": 5, "release": 5}
+FAULTS = (
+    *("cut", "trim", "delete", "silent", "bad", "poison", "forge", "flush", "lose_tail"),
+    *("downgrade", "fence_fails", "read_fails", "pass_fails"),
+)
 FAULT_SHARE = 0.15
 
 
@@ -51,7 +49,7 @@ class Oracle:
     """The promises of the feed, checked the plain way: a list of all that was published, and a set of all that came.
 
     Order; at most once; an event above the position that an active pattern matches is delivered, or told in a gap, before the
-    position passes it; the position never goes back in a log; a log is told as lost only if it is; a gap of trimmed events is true.
+    position passes it; the position never goes back in a log; a log is told as lost only if it is; trimmed events are gone.
     """
 
     def __init__(self, redis: ModelRedis) -> None:
@@ -200,7 +198,7 @@ class World:
         self._pinged: deque[Head] = deque()  # the heads of fences whose PING is under way, or whose PONG the feed deals with
         for pattern in ["#"] if self.whole else ["orders.*", "users.7.#"]:
             self._acquire(pattern)
-        bag = [name for name, most in ORDINARY.items() for _ in range(1 + self._below(most))]
+        bag = [name for name, most in (GATEWAY | OTHERS).items() for _ in range(1 + self._below(most))]
         faults = [name for name in FAULTS if self._random() < 0.4]
         share = int(FAULT_SHARE * self._random() * len(bag))
         self._bag = bag + [faults[self._below(len(faults))] for _ in range(share if faults else 0)]

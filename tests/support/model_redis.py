@@ -1,7 +1,7 @@
 """A Redis in the test's own memory: the log of one namespace, and one subscriber connection. No I/O, no clock.
 
-It follows Redis where the feed depends on it: a publish appends and sends in one step; each connection keeps its order; the copies of
-one publish come back to back, one through each source; a log may be trimmed, emptied, replaced, or lose its tail.
+It follows Redis where the feed depends on it: a publish appends and sends in one step; each connection keeps its order; the
+copies of one publish come back to back, one through each source; a log may be trimmed, emptied, replaced, or lose its tail.
 """
 
 from __future__ import annotations

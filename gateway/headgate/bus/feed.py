@@ -232,6 +232,8 @@ class Feed:
     # -- the conversation on a connection -------------------------------------------------------------------------
 
     def _converse(self) -> Steps:
+        if self._interest.by_user:
+            self._is_downgraded((yield from self._ask(ReadHead())))  # Configure would replace an older library unseen
         if self._library_downgraded and self._verified < self.offset:
             yield Gap(self._verified + 1, self.offset, GapReason.UPSTREAM)
         self._library_downgraded = False

@@ -4,8 +4,8 @@ A fence reads the head of the log, then sends PING on the subscriber connection.
 comes behind every event up to that head. A regular fence begins at a tick of the clock. An expedited fence begins between
 two ticks, because a client waits for its subscription.
 
-In: begin, the head, ticks, the PONG, failures. Out: the state, and `missed`: the ticks in a row without a proof. The feed (feed.py)
-draws the conclusions.
+In: begin, the head, ticks, the PONG, failures. Out: the state, and `missed`: the ticks in a row without a
+proof. The feed (feed.py) draws the conclusions.
 """
 
 from __future__ import annotations

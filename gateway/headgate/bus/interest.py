@@ -290,8 +290,13 @@ class Interest:
             return False
         if source[0] == _SUBSCRIBE:
             return True
-        stood_in_for = _covered_by([source])
-        return all(other in self._synced for other in self._target if stood_in_for.fullmatch(self._reach(other)))
+        # Each source inside this glob must have one that stays: its own, or a glob.
+        inside = _covered_by([source])
+        return all(
+            (other in self._synced and other in self._target) or cover.fullmatch(self._reach(other))
+            for other in self._patterns_of
+            if inside.fullmatch(self._reach(other))
+        )
 
     def _update_cover(self, changed: Collection[Source]) -> None:
         if any(source[0] == _PSUBSCRIBE for source in changed):

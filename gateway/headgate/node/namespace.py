@@ -48,7 +48,7 @@ _NOTICE_STRIDE = 256
 
 
 class Namespace:
-    """See the module. Implements `bus.listener.Receiver`. `on_log_lost` is called when the log is another one, and must not wait."""
+    """See the module. Implements `bus.Receiver`. `on_log_lost` is called when the log is another one, and must not wait."""
 
     def __init__(self, name: str, redis_url: str, settings: Settings, on_log_lost: Callable[[], object] = lambda: None) -> None:
         self.name = name
@@ -281,7 +281,7 @@ class Namespace:
         """An entry of the log that cannot be delivered was met."""
         self.bus.quarantine(entry.error or InvalidEvent("entry", "unreadable"))
 
-    # -- bus.listener.Receiver ------------------------------------------------------------------------------------
+    # -- bus.Receiver ---------------------------------------------------------------------------------------------
 
     def route(self, events: Iterable[Event], more: Callable[[], list[Event]] = list) -> None:
         """Hand events to their clients, in order; lets the loop run between slices and every few milliseconds.

@@ -54,8 +54,16 @@ def settled(interest: Interest, now_s: float = 0.0) -> set[Source]:
         for source in interest.requested:
             interest.acknowledge(*source)
         interest.mark_synced(interest.acknowledged)
-        interest.to_unsubscribe(now_s)
+        dropped(interest, now_s)
     return set(interest.requested)
+
+
+def dropped(interest: Interest, now_s: float) -> list[Source]:
+    """Unsubscribe from sources, let Redis acknowledge that, and return them."""
+    sources = interest.to_unsubscribe(now_s)
+    for command, name in sources:
+        interest.end(command.replace(b"subscribe", b"unsubscribe"), name)
+    return sources
 
 
 def attached(*patterns: str, by_user: bool = True) -> Interest:
@@ -188,7 +196,7 @@ def test_an_active_pattern_stays_active_and_always_has_a_source(steps: list[tupl
             fence = None
         elif step == "unsubscribe":
             now_s += LINGER_S / 2
-            interest.to_unsubscribe(now_s)
+            dropped(interest, now_s)
         elif step == "subscribe":
             interest.to_subscribe()
         elif step == "acknowledge":
@@ -280,6 +288,17 @@ def test_a_source_is_not_dropped_before_it_is_synced() -> None:
     assert interest.to_unsubscribe(LINGER_S) == []
     interest.mark_synced(interest.acknowledged)
     assert interest.to_unsubscribe(LINGER_S) == [topic_source("orders.1")]
+
+
+def test_a_glob_is_not_dropped_before_the_wider_one_that_replaces_it_is_synced() -> None:
+    """A pattern may be active through a glob of somebody else, who has just left."""
+    interest = attached("orders.1", "orders.*")
+    assert interest.active("orders.1")
+    interest.release("orders.*", 0)
+    interest.acquire("#")
+    assert glob("orders.*") not in interest.to_unsubscribe(LINGER_S)
+    assert interest.active("orders.1")
+    assert settled(interest, LINGER_S) == {EVERYTHING}
 
 
 def test_only_so_many_sources_linger(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -383,4 +402,14 @@ def test_a_dropped_glob_overlaps_nothing_any_more() -> None:
     settled(interest)
     interest.release("bills.*", 0.0)
     assert settled(interest, LINGER_S) == {ANCHOR, topic_source("orders.1")}
+    assert not interest.overlapping
+
+
+def test_sources_overlap_until_redis_has_acknowledged_the_end_of_one() -> None:
+    """Copies that were sent before it ended are still on their way."""
+    interest = attached("orders.1", "bills.*")
+    interest.release("bills.*", 0.0)
+    assert interest.to_unsubscribe(LINGER_S) == [glob("bills.*")]
+    assert interest.overlapping
+    interest.end(b"punsubscribe", glob("bills.*")[1])
     assert not interest.overlapping

@@ -196,7 +196,7 @@ class World:
         self._fence: out.ReadFenceHead | None = None
         self._fence_head: Head | None = None
         self._pinged: deque[Head] = deque()  # the heads of fences whose PING is under way, or whose PONG the feed deals with
-        for pattern in ["#"] if self.whole else ["orders.*", "users.7.#"]:
+        for pattern in ["#"] if self.whole else ["orders.*", "users.7.#"][: self._below(3)]:
             self._acquire(pattern)
         bag = [name for name, most in (GATEWAY | OTHERS).items() for _ in range(1 + self._below(most))]
         faults = [name for name in FAULTS if self._random() < 0.4]

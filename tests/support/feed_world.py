@@ -476,12 +476,12 @@ class World:
         self.redis.send(TOPICS[self._below(len(TOPICS))], [b"hg1 x", b"{", b"hg1 %b 1 1 a" % (b"0" * 16)][self._below(3)])
 
     def _do_forge(self) -> None:
-        epoch, offset = [
-            ("f" * 16, 5),
-            (self.redis.epoch or "f" * 16, self.redis.offset + 10**9),
-            (self.feed.epoch or "f" * 16, self.feed.offset) if self.feed.offset else ("f" * 16, 1),
-        ][self._below(3)]
-        self.redis.send(TOPICS[self._below(len(TOPICS))], b"hg1 %b %d 1 forged\n0" % (epoch.encode(), offset))
+        """Another epoch, an offset far ahead, an old one. (One a little ahead would be believed until the next fence.)"""
+        redis = self.redis
+        past = min(self.feed.offset, redis.offset) if self.feed.epoch == redis.epoch else 0
+        forged = [("f" * 16, 5), (redis.epoch or "f" * 16, redis.offset + 10**9), (redis.epoch if past else "f" * 16, past or 1)]
+        epoch, offset = forged[self._below(3)]
+        redis.send(TOPICS[self._below(len(TOPICS))], b"hg1 %b %d 1 forged\n0" % (epoch.encode(), offset))
 
     # -- clients --------------------------------------------------------------------------------------------------
 

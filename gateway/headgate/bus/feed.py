@@ -236,6 +236,7 @@ class Feed:
             self._is_downgraded((yield from self._ask(ReadHead())))  # Configure would replace an older library unseen
         if self._library_downgraded and self._verified < self.offset:
             yield Gap(self._verified + 1, self.offset, GapReason.UPSTREAM)
+            self._verified = self.offset
         self._library_downgraded = False
         yield from self._sync()
         while True:

@@ -113,12 +113,12 @@ class ForgetsAFailedPass(Feed):
         return []
 
 
-class FencesAfterTheHead(Feed):
-    """A feed whose fence covers what Redis has acknowledged after its head was read."""
+class DropsTooEarly(Feed):
+    """A feed that drops a glob before the sources that replace it are synced."""
 
-    def fence_head(self, number: int, head: Head, now_s: float) -> list[Action]:
-        self._fence.sources = self._interest.acknowledged
-        return super().fence_head(number, head, now_s)
+    def __init__(self, namespace: str, max_payload_bytes: int, fence_interval_s: float) -> None:
+        super().__init__(namespace, max_payload_bytes, fence_interval_s)
+        self._interest._dispensable = lambda source, cover: True  # type: ignore[method-assign]
 
 
 class KeepsTheEpoch(Feed):
@@ -138,7 +138,7 @@ class KeepsTheEpoch(Feed):
         TrustsTheAcknowledgement,
         HandsOnTwice,
         ForgetsAFailedPass,
-        FencesAfterTheHead,
+        DropsTooEarly,
         KeepsTheEpoch,
     ],
 )

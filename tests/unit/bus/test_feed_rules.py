@@ -366,6 +366,24 @@ def test_a_new_pattern_is_active_after_an_expedited_fence() -> None:
     assert publish(gateway, 2, "bills.1") == gateway.offsets == [4, 5]
 
 
+def test_a_fence_covers_only_what_redis_had_acknowledged_before_its_head_was_read() -> None:
+    """An event between the head and the acknowledgement was sent to nobody: the position must be above it first."""
+    gateway = Gateway("bills.1")
+    gateway.feed.acquire("orders.1")
+    gateway.carry_out_all(gateway.feed.wake())  # the command is on its way
+    (begun,) = [action for action in gateway.feed.tick(gateway.now_s) if isinstance(action, out.ReadFenceHead)]
+    head = gateway.redis.head()
+    gateway.redis.publish("orders.1")
+    gateway.run()  # Redis acknowledges
+    gateway.carry_out_all(gateway.feed.fence_head(begun.number, head, gateway.now_s))
+    gateway.run()
+    assert gateway.only("synced") == [("synced",)]
+    assert not gateway.feed.active("orders.1")
+    gateway.wake()
+    assert gateway.feed.active("orders.1")
+    assert gateway.feed.reached == 1
+
+
 def test_without_a_connection_a_pattern_is_active_at_once() -> None:
     """The next connection subscribes to it, and reads the log from the position on."""
     gateway = Gateway("orders.1")

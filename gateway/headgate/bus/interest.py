@@ -12,7 +12,7 @@ was published before Redis knew of the source.
 
 Rules.
 1. A source inside a glob is not requested. An existing one is dropped only after the glob is synced; a glob is dropped only after
-   everything that it stood in for is synced.
+   each source inside it is synced, or inside a synced glob that stays.
 2. A pattern is active when its source, or a glob that covers it, is synced. Without a connection every pattern is active: the
    next connection subscribes to all of them, and reads from the log everything above the position.
 3. A glob costs Redis one comparison for every event of every namespace; a channel costs some hundred bytes. Above MAX_GLOBS or

@@ -33,9 +33,9 @@ REST_STEPS = 20_000
 
 # The greatest weight of each step. A history draws its own below it, so that rare mixtures have their share.
 GATEWAY = {"feed": 40, "receive": 20, "write": 6, "wake": 4, "tick": 4, "fence_head": 3}
-OTHERS = {"redis": 8, "publish": 24, "plain": 3, "burst": 1, "acquire": 5, "release": 5}
+OTHERS = {"redis": 8, "publish": 24, "plain": 3, "burst": 1, "acquire": 5, "release": 5, "join": 1}
 # In a quiet history few events come behind one that is missing, and hide it from a fence.
-QUIET = {"redis": 6, "publish": 2, "tick": 8, "fence_head": 6, "acquire": 6, "release": 6}
+QUIET = {"redis": 2, "publish": 3, "tick": 12, "fence_head": 6, "write": 12, "wake": 8, "acquire": 6, "release": 8, "join": 4}
 FAULTS = (
     *("cut", "trim", "delete", "silent", "bad", "poison", "forge", "flush", "lose_tail"),
     *("downgrade", "fence_fails", "read_fails", "pass_fails"),
@@ -314,7 +314,8 @@ class World:
             else:
                 self._writing = commands
         elif isinstance(action, out.ReadFenceHead):
-            self._fence, self._fence_head = action, None
+            self._fence = action
+            self._fence_head = self.redis.head() if self._random() < 0.5 else None
         elif isinstance(action, out.Ping):
             if self._writing is not None:
                 raise Broken("a PING would break into commands that are being sent")
@@ -502,6 +503,20 @@ class World:
     def _do_acquire(self) -> None:
         if len(self._acquired) < 10:
             self._acquire(PATTERNS[self._below(len(PATTERNS))])
+
+    def _do_join(self) -> None:
+        """A client subscribes in the moment in which a fence begins, and an event for it is published before Redis knows."""
+        if len(self._acquired) < 10:
+            pattern = PATTERNS[self._below(len(PATTERNS))]
+            self._acquire(pattern)
+            self._do_wake()
+            self._do_write()
+            self._do_tick()
+            if self._fence_head is None:
+                self._do_fence_head()
+            self._publish(MATCHING[pattern][self._below(len(MATCHING[pattern]))])
+            for step in (self._do_redis, self._do_redis, self._do_receive, self._do_feed, self._do_feed):
+                step()
 
     def _do_release(self) -> None:
         keep = 1 if self.whole else 0

@@ -21,7 +21,7 @@ from tests.support.feed_world import Broken, World
 STEPS = 300
 HISTORIES = int(os.environ.get("HEADGATE_HISTORIES", "3500"))
 # A planted fault is found within so many histories.
-MAX_HISTORIES = 1500
+MAX_HISTORIES = 3000
 
 
 @pytest.fixture(autouse=True)
@@ -113,6 +113,14 @@ class ForgetsAFailedPass(Feed):
         return []
 
 
+class SyncsTooMuch(Feed):
+    """A feed whose fence also covers sources that Redis has acknowledged after its head was read."""
+
+    def fence_head(self, number: int, head: Head, now_s: float) -> list[Action]:
+        self._fence.sources = self._interest.acknowledged
+        return super().fence_head(number, head, now_s)
+
+
 class DropsTooEarly(Feed):
     """A feed that drops a glob before the sources that replace it are synced."""
 
@@ -138,6 +146,7 @@ class KeepsTheEpoch(Feed):
         TrustsTheAcknowledgement,
         HandsOnTwice,
         ForgetsAFailedPass,
+        SyncsTooMuch,
         DropsTooEarly,
         KeepsTheEpoch,
     ],

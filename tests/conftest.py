@@ -20,7 +20,7 @@ pytest_plugins = [
 
 # What a developer has set for a gateway of theirs is not for the tests: above all not the Redis to write to.
 for _name in [name for name in os.environ if name.startswith("HEADGATE_")]:
-    if _name not in ("HEADGATE_CHROMIUM", "HEADGATE_FUZZ", "HEADGATE_REDIS_SERVER"):
+    if _name not in ("HEADGATE_CHROMIUM", "HEADGATE_FUZZ", "HEADGATE_HISTORIES", "HEADGATE_REDIS_SERVER", "HEADGATE_SEED"):
         del os.environ[_name]
 
 # The processes of the tests have the packages that a user's have: a tool's, which structlog would load if it found it, is hidden.

@@ -114,14 +114,14 @@ class BusProcess:
         found: dict[str, Any] = self._ask("state")
         return found
 
-    def want(self, pattern: str) -> int:
-        """Want one more pattern; return the position at which it is in force."""
-        offset: int = self._ask(f"want {pattern}")
+    def acquire(self, pattern: str) -> int:
+        """Acquire one more pattern; return the position above which its events come."""
+        offset: int = self._ask(f"acquire {pattern}")
         return offset
 
-    def unwant(self, pattern: str) -> int:
-        """Want a pattern no longer; return the position."""
-        offset: int = self._ask(f"unwant {pattern}")
+    def release(self, pattern: str) -> int:
+        """Release a pattern; return the position."""
+        offset: int = self._ask(f"release {pattern}")
         return offset
 
     def pause(self) -> None:
@@ -169,7 +169,7 @@ def main(redis_url: str, settings: str, linger_s: str, late_fences: str, *patter
     monkey.patch_all()
     from gevent.fileobject import FileObject
 
-    from headgate.bus import interest
+    from headgate.bus import feed, interest
     from headgate.bus import listener as bus_module
     from headgate.metrics import QUARANTINED
     from headgate.runtime import logging as logs
@@ -197,23 +197,23 @@ def main(redis_url: str, settings: str, linger_s: str, late_fences: str, *patter
 
     logs.configure("info")
     interest.LINGER_S = float(linger_s)
-    bus_module.LATE_FENCES = int(late_fences)
+    feed.LATE_FENCES = int(late_fences)
     bus = bus_module.Bus("notifications", redis_url, Settings(**json.loads(settings)), Teller())
     for pattern in patterns:
-        bus.want(pattern)
+        bus.acquire(pattern)
     bus.start()
     for line in FileObject(0, "r"):  # sys.stdin would stop the loop
         question, _, pattern = line.strip().partition(" ")
-        if question == "want":
-            bus.want(pattern)
+        if question == "acquire":
+            bus.acquire(pattern)
             bus.wait_for(pattern)
-            tell("answer", bus.offset)
-        elif question == "unwant":
-            bus.unwant(pattern)
-            tell("answer", bus.offset)
+            tell("answer", bus.reached)
+        elif question == "release":
+            bus.release(pattern)
+            tell("answer", bus.reached)
         elif question == "state":
             error = bus.last_error.code if bus.last_error is not None else None
-            tell("answer", {"epoch": bus.epoch, "offset": bus.offset, "up": bus.up, "error": error})
+            tell("answer", {"epoch": bus.epoch, "offset": bus.reached, "up": bus.up, "error": error})
         else:
             samples = [sample for metric in QUARANTINED.collect() for sample in metric.samples]
             tell("answer", {s.labels["code"]: int(s.value) for s in samples if s.name.endswith("_total")})

@@ -19,7 +19,7 @@ def health(namespaces: Mapping[str, Namespace], *, revocations_known: bool, drai
         states[name] = {
             "bus": "up" if bus.up else "down",
             "epoch": bus.epoch,
-            "offset": bus.offset,
+            "offset": bus.reached,
             "clients": len(namespace.clients),
         }
         if bus.last_error is not None:

@@ -127,7 +127,7 @@ class Joining:
                 "session": session,
                 "user": client.identity.user,
                 "epoch": namespace.bus.epoch,
-                "offset": namespace.bus.offset,
+                "offset": namespace.bus.reached,
                 "limits": self._settings.limits(),
                 "resumed": resumed,
                 "subscriptions": results,

@@ -48,7 +48,7 @@ _NOTICE_STRIDE = 256
 
 
 class Namespace:
-    """See the module. Implements `bus.Feed`. `on_log_lost` is called when the log is another one, and must not wait."""
+    """See the module. Implements `bus.Receiver`. `on_log_lost` is called when the log is another one, and must not wait."""
 
     def __init__(self, name: str, redis_url: str, settings: Settings, on_log_lost: Callable[[], object] = lambda: None) -> None:
         self.name = name
@@ -190,7 +190,7 @@ class Namespace:
             self._arriving.discard(client)
             return None
         bus = self.bus
-        if point.epoch == bus.epoch and point.offset > max(bus.offset, bus.head):
+        if point.epoch == bus.epoch and point.offset > max(bus.reached, bus.head):
             # Another gateway may be a little ahead of this one; only the log knows whether that is it.
             with self._turn_to_search() as log:
                 ahead = point.offset <= log.head().offset
@@ -204,10 +204,10 @@ class Namespace:
             client.miss(None, None, GapReason.LOG_LOST)
             client.put_back(waiting)
             return False
-        if point.offset != bus.offset or self._routing or client.reading or waiting:
+        if point.offset != bus.reached or self._routing or client.reading or waiting:
             client.read_from(point.offset, client.starts)  # a `since` of the handshake keeps its own start
         # The head was read at the last fence; trimming by count has gone on since, and needs no reading.
-        return point.offset + 1 >= max(bus.first, bus.offset - self._settings.log_max_events + 1)
+        return point.offset + 1 >= max(bus.first, bus.reached - self._settings.log_max_events + 1)
 
     def replay(self, client: Client, request: object) -> dict[str, object]:
         """Return a page of `{pattern, from, to}` out of the log: `{events: [[topic, data, meta]…], next}`.
@@ -259,7 +259,7 @@ class Namespace:
 
     def position(self) -> int:
         """The offset up to which events have been handed to the fan-out."""
-        return self.bus.offset
+        return self.bus.reached
 
     def epoch(self) -> str:
         """The log that this offset is in."""
@@ -271,7 +271,7 @@ class Namespace:
 
     def went_live(self, client: Client) -> None:
         """Release the client's direct writes when the feed has reached it, and no pass that began before is under way."""
-        if not self._routing and client.position <= self.bus.offset:
+        if not self._routing and client.position <= self.bus.reached:
             self._floored.discard(client)
             self._release_one(client)
         else:
@@ -281,7 +281,7 @@ class Namespace:
         """An entry of the log that cannot be delivered was met."""
         self.bus.quarantine(entry.error or InvalidEvent("entry", "unreadable"))
 
-    # -- bus.Feed -------------------------------------------------------------------------------------------------
+    # -- bus.Receiver ---------------------------------------------------------------------------------------------
 
     def route(self, events: Iterable[Event], more: Callable[[], list[Event]] = list) -> None:
         """Hand events to their clients, in order; lets the loop run between slices and every few milliseconds.
@@ -375,7 +375,7 @@ class Namespace:
         if now_s - self._cursor_told_s < CURSOR_INTERVAL_S or self.bus.epoch is None:
             return
         self._cursor_told_s = now_s
-        frame = self._cursor_frame(Head(self.bus.epoch, self.bus.offset, 0))
+        frame = self._cursor_frame(Head(self.bus.epoch, self.bus.reached, 0))
         for client in self._each_client():
             # Someone with events waiting learns the position from them; a cursor must not overtake them.
             if client.live and client not in self._arriving and client.connection.idle:
@@ -388,16 +388,16 @@ class Namespace:
     def _wanted(self, patterns: Iterable[str]) -> Iterator[None]:
         """Let the bus listen to patterns for the time of the block."""
         for pattern in patterns:
-            self.bus.want(pattern)
+            self.bus.acquire(pattern)
         try:
             yield
         finally:
             for pattern in patterns:
-                self.bus.unwant(pattern)
+                self.bus.release(pattern)
 
     def _remove(self, pattern: str, client: Client) -> None:
         if self._trie.remove(pattern, client):
-            self.bus.unwant(pattern)
+            self.bus.release(pattern)
 
     def close(self) -> None:
         """Stop listening and reading. Idempotent."""
@@ -405,7 +405,7 @@ class Namespace:
         self._catch_up.close()
 
     def _release(self) -> None:
-        reached = [client for client in self._floored if client.position <= self.bus.offset]
+        reached = [client for client in self._floored if client.position <= self.bus.reached]
         for client in reached:
             self._floored.discard(client)
             self._release_one(client)
@@ -414,7 +414,7 @@ class Namespace:
         if not client.reading:
             client.release()
             if client.connection.idle and self.bus.epoch is not None:
-                client.connection.offer_control(self._cursor_frame(Head(self.bus.epoch, self.bus.offset, 0)))
+                client.connection.offer_control(self._cursor_frame(Head(self.bus.epoch, self.bus.reached, 0)))
 
     def _admit(self, client: Client, requests: Iterable[object]) -> list[Subscription | HeadgateError]:
         """Read requests, and hold them against the limits and then against what the client is granted. Lets the loop run."""
@@ -459,7 +459,7 @@ class Namespace:
         """
         client.subscribe(wanted.pattern, wanted.overflow)
         if self._trie.add(wanted.pattern, client):
-            self.bus.want(wanted.pattern)
+            self.bus.acquire(wanted.pattern)
         if start is not None:
             self._read_back(client, wanted.pattern, start)
 
@@ -475,7 +475,7 @@ class Namespace:
             wanted = outcomes[index]
             if isinstance(wanted, Subscription) and wanted.since is not None:
                 asking[index] = (wanted.pattern, wanted.since)
-        if all(since.offset is not None and since.offset <= self.bus.offset for _, since in asking.values()):
+        if all(since.offset is not None and since.offset <= self.bus.reached for _, since in asking.values()):
             return self.bus.epoch, {index: since.offset or 0 for index, (_, since) in asking.items()}
         try:
             while True:
@@ -552,7 +552,7 @@ class Namespace:
             if client.connection.closed or pattern not in client.subscriptions:
                 return
             if client.live:
-                client.read_from(self.bus.offset, {pattern: start})
+                client.read_from(self.bus.reached, {pattern: start})
             else:
                 # What it has had, it has had: only the new pattern goes further back than its position.
                 here = client.position

@@ -8,40 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError, InvalidEvent, PayloadTooLarge
 from headgate.event import Event, check_event_id, check_json
 from headgate.topic import check_topic
 
 from .client import Client, call, call_many, drop_idle
+from .entries import Entry as Entry
+from .entries import Head as Head
 from .functions import VERSION, call_function, ensure_loaded
 from .keys import head_key, log_key
 
 # A page: enough that a round trip is cheap per event, small enough to hold (100 × 64 KiB at the most usual limit).
 PAGE_EVENTS = 100
-
-
-@dataclass(frozen=True, slots=True)
-class Head:
-    """Where a log stands. `first` is the oldest offset still there (offset + 1 when it is empty).
-
-    `library` is the version of the function library that said so.
-    """
-
-    epoch: str
-    offset: int
-    first: int
-    library: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One position of the log: `event`, or the `error` that keeps it from being delivered."""
-
-    offset: int
-    event: Event | None
-    error: HeadgateError | None = None
 
 
 class EventLog:

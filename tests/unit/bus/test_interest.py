@@ -1,4 +1,4 @@
-"""What a gateway listens to: enough, nothing twice, and never less on the way from one to the other."""
+"""The sources of a gateway: enough for its clients, no source inside another, and no moment without one during a change."""
 
 from __future__ import annotations
 
@@ -48,21 +48,29 @@ def brings(source: Source, topic: str) -> bool:
 
 
 def settled(interest: Interest, now_s: float = 0.0) -> set[Source]:
-    """Let Redis confirm everything, and fences pass, until nothing changes; return what is held."""
+    """Let Redis acknowledge everything, and fences pass, until nothing changes; return the requested sources."""
     for _ in range(3):
-        interest.grow()
-        for source in interest.held:
-            interest.confirm(*source)
-        interest.prove(interest.unproven)
-        interest.give_up(now_s)
-    return set(interest.held)
+        interest.to_subscribe()
+        for source in interest.requested:
+            interest.acknowledge(*source)
+        interest.mark_synced(interest.acknowledged)
+        dropped(interest, now_s)
+    return set(interest.requested)
+
+
+def dropped(interest: Interest, now_s: float) -> list[Source]:
+    """Unsubscribe from sources, let Redis acknowledge that, and return them."""
+    sources = interest.to_unsubscribe(now_s)
+    for command, name in sources:
+        interest.end(command.replace(b"subscribe", b"unsubscribe"), name)
+    return sources
 
 
 def attached(*patterns: str, by_user: bool = True) -> Interest:
-    """An interest in these patterns on a connection where all is proven."""
+    """Return an interest in these patterns on a connection where every source is synced."""
     interest = Interest(N)
     for pattern in patterns:
-        interest.add(pattern)
+        interest.acquire(pattern)
     interest.attach(by_user=by_user)
     settled(interest)
     return interest
@@ -102,7 +110,7 @@ def test_the_glob_is_narrow(pattern: str, command: str, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("patterns", "held"),
+    ("patterns", "requested"),
     [
         ([], {ANCHOR}),
         (["orders.1", "orders.2"], {ANCHOR, topic_source("orders.1"), topic_source("orders.2")}),
@@ -117,9 +125,9 @@ def test_the_glob_is_narrow(pattern: str, command: str, name: str) -> None:
         (["users.*.mail", "users.7.#"], {ANCHOR, glob("users.*.mail"), user("7")}),
     ],
 )
-def test_the_fewest_sources_are_held(patterns: list[str], held: set[Source]) -> None:
+def test_the_fewest_sources_are_requested(patterns: list[str], requested: set[Source]) -> None:
     """What lies in a glob needs nothing of its own; a plain PUBLISH to a user's topic is only on its own channel."""
-    assert settled(attached(*patterns)) == held
+    assert settled(attached(*patterns)) == requested
 
 
 def test_without_the_library_for_it_users_are_globs() -> None:
@@ -128,15 +136,15 @@ def test_without_the_library_for_it_users_are_globs() -> None:
 
 
 @given(st.lists(PATTERNS, max_size=8), st.booleans())
-def test_whatever_is_wanted_comes_and_nothing_covers_another(patterns: list[str], by_user: bool) -> None:
+def test_every_acquired_pattern_has_a_source_and_no_source_covers_another(patterns: list[str], by_user: bool) -> None:
     """Every topic that a pattern matches is brought by a source; no source lies in another; none is there for nothing."""
-    held = settled(attached(*patterns, by_user=by_user))
+    requested = settled(attached(*patterns, by_user=by_user))
 
     for topic in TOPICS:
         if any(matches(pattern, topic) for pattern in patterns):
-            assert any(brings(source, topic) for source in held), topic
-    globs = [source for source in held if source[0] == b"psubscribe"]
-    for source in held:
+            assert any(brings(source, topic) for source in requested), topic
+    globs = [source for source in requested if source[0] == b"psubscribe"]
+    for source in requested:
         assert not any(source != other and fnmatch.fnmatchcase(source[1].decode(), other[1].decode()) for other in globs)
     # With a `#` between words a glob is wider than its pattern, and need not lie in the glob of a pattern that contains it.
     for wider, pattern in product(patterns, repeat=2):
@@ -148,8 +156,8 @@ def test_whatever_is_wanted_comes_and_nothing_covers_another(patterns: list[str]
             and own != subscription(N, wider)
             and contains(wider, pattern)
         ):
-            assert (own[0].lower().encode(), own[1].encode()) not in held
-    assert len(held) <= len(set(patterns)) + 1
+            assert (own[0].lower().encode(), own[1].encode()) not in requested
+    assert len(requested) <= len(set(patterns)) + 1
 
 
 # On the way --------------------------------------------------------------------------------------------------------------
@@ -158,136 +166,149 @@ def test_whatever_is_wanted_comes_and_nothing_covers_another(patterns: list[str]
 @given(
     st.lists(
         st.one_of(
-            st.tuples(st.just("add"), PATTERNS),
-            st.tuples(st.just("discard"), st.integers(0, 20)),
-            st.tuples(st.just("confirm"), st.integers(1, 3)),
-            st.tuples(st.sampled_from(["grow", "begin fence", "pass fence", "give up", "reconnect"]), st.none()),
+            st.tuples(st.just("acquire"), PATTERNS),
+            st.tuples(st.just("release"), st.integers(0, 20)),
+            st.tuples(st.just("acknowledge"), st.integers(1, 3)),
+            st.tuples(st.sampled_from(["subscribe", "begin fence", "pass fence", "unsubscribe", "reconnect"]), st.none()),
         ),
         max_size=60,
     )
 )
-def test_what_is_in_force_stays_in_force_and_always_comes(steps: list[tuple[str, str | int | None]]) -> None:
-    """In any order of wanting, confirming, fences and giving up: between two sources of a pattern there is no moment without."""
+def test_an_active_pattern_stays_active_and_always_has_a_source(steps: list[tuple[str, str | int | None]]) -> None:
+    """A pattern has a source at every moment, in any order of acquiring, acknowledging, fences and releasing."""
     interest = Interest(N)
     interest.attach(by_user=True)
-    wanted: list[str] = []
-    in_force: set[str] = set()
-    fence: frozenset[Source] | None = None  # what it will prove, if it passes on the connection it began on
+    acquired: list[str] = []
+    active: set[str] = set()
+    fence: frozenset[Source] | None = None  # the sources that it covers, if it passes on the connection it began on
     now_s = 0.0
     for step, argument in steps:
-        if step == "add":
-            interest.add(str(argument))
-            wanted.append(str(argument))
-        elif step == "discard" and wanted:
-            pattern = wanted.pop(int(argument or 0) % len(wanted))
-            interest.discard(pattern, now_s)
+        if step == "acquire":
+            interest.acquire(str(argument))
+            acquired.append(str(argument))
+        elif step == "release" and acquired:
+            pattern = acquired.pop(int(argument or 0) % len(acquired))
+            interest.release(pattern, now_s)
         elif step == "begin fence" and fence is None:
-            fence = interest.unproven
+            fence = interest.acknowledged
         elif step == "pass fence" and fence is not None:
-            interest.prove(fence)
+            interest.mark_synced(fence)
             fence = None
-        elif step == "give up":
+        elif step == "unsubscribe":
             now_s += LINGER_S / 2
-            interest.give_up(now_s)
-        elif step == "grow":
-            interest.grow()
-        elif step == "confirm":
-            for source in sorted(interest.held)[:: int(argument or 1)]:
-                interest.confirm(*source)
+            dropped(interest, now_s)
+        elif step == "subscribe":
+            interest.to_subscribe()
+        elif step == "acknowledge":
+            for source in sorted(interest.requested)[:: int(argument or 1)]:
+                interest.acknowledge(*source)
         elif step == "reconnect":
             interest.detach()
             interest.attach(by_user=True)
-            in_force.clear()
+            active.clear()
             fence = None
-        in_force &= set(wanted)
-        assert interest.overlapping == (len(interest.held) > 1 and any(command == b"psubscribe" for command, _ in interest.held))
-        assert all(interest.in_force(pattern) for pattern in in_force)
-        in_force = {pattern for pattern in wanted if interest.in_force(pattern)}
-        for pattern in in_force:
+        active &= set(acquired)
+        assert interest.overlapping == (
+            len(interest.requested) > 1 and any(command == b"psubscribe" for command, _ in interest.requested)
+        )
+        assert all(interest.active(pattern) for pattern in active)
+        active = {pattern for pattern in acquired if interest.active(pattern)}
+        for pattern in active:
             for topic in TOPICS:
                 if matches(pattern, topic):
-                    assert any(brings(source, topic) for source in interest.held), (pattern, topic)
-    for pattern in wanted:
-        interest.discard(pattern, now_s)
+                    assert any(brings(source, topic) for source in interest.requested), (pattern, topic)
+    for pattern in acquired:
+        interest.release(pattern, now_s)
     assert settled(interest, now_s + LINGER_S) == {ANCHOR}
 
 
-def test_a_pattern_is_in_force_when_a_fence_has_passed_that_began_behind_its_confirmation() -> None:
-    """One whose head was read before proves nothing of it."""
+def test_a_pattern_is_active_after_a_fence_that_began_behind_its_acknowledgement() -> None:
+    """A fence whose head was read before does not cover it."""
     interest = attached()
-    interest.add("orders.*")
-    assert interest.grow() == [glob("orders.*")]
-    early = interest.unproven
-    interest.confirm(*glob("orders.*"))
-    interest.prove(early)
-    assert not interest.in_force("orders.*")
-    interest.prove(interest.unproven)
-    assert interest.in_force("orders.*")
+    interest.acquire("orders.*")
+    assert interest.to_subscribe() == [glob("orders.*")]
+    early = interest.acknowledged
+    interest.acknowledge(*glob("orders.*"))
+    interest.mark_synced(early)
+    assert not interest.active("orders.*")
+    interest.mark_synced(interest.acknowledged)
+    assert interest.active("orders.*")
 
 
-def test_without_a_connection_every_pattern_is_in_force() -> None:
-    """The next one asks for all, and the log has what lies between."""
+def test_without_a_connection_every_pattern_is_active() -> None:
+    """The next connection requests all of them, and the log has the events in between."""
     interest = attached()
-    interest.add("orders.*")
-    assert not interest.in_force("orders.*")
+    interest.acquire("orders.*")
+    assert not interest.active("orders.*")
     interest.detach()
-    assert interest.in_force("orders.*")
+    assert interest.active("orders.*")
     assert set(interest.attach(by_user=True)) == {ANCHOR, glob("orders.*")}
-    assert not interest.in_force("orders.*")
+    assert not interest.active("orders.*")
 
 
-def test_what_a_glob_covers_is_given_up_behind_it() -> None:
-    """And asked for again ahead of the glob's end."""
+def test_a_source_inside_a_new_glob_is_dropped_after_the_glob_is_synced() -> None:
+    """It is requested again, and synced, before the glob is dropped."""
     interest = attached("orders.1")
-    interest.add("orders.*")
-    assert interest.grow() == [glob("orders.*")]
-    assert interest.give_up(0) == []
-    interest.confirm(*glob("orders.*"))
-    interest.prove(interest.unproven)
-    assert interest.give_up(0) == [topic_source("orders.1")]
+    interest.acquire("orders.*")
+    assert interest.to_subscribe() == [glob("orders.*")]
+    assert interest.to_unsubscribe(0) == []
+    interest.acknowledge(*glob("orders.*"))
+    interest.mark_synced(interest.acknowledged)
+    assert interest.to_unsubscribe(0) == [topic_source("orders.1")]
 
-    interest.discard("orders.*", 0)
-    assert interest.give_up(LINGER_S) == []
-    assert interest.grow() == [topic_source("orders.1")]
-    assert interest.in_force("orders.1")
-    interest.confirm(*topic_source("orders.1"))
-    interest.prove(interest.unproven)
-    assert interest.give_up(LINGER_S) == [glob("orders.*")]
+    interest.release("orders.*", 0)
+    assert interest.to_unsubscribe(LINGER_S) == []
+    assert interest.to_subscribe() == [topic_source("orders.1")]
+    assert interest.active("orders.1")
+    interest.acknowledge(*topic_source("orders.1"))
+    interest.mark_synced(interest.acknowledged)
+    assert interest.to_unsubscribe(LINGER_S) == [glob("orders.*")]
 
 
 def test_a_source_outlives_its_last_client_by_a_moment() -> None:
     """A page that is loaded anew does not wait for Redis."""
     interest = attached("orders.1")
-    interest.discard("orders.1", 10)
-    assert interest.give_up(10 + LINGER_S - 0.1) == []
-    interest.add("orders.1")
-    assert interest.grow() == []
-    assert interest.in_force("orders.1")
-    interest.discard("orders.1", 20)
-    assert interest.give_up(20 + LINGER_S) == [topic_source("orders.1")]
+    interest.release("orders.1", 10)
+    assert interest.to_unsubscribe(10 + LINGER_S - 0.1) == []
+    interest.acquire("orders.1")
+    assert interest.to_subscribe() == []
+    assert interest.active("orders.1")
+    interest.release("orders.1", 20)
+    assert interest.to_unsubscribe(20 + LINGER_S) == [topic_source("orders.1")]
 
 
-def test_a_source_is_not_given_up_before_it_is_proven() -> None:
-    """Asked for once more, it could not be told which confirmation is whose."""
+def test_a_source_is_not_dropped_before_it_is_synced() -> None:
+    """After a second request, its acknowledgement could not be told from the first."""
     interest = attached()
-    interest.add("orders.1")
-    interest.grow()
-    interest.discard("orders.1", 0)
-    assert interest.give_up(LINGER_S) == []
-    interest.confirm(*topic_source("orders.1"))
-    assert interest.give_up(LINGER_S) == []
-    interest.prove(interest.unproven)
-    assert interest.give_up(LINGER_S) == [topic_source("orders.1")]
+    interest.acquire("orders.1")
+    interest.to_subscribe()
+    interest.release("orders.1", 0)
+    assert interest.to_unsubscribe(LINGER_S) == []
+    interest.acknowledge(*topic_source("orders.1"))
+    assert interest.to_unsubscribe(LINGER_S) == []
+    interest.mark_synced(interest.acknowledged)
+    assert interest.to_unsubscribe(LINGER_S) == [topic_source("orders.1")]
+
+
+def test_a_glob_is_not_dropped_before_the_wider_one_that_replaces_it_is_synced() -> None:
+    """A pattern may be active through a glob of somebody else, who has just left."""
+    interest = attached("orders.1", "orders.*")
+    assert interest.active("orders.1")
+    interest.release("orders.*", 0)
+    interest.acquire("#")
+    assert glob("orders.*") not in interest.to_unsubscribe(LINGER_S)
+    assert interest.active("orders.1")
+    assert settled(interest, LINGER_S) == {EVERYTHING}
 
 
 def test_only_so_many_sources_linger(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever subscribes and leaves again without end costs Redis no more than that."""
+    """A client that subscribes and leaves again without end costs Redis no more than that."""
     monkeypatch.setattr(module, "MAX_LINGERING", 3)
     topics = [f"t.{number}" for number in range(10)]
     interest = attached(*topics)
     for topic in topics:
-        interest.discard(topic, 0)
-    assert set(interest.give_up(0)) == {topic_source(topic) for topic in topics[:7]}
+        interest.release(topic, 0)
+    assert set(interest.to_unsubscribe(0)) == {topic_source(topic) for topic in topics[:7]}
 
 
 # The whole feed ----------------------------------------------------------------------------------------------------------
@@ -303,13 +324,13 @@ def test_above_so_many_globs_the_whole_feed_is_taken_until_they_are_half() -> No
     patterns = wildcards(MAX_GLOBS + 1)
     interest = attached("orders.1", *patterns[:-1])
     assert not interest.whole
-    interest.add(patterns[-1])
+    interest.acquire(patterns[-1])
     assert settled(interest) == {EVERYTHING}
     assert interest.whole
     for pattern in patterns[MAX_GLOBS // 2 + 1 :]:
-        interest.discard(pattern, 0)
+        interest.release(pattern, 0)
     assert settled(interest, LINGER_S) == {EVERYTHING}
-    interest.discard(patterns[0], 0)
+    interest.release(patterns[0], 0)
     assert settled(interest, LINGER_S) == {ANCHOR, topic_source("orders.1"), *map(glob, patterns[1 : MAX_GLOBS // 2 + 1])}
     assert not interest.whole
 
@@ -318,22 +339,22 @@ def test_above_so_many_channels_the_whole_feed_is_taken(monkeypatch: pytest.Monk
     """Each costs Redis memory, for every gateway."""
     monkeypatch.setattr(module, "MAX_CHANNELS", 3)
     interest = attached("t.1", "users.2.#", "t.3")
-    interest.add("t.4")
+    interest.acquire("t.4")
     assert settled(interest) == {EVERYTHING}
 
 
-def test_the_feed_is_whole_from_its_proof_until_it_is_given_up() -> None:
+def test_the_feed_is_whole_while_its_glob_is_synced() -> None:
     """Only then offsets have no holes."""
     interest = attached("orders.1")
-    interest.add("#")
-    interest.grow()
-    interest.confirm(*EVERYTHING)
+    interest.acquire("#")
+    interest.to_subscribe()
+    interest.acknowledge(*EVERYTHING)
     assert not interest.whole
-    interest.prove(interest.unproven)
+    interest.mark_synced(interest.acknowledged)
     assert interest.whole
     settled(interest)
-    interest.discard("#", 0)
-    assert interest.give_up(LINGER_S) == []
+    interest.release("#", 0)
+    assert interest.to_unsubscribe(LINGER_S) == []
     assert interest.whole
     assert settled(interest, LINGER_S) == {ANCHOR, topic_source("orders.1")}
     assert not interest.whole
@@ -347,9 +368,9 @@ def test_a_redis_that_allows_nothing_else_gives_the_whole_feed() -> None:
     interest.detach()
     assert interest.attach(by_user=True) == [EVERYTHING]
     settled(interest)
-    interest.add("orders.*")
+    interest.acquire("orders.*")
     assert settled(interest) == {EVERYTHING}
-    assert interest.in_force("orders.*")
+    assert interest.active("orders.*")
 
 
 # Commands ----------------------------------------------------------------------------------------------------------------
@@ -375,10 +396,20 @@ def test_one_publish_can_come_twice_only_with_a_glob_beside_something() -> None:
     assert not attached("#").overlapping
 
 
-def test_a_glob_that_is_given_up_overlaps_nothing_any_more() -> None:
+def test_a_dropped_glob_overlaps_nothing_any_more() -> None:
     """Else every plain publish would be looked at for a copy of the one before."""
     interest = attached("orders.1", "bills.*")
     settled(interest)
-    interest.discard("bills.*", 0.0)
+    interest.release("bills.*", 0.0)
     assert settled(interest, LINGER_S) == {ANCHOR, topic_source("orders.1")}
+    assert not interest.overlapping
+
+
+def test_sources_overlap_until_redis_has_acknowledged_the_end_of_one() -> None:
+    """Copies that were sent before it ended are still on their way."""
+    interest = attached("orders.1", "bills.*")
+    interest.release("bills.*", 0.0)
+    assert interest.to_unsubscribe(LINGER_S) == [glob("bills.*")]
+    assert interest.overlapping
+    interest.end(b"punsubscribe", glob("bills.*")[1])
     assert not interest.overlapping

@@ -10,8 +10,8 @@ from headgate.errors import BusUnavailable
 from headgate.node.health import health
 from tests.unit.node.connections import RecordedNamespace, joined
 
-UP = SimpleNamespace(up=True, epoch="e", offset=7, last_error=None)
-DOWN = SimpleNamespace(up=False, epoch=None, offset=0, last_error=BusUnavailable("127.0.0.1:1: connection refused"))
+UP = SimpleNamespace(up=True, epoch="e", reached=7, last_error=None)
+DOWN = SimpleNamespace(up=False, epoch=None, reached=0, last_error=BusUnavailable("127.0.0.1:1: connection refused"))
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from headgate.protocol.requests import Resume
 from headgate.redis.log import EventLog, Head
 from headgate.runtime.loop import Share
 from headgate.settings import Settings
+from tests.support.bus_position import stand_at
 from tests.support.redis_server import wait_until
 from tests.support.wired_client import EPOCH, NAMESPACE, WiredClient, event
 
@@ -32,7 +33,7 @@ OTHER = "f" * 16
 def namespace() -> Iterator[Namespace]:
     """A namespace whose feed stands at offset 10 of a log that begins at 1."""
     namespace = Namespace(NAMESPACE, "redis://127.0.0.1:1/0", Settings(log_max_events=8))
-    namespace.bus.epoch, namespace.bus.offset, namespace.bus.first = EPOCH, 10, 1
+    stand_at(namespace.bus, EPOCH, 10, 1)
     yield namespace
     namespace.close()
 
@@ -62,7 +63,7 @@ def arriving(namespace: Namespace, wired: WiredClient, pattern: str = "#") -> Cl
 
 def publish(namespace: Namespace, *offsets: int) -> None:
     """Let the feed hand on events, as the bus does."""
-    namespace.bus.offset = offsets[-1]
+    stand_at(namespace.bus, namespace.bus.epoch, offsets[-1])
     namespace.route([event(offset) for offset in offsets])
 
 
@@ -109,7 +110,7 @@ def test_a_log_that_is_lost_while_a_client_arrives_is_told_once(namespace: Names
     wired.connection.cork()
     client = arriving(namespace, wired)
     publish(namespace, 11, 12)
-    namespace.bus.epoch, namespace.bus.offset = OTHER, 0
+    stand_at(namespace.bus, OTHER, 0)
     namespace.log_lost(Head(OTHER, 0, 1))
     publish(namespace, 1)
     assert namespace.resume(client, Resume(EPOCH, 9)) is False
@@ -158,7 +159,7 @@ def test_what_a_client_loses_is_counted_while_it_is_there_and_once(namespace: Na
     for leave in (False, False, True):
         lost = client.discarded + client.conflated
         while client.discarded + client.conflated < lost + 3:
-            namespace.bus.offset = offset
+            stand_at(namespace.bus, namespace.bus.epoch, offset)
             namespace.route([event(offset, size=4000)])
             offset += 1
         if leave:
@@ -195,7 +196,7 @@ def test_a_lost_log_is_told_to_a_reader_before_any_position_in_the_new_one(names
     """The gap, then the cursor; it is live from where the new log begins."""
     client = joined(namespace, wired)
     client.read_from(5)
-    namespace.bus.epoch, namespace.bus.offset = OTHER, 0
+    stand_at(namespace.bus, OTHER, 0)
     namespace.log_lost(Head(OTHER, 0, 1))
     publish(namespace, 1, 2)
     assert names(wired)[:2] == ["gap", "cursor"]
@@ -249,7 +250,7 @@ def test_a_missing_range_is_told_to_one_that_begins_to_read_above_it_meanwhile(n
     for number in range(300):
         namespace.join(f"other-{number}", Identity("user", ("#",)), gone.connection)
     client = joined(namespace, wired)
-    namespace.bus.offset = 15
+    stand_at(namespace.bus, namespace.bus.epoch, 15)
     gevent.spawn(client.read_from, 15)
     namespace.missing(11, 15, GapReason.TRIMMED)
     assert "gap" in names(wired)
@@ -287,7 +288,7 @@ def test_where_a_past_begins_is_looked_for_again_when_the_log_is_replaced_meanwh
     """An offset of the old log means nothing in the new one."""
 
     def replace() -> None:
-        namespace.bus.epoch, namespace.bus.offset = OTHER, 5
+        stand_at(namespace.bus, OTHER, 5)
         namespace._log_topics.clear()
 
     def other_log() -> None:
@@ -452,7 +453,7 @@ def test_who_reads_more_of_the_log_than_it_may_waits_and_is_then_refused(
     monkeypatch.setattr("headgate.node.namespace.monotonic", lambda: now_s)
     monkeypatch.setattr("headgate.node.namespace.sleep", pass_time)
     namespace = Namespace(NAMESPACE, "redis://127.0.0.1:1/0", Settings(read_per_s=100, read_burst=10))
-    namespace.bus.epoch, namespace.bus.offset, namespace.bus.first = EPOCH, 1300, 1
+    stand_at(namespace.bus, EPOCH, 1300, 1)
     searching(namespace, ["a"] * 1300)
     client = namespace.join("one", Identity("ana", ("#",)), wired.connection)
     # 13 pages: ten at once, and three that it waits for.
@@ -495,9 +496,9 @@ def test_what_comes_live_between_two_subscriptions_is_not_read_from_the_log_as_w
 
     def publish_on() -> None:
         while len(client.subscriptions) < 21:
-            publish(namespace, namespace.bus.offset + 1)
+            publish(namespace, namespace.bus.reached + 1)
             if "a" in client.subscriptions and not client.reading:
-                live.append(namespace.bus.offset)
+                live.append(namespace.bus.reached)
             gevent.sleep()
 
     publishing = gevent.spawn(publish_on)
@@ -506,7 +507,7 @@ def test_what_comes_live_between_two_subscriptions_is_not_read_from_the_log_as_w
     client.subscribe("last", Overflow.DROP)
     publishing.join()
     assert live == []
-    assert namespace.bus.offset > 20
+    assert namespace.bus.reached > 20
     assert client.reading
     assert "event" not in names(wired)
 
@@ -521,7 +522,7 @@ def test_a_log_that_is_lost_between_two_subscriptions_is_looked_through_anew(nam
         while "none.3" not in client.subscriptions:
             gevent.sleep()
         log._topics = ["b", "a", "a"]
-        namespace.bus.epoch, namespace.bus.offset, namespace.bus.first = OTHER, 3, 1
+        stand_at(namespace.bus, OTHER, 3, 1)
         namespace.log_lost(Head(OTHER, 3, 1))
 
     losing = gevent.spawn(lose)

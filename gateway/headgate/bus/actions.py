@@ -1,0 +1,142 @@
+"""The actions that the feed asks its shell for: all of its output. Small values, at most a few for each read. No I/O."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from headgate.errors import HeadgateError
+from headgate.event import Event
+from headgate.protocol.packets import GapReason
+from headgate.redis.entries import Head
+
+from .interest import Source
+
+
+@dataclass(slots=True, eq=False)
+class Deliver:
+    """Hand these events on, in order. While that is under way, a `live` one takes more of them from `Feed.more`."""
+
+    events: list[Event]
+    live: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Tell the clients that offsets `first`…`last` of the log will not come."""
+
+    first: int
+    last: int
+    reason: GapReason
+
+
+@dataclass(frozen=True, slots=True)
+class LogLost:
+    """Tell the clients that the log is another one now. The position was at `was_offset`, and is at `head`."""
+
+    head: Head
+    was_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Up:
+    """Tell the clients that the feed is live."""
+
+
+@dataclass(frozen=True, slots=True)
+class Down:
+    """Tell the clients that the feed is live no longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Synced:
+    """A fence has passed: everything up to the position has been handed on. `sources` are active from now on."""
+
+    sources: frozenset[Source]
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantine:
+    """Count a message that cannot be delivered."""
+
+    error: HeadgateError
+
+
+@dataclass(frozen=True, slots=True)
+class Configure:
+    """Store the retention in Redis, which begins an epoch if the log has none. Answer with `Feed.answer(head)`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadHead:
+    """Read the head of the log. Answer with `Feed.answer(head)`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLog:
+    """Read a page of the log: `after` < offset ≤ `upto`, of `epoch` only. Answer with `Feed.answer(entries)`."""
+
+    after: int
+    upto: int
+    epoch: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFenceHead:
+    """Read the head of the log for a fence. Answer with `Feed.fence_head`, or `Feed.fence_failed`."""
+
+    number: int
+    expedited: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Ping:
+    """Send PING with this token on the subscriber connection."""
+
+    token: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribe:
+    """Send the commands that subscribe to sources. Say `Feed.sent` when they are out."""
+
+    sources: list[Source]
+
+
+@dataclass(frozen=True, slots=True)
+class Unsubscribe:
+    """Send the commands that unsubscribe from sources. Say `Feed.sent` when they are out."""
+
+    sources: list[Source]
+
+
+@dataclass(frozen=True, slots=True)
+class Wake:
+    """Call `Feed.wake` soon: it may have something to subscribe to, or a fence to expedite."""
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """Close the connection. `error` is the reason; None: fences were late."""
+
+    error: HeadgateError | None
+
+
+Action: TypeAlias = (
+    Deliver
+    | Gap
+    | LogLost
+    | Up
+    | Down
+    | Synced
+    | Quarantine
+    | Configure
+    | ReadHead
+    | ReadLog
+    | ReadFenceHead
+    | Ping
+    | Subscribe
+    | Unsubscribe
+    | Wake
+    | Close
+)

@@ -1,0 +1,572 @@
+"""The live feed of one namespace as a state machine without I/O: complete, in order, each event at most once.
+
+In: a connection that comes and goes (`connected`, `disconnected`), its replies (`receive`, `more`), answers of the log (`answer`,
+`fence_head`, `fence_failed`), the clock (`tick`), and the patterns that clients need (`acquire`, `release`). Out: actions
+(actions.py), which listener.py carries out. Two of its greenlets drive the machine: one takes `next_action` until there is
+none, then reads replies; the other calls `tick` and `wake` and carries out the list that they return.
+
+Rules.
+1. The position is (epoch, offset): the feed has handed on everything of the log up to it that is active here (interest.py says
+   which patterns are). It never goes back within an epoch. `reached` is ahead of `offset` while events are being handed on, and
+   equal to it otherwise. A client that subscribes gets every matching event above `reached`.
+2. The feed hands on a logged event if and only if its offset is above the position. While the gateway listens to the whole feed,
+   offsets have no holes: on a hole, the feed reads the log first. With a narrow feed, holes are events that nobody here needs:
+   one connection keeps the order and loses nothing in its middle, so everything up to its last event has arrived.
+3. After each connect: subscribe, wait until Redis acknowledges, then read the head. Everything above the head comes live;
+   everything up to it is read from the log. Nothing can fall between the two.
+4. The fence (fence.py) reads the head, then sends PING. The PONG proves that everything up to that head has arrived. After two
+   late fences the connection is replaced, as it is after any error. Sources that Redis acknowledged before the head was read are
+   active once the fence has passed; an expedited fence spares them the wait for the next tick.
+5. A new epoch, or a head below the position, means that the log was lost. The feed says so once and goes on. Every event of a
+   new epoch is new, so it hands them on from the first. After a step back nobody knows which events are new, so it goes on
+   from the head.
+6. The log decides about a message that is not simply the next event: one behind a hole, a bad one, one of another epoch.
+7. An older function library does not publish on the channels of users. Where such channels are in use, a head that an older
+   library has answered ends the connection, and the next one begins with a gap from the last verified offset to the position.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Generator
+from enum import Enum
+from typing import TypeAlias
+
+from headgate.errors import BusUnavailable, HeadgateError, InvalidEvent
+from headgate.event import Event, decode_message, read_offset
+from headgate.protocol.packets import GapReason
+from headgate.redis.entries import Entry, Head
+from headgate.redis.keys import channel_prefix, user_channel
+from headgate.topic import check_topic
+
+from .actions import (
+    Action,
+    Close,
+    Configure,
+    Deliver,
+    Down,
+    Gap,
+    LogLost,
+    Ping,
+    Quarantine,
+    ReadFenceHead,
+    ReadHead,
+    ReadLog,
+    Subscribe,
+    Synced,
+    Unsubscribe,
+    Up,
+    Wake,
+)
+from .fence import Fence, FenceState, IllegalTransition
+from .interest import Interest, Source
+
+# So many ticks in a row without a proof mean a dead connection.
+LATE_FENCES = 2
+# A header that claims to be further ahead than this of any head that was read is checked against the log first.
+MAX_LEAP = 256
+# The function library that publishes on the channels of users.
+BY_USER_LIBRARY = 2
+
+Answer: TypeAlias = Head | list[Entry] | None
+# A step of the conversation on one connection: an action, or None while it waits for replies.
+Steps: TypeAlias = Generator[Action | None, Answer, None]
+
+# Stands for an acknowledgement that was dealt with before the messages around it.
+_BOUNDARY = [b"boundary"]
+_MESSAGES = (b"pmessage", b"message")
+_QUESTIONS = frozenset({Configure, ReadHead, ReadLog})
+
+
+class State(Enum):
+    """The state of the feed."""
+
+    DOWN = "down"
+    SYNCING = "syncing"  # connected; the position is not at the head yet
+    LIVE = "live"
+
+
+class Cause(Enum):
+    """A reason for the feed to change its state."""
+
+    CONNECTED = "connected"
+    SYNCED = "synced"
+    DISCONNECTED = "disconnected"
+
+
+TRANSITIONS: dict[tuple[State, Cause], State] = {
+    (State.DOWN, Cause.CONNECTED): State.SYNCING,
+    (State.SYNCING, Cause.SYNCED): State.LIVE,
+    (State.SYNCING, Cause.DISCONNECTED): State.DOWN,
+    (State.LIVE, Cause.DISCONNECTED): State.DOWN,
+    (State.DOWN, Cause.DISCONNECTED): State.DOWN,  # an attempt that did not connect
+}
+
+
+class Feed:
+    """See the module.
+
+    Args:
+        fence_interval_s: time from one tick to the next.
+
+    Attributes:
+        state: DOWN, SYNCING or LIVE.
+        epoch: the log that the position is in; None before the first connection.
+        offset: everything up to it has been handed on.
+        reached: everything up to it has been handed on, or is being handed on now.
+        head: the newest known offset of the log.
+        first: the oldest offset of the log, as of the last fence.
+        tick_due_s: when the caller's clock is to `tick` next.
+    """
+
+    def __init__(self, namespace: str, max_payload_bytes: int, fence_interval_s: float) -> None:
+        self._max_payload_bytes = max_payload_bytes
+        self._fence_interval_s = fence_interval_s
+        self._prefix = channel_prefix(namespace).encode()
+        self._users = user_channel(namespace, "").encode()
+        self._interest = Interest(namespace)
+        self._fence = Fence()
+        self._steps: Steps | None = None
+        self._action: Action | None = None  # the one being carried out
+        self._answer: Answer = None
+        self._replies: deque[list[bytes]] = deque()  # received and not dealt with yet
+        self._now_ms = 0  # when the last of them were received
+        self._copies: tuple[bytes, set[bytes]] = (b"", set())  # the channel of the last message, and its sources so far
+        self._sending = False  # commands are on their way out, and may wait for room
+        self._verified = 0  # up to here the library in Redis publishes on all channels in use
+        self._library_downgraded = False
+        self.state = State.DOWN
+        self.epoch: str | None = None
+        self.offset = self.reached = 0
+        self.first = 1
+        self.head = 0
+        self.tick_due_s = 0.0
+
+    # -- patterns -------------------------------------------------------------------------------------------------
+
+    @property
+    def sources(self) -> int:
+        """The number of channels and globs that Redis was asked for on this connection."""
+        return len(self._interest.requested)
+
+    def acquire(self, pattern: str) -> bool:
+        """Listen to a valid pattern from now on; counted. Return whether to `wake`."""
+        return self._interest.acquire(pattern)
+
+    def release(self, pattern: str, now_s: float) -> None:
+        """Take one `acquire` back. The last one has its effect some seconds later."""
+        self._interest.release(pattern, now_s)
+
+    def active(self, pattern: str) -> bool:
+        """Return whether every event of an acquired pattern above `reached` will be handed on."""
+        return self._interest.active(pattern)
+
+    # -- a connection ---------------------------------------------------------------------------------------------
+
+    def connected(self) -> None:
+        """A connection is there, on which nothing has been asked for yet."""
+        self._move(Cause.CONNECTED)
+        self._replies.clear()
+        self._copies = (b"", set())
+        self._sending = False
+        self._fence.reset()
+        self._steps = self._converse()
+
+    def disconnected(self) -> list[Action]:
+        """The connection is gone, or could not be made; answers that are still on their way must not be given any more."""
+        was_live = self.state is State.LIVE
+        self._move(Cause.DISCONNECTED)
+        self._steps = self._action = self._answer = None
+        self.offset = self.reached  # a delivery under way was carried out, or `failed` has told of it
+        self._interest.detach()
+        return [Down()] if was_live else []
+
+    def receive(self, replies: list[list[bytes]], now_ms: int) -> None:
+        """Redis has sent replies; `now_ms` is the time for events that carry none."""
+        self._now_ms = now_ms
+        self._replies.extend(replies)
+
+    def answer(self, answer: Head | list[Entry]) -> None:
+        """Give the answer to the Configure, ReadHead or ReadLog that `next_action` has returned."""
+        expected = Head if isinstance(self._action, Configure | ReadHead) else list if isinstance(self._action, ReadLog) else None
+        if expected is None or not isinstance(answer, expected) or self._answer is not None:
+            raise IllegalTransition(f"{type(answer).__name__} does not answer {self._action}")
+        self._answer = answer
+
+    def next_action(self) -> Action | None:
+        """Return what to do next; None: read replies. Asking means that the action before has been carried out."""
+        if self._steps is None:
+            raise IllegalTransition(f"there is nothing to do while the feed is {self.state.value}")
+        if self._answer is None and type(self._action) in _QUESTIONS:
+            raise IllegalTransition(f"{self._action} has no answer yet")
+        if self._action is None and self.state is State.LIVE and not self._replies:
+            return None
+        answer, self._answer = self._answer, None
+        self._action = self._steps.send(answer)
+        return self._action
+
+    def more(self, replies: list[list[bytes]], now_ms: int) -> list[Event]:
+        """Return the events among fresh replies that may join the live Deliver under way, if they simply follow."""
+        if not isinstance(self._action, Deliver) or not self._action.live:
+            raise IllegalTransition(f"no event may join {self._action}")
+        self._now_ms = now_ms
+        self._replies.extend(replies)
+        return self._next_events()
+
+    def failed(self) -> list[Action]:
+        """The Deliver under way failed midway: nobody knows which clients have which of its events."""
+        if not isinstance(self._action, Deliver):
+            raise IllegalTransition(f"{self._action} cannot fail midway")
+        first = next((event.offset for event in self._action.events if event.offset is not None), self.offset + 1)
+        self.offset = self.reached
+        return [Gap(first, self.offset, GapReason.UPSTREAM)] if first <= self.offset else []
+
+    def narrow_refused(self) -> bool:
+        """Redis refused for want of a right; return whether that makes the next connection take the whole feed.
+
+        Redis compares a glob with the rights of a user letter by letter: the whole feed may be all that it allows. (It refuses a
+        PING as well, when its disk is full, whether or not a subscription is under way.)
+        """
+        return self._interest.unacknowledged and self._interest.take_whole()
+
+    # -- the conversation on a connection -------------------------------------------------------------------------
+
+    def _converse(self) -> Steps:
+        if self._interest.by_user:
+            self._is_downgraded((yield from self._ask(ReadHead())))  # Configure would replace an older library unseen
+        if self._library_downgraded and self._verified < self.offset:
+            yield Gap(self._verified + 1, self.offset, GapReason.UPSTREAM)
+            self._verified = self.offset
+        self._library_downgraded = False
+        yield from self._sync()
+        while True:
+            events = self._next_events()
+            if events:
+                yield Deliver(events, live=True)
+                self.offset = self.reached
+            elif self._replies:
+                yield from self._take(self._replies.popleft())
+            else:
+                yield None
+
+    def _sync(self) -> Steps:
+        """Subscribe to everything, then bring the position to a head that was read after the last acknowledgement."""
+        library = (yield from self._ask(Configure())).library
+        yield Subscribe(self._interest.attach(by_user=library >= BY_USER_LIBRARY))
+        early: list[list[bytes]] = []
+        while self._interest.unacknowledged:
+            if not self._replies:
+                yield None
+                continue
+            reply = self._replies.popleft()
+            if reply[0] not in _MESSAGES:
+                self._interest.acknowledge(reply[0], reply[1])
+                reply = _BOUNDARY
+            early.append(reply)
+        self._replies.extendleft(reversed(early))
+        sources = self._interest.acknowledged
+        head = yield from self._ask(ReadHead())
+        if self._is_downgraded(head):
+            yield Close(_downgraded())
+            raise IllegalTransition("a connection that was to be closed goes on")
+        yield from self._settle(head)
+        self._complete(sources, head)
+        self._move(Cause.SYNCED)
+        yield Up()
+
+    def _ask(self, question: Configure | ReadHead) -> Generator[Action | None, Answer, Head]:
+        answer = yield question
+        assert isinstance(answer, Head)
+        return answer
+
+    def _settle(self, head: Head) -> Steps:
+        """Bring the position to `head`: from the log, or by saying that the log is another one."""
+        if not head.epoch:
+            # Redis was emptied a moment ago, and nobody has published since: begin the new epoch ourselves.
+            head = yield from self._ask(Configure())
+        self.first, self.head = head.first, head.offset
+        if self.epoch is None:
+            self.epoch = head.epoch
+            self._go_to(head.offset)
+        elif head.epoch != self.epoch:
+            yield from self._lose_log(Head(head.epoch, head.first - 1, head.first))
+            yield from self._repair(head.offset)
+        elif head.offset < self.offset:
+            yield from self._lose_log(head)
+        else:
+            yield from self._repair(head.offset)
+
+    def _lose_log(self, head: Head) -> Steps:
+        was_offset = self.offset
+        self.epoch, self._verified = head.epoch, head.offset
+        self._go_to(head.offset)
+        yield LogLost(head, was_offset)
+
+    def _repair(self, upto: int) -> Steps:
+        """Hand on, from the log, everything above the position up to `upto`."""
+        while self.offset < upto:
+            entries = yield ReadLog(self.offset, upto, self.epoch)
+            assert isinstance(entries, list)
+            if not entries:
+                yield from self._skip(upto, GapReason.TRIMMED)
+                return
+            events: list[Event] = []  # consecutive ones go in one piece: one write per client, not one per event
+            for entry in entries:
+                follows = entry.offset == self.offset + len(events) + 1
+                if entry.event is None or not follows:
+                    yield from self._deliver_repaired(events)
+                    events = []
+                if not follows:
+                    yield from self._skip(entry.offset - 1, GapReason.TRIMMED)
+                if entry.event is None:
+                    yield Quarantine(entry.error or InvalidEvent("entry", "unreadable"))
+                    yield from self._skip(entry.offset, GapReason.QUARANTINED)
+                else:
+                    events.append(entry.event)
+            yield from self._deliver_repaired(events)
+
+    def _deliver_repaired(self, events: list[Event]) -> Steps:
+        if events:
+            self.reached = self.offset + len(events)
+            # Nothing live joins a repair: the position would move past entries that are still to come from the log.
+            yield Deliver(events, live=False)
+            self.offset = self.reached
+
+    def _skip(self, upto: int, reason: GapReason) -> Steps:
+        self.reached = upto
+        yield Gap(self.offset + 1, upto, reason)
+        self.offset = upto
+
+    def _go_to(self, offset: int) -> None:
+        self.offset = self.reached = offset
+
+    # -- replies --------------------------------------------------------------------------------------------------
+
+    def _next_events(self) -> list[Event]:
+        """Take the replies that simply follow the position, as events, and move `reached` behind them. The hot path."""
+        events: list[Event] = []
+        replies = self._replies
+        interest, now_ms = self._interest, self._now_ms
+        while replies:
+            reply = replies[0]
+            if reply[0] != b"pmessage" and reply[0] != b"message":
+                break
+            if interest.overlapping and self._is_copy(reply):
+                replies.popleft()
+                continue
+            event = self._decode(reply[-2], reply[-1], now_ms)
+            if not isinstance(event, Event):
+                break
+            if event.offset is not None:
+                if event.epoch != self.epoch:
+                    break
+                if event.offset != self.reached + 1 and (
+                    interest.whole or not self.reached < event.offset <= max(self.reached, self.head) + MAX_LEAP
+                ):
+                    break
+                self.reached = event.offset
+            events.append(event)
+            replies.popleft()
+        return events
+
+    def _take(self, reply: list[bytes]) -> Steps:
+        """Deal with a reply that is anything but the next event."""
+        if reply[0] in _MESSAGES:
+            yield from self._reconcile(reply)
+            return
+        self._copies = (b"", set())  # from here on, messages may come through other sources
+        if reply[0] == b"pong":
+            yield from self._pong(reply[1])
+        elif reply[0] in (b"subscribe", b"psubscribe"):
+            self._interest.acknowledge(reply[0], reply[1])
+            yield Wake()
+        elif reply[0] in (b"unsubscribe", b"punsubscribe"):
+            self._interest.end(reply[0], reply[1])
+
+    def _is_copy(self, reply: list[bytes]) -> bool:
+        """Return whether a message came before, through another source.
+
+        Redis sends the copies of one publish back to back, one through each source: a source that comes again brings the next
+        publish.
+        """
+        channel, through = self._copies
+        source = reply[1] if reply[0] == b"pmessage" else b""
+        if reply[-2] == channel and source not in through:
+            through.add(source)
+            return True
+        self._copies = (reply[-2], {source})
+        return False
+
+    def _open(self, channel: bytes, message: bytes) -> tuple[bytes, bytes]:
+        """Return topic and message. On the channel of a user the topic stands before the message."""
+        if not channel.startswith(self._users):
+            return channel[len(self._prefix) :], message
+        topic, _, message = message.partition(b"\n")
+        return topic, message
+
+    def _decode(self, channel: bytes, message: bytes, now_ms: int) -> Event | HeadgateError:
+        """Return the event in a message, or its fault."""
+        topic = channel[len(self._prefix) :]
+        if channel.startswith(self._users):
+            topic, message = self._open(channel, message)
+        try:
+            return decode_message(check_topic(topic.decode("ascii", "replace")), message, self._max_payload_bytes, now_ms)
+        except HeadgateError as error:
+            return error
+
+    def _reconcile(self, reply: list[bytes]) -> Steps:
+        """Ask the log about a message that is not simply the next event: bad, old, behind a hole, of another log.
+
+        A bad message that is in the log leaves a gap, of which the clients are told. A bad plain PUBLISH was never promised.
+        """
+        event = self._decode(reply[-2], reply[-1], self._now_ms)
+        where = read_offset(self._open(reply[-2], reply[-1])[1])
+        if where is None:
+            if isinstance(event, HeadgateError):
+                yield Quarantine(event)
+            return
+        epoch, offset = where
+        if epoch != self.epoch or offset > self.offset:
+            head = yield from self._ask(ReadHead())
+            if head.epoch != self.epoch:
+                yield from self._settle(head)
+            else:
+                self.head = head.offset
+        if epoch != self.epoch:
+            yield Quarantine(InvalidEvent("header", "its epoch is not the log's"))
+        elif offset <= self.offset:
+            # A good one was handed on before: by a repair, or through an overlapping source.
+            if isinstance(event, HeadgateError):
+                yield Quarantine(event)
+        elif offset > self.head:
+            yield Quarantine(InvalidEvent("header", "its offset is above the log's head"))
+        else:
+            if not self._interest.whole:
+                self._go_to(offset - 1)  # every active event before it has come before it
+            yield from self._repair(offset)
+
+    # -- the fence ------------------------------------------------------------------------------------------------
+
+    def tick(self, now_s: float) -> list[Action]:
+        """The clock is at `tick_due_s`: begin a fence, or count the one under way as late."""
+        # By the clock, not after each fence: the time that a late one took must not delay the verdict.
+        self._schedule(self.tick_due_s + self._fence_interval_s, now_s)
+        if self.state is not State.LIVE:
+            return []
+        fence = self._fence
+        if self._sending:
+            fence.tick()
+            fence.missed += fence.state is FenceState.NONE
+            return self._verdict()
+        actions: list[Action] = []
+        sources = self._interest.to_unsubscribe(now_s)
+        if sources:
+            self._sending = True
+            actions.append(Unsubscribe(sources))
+        if fence.state is FenceState.NONE:
+            actions.append(self._begin_fence(expedited=False))
+        else:
+            fence.tick()
+        # A glob that goes may have stood in for a source to subscribe to now.
+        return [*actions, Wake(), *self._verdict()]
+
+    def wake(self) -> list[Action]:
+        """Subscribe to newly acquired patterns, and expedite a fence for those that Redis has acknowledged."""
+        if self.state is not State.LIVE or self._sending:
+            return []
+        sources = self._interest.to_subscribe()
+        if sources:
+            self._sending = True
+            return [Subscribe(sources)]
+        if self._interest.acknowledged and self._fence.state is FenceState.NONE:
+            return [self._begin_fence(expedited=True)]
+        return []
+
+    def sent(self) -> None:
+        """The commands of a Subscribe or Unsubscribe are out, or have failed for good."""
+        self._sending = False
+
+    def fence_head(self, number: int, head: Head, now_s: float) -> list[Action]:
+        """The head that ReadFenceHead asked for."""
+        self._schedule(self.tick_due_s, now_s)
+        fence = self._fence
+        if self.state is not State.LIVE or number != fence.number or fence.state is FenceState.NONE:
+            return []  # of a connection before this one
+        if self._is_downgraded(head):
+            fence.fail()
+            return [Close(_downgraded())]
+        if self._sending:
+            fence.fail()  # commands wait for room, and a PING would break into them
+            return self._verdict()
+        if head.epoch == self.epoch:
+            self.head = max(self.head, head.offset)
+        fence.head = head
+        return [Ping(fence.token)]
+
+    def fence_failed(self, number: int, now_s: float) -> list[Action]:
+        """The head that ReadFenceHead asked for could not be read, or the PING not be sent."""
+        self._schedule(self.tick_due_s, now_s)
+        fence = self._fence
+        if self.state is not State.LIVE or number != fence.number or fence.state is FenceState.NONE:
+            return []
+        fence.fail()
+        return self._verdict()
+
+    def _begin_fence(self, *, expedited: bool) -> ReadFenceHead:
+        self._fence.begin(self.reached, self._interest.acknowledged, expedited=expedited)
+        return ReadFenceHead(self._fence.number, expedited)
+
+    def _schedule(self, due_s: float, now_s: float) -> None:
+        # If the clock is further than an interval, the gateway itself was held up, and the replies of that time are still to be
+        # read: that is one late fence, not two.
+        self.tick_due_s = due_s if due_s >= now_s else now_s + self._fence_interval_s
+
+    def _verdict(self) -> list[Action]:
+        if self._fence.missed < LATE_FENCES:
+            return []
+        self._fence.missed = 0
+        return [Close(None)]
+
+    def _pong(self, token: bytes) -> Steps:
+        fence = self._fence
+        head = fence.head
+        if fence.state is FenceState.NONE or head is None or token != fence.token:
+            return
+        fence.pong()
+        position, sources = fence.position, fence.sources
+        self.first = head.first
+        if head.epoch != self.epoch or head.offset < position:
+            # The log is another one, unless it was replaced once more since.
+            yield from self._settle((yield from self._ask(ReadHead())))
+        elif head.offset > self.offset:
+            if self._interest.whole:
+                yield from self._settle(head)  # Redis answers in order: an event that has not arrived by now will not come
+            else:
+                self._go_to(head.offset)  # and no event is missing: every active one up to there has arrived
+        self._complete(sources, head)
+        yield Synced(sources)
+        if self._interest.acknowledged:
+            yield Wake()
+
+    def _complete(self, sources: frozenset[Source], head: Head) -> None:
+        """The position is at `head`, or above, and so above all that was published before Redis acknowledged these sources."""
+        if head.epoch == self.epoch:
+            # Not the position: what lies between the two may be published by a library that has come since.
+            self._verified = min(head.offset, self.offset)
+        self._interest.mark_synced(sources)
+
+    def _is_downgraded(self, head: Head) -> bool:
+        """Return whether an older library answers while the channels of users are in use; from then on the feed remembers it."""
+        if self._interest.by_user and head.library < BY_USER_LIBRARY:
+            self._library_downgraded = True
+            return True
+        return False
+
+    def _move(self, cause: Cause) -> None:
+        if (self.state, cause) not in TRANSITIONS:
+            raise IllegalTransition(f"a feed that is {self.state.value} cannot become {cause.value}")
+        self.state = TRANSITIONS[self.state, cause]
+
+
+def _downgraded() -> BusUnavailable:
+    return BusUnavailable("an older function library has replaced this one in Redis")

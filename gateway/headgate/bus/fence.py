@@ -1,0 +1,111 @@
+"""The fence of one connection: proof, about once a second, that everything up to a head of the log has arrived. No I/O.
+
+A fence reads the head of the log, then sends PING on the subscriber connection. Redis answers a connection in order, so the PONG
+comes behind every event up to that head. A regular fence begins at a tick of the clock. An expedited fence begins between
+two ticks, because a client waits for its subscription.
+
+In: begin, the head, ticks, the PONG, failures. Out: the state, and `missed`: the ticks in a row without a
+proof. The feed (feed.py) draws the conclusions.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from headgate.redis.entries import Head
+
+from .interest import Source
+
+
+class FenceState(Enum):
+    """Where a fence is on its way."""
+
+    NONE = "none"
+    EXPEDITED = "expedited"  # it began since the last tick, and the next tick does not count against it
+    IN_FLIGHT = "in flight"  # the next tick counts it as late
+    LATE = "late"  # at least one tick has counted it as late
+
+
+class FenceInput(Enum):
+    """An event in the life of a fence."""
+
+    BEGIN = "begin"
+    EXPEDITE = "expedite"
+    TICK = "tick"
+    PONG = "pong"
+    FAIL = "fail"
+
+
+TRANSITIONS: dict[tuple[FenceState, FenceInput], FenceState] = {
+    (FenceState.NONE, FenceInput.BEGIN): FenceState.IN_FLIGHT,
+    (FenceState.NONE, FenceInput.EXPEDITE): FenceState.EXPEDITED,
+    (FenceState.EXPEDITED, FenceInput.TICK): FenceState.IN_FLIGHT,
+    (FenceState.IN_FLIGHT, FenceInput.TICK): FenceState.LATE,
+    (FenceState.LATE, FenceInput.TICK): FenceState.LATE,
+    **{
+        (under_way, end): FenceState.NONE
+        for under_way in (FenceState.EXPEDITED, FenceState.IN_FLIGHT, FenceState.LATE)
+        for end in (FenceInput.PONG, FenceInput.FAIL)
+    },
+}
+
+
+class IllegalTransition(Exception):
+    """A machine got an input that its state does not allow: a fault of ours."""
+
+
+class Fence:
+    """The fences of one connection, one at a time.
+
+    Attributes:
+        state: where the one under way is.
+        number: how many have begun; names the one under way.
+        missed: ticks in a row that found no proof.
+        position: the feed's position when the one under way began, before its head was read.
+        sources: the sources that Redis had acknowledged by then.
+        head: the head that it proves; None until it has been read.
+    """
+
+    __slots__ = ("head", "missed", "number", "position", "sources", "state")
+
+    def __init__(self) -> None:
+        self.state = FenceState.NONE
+        self.number = self.missed = self.position = 0
+        self.sources: frozenset[Source] = frozenset()
+        self.head: Head | None = None
+
+    @property
+    def token(self) -> bytes:
+        """The text of the PING, which the PONG repeats."""
+        return b"fence %d" % self.number
+
+    def reset(self) -> None:
+        """Begin with a new connection. Numbers go on, so that a late answer is not taken for one of the new connection."""
+        self.state, self.missed, self.head = FenceState.NONE, 0, None
+
+    def begin(self, position: int, sources: frozenset[Source], *, expedited: bool) -> None:
+        """Begin a fence: from here on its head may be read."""
+        self._move(FenceInput.EXPEDITE if expedited else FenceInput.BEGIN)
+        self.number += 1
+        self.position, self.sources, self.head = position, sources, None
+
+    def tick(self) -> None:
+        """Count the one under way, if any, at a tick of the clock."""
+        if self.state is not FenceState.NONE:
+            self._move(FenceInput.TICK)
+            self.missed += self.state is FenceState.LATE
+
+    def fail(self) -> None:
+        """End the one under way: its head could not be read, or its PING not be sent."""
+        self.missed += self.state is not FenceState.EXPEDITED  # a regular one is due soon, and judges
+        self._move(FenceInput.FAIL)
+
+    def pong(self) -> None:
+        """End the one under way: its PONG is here."""
+        self._move(FenceInput.PONG)
+        self.missed = 0
+
+    def _move(self, by: FenceInput) -> None:
+        if (self.state, by) not in TRANSITIONS:
+            raise IllegalTransition(f"a fence that is {self.state.value} cannot {by.value}")
+        self.state = TRANSITIONS[self.state, by]

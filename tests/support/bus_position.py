@@ -1,0 +1,13 @@
+"""A bus that is not started, at a position that a test chooses."""
+
+from __future__ import annotations
+
+from headgate.bus.listener import Bus
+
+
+def stand_at(bus: Bus, epoch: str | None, offset: int, first: int | None = None) -> None:
+    """Put the feed at a position, with nothing under way; `first` is the oldest offset of the log (None: as it was)."""
+    feed = bus.feed
+    feed.epoch, feed.offset, feed.reached = epoch, offset, offset
+    if first is not None:
+        feed.first = first

@@ -1,0 +1,567 @@
+"""A feed between a model Redis and an oracle, driven one input at a time, in an order that a seed decides.
+
+Everything that may happen at the same time is a step of its own: publishers, commands on their way to Redis, replies on their way
+back, reads of the log and of fences, passes over the clients, the clock, clients that come and go, and faults.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from headgate.bus import actions as out
+from headgate.bus.feed import Feed, State
+from headgate.bus.interest import by_command
+from headgate.errors import BusUnavailable
+from headgate.event import Event
+from headgate.protocol.packets import GapReason
+from headgate.redis.entries import Entry, Head
+from headgate.topic import matches
+from tests.support.model_redis import NAMESPACE, OLD_LIBRARY, ModelRedis
+
+TOPICS = ["orders.1", "orders.2", "orders.1.paid", "bills.1", "bills.1.paid", "users.7", "users.7.mail", "users.8.mail.new"]
+PATTERNS = [
+    *("orders.1", "orders.*", "orders.#", "*.1", "#.paid", "orders.1.paid", "bills.1", "bills.#.paid", "#"),
+    *("users.7.#", "users.7.mail", "users.8.mail.*", "users.*.mail.#", "users.7"),
+]
+MATCHING = {pattern: [topic for topic in TOPICS if matches(pattern, topic)] for pattern in PATTERNS}
+FENCE_INTERVAL_S = 1.0
+# Steps in which a history without further faults must come to rest.
+REST_STEPS = 20_000
+
+# The greatest weight of each step. A history draws its own below it, so that rare mixtures have their share.
+GATEWAY = {"feed": 40, "receive": 20, "write": 6, "wake": 4, "tick": 4, "fence_head": 3}
+OTHERS = {"redis": 8, "publish": 24, "plain": 3, "burst": 1, "acquire": 5, "release": 5, "join": 1}
+# In a quiet history few events come behind one that is missing, and hide it from a fence.
+QUIET = {"redis": 2, "publish": 3, "tick": 12, "fence_head": 6, "write": 12, "wake": 8, "acquire": 6, "release": 8, "join": 4}
+FAULTS = (
+    *("cut", "trim", "delete", "silent", "bad", "poison", "forge", "flush", "lose_tail"),
+    *("downgrade", "fence_fails", "read_fails", "pass_fails"),
+)
+FAULT_SHARE = 0.15
+
+
+class Broken(AssertionError):
+    """The oracle has found a promise that was not kept."""
+
+
+class Oracle:
+    """The promises of the feed, checked the plain way: a list of all that was published, and a set of all that came.
+
+    Order; at most once; an event above the position that an active pattern matches is delivered, or told in a gap, before the
+    position passes it; the position never goes back in a log; a log is told as lost only if it is; trimmed events are gone.
+    """
+
+    def __init__(self, redis: ModelRedis) -> None:
+        self._redis = redis
+        self.published: dict[str, list[tuple[str | None, bytes]]] = {}  # epoch → by offset: topic (None: not owed), data
+        self.ambiguous: set[tuple[str, int]] = set()  # given twice, as the log lost its tail and nobody has looked yet
+        self.unsent: set[tuple[str, int]] = set()  # an older library did not publish it on the channel of its user
+        self.doubt: set[int] = set()  # such an event that the position has passed
+        self.tail_lost = False
+        self.since: dict[str, int] = {}  # pattern → the position at which it was acknowledged
+        self.owed: dict[str, int] = {}  # topic → the lowest of them
+        self.had: set[int] = set()
+        self.epoch: str | None = None
+        self.position = self.newest = 0
+        self.plain: set[bytes] = set()  # plain ones on a connection that is still whole
+        self.plain_had: set[bytes] = set()
+
+    def appended(self, topic: str, data: bytes, *, owed: bool, sent: bool) -> None:
+        """Redis has appended an event."""
+        epoch, offset = self._redis.epoch, self._redis.offset
+        events = self.published.setdefault(epoch, [(None, b"")])
+        assert len(events) == offset
+        events.append((topic if owed and (epoch, offset) not in self.ambiguous else None, data))
+        if not sent:
+            self.unsent.add((epoch, offset))
+
+    def delivered(self, events: Iterable[Event]) -> None:
+        """These were handed on."""
+        for event in events:
+            offset = event.offset
+            if offset is None:
+                if event.data in self.plain_had:
+                    raise Broken(f"{event.data!r} came twice")
+                self.plain_had.add(event.data)
+                self.plain.discard(event.data)
+                continue
+            if offset <= self.newest or offset <= self.position:
+                raise Broken(f"{offset} came behind {max(self.newest, self.position)}")
+            self.newest = offset
+            topic, data = self._at(offset)
+            known = data and (self.epoch, offset) not in self.ambiguous
+            if known and (data != event.data or topic not in (None, event.topic)):
+                raise Broken(f"{offset} is not the event that was published")
+            self.had.add(offset)
+
+    def undelivered(self, events: Iterable[Event]) -> None:
+        """Handing these on failed midway."""
+        self.had.difference_update(event.offset for event in events if event.offset is not None)
+
+    def told(self, gap: out.Gap) -> None:
+        """The clients were told of a gap."""
+        self.had.update(range(gap.first, gap.last + 1))
+        self.doubt.difference_update(range(gap.first, gap.last + 1))
+        if gap.reason is GapReason.TRIMMED and not self.tail_lost and self._redis.epoch == self.epoch:
+            present = [offset for offset in range(gap.first, gap.last + 1) if offset in self._redis.log]
+            if present:
+                raise Broken(f"{present} were told as trimmed, and are in the log")
+
+    def lost(self, head: Head) -> None:
+        """The clients were told that the log is another one."""
+        if head.epoch == self.epoch and not self.tail_lost:
+            raise Broken("the log was told as lost, and is not")
+        self.epoch, self.position, self.newest = head.epoch, head.offset, head.offset
+        self.had.clear()
+        self.doubt.clear()
+        self.since = dict.fromkeys(self.since, head.offset)
+        self._count_owed()
+
+    def moved(self, epoch: str | None, offset: int) -> None:
+        """The position is here now."""
+        if self.epoch is None:
+            self.epoch, self.position = epoch, offset
+        if epoch != self.epoch or offset < self.position:
+            raise Broken(f"the position went from {self.epoch} {self.position} to {epoch} {offset}")
+        if offset == self.position:
+            return
+        for missing in range(self.position + 1, offset + 1):
+            if missing in self.had:
+                continue
+            topic = self._at(missing)[0]
+            if topic is not None and self.owed.get(topic, missing) < missing:
+                if (self.epoch, missing) not in self.unsent:
+                    raise Broken(f"{missing} {topic} was neither delivered nor told before the position was {offset}")
+                self.doubt.add(missing)
+        self.position = offset
+        self.newest = max(self.newest, offset)
+        self.had.clear()
+
+    def active(self, pattern: str, position: int) -> None:
+        """A subscription to a pattern was acknowledged at a position."""
+        self.since[pattern] = position
+        for topic in MATCHING[pattern]:
+            self.owed[topic] = min(self.owed.get(topic, position), position)
+
+    def ended(self, pattern: str) -> None:
+        """Nobody has the pattern any more."""
+        if self.since.pop(pattern, None) is not None:
+            self._count_owed()
+
+    def _count_owed(self) -> None:
+        self.owed = {}
+        for pattern, position in self.since.items():
+            for topic in MATCHING[pattern]:
+                self.owed[topic] = min(self.owed.get(topic, position), position)
+
+    def _at(self, offset: int) -> tuple[str | None, bytes]:
+        events = self.published.get(self.epoch or "", [])
+        if offset < len(events):
+            return events[offset]
+        if self.tail_lost:
+            return (None, b"")
+        raise Broken(f"{offset} is above the head of the log")
+
+
+class World:
+    """See the module.
+
+    Attributes:
+        inputs: how many inputs the feed has had, and actions it has given.
+        trail: the steps so far.
+    """
+
+    def __init__(self, seed: int, feed_class: type[Feed] = Feed) -> None:
+        self._random = random.Random(seed).random
+        self.whole = self._random() < 0.3
+        self.redis = ModelRedis(max_events=10 + int(60 * self._random()), page_events=2 + int(6 * self._random()))
+        self.feed = feed_class(NAMESPACE, 65536, FENCE_INTERVAL_S)
+        self.oracle = Oracle(self.redis)
+        self.inputs = 0
+        self.trail: list[str] = []
+        self._acquired: list[str] = []
+        self._now_s = 0.0
+        self._plains = 0
+        self._old_head = 0  # the head before the tail was lost, until a connection has looked at the new one
+        self._pipe = self.redis.sent  # replies on their way
+        self._commands: deque[tuple[bytes, ...]] = deque()  # on their way to Redis
+        self._writing: list[tuple[bytes, ...]] | None = None  # commands that wait for room
+        self._connected = self._cut = False
+        self._synced = 0  # fences that have passed on this connection
+        self._reading = False  # the feed has nothing to do but to wait for replies
+        self._pass: out.Deliver | None = None  # the pass over the clients under way
+        self._question: Any = None
+        self._reply: Head | list[Entry] | None = None
+        self._fence: out.ReadFenceHead | None = None
+        self._fence_head: Head | None = None
+        self._pinged: deque[Head] = deque()  # the heads of fences whose PING is under way, or whose PONG the feed deals with
+        for pattern in ["#"] if self.whole else ["orders.*", "users.7.#"][: self._below(3)]:
+            self._acquire(pattern)
+        bag = [
+            name
+            for name, most in (GATEWAY | (QUIET if self._random() < 0.25 else OTHERS)).items()
+            for _ in range(1 + self._below(most))
+        ]
+        faults = [name for name in FAULTS if self._random() < 0.4]
+        share = int(FAULT_SHARE * self._random() * len(bag))
+        self._bag = bag + [faults[self._below(len(faults))] for _ in range(share if faults else 0)]
+
+    # -- a history ------------------------------------------------------------------------------------------------
+
+    def run(self, steps: int) -> None:
+        """Make so many steps, then let everything come to rest, and check that nothing is missing.
+
+        Raises:
+            Broken: a promise was not kept.
+        """
+        bag, size, rand, trail = self._bag, len(self._bag), self._random, self.trail
+        actions: dict[str, Callable[[], None]] = {name: getattr(self, f"_do_{name}") for name in set(bag)}
+        for _ in range(steps):
+            name = bag[int(rand() * size)]
+            trail.append(name)
+            actions[name]()
+        self._rest()
+
+    def _rest(self) -> None:
+        trail = self.trail
+        trail.append("rest")
+        self._synced = 0
+        for step in range(REST_STEPS):
+            for name in ("feed", "receive", "redis", "write", "wake", "fence_head"):
+                getattr(self, f"_do_{name}")()
+            if self._synced >= 3 and not self._pipe and self._reading and all(map(self.feed.active, self._acquired)):
+                break
+            if step % 50 == 49:
+                self._do_tick()
+        else:
+            raise Broken(f"does not come to rest: {self.feed.state}, {self.feed.offset} of {self.redis.offset}")
+        self._check()
+        if (self.feed.epoch, self.feed.offset) != (self.redis.epoch, self.redis.offset):
+            raise Broken(f"at rest at {self.feed.epoch} {self.feed.offset}, the log at {self.redis.epoch} {self.redis.offset}")
+        if self.oracle.plain or self.oracle.doubt:
+            raise Broken(f"missing at the end: {self.oracle.plain} {self.oracle.doubt}")
+
+    def _below(self, count: int) -> int:
+        return int(self._random() * count)
+
+    def _check(self) -> None:
+        self.oracle.moved(self.feed.epoch, self.feed.offset)
+        if self.feed.reached < self.feed.offset:
+            raise Broken("events were handed on that have not been reached")
+
+    # -- the feed's greenlet --------------------------------------------------------------------------------------
+
+    def _do_feed(self) -> None:
+        if not self._connected:
+            self._connect()
+        elif self._question is not None:
+            self._go_on_reading()
+        elif not self._reading:
+            self._pass = None
+            self._next()
+
+    def _connect(self) -> None:
+        self.redis.connect()
+        self._pipe = self.redis.sent
+        self._commands.clear()
+        self._writing = self._pass = None
+        self._connected, self._cut, self._reading = True, False, False
+        if self._old_head:
+            self._old_head = -self._old_head  # the next head that is read for this connection is of the new tail
+        self.inputs += 1
+        self.feed.connected()
+
+    def _next(self) -> None:
+        self.inputs += 1
+        action = self.feed.next_action()
+        if self.feed.epoch is not None:
+            if isinstance(action, out.LogLost):
+                self.oracle.lost(action.head)
+            self._check()
+        if action is None:
+            self._reading = True
+        elif isinstance(action, out.Configure | out.ReadHead | out.ReadLog):
+            self._question = action
+        else:
+            self._carry_out(action)
+
+    def _carry_out(self, action: out.Action) -> None:
+        if isinstance(action, out.Deliver):
+            self._pass = action
+            self.oracle.delivered(action.events)
+        elif isinstance(action, out.Gap):
+            self.oracle.told(action)
+        elif isinstance(action, out.Synced):
+            head = self._pinged.popleft()
+            self._synced += 1
+            if head.epoch == self.feed.epoch and head.offset > self.feed.offset and not self.oracle.tail_lost:
+                raise Broken(f"synced at {self.feed.offset}, before the head of its fence, {head.offset}")
+            self._look_at_active()
+        elif isinstance(action, out.Up):
+            if self.oracle.doubt:
+                raise Broken(f"{self.oracle.doubt} were published where nobody listened, and not told")
+            self._old_head = 0 if self._old_head < 0 else self._old_head
+            self._look_at_active()
+        elif isinstance(action, out.Subscribe | out.Unsubscribe):
+            commands = by_command(action.sources, undo=isinstance(action, out.Unsubscribe))
+            if self.feed.state is not State.LIVE:
+                self._send(commands)
+            elif self._writing is not None:
+                raise Broken("commands were to be sent while others were being sent")
+            else:
+                self._writing = commands
+        elif isinstance(action, out.ReadFenceHead):
+            self._fence = action
+            self._fence_head = self.redis.head() if self._random() < 0.5 else None
+        elif isinstance(action, out.Ping):
+            if self._writing is not None:
+                raise Broken("a PING would break into commands that are being sent")
+            self._send([(b"PING", action.token)])
+        elif isinstance(action, out.Close):
+            self._lose_connection(0)
+            if self.feed.state is State.SYNCING:
+                self._disconnect()
+
+    def _send(self, commands: list[tuple[bytes, ...]]) -> None:
+        if not self._cut:
+            self._commands.extend(commands)
+
+    def _carry_out_all(self, actions: Iterable[out.Action]) -> None:
+        for action in actions:
+            self.inputs += 1
+            self._carry_out(action)
+
+    def _go_on_reading(self) -> None:
+        """Let Redis answer, or the feed get the answer: two steps, between which anything may happen."""
+        question = self._question
+        if self._reply is not None:
+            reply, self._question, self._reply = self._reply, None, None
+            self.inputs += 1
+            self.feed.answer(reply)
+        elif isinstance(question, out.ReadLog):
+            try:
+                self._reply = self.redis.page(question.after, question.upto, question.epoch)
+            except BusUnavailable:
+                self._disconnect()
+        else:
+            self._reply = self.redis.configure() if isinstance(question, out.Configure) else self.redis.head()
+
+    def _do_receive(self) -> None:
+        joining = self._pass is not None and self._pass.live
+        if not self._reading and not joining:
+            return
+        count = min(1 + self._below(8), len(self._pipe))
+        if not count:
+            if self._cut and self._reading:
+                self._disconnect()
+            return
+        replies = [self._pipe.popleft() for _ in range(count)]
+        self.inputs += count
+        if self._reading:
+            self.feed.receive(replies, 1)
+            self._reading = False
+        elif self._pass is not None:
+            events = self.feed.more(replies, 1)
+            self._pass.events.extend(events)
+            self.oracle.delivered(events)
+
+    def _disconnect(self) -> None:
+        self._lose_connection(0)
+        self._connected = self._reading = False
+        self._question = self._reply = self._pass = None
+        self._pinged.clear()
+        self._synced = 0
+        self.inputs += 1
+        self._carry_out_all(self.feed.disconnected())
+        self.oracle.plain.clear()
+        if self.feed.epoch is not None:
+            self._check()
+        self._look_at_active()
+
+    def _lose_connection(self, arrived: int) -> None:
+        """Cut the connection; so many replies on their way still arrive."""
+        if self._connected and not self._cut:
+            self._pipe = deque(list(self._pipe)[:arrived])
+            self.redis.disconnect()
+            self._cut = True
+            self._commands.clear()
+            self.oracle.plain.clear()
+
+    # -- the fence's greenlet, and Redis --------------------------------------------------------------------------
+
+    def _do_redis(self) -> None:
+        if self._commands:
+            self.redis.run(self._commands.popleft())
+
+    def _do_write(self) -> None:
+        if self._writing is not None and self._connected:
+            self._send(self._writing)
+            self._writing = None
+            self.inputs += 1
+            self.feed.sent()
+
+    def _do_wake(self) -> None:
+        if self._fence is None:
+            self.inputs += 1
+            self._carry_out_all(self.feed.wake())
+
+    def _do_tick(self) -> None:
+        if self._fence is None:
+            self._now_s += self._random() * 2
+            self.inputs += 1
+            self._carry_out_all(self.feed.tick(self._now_s))
+
+    def _do_fence_head(self) -> None:
+        fence = self._fence
+        if fence is None:
+            return
+        if self._fence_head is None:
+            self._fence_head = self.redis.head()
+            return
+        head, self._fence, self._fence_head = self._fence_head, None, None
+        self.inputs += 1
+        actions = self.feed.fence_head(fence.number, head, self._now_s)
+        if any(isinstance(action, out.Ping) for action in actions):
+            self._pinged.append(head)
+        self._carry_out_all(actions)
+
+    def _do_fence_fails(self) -> None:
+        if self._fence is not None:
+            fence, self._fence, self._fence_head = self._fence, None, None
+            self.inputs += 1
+            self._carry_out_all(self.feed.fence_failed(fence.number, self._now_s))
+
+    # -- publishers -----------------------------------------------------------------------------------------------
+
+    def _publish(self, topic: str, *, good: bool = True, live: bool = True) -> None:
+        redis, oracle = self.redis, self.oracle
+        upcoming = redis.offset + 1
+        if upcoming <= abs(self._old_head) and redis.epoch:
+            oracle.ambiguous.add((redis.epoch, upcoming))
+        data = b"%d" % (redis.epochs * 1_000_000 + upcoming)
+        redis.publish(topic, data, good=good, live=live)
+        sent = redis.library > OLD_LIBRARY or not topic.startswith("users.")
+        oracle.appended(topic, data, owed=live or self.whole, sent=sent)
+
+    def _do_publish(self) -> None:
+        self._publish(TOPICS[self._below(len(TOPICS))])
+
+    def _do_burst(self) -> None:
+        topic = TOPICS[self._below(len(TOPICS))]
+        for _ in range(self._below(20)):
+            self._publish(topic)
+
+    def _do_plain(self) -> None:
+        self._plains += 1
+        data = b"%d" % -self._plains
+        if self.redis.send(TOPICS[self._below(len(TOPICS))], data):
+            self.oracle.plain.add(data)
+
+    def _do_silent(self) -> None:
+        self._publish(TOPICS[self._below(len(TOPICS))], live=False)
+
+    def _do_bad(self) -> None:
+        redis = self.redis
+        topic = TOPICS[self._below(len(TOPICS))]
+        upcoming = redis.offset + 1
+        if upcoming <= abs(self._old_head) and redis.epoch:
+            self.oracle.ambiguous.add((redis.epoch, upcoming))
+        redis.publish(topic, b"1.", good=False)
+        sent = redis.library > OLD_LIBRARY or not topic.startswith("users.")
+        self.oracle.appended(topic, b"never delivered", owed=True, sent=sent)
+
+    def _do_poison(self) -> None:
+        self.redis.send(TOPICS[self._below(len(TOPICS))], [b"hg1 x", b"{", b"hg1 %b 1 1 a" % (b"0" * 16)][self._below(3)])
+
+    def _do_forge(self) -> None:
+        """Another epoch, an offset far ahead, an old one. (One a little ahead would be believed until the next fence.)"""
+        redis = self.redis
+        past = min(self.feed.offset, redis.offset) if self.feed.epoch == redis.epoch else 0
+        forged = [("f" * 16, 5), (redis.epoch or "f" * 16, redis.offset + 10**9), (redis.epoch if past else "f" * 16, past or 1)]
+        epoch, offset = forged[self._below(3)]
+        redis.send(TOPICS[self._below(len(TOPICS))], b"hg1 %b %d 1 forged\n0" % (epoch.encode(), offset))
+
+    # -- clients --------------------------------------------------------------------------------------------------
+
+    def _acquire(self, pattern: str) -> None:
+        self._acquired.append(pattern)
+        self.inputs += 1
+        self.feed.acquire(pattern)
+        self._look_at_active()
+
+    def _look_at_active(self) -> None:
+        """Acknowledge subscriptions to what has become active, as a namespace does."""
+        if self.feed.epoch is None:
+            return
+        for pattern in self._acquired:
+            if pattern not in self.oracle.since and self.feed.active(pattern):
+                self.oracle.active(pattern, self.feed.reached)
+
+    def _do_acquire(self) -> None:
+        if len(self._acquired) < 10:
+            self._acquire(PATTERNS[self._below(len(PATTERNS))])
+
+    def _do_join(self) -> None:
+        """A client subscribes in the moment in which a fence begins, and an event for it is published before Redis knows."""
+        if len(self._acquired) < 10:
+            pattern = PATTERNS[self._below(len(PATTERNS))]
+            self._acquire(pattern)
+            self._do_wake()
+            self._do_write()
+            self._do_tick()
+            if self._fence_head is None:
+                self._do_fence_head()
+            self._publish(MATCHING[pattern][self._below(len(MATCHING[pattern]))])
+            for step in (self._do_redis, self._do_redis, self._do_receive, self._do_feed, self._do_feed):
+                step()
+
+    def _do_release(self) -> None:
+        keep = 1 if self.whole else 0
+        if len(self._acquired) > keep:
+            pattern = self._acquired.pop(keep + self._below(len(self._acquired) - keep))
+            self.inputs += 1
+            self.feed.release(pattern, self._now_s)
+            if pattern not in self._acquired:
+                self.oracle.ended(pattern)
+
+    # -- faults ---------------------------------------------------------------------------------------------------
+
+    def _do_cut(self) -> None:
+        self._lose_connection(self._below(len(self._pipe) + 1))
+
+    def _do_read_fails(self) -> None:
+        if self._question is not None:
+            self._disconnect()
+
+    def _do_pass_fails(self) -> None:
+        if self._pass is not None:
+            self.oracle.undelivered(self._pass.events)
+            self._carry_out_all(self.feed.failed())
+            self._disconnect()
+
+    def _do_trim(self) -> None:
+        self.redis.trim(self._below(10))
+
+    def _do_delete(self) -> None:
+        self.redis.delete(self.redis.offset - self._below(8))
+
+    def _do_flush(self) -> None:
+        if self.redis.epoch:
+            self._old_head = 0
+            self.redis.flush()
+
+    def _do_lose_tail(self) -> None:
+        redis, oracle = self.redis, self.oracle
+        if not redis.epoch or not redis.offset:
+            return
+        self._lose_connection(self._below(len(self._pipe) + 1))
+        oracle.tail_lost = True
+        self._old_head = max(abs(self._old_head), redis.offset)
+        redis.lose_tail(1 + self._below(6))
+        del oracle.published[redis.epoch][redis.offset + 1 :]
+
+    def _do_downgrade(self) -> None:
+        self.redis.library = OLD_LIBRARY

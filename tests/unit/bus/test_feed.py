@@ -1,0 +1,162 @@
+"""Received or told: the feed through random interleavings of everything that may happen between a gateway and Redis.
+
+HEADGATE_HISTORIES sets how many (`make fuzz`: 100,000), HEADGATE_SEED tries one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+import pytest
+
+from headgate.bus import feed as feed_module
+from headgate.bus import interest as interest_module
+from headgate.bus.actions import Action
+from headgate.bus.feed import Feed, State
+from headgate.event import Event
+from headgate.redis.entries import Entry, Head
+from tests.support.feed_world import Broken, World
+
+STEPS = 300
+HISTORIES = int(os.environ.get("HEADGATE_HISTORIES", "3500"))
+# A planted fault is found within so many histories.
+MAX_HISTORIES = 3000
+
+
+@pytest.fixture(autouse=True)
+def near_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bring the limits within reach of a short history."""
+    monkeypatch.setattr(feed_module, "MAX_LEAP", 6)
+    monkeypatch.setattr(interest_module, "MAX_GLOBS", 3)
+
+
+def fault_of(world: World, steps: int) -> Exception | None:
+    """Return what goes wrong in a history, if anything does."""
+    try:
+        world.run(steps)
+    except Exception as error:  # noqa: BLE001 - a fault of the feed may raise anything
+        return error
+    return None
+
+
+def shortest(seed: int, feed_class: type[Feed] = Feed) -> str:
+    """Describe the shortest prefix of a history that fails."""
+    for steps in range(STEPS + 1):
+        world = World(seed, feed_class)
+        fault = fault_of(world, steps)
+        if fault is not None:
+            return f"{fault!r} after {steps} steps: {' '.join(world.trail)}"
+    return "it fails no more"
+
+
+def test_every_event_is_delivered_in_order_and_once_or_told_before_anything_later() -> None:
+    """A failure names its seed, and the shortest prefix of its history that still fails."""
+    inputs = 0
+    seeds: Iterable[int] = range(1, HISTORIES + 1)
+    if "HEADGATE_SEED" in os.environ:
+        seeds = [int(os.environ["HEADGATE_SEED"])]
+    for seed in seeds:
+        world = World(seed)
+        fault = fault_of(world, STEPS)
+        if fault is not None:
+            pytest.fail(f"HEADGATE_SEED={seed}: {fault!r}; shortest: {shortest(seed)}")
+        inputs += world.inputs
+    print(f"{inputs} inputs and actions")
+
+
+# The oracle bites --------------------------------------------------------------------------------------------------------
+
+
+class TakesAnyHole(Feed):
+    """A whole feed that takes an event behind a hole at its word."""
+
+    def _next_events(self) -> list[Event]:
+        whole, self._interest.whole = self._interest.whole, False
+        try:
+            return super()._next_events()
+        finally:
+            self._interest.whole = whole
+
+
+class ForgetsTheLog(Feed):
+    """A feed that does not read the log after a reconnect."""
+
+    def answer(self, answer: Head | list[Entry]) -> None:
+        if isinstance(answer, Head) and self.state is State.SYNCING and answer.epoch == self.epoch:
+            self._go_to(max(self.offset, answer.offset))
+        super().answer(answer)
+
+
+class TrustsTheAcknowledgement(Feed):
+    """A feed that takes a pattern for active as soon as Redis has acknowledged it."""
+
+    def active(self, pattern: str) -> bool:
+        interest = self._interest
+        if interest.attached and interest._source_of[pattern] in interest._acknowledged:
+            return True
+        return super().active(pattern)
+
+
+class HandsOnTwice(Feed):
+    """A feed that knows no copies."""
+
+    def _is_copy(self, reply: list[bytes]) -> bool:
+        return False
+
+
+class ForgetsAFailedPass(Feed):
+    """A feed that tells nobody of a pass that failed midway."""
+
+    def failed(self) -> list[Action]:
+        super().failed()
+        return []
+
+
+class SyncsTooMuch(Feed):
+    """A feed whose fence also covers sources that Redis has acknowledged after its head was read."""
+
+    def fence_head(self, number: int, head: Head, now_s: float) -> list[Action]:
+        self._fence.sources = self._interest.acknowledged
+        return super().fence_head(number, head, now_s)
+
+
+class DropsTooEarly(Feed):
+    """A feed that drops a glob before the sources that replace it are synced."""
+
+    def __init__(self, namespace: str, max_payload_bytes: int, fence_interval_s: float) -> None:
+        super().__init__(namespace, max_payload_bytes, fence_interval_s)
+        self._interest._dispensable = lambda source, cover: True  # type: ignore[method-assign]
+
+
+class KeepsTheEpoch(Feed):
+    """A feed that takes a new epoch for the old one."""
+
+    def answer(self, answer: Head | list[Entry]) -> None:
+        if isinstance(answer, Head) and self.epoch is not None and answer.epoch and answer.offset >= self.offset:
+            self.epoch = answer.epoch
+        super().answer(answer)
+
+
+@pytest.mark.parametrize(
+    "faulty",
+    [
+        TakesAnyHole,
+        ForgetsTheLog,
+        TrustsTheAcknowledgement,
+        HandsOnTwice,
+        ForgetsAFailedPass,
+        SyncsTooMuch,
+        DropsTooEarly,
+        KeepsTheEpoch,
+    ],
+)
+def test_a_planted_fault_is_found(faulty: type[Feed]) -> None:
+    """The same histories with a feed that breaks one of its rules."""
+    for seed in range(1, MAX_HISTORIES + 1):
+        fault = fault_of(World(seed, faulty), STEPS)
+        if fault is not None:
+            print(f"{faulty.__name__}: HEADGATE_SEED={seed}: {shortest(seed, faulty)}")
+            assert isinstance(fault, Broken)
+            return
+    pytest.fail(f"not found in {MAX_HISTORIES} histories")

@@ -1,0 +1,750 @@
+"""The rules of the feed, one at a time: the inputs, and what the namespace behind it is told.
+
+Redis is the model of tests/support/model_redis.py, and answers at once. test_feed.py tries every order of things.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from headgate.bus import actions as out
+from headgate.bus.feed import LATE_FENCES, MAX_LEAP, TRANSITIONS, Cause, Feed, State
+from headgate.bus.fence import IllegalTransition
+from headgate.bus.interest import LINGER_S, by_command
+from headgate.errors import InvalidEvent
+from headgate.event import HEADER_TAG
+from headgate.redis.entries import Head
+from headgate.redis.keys import user_channel
+from tests.support.model_redis import NAMESPACE, OLD_LIBRARY, TIME_MS, ModelRedis
+
+INTERVAL_S = 1.0
+EITHER = pytest.mark.parametrize("patterns", [("#",), ("orders.*", "bills.1")], ids=["whole", "narrow"])
+
+
+class Gateway:
+    """A feed whose actions are carried out at once.
+
+    Attributes:
+        told: what the namespace was told, in order.
+        sent: what Redis was asked to run on the connection.
+        cut: replies are held back from the feed while it is set.
+    """
+
+    def __init__(self, *patterns: str, redis: ModelRedis | None = None) -> None:
+        self.redis = redis or ModelRedis()
+        self.feed = Feed(NAMESPACE, 65536, INTERVAL_S)
+        self.told: list[tuple[Any, ...]] = []
+        self.sent: list[tuple[bytes, ...]] = []
+        self.reads = 0
+        self.now_s = 100.0
+        self.deaf = False
+        self._commands: deque[tuple[bytes, ...]] = deque()
+        for pattern in patterns:
+            self.feed.acquire(pattern)
+        self.connect()
+        self.told.clear()
+
+    @property
+    def offsets(self) -> list[int | None]:
+        """The offsets of all events that were delivered."""
+        return [event[1] for kind, *rest in self.told if kind == "deliver" for event in rest[0]]
+
+    def only(self, *kinds: str) -> list[tuple[Any, ...]]:
+        """What was told of these kinds."""
+        return [entry for entry in self.told if entry[0] in kinds]
+
+    def connect(self) -> None:
+        self.redis.connect()
+        self.feed.connected()
+        self.run()
+
+    def disconnect(self) -> None:
+        self.redis.disconnect()
+        self.carry_out_all(self.feed.disconnected())
+
+    def run(self) -> None:
+        """Carry out everything that there is to do, until the feed waits for Redis."""
+        while self.feed.state is not State.DOWN:
+            action = self.feed.next_action()
+            if action is not None:
+                self.carry_out(action)
+                continue
+            while self._commands:
+                self.redis.run(self._commands.popleft())
+            if not self.redis.sent or self.deaf:
+                return
+            self.feed.receive(list(self.redis.sent), TIME_MS)
+            self.redis.sent.clear()
+
+    def tick(self, after_s: float = INTERVAL_S) -> None:
+        """Let the time pass, tick, and do all that follows."""
+        self.now_s += after_s
+        self.carry_out_all(self.feed.tick(self.now_s))
+        self.run()
+        self.wake()
+
+    def wake(self) -> None:
+        """Subscribe to what is new, and expedite its fence."""
+        while actions := self.feed.wake():
+            self.carry_out_all(actions)
+            self.run()
+
+    def acquire(self, *patterns: str) -> None:
+        """Acquire patterns until they are active."""
+        for pattern in patterns:
+            self.feed.acquire(pattern)
+        self.wake()
+        assert all(map(self.feed.active, patterns))
+
+    def carry_out_all(self, actions: Iterable[out.Action]) -> None:
+        for action in actions:
+            self.carry_out(action)
+
+    def carry_out(self, action: out.Action) -> None:
+        match action:
+            case out.Deliver():
+                self.told.append(("deliver", [(event.topic, event.offset, event.data) for event in action.events]))
+            case out.Gap():
+                self.told.append(("gap", action.first, action.last, action.reason.value))
+            case out.LogLost():
+                self.told.append(("lost", action.head.epoch, action.head.offset))
+            case out.Quarantine():
+                self.told.append(("quarantine", action.error.code))
+            case out.Up():
+                self.told.append(("up",))
+            case out.Down():
+                self.told.append(("down",))
+            case out.Synced():
+                self.told.append(("synced",))
+            case out.Configure():
+                self.feed.answer(self.redis.configure())
+            case out.ReadHead():
+                self.feed.answer(self.redis.head())
+            case out.ReadLog():
+                self.reads += 1
+                self.feed.answer(self.redis.page(action.after, action.upto, action.epoch))
+            case out.ReadFenceHead():
+                self.carry_out_all(self.feed.fence_head(action.number, self.redis.head(), self.now_s))
+            case out.Ping():
+                self.send([(b"PING", action.token)])
+            case out.Subscribe() | out.Unsubscribe():
+                self.send(by_command(action.sources, undo=isinstance(action, out.Unsubscribe)))
+                self.feed.sent()
+            case out.Close():
+                self.told.append(("close", action.error and action.error.code))
+                self.disconnect()
+
+    def send(self, commands: list[tuple[bytes, ...]]) -> None:
+        self.sent += commands
+        self._commands.extend(commands)
+
+
+def publish(gateway: Gateway, count: int, topic: str = "orders.1") -> list[int]:
+    """Publish so many events and let the feed take them; return their offsets."""
+    offsets = [gateway.redis.publish(topic) for _ in range(count)]
+    gateway.run()
+    return offsets
+
+
+def header(epoch: str, offset: int) -> bytes:
+    """Return the header of a message that claims to be an event of a log."""
+    return HEADER_TAG + b"%b %d %d forged\n" % (epoch.encode(), offset, TIME_MS)
+
+
+# 1, 2: in order, once, without holes -------------------------------------------------------------------------------------
+
+
+@EITHER
+def test_logged_events_are_delivered_in_order_each_once(patterns: tuple[str, ...]) -> None:
+    """All replies of one read are one batch."""
+    gateway = Gateway(*patterns)
+    offsets = publish(gateway, 500)
+    gateway.tick()
+    assert gateway.offsets == offsets
+    assert [kind for kind, *_ in gateway.told] == ["deliver", "synced"]
+    assert gateway.reads == 0
+
+
+def test_the_offset_moves_when_events_have_been_handed_on_and_reached_when_they_are_given() -> None:
+    """Events that come in meanwhile join the same pass."""
+    gateway = Gateway("#")
+    gateway.redis.publish("orders.1")
+    gateway.feed.receive(list(gateway.redis.sent), TIME_MS)
+    gateway.redis.sent.clear()
+    assert isinstance(gateway.feed.next_action(), out.Deliver)
+    assert (gateway.feed.offset, gateway.feed.reached) == (0, 1)
+    gateway.redis.publish("orders.1")
+    assert [event.offset for event in gateway.feed.more(list(gateway.redis.sent), TIME_MS)] == [2]
+    assert (gateway.feed.offset, gateway.feed.reached) == (0, 2)
+    assert gateway.feed.next_action() is None
+    assert (gateway.feed.offset, gateway.feed.reached) == (2, 2)
+
+
+def test_a_plain_publish_is_delivered_without_an_offset_between_its_neighbours() -> None:
+    """From any language, with nothing but PUBLISH."""
+    gateway = Gateway("#")
+    gateway.redis.publish("orders.1", b'"before"')
+    gateway.redis.send("orders.1", b'"between"')
+    gateway.redis.publish("orders.1", b'"after"')
+    gateway.run()
+    assert gateway.told == [
+        ("deliver", [("orders.1", 1, b'"before"'), ("orders.1", None, b'"between"'), ("orders.1", 2, b'"after"')])
+    ]
+
+
+def test_the_first_connection_begins_at_the_head() -> None:
+    """Earlier events were promised to nobody here."""
+    redis = ModelRedis()
+    for _ in range(5):
+        redis.publish("orders.1")
+    gateway = Gateway("#", redis=redis)
+    publish(gateway, 1)
+    assert gateway.offsets == [6]
+
+
+def test_a_narrow_feed_takes_holes_for_events_that_nobody_here_needs() -> None:
+    """The log is not asked."""
+    gateway = Gateway("orders.1")
+    publish(gateway, 3, "bills.1")
+    offsets = publish(gateway, 2)
+    assert gateway.offsets == offsets
+    assert gateway.reads == 0
+
+
+def test_a_jump_over_many_offsets_is_checked_against_the_log_and_is_no_hole() -> None:
+    """Too far to be believed at once, and true."""
+    gateway = Gateway("orders.1")
+    publish(gateway, MAX_LEAP + 10, "bills.1")
+    offsets = publish(gateway, 3)
+    assert gateway.offsets == offsets
+    assert gateway.only("gap", "quarantine") == []
+
+
+def test_an_event_without_a_message_is_read_from_the_log_when_the_next_one_shows_the_hole() -> None:
+    """Offsets of a whole feed follow each other."""
+    gateway = Gateway("#")
+    gateway.redis.publish("orders.1", live=False)
+    publish(gateway, 1)
+    assert gateway.offsets == [1, 2]
+
+
+def test_events_that_could_not_be_handed_on_are_told_as_missing() -> None:
+    """Nobody knows which clients have them. The plain one was promised to nobody."""
+    gateway = Gateway("orders.1")
+    publish(gateway, 6, "bills.1")
+    gateway.redis.send("orders.1", b"0")
+    for _ in range(3):
+        gateway.redis.publish("orders.1")
+    gateway.feed.receive(list(gateway.redis.sent), TIME_MS)
+    assert isinstance(gateway.feed.next_action(), out.Deliver)
+    gateway.carry_out_all(gateway.feed.failed())
+    assert gateway.told == [("gap", 7, 9, "upstream")]
+    assert gateway.feed.offset == 9
+
+
+# 3: a connection ---------------------------------------------------------------------------------------------------------
+
+
+@EITHER
+def test_a_reconnect_reads_from_the_log_what_was_published_meanwhile(patterns: tuple[str, ...]) -> None:
+    """Each event once, in order, before the feed is live."""
+    gateway = Gateway(*patterns)
+    offsets = publish(gateway, 2)
+    gateway.disconnect()
+    offsets += [gateway.redis.publish("orders.1") for _ in range(3)]
+    gateway.connect()
+    offsets += publish(gateway, 2)
+    assert gateway.offsets == offsets
+    assert [kind for kind, *_ in gateway.told] == ["deliver", "down", "deliver", "up", "deliver"]
+
+
+def test_the_head_is_read_after_redis_has_acknowledged_every_source() -> None:
+    """An event between the two comes live, and from the log: once."""
+    gateway = Gateway("orders.*", "bills.1")
+    gateway.disconnect()
+    gateway.redis.connect()
+    gateway.feed.connected()
+    seen: list[str] = []
+    while gateway.feed.state is not State.LIVE:
+        action = gateway.feed.next_action()
+        if action is None:
+            assert "ReadHead" not in seen[seen.index("Subscribe") :]
+            gateway.redis.run(gateway._commands.popleft())
+            gateway.redis.publish("orders.1")
+            gateway.feed.receive(list(gateway.redis.sent), TIME_MS)
+            gateway.redis.sent.clear()
+            continue
+        seen.append(type(action).__name__)
+        gateway.carry_out(action)
+    gateway.run()
+    assert gateway.offsets == [1, 2]
+    assert seen.index("Subscribe") < len(seen) - seen[::-1].index("ReadHead") - 1
+
+
+@EITHER
+def test_what_the_log_no_longer_holds_is_told_in_one_gap(patterns: tuple[str, ...]) -> None:
+    """Cut off for longer than the retention: the offsets that are gone, then the rest."""
+    gateway = Gateway(*patterns, redis=ModelRedis(max_events=20))
+    publish(gateway, 10)
+    gateway.disconnect()
+    for _ in range(100):
+        gateway.redis.publish("orders.1")
+    gateway.connect()
+    assert gateway.only("gap") == [("gap", 11, 90, "trimmed")]
+    assert gateway.offsets == [*range(1, 11), *range(91, 111)]
+
+
+def test_a_log_that_ends_before_the_head_that_was_read_is_told_as_trimmed() -> None:
+    """Somebody emptied the stream by hand."""
+    gateway = Gateway("#")
+    gateway.disconnect()
+    for _ in range(5):
+        gateway.redis.publish("orders.1")
+    gateway.redis.trim(0)
+    gateway.connect()
+    assert gateway.told == [("down",), ("gap", 1, 5, "trimmed"), ("up",)]
+
+
+def test_a_repair_delivers_page_by_page_and_not_event_by_event() -> None:
+    """One write per client and page: 1,500 events for 1,000 clients are otherwise 1.5 million writes."""
+    gateway = Gateway("#")
+    gateway.disconnect()
+    for _ in range(1000):
+        gateway.redis.publish("orders.1")
+    gateway.connect()
+    assert gateway.offsets == list(range(1, 1001))
+    assert len(gateway.only("deliver")) == gateway.reads == 10
+
+
+def test_only_a_refusal_during_a_subscribe_makes_it_take_the_whole_feed() -> None:
+    """Redis may refuse other commands too."""
+    gateway = Gateway("orders.1")
+    assert not gateway.feed.narrow_refused()
+    gateway.feed.acquire("bills.*")
+    assert gateway.feed.wake()
+    assert gateway.feed.narrow_refused()
+    assert not gateway.feed.narrow_refused()
+    gateway.disconnect()
+    gateway.sent.clear()
+    gateway.connect()
+    assert gateway.sent == [(b"PSUBSCRIBE", b"hg:{n}:*")]
+
+
+# 4: the fence ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_fence_finds_an_event_that_nobody_heard_of_live() -> None:
+    """The last of a burst, with nothing behind it to show the hole."""
+    gateway = Gateway("#")
+    gateway.redis.publish("orders.1", live=False)
+    gateway.tick()
+    assert gateway.offsets == [1]
+
+
+def test_the_fence_moves_the_position_over_events_that_nobody_here_needs() -> None:
+    """The cursor of an idle client does not age out."""
+    gateway = Gateway("orders.1")
+    publish(gateway, 300, "bills.1")
+    assert gateway.feed.offset == 0
+    gateway.tick()
+    assert (gateway.feed.offset, gateway.offsets, gateway.only("gap")) == (300, [], [])
+
+
+def test_a_new_pattern_is_active_after_an_expedited_fence() -> None:
+    """No tick is needed, and every event after the acknowledgement comes."""
+    gateway = Gateway("orders.1")
+    publish(gateway, 3, "bills.1")
+    gateway.feed.acquire("bills.*")
+    assert not gateway.feed.active("bills.*")
+    gateway.wake()
+    assert gateway.feed.active("bills.*")
+    assert gateway.feed.reached == 3
+    assert publish(gateway, 2, "bills.1") == gateway.offsets == [4, 5]
+
+
+def test_a_fence_covers_only_what_redis_had_acknowledged_before_its_head_was_read() -> None:
+    """An event between the head and the acknowledgement was sent to nobody: the position must be above it first."""
+    gateway = Gateway("bills.1")
+    gateway.feed.acquire("orders.1")
+    gateway.carry_out_all(gateway.feed.wake())  # the command is on its way
+    (begun,) = [action for action in gateway.feed.tick(gateway.now_s) if isinstance(action, out.ReadFenceHead)]
+    head = gateway.redis.head()
+    gateway.redis.publish("orders.1")
+    gateway.run()  # Redis acknowledges
+    gateway.carry_out_all(gateway.feed.fence_head(begun.number, head, gateway.now_s))
+    gateway.run()
+    assert gateway.only("synced") == [("synced",)]
+    assert not gateway.feed.active("orders.1")
+    gateway.wake()
+    assert gateway.feed.active("orders.1")
+    assert gateway.feed.reached == 1
+
+
+def test_without_a_connection_a_pattern_is_active_at_once() -> None:
+    """The next connection subscribes to it, and reads the log from the position on."""
+    gateway = Gateway("orders.1")
+    gateway.disconnect()
+    gateway.feed.acquire("bills.*")
+    assert gateway.feed.active("bills.*")
+    gateway.redis.publish("bills.1")
+    gateway.connect()
+    assert gateway.offsets == [1]
+
+
+def test_two_late_fences_replace_the_connection() -> None:
+    """Redis holds every connection open and answers on none."""
+    gateway = Gateway("#")
+    gateway.deaf = True
+    for _ in range(LATE_FENCES):
+        gateway.tick()
+        assert gateway.only("close") == []
+    gateway.tick()
+    assert gateway.told == [("close", None), ("down",)]
+
+
+def test_a_pong_takes_a_late_fence_back() -> None:
+    """Only fences in a row count."""
+    gateway = Gateway("#")
+    for _ in range(5):
+        gateway.deaf = True
+        gateway.tick()
+        gateway.tick()
+        gateway.deaf = False
+        gateway.run()
+    assert {kind for kind, *_ in gateway.told} == {"synced"}
+
+
+def test_a_head_that_cannot_be_read_counts_as_a_late_fence() -> None:
+    """Redis answers neither way."""
+    gateway = Gateway("#")
+    for expected in ([], [out.Close]):
+        (begun,) = [action for action in gateway.feed.tick(gateway.now_s) if isinstance(action, out.ReadFenceHead)]
+        assert [type(action) for action in gateway.feed.fence_failed(begun.number, gateway.now_s)] == expected
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_a_stall_of_the_gateway_is_one_late_fence_and_not_two(answered: bool) -> None:
+    """The next tick is a whole interval later, so that the replies of that time are read first."""
+    gateway = Gateway("#")
+    gateway.deaf = True
+    gateway.tick()
+    gateway.tick(after_s=5 * INTERVAL_S)
+    assert gateway.feed.tick_due_s == gateway.now_s + INTERVAL_S
+    gateway.deaf = not answered
+    gateway.run()
+    gateway.tick()
+    assert (gateway.only("close") == []) is answered
+
+
+def test_ticks_follow_the_clock_and_not_the_fences() -> None:
+    """The time that a fence takes does not delay the verdict."""
+    gateway = Gateway("#")
+    gateway.feed.tick(100.0)
+    gateway.feed.tick(101.2)
+    assert gateway.feed.tick_due_s == 102.0
+
+
+def test_no_ping_breaks_into_commands_that_wait_for_room() -> None:
+    """A dead connection takes no more bytes; that counts as late, and shows."""
+    gateway = Gateway("#")
+    gateway.feed.acquire("orders.1")
+    gateway.feed.release("#", gateway.now_s)
+    gateway.now_s += LINGER_S
+    gateway.tick()  # the topic is subscribed to, and synced
+    gateway.now_s += LINGER_S
+    actions = gateway.feed.tick(gateway.now_s)
+    assert [type(action) for action in actions[:2]] == [out.Unsubscribe, out.ReadFenceHead]
+    assert isinstance(actions[1], out.ReadFenceHead)
+    assert gateway.feed.fence_head(actions[1].number, gateway.redis.head(), gateway.now_s) == []
+    assert gateway.feed.wake() == []
+    assert gateway.feed.tick(gateway.now_s) == [out.Close(None)]
+
+
+def test_an_answer_for_an_earlier_connection_is_ignored() -> None:
+    """The fence's greenlet may have waited for it while the connection was replaced."""
+    gateway = Gateway("#")
+    (begun,) = [action for action in gateway.feed.tick(gateway.now_s) if isinstance(action, out.ReadFenceHead)]
+    gateway.disconnect()
+    gateway.connect()
+    assert gateway.feed.fence_head(begun.number, gateway.redis.head(), gateway.now_s) == []
+    assert gateway.feed.fence_failed(begun.number, gateway.now_s) == []
+
+
+# 5: a lost log -----------------------------------------------------------------------------------------------------------
+
+
+@EITHER
+def test_an_emptied_redis_is_told_once_and_the_feed_begins_the_new_epoch(patterns: tuple[str, ...]) -> None:
+    """Nobody publishes meanwhile: the fence notices."""
+    gateway = Gateway(*patterns)
+    publish(gateway, 10)
+    gateway.redis.flush()
+    for _ in range(3):
+        gateway.tick()
+    publish(gateway, 1)
+    assert gateway.only("lost") == [("lost", gateway.redis.epoch, 0)]
+    assert gateway.offsets == [*range(1, 11), 1]
+
+
+@EITHER
+@pytest.mark.parametrize("reconnect", [False, True])
+def test_every_event_of_a_new_epoch_is_delivered_behind_word_of_the_lost_log(patterns: tuple[str, ...], reconnect: bool) -> None:
+    """Their publishers hold receipts, and the clients' subscriptions are still active."""
+    gateway = Gateway(*patterns)
+    publish(gateway, 10)
+    if reconnect:
+        gateway.disconnect()
+    gateway.redis.flush()
+    for _ in range(10):
+        gateway.redis.publish("orders.1")
+    if reconnect:
+        gateway.connect()
+    gateway.run()
+    gateway.tick()
+    assert len(gateway.only("lost")) == 1
+    assert gateway.offsets == [*range(1, 11), *range(1, 11)]
+    assert [kind for kind, *_ in gateway.only("deliver", "lost")] == ["deliver", "lost", "deliver"]
+
+
+@EITHER
+def test_a_log_that_went_back_is_told_once_and_live_goes_on_from_its_head(patterns: tuple[str, ...]) -> None:
+    """A replica that had not got everything was promoted: same epoch, lower offset."""
+    gateway = Gateway(*patterns)
+    publish(gateway, 10)
+    gateway.disconnect()
+    gateway.redis.lose_tail(4)
+    gateway.connect()
+    publish(gateway, 1)
+    assert gateway.only("lost") == [("lost", gateway.redis.epoch, 6)]
+    assert gateway.offsets == [*range(1, 11), 7]
+
+
+def test_a_log_that_went_back_below_a_fence_is_told() -> None:
+    """The connection has not noticed the failover."""
+    gateway = Gateway("#")
+    publish(gateway, 10)
+    gateway.redis.log.clear()
+    gateway.redis.offset = 6
+    gateway.tick()
+    assert gateway.only("lost") == [("lost", gateway.redis.epoch, 6)]
+
+
+def test_a_message_of_a_log_that_was_emptied_since_does_not_pass_unnoticed() -> None:
+    """The head that it is compared with is another log's."""
+    gateway = Gateway("#")
+    publish(gateway, 2)
+    gateway.redis.publish("orders.1", b"1.", good=False)
+    gateway.redis.publish("orders.1")
+    gateway.redis.flush()
+    gateway.run()
+    assert [kind for kind, *_ in gateway.told] == ["deliver", "lost", "quarantine", "quarantine"]
+
+
+# 6: messages that the log decides about ----------------------------------------------------------------------------------
+
+POISON = {
+    "a header cut short": (HEADER_TAG + b"0123456789abcdef 1", "invalid_event"),
+    "a header without an end": (HEADER_TAG + b"0123456789abcdef 1 1700000000000 " + b"x" * 5000, "invalid_event"),
+    "a header of rubbish": (HEADER_TAG + b"x y z\n1", "invalid_event"),
+    "one byte above the limit": (b'"' + b"x" * 65535 + b'"', "payload_too_large"),
+    "nesting of 100,000": (b"[" * 30_000 + b"]" * 30_000, "not_serializable"),
+    "nesting of 65": (b"[" * 65 + b"]" * 65, "not_serializable"),
+    "not UTF-8": (b'"\xff\xfe"', "not_serializable"),
+    "half a character": (b'"\xe2\x82"', "not_serializable"),
+    "not JSON": (b"hello", "not_serializable"),
+    "nothing": (b"", "not_serializable"),
+    "NaN": (b"NaN", "not_serializable"),
+    "two values": (b"1 2", "not_serializable"),
+}
+
+
+@pytest.mark.parametrize(("message", "code"), POISON.values(), ids=POISON.keys())
+def test_a_poisoned_message_is_quarantined_and_the_good_ones_go_on(message: bytes, code: str) -> None:
+    """Straight into Redis, between two good events: neither is lost, doubled or held up."""
+    gateway = Gateway("#")
+    gateway.redis.publish("orders.1")
+    gateway.redis.send("orders.1", message)
+    gateway.redis.publish("orders.1")
+    gateway.run()
+    assert [entry for entry in gateway.told if entry[0] != "deliver"] == [("quarantine", code)]
+    assert gateway.offsets == [1, 2]
+
+
+@pytest.mark.parametrize("topic", ["", "a..b", "a.*", "#", "a b", "ä", "x" * 300, "1.2.3.4.5.6.7.8.9", 'a"]'])
+def test_a_channel_that_is_no_topic_is_quarantined_and_goes_to_nobody(topic: str) -> None:
+    """A topic becomes part of a packet: nothing outside the grammar may get that far."""
+    gateway = Gateway("#")
+    gateway.redis.send(topic, b"1")
+    publish(gateway, 1)
+    assert gateway.told == [("quarantine", "invalid_topic"), ("deliver", [("orders.1", 1, b"1")])]
+
+
+@pytest.mark.parametrize(
+    "message", [b"", b"no line", b"users.7.mail\n1x", b"users.7.*\n1", b"users.7.mail\nhg1 x\n1", b"\xe4.b\n1"]
+)
+def test_poison_on_the_channel_of_a_user_is_quarantined(message: bytes) -> None:
+    """And the good ones go on."""
+    gateway = Gateway("users.7.#")
+    gateway.redis.sent.append([b"message", user_channel(NAMESPACE, "7").encode(), message])
+    publish(gateway, 1, "users.7.mail")
+    assert [kind for kind, *_ in gateway.told] == ["quarantine", "deliver"]
+    assert gateway.offsets == [1]
+
+
+@EITHER
+def test_a_logged_event_that_cannot_be_delivered_leaves_a_gap_at_once(patterns: tuple[str, ...]) -> None:
+    """The function library is a little laxer than JSON in numbers (`1.`)."""
+    gateway = Gateway(*patterns)
+    publish(gateway, 1)
+    gateway.redis.publish("orders.1", b"1.", good=False)
+    publish(gateway, 1)
+    assert gateway.only("gap") == [("gap", 2, 2, "quarantined")]
+    assert gateway.offsets == [1, 3]
+
+
+def test_a_bad_entry_without_a_message_leaves_a_gap_and_the_good_ones_go_on() -> None:
+    """It was appended past the function library; the next fence finds it."""
+    gateway = Gateway("#")
+    publish(gateway, 1)
+    gateway.redis.publish("orders.1", good=False, live=False)
+    publish(gateway, 1)
+    assert [kind for kind, *_ in gateway.told] == ["deliver", "quarantine", "gap", "deliver"]
+    assert gateway.offsets == [1, 3]
+
+
+@EITHER
+@pytest.mark.parametrize("epoch", ["", "f" * 16], ids=["offset", "epoch"])
+def test_a_forged_header_is_quarantined_and_hides_nothing(patterns: tuple[str, ...], epoch: str) -> None:
+    """Taken at its word it would make every later event look like an old one. The log says where it stands, not a message."""
+    gateway = Gateway(*patterns)
+    publish(gateway, 1)
+    gateway.redis.send("orders.1", header(epoch or gateway.redis.epoch, 1000) + b"0")
+    publish(gateway, 1)
+    assert gateway.told == [
+        ("deliver", [("orders.1", 1, b"1")]),
+        ("quarantine", InvalidEvent("header", "").code),
+        ("deliver", [("orders.1", 2, b"1")]),
+    ]
+
+
+def test_a_forged_offset_of_the_past_goes_to_nobody() -> None:
+    """Each offset comes once."""
+    gateway = Gateway("#")
+    publish(gateway, 3)
+    gateway.redis.send("orders.1", header(gateway.redis.epoch, 2) + b"0")
+    publish(gateway, 1)
+    assert gateway.offsets == [1, 2, 3, 4]
+
+
+def test_copies_through_overlapping_sources_come_once_and_the_next_publish_alike_too() -> None:
+    """Redis sends one copy through each source, back to back."""
+    gateway = Gateway("orders.*", "*.paid", "#.1.#")
+    for _ in range(3):
+        gateway.redis.send("orders.1.paid", b"0")
+    gateway.redis.send("orders.9", b"0")
+    gateway.redis.publish("orders.1.paid")
+    gateway.run()
+    assert gateway.offsets == [None, None, None, None, 1]
+
+
+def test_a_publish_behind_a_change_of_sources_is_not_taken_for_a_copy() -> None:
+    """Redis' acknowledgement of the change stands between the two."""
+    gateway = Gateway("orders.*")
+    gateway.redis.send("orders.paid", b"0")
+    gateway.run()
+    gateway.acquire("*.paid")
+    gateway.feed.release("orders.*", gateway.now_s)
+    gateway.tick(after_s=LINGER_S)
+    gateway.redis.send("orders.paid", b"0")
+    gateway.run()
+    assert gateway.offsets == [None, None]
+
+
+# 7: users, and an older library ------------------------------------------------------------------------------------------
+
+
+def test_the_events_of_a_user_come_over_one_channel_without_a_glob() -> None:
+    """With the topic of each event, beside a subscription to one of the topics."""
+    gateway = Gateway("users.7.#", "users.7.mail")
+    for topic in ("users.7.mail", "users.8.mail", "users.7", "users.7.a.b.c", "users.77.mail"):
+        gateway.redis.publish(topic)
+    gateway.redis.send("users.7.mail", b"0")
+    gateway.run()
+    topics = [event[0] for kind, *rest in gateway.told if kind == "deliver" for event in rest[0]]
+    assert topics == ["users.7.mail", "users.7", "users.7.a.b.c", "users.7.mail"]
+    assert gateway.offsets == [1, 3, 4, None]
+    assert not any(command[0] == b"PSUBSCRIBE" for command in gateway.sent)
+
+
+@pytest.mark.parametrize("noticed_by", ["fence", "reconnect"])
+def test_an_older_library_that_comes_back_is_noticed_and_its_possible_losses_are_told(noticed_by: str) -> None:
+    """It publishes on no channel of a user, and later events move the position past those that were for users."""
+    gateway = Gateway("users.7.#", "orders.1")
+    publish(gateway, 1)
+    gateway.tick()
+    gateway.redis.library = OLD_LIBRARY
+    publish(gateway, 1, "users.7.mail")
+    publish(gateway, 1)
+    assert gateway.offsets == [1, 3]
+    if noticed_by == "fence":
+        gateway.tick()
+        assert gateway.only("close") == [("close", "bus_unavailable")]
+    else:
+        gateway.disconnect()
+    gateway.connect()
+    publish(gateway, 1, "users.7.mail")
+    assert gateway.only("gap") == [("gap", 2, 3, "upstream")]
+    assert gateway.offsets == [1, 3, 4]
+
+
+def test_an_older_library_matters_only_where_users_are_listened_to_by_their_channel() -> None:
+    """Without that, globs bring their events."""
+    redis = ModelRedis()
+    gateway = Gateway("orders.1", redis=redis)
+    gateway.feed._interest.by_user = False
+    redis.library = OLD_LIBRARY
+    gateway.tick()
+    assert gateway.told == [("synced",)]
+
+
+# The states --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cause", Cause)
+@pytest.mark.parametrize("state", State)
+def test_the_state_follows_the_table_and_refuses_the_rest(state: State, cause: Cause) -> None:
+    """A second connection while one is there, or a proof without one, is a fault of ours."""
+    feed = Feed(NAMESPACE, 65536, INTERVAL_S)
+    feed.state = state
+    if (state, cause) in TRANSITIONS:
+        feed._move(cause)
+        assert feed.state is TRANSITIONS[state, cause]
+    else:
+        with pytest.raises(IllegalTransition):
+            feed._move(cause)
+
+
+def test_inputs_that_the_state_does_not_allow_raise() -> None:
+    """An answer that nobody asked for, a read instead of an answer, an event for a pass that is over."""
+    feed = Feed(NAMESPACE, 65536, INTERVAL_S)
+    with pytest.raises(IllegalTransition):
+        feed.next_action()
+    with pytest.raises(IllegalTransition):
+        feed.answer([])
+    feed.connected()
+    with pytest.raises(IllegalTransition):
+        feed.connected()
+    assert isinstance(feed.next_action(), out.Configure)
+    with pytest.raises(IllegalTransition):
+        feed.next_action()
+    with pytest.raises(IllegalTransition):
+        feed.answer([])
+    feed.answer(Head("0" * 16, 0, 1, 4))
+    with pytest.raises(IllegalTransition):
+        feed.more([], TIME_MS)
+    with pytest.raises(IllegalTransition):
+        feed.failed()

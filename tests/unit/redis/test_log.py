@@ -1,0 +1,35 @@
+"""An entry of the log: the event in it, or the error of one that cannot be delivered."""
+
+from __future__ import annotations
+
+import pytest
+
+from headgate.redis.log import read_entry
+
+GOOD = {b"topic": b"orders.1", b"id": b"by-hand", b"time": b"1700000000000", b"data": b"1"}
+BAD: dict[str, dict[bytes, bytes]] = {
+    "not JSON": {b"data": b"rubbish"},
+    "not UTF-8": {b"data": b'"\xff"'},
+    "above the limit": {b"data": b'"' + b"x" * 70_000 + b'"'},
+    "an invalid topic": {b"topic": b'a"]'},
+    "an id that would break out of its string": {b"id": b'x","offset":1,"y":"'},
+    "a time that is no number": {b"time": b"yesterday"},
+    "a time below zero": {b"time": b"-1"},
+    "none of our fields": {b"data": b"", b"topic": b"", b"id": b"", b"time": b""},
+}
+
+
+def test_a_good_entry_is_its_event() -> None:
+    """With the offset of its place in the log."""
+    entry = read_entry(7, GOOD, 65536)
+    assert entry.error is None
+    assert entry.event is not None
+    assert (entry.event.topic, entry.event.offset, entry.event.data) == ("orders.1", 7, b"1")
+
+
+@pytest.mark.parametrize("bad", BAD.values(), ids=BAD.keys())
+def test_a_bad_entry_has_an_error_and_keeps_its_offset(bad: dict[bytes, bytes]) -> None:
+    """A tool that writes past the function library must not stop the feed."""
+    entry = read_entry(7, GOOD | bad, 65536)
+    assert (entry.offset, entry.event) == (7, None)
+    assert entry.error is not None

@@ -21,7 +21,7 @@ from .final_frames import LastWords
 from .frame_parser import NORMAL, POLICY, PROTOCOL_ERROR
 from .inbox import Inbox
 from .long_poll import LongPoll
-from .send_queue import RELIEF_LEVEL, ClientQueue, Sender
+from .send_queue import LOW_WATER, ClientQueue, Sender
 from .timers import Deadlines, monotonic
 from .upgrade import Prober
 from .websocket import JOIN_BYTES, Wire
@@ -75,8 +75,8 @@ class QueueOwner(Sender, Protocol):
     direct: int
     offered: int
 
-    def relieved(self) -> None:
-        """The queue has drained to RELIEF_LEVEL after `pressed` was set."""
+    def drained(self) -> None:
+        """The queue has drained to LOW_WATER after `awaits_drain` was set."""
 
 
 class Connection:
@@ -95,12 +95,12 @@ class Connection:
         "_probe",
         "_server",
         "_session",
+        "awaits_drain",
         "closed",
         "closing",
         "connected",
         "joined",
         "owners",
-        "pressed",
         "queue",
         "ready",
         "reason",
@@ -117,7 +117,7 @@ class Connection:
         self.wire: Wire | None = None
         self.queue = ClientQueue(limits.queue_frames, limits.queue_bytes)
         self.ready = False
-        self.pressed = False
+        self.awaits_drain = False
         self.joined = False
         self.connected = False
         self.upgraded = False
@@ -154,7 +154,7 @@ class Connection:
     @property
     def idle(self) -> bool:
         """Whether nothing waits to go out."""
-        return not self.closed and not self.queue and not self.pressed and (self.wire is None or not self.wire.writing)
+        return not self.closed and not self.queue and not self.awaits_drain and (self.wire is None or not self.wire.writing)
 
     def start(self) -> None:
         """Begin the life of the session: its ping schedule and its handshake deadline."""
@@ -577,10 +577,10 @@ class Connection:
             self.end("handshake deadline", code=POLICY, told=f"no CONNECT within {limit:g} s")
 
     def _relieve(self) -> None:
-        if self.pressed and self.queue.level <= RELIEF_LEVEL:
-            self.pressed = False
+        if self.awaits_drain and self.queue.level <= LOW_WATER:
+            self.awaits_drain = False
             for owner in self.owners:
-                owner.relieved()
+                owner.drained()
 
 
 def frame_of(packet: Any, attachment: bool = False) -> Frame:

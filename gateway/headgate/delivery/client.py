@@ -228,14 +228,18 @@ class Client:
         """Whether anything that the feed has brought since it arrived is still on its way, or was left out."""
         return self.state.phase is not Phase.ARRIVING or self.offered > self.sent
 
-    def forget_waiting(self) -> None:
-        """Forget the events of the log that wait, as if they had never been offered. Plain publishes stay: the log has none."""
+    def forget_waiting(self) -> int | None:
+        """Forget the events of the log that wait, as if they had never been offered; return the first one's offset, if any.
+
+        Plain publishes stay: the log has none.
+        """
         waiting = [*self.connection.queue.discard(self), *(self._latest.in_order() if self._latest else ())]
         self._latest = None
         plain = [frame for frame in waiting if frame.offset is None]
         self.offered -= len(waiting) - len(plain)
         for frame in plain:
             self.connection.queue.put(frame, self)
+        return min((frame.offset for frame in waiting if frame.offset is not None), default=None)
 
     # -- live -----------------------------------------------------------------------------------------------------
 
@@ -293,6 +297,15 @@ class Client:
 
     # -- from the log ---------------------------------------------------------------------------------------------
 
+    def place(self, feed_offset: int) -> int:
+        """Return the offset above which a subscription that begins now has its events.
+
+        That is the feed's, unless the client has read further: what lies between was published before.
+        """
+        if self.state.phase in (Phase.ARRIVING, Phase.LIVE):
+            return feed_offset
+        return max(feed_offset, self.position, self.even_from if self.state.phase is not Phase.HANDOVER else 0)
+
     def ask_past(self, pattern: str, start: int, feed_offset: int) -> None:
         """Have the log bring a pattern's events above `start`, and those of its others above the place where it is.
 
@@ -300,17 +313,27 @@ class Client:
         `pasts_complete` must follow, or the welcome if it is still arriving.
         """
         state = self.state
+        # What full queues have left out or kept so far comes ahead of the past.
+        self._tell_gaps()
+        self._hand_over_latest()
         if state.takes_live:
             base, starts = self.position if state.phase is Phase.HANDOVER else feed_offset, {}
         else:  # it has what it has had: only the new pattern goes further back than its position
             base = max(self.base, self.position)
             starts = {other: max(begin, self.position) for other, begin in self.starts.items()}
+        if state.arriving and (first := self.forget_waiting()) is not None:
+            base = min(base, first - 1)  # nothing has gone out yet, so all comes in one reading, in order
         self._read(Step.PAST_ASKED, base, {**starts, pattern: start})
 
     def pasts_complete(self) -> None:
         """All pasts that it asks for at once are active: read, if it asked for any."""
         if self.state.phase is Phase.COLLECTING:
             self._step(Step.PASTS_COMPLETE)
+
+    @property
+    def even_from(self) -> int:
+        """The offset from which on its patterns are no longer at different places of the log."""
+        return max(self.base, *self.starts.values()) if self.starts else self.base
 
     def wants(self, frame: Frame) -> bool:
         """Whether an event of the log is for this client, by what each subscription has not had yet."""
@@ -328,7 +351,7 @@ class Client:
             self.position = (frames[accepted].offset or 1) - 1
             return False
         self.position = last
-        if self.starts and last >= max(self.base, *self.starts.values()):
+        if self.starts and last >= self.even_from:
             self.starts.clear()
         return True
 

@@ -83,6 +83,15 @@ class LiveFeed:
             if client.connection.idle and self._at.epoch is not None:
                 client.connection.offer_control(self.cursor())
 
+    # -- for clients that arrive ----------------------------------------------------------------------------------
+
+    def resume(self, client: Client, offset: int) -> None:
+        """Let a client that arrives go on behind an offset of the log: live, if it has missed nothing."""
+        if offset == self.position() and not self.under_way and not client.has_waiting:
+            client.welcome()
+        else:
+            client.resume_from(offset)
+
     # -- events ---------------------------------------------------------------------------------------------------
 
     def route(self, events: Iterable[Event], more: Callable[[], list[Event]] = list) -> Iterator[None]:

@@ -95,7 +95,7 @@ class LogReaders:
         if client.connection.closed:
             return
         position = client.position
-        if position >= feed.position():
+        if position >= max(feed.position(), client.even_from):
             client.reach_feed()
             feed.on_live(client)
             return
@@ -104,7 +104,7 @@ class LogReaders:
             return
         # All clients that are further back than the log look at the same place.
         after = max(position, feed.oldest() - 1)
-        reached = feed.position()  # before the read: an event that comes in during it is not gone
+        reached = max(feed.position(), client.even_from)  # before the read: an event that comes in during it is not gone
         page = self._pages.page_after(after, feed.epoch(), feed.quarantine)
         if client.state.phase is not Phase.READING or client.connection.closed or client.position != position:
             return  # something happened to it while Redis answered
@@ -122,7 +122,10 @@ class LogReaders:
 
 def _deliver(client: Client, page: Page) -> bool:
     """Give a client what its socket and queue take of a page; True when that was all of it."""
-    chunks = page.chunks_of(client.wants) if client.starts else page.chunks(client.pattern_key, client.subscribed_to)
+    if client.position < client.even_from:
+        chunks = page.chunks_of(client.wants)
+    else:
+        chunks = page.chunks(client.pattern_key, client.subscribed_to)
     for whole in chunks:
         if whole.last <= client.position:
             continue

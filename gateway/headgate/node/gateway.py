@@ -445,7 +445,7 @@ class Gateway:
 
     def _subscribe(self, namespace: Namespace, client: Client, body: Any) -> dict[str, Any]:
         pattern = namespace.subscribe(client, body)
-        return {"pattern": pattern, "epoch": namespace.bus.epoch, "offset": namespace.bus.offset}
+        return {"pattern": pattern, "epoch": namespace.bus.epoch, "offset": namespace.place(client)}
 
     def _unsubscribe(self, namespace: Namespace, client: Client, body: Any) -> dict[str, Any]:
         return {"pattern": namespace.unsubscribe(client, body)}

@@ -97,6 +97,10 @@ class Namespace:
         """
         return self._subscriptions.add_all(client, requests)
 
+    def place(self, client: Client) -> int:
+        """Return the offset above which a subscription that has just been made active brings events."""
+        return client.place(self._live.position())
+
     def unsubscribe(self, client: Client, request: object) -> str:
         """End a subscription `{pattern}`; ending one that is not there is no fault. Returns the pattern.
 
@@ -142,10 +146,7 @@ class Namespace:
             client.welcome_to_another_log()
             return False
         # Its subscriptions are active, so live events may wait for it already (the connection is corked until `welcome`).
-        if point.offset == self._live.position() and not self._live.under_way and not client.has_waiting:
-            client.welcome()
-        else:
-            client.resume_from(point.offset)
+        self._live.resume(client, point.offset)
         # The head was read at the last fence; trimming by count has gone on since, and needs no reading.
         return point.offset + 1 >= max(bus.first, bus.offset - self._settings.log_max_events + 1)
 

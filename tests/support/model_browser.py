@@ -6,10 +6,13 @@ AssertionError as soon as an event comes twice, out of order, or behind somethin
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
+import msgspec
+
 from headgate.topic import matches
+
+_decode = msgspec.json.Decoder().decode
 
 # Topic of each offset, by epoch: the truth about the log.
 Logs = dict[str, dict[int, str]]
@@ -23,6 +26,9 @@ class Browser:
         had: the offsets of this log that it has had.
         checked: up to here everything that it is owed has been received or told.
         patterns: pattern → the offset above which its events are owed, and its policy.
+        latest: the patterns of this session that replace older events by newer ones; a full queue may do so before the browser
+            knows of the subscription.
+        ended: the patterns of this session that ended once; their policies no longer protect what waits of their topics.
         overflowed: the sum of the counts in overflow gaps.
     """
 
@@ -36,6 +42,8 @@ class Browser:
         self.plain: set[str] = set()
         self.told: list[tuple[int, int]] = []
         self.replaced: dict[int, str] = {}  # owed, of a `latest` subscription: a newer one of the topic is owed
+        self.latest: set[str] = set()
+        self.ended: set[str] = set()
         self.overflowed = 0
         self.states: list[str] = []
         self.received: list[str] = []
@@ -45,7 +53,6 @@ class Browser:
         self._welcomed = False
         self._again: set[int] = set()  # asked for a second time
         self._plain_topics: set[str] = set()  # whose newest event is a plain one
-        self._ended_latest: list[tuple[str, int]] = []  # patterns, and how far they may have replaced older events
 
     # -- sessions -------------------------------------------------------------------------------------------------
 
@@ -54,10 +61,11 @@ class Browser:
         self._welcomed = self._expects_cursor = self._expects_loss = False
         self.overflowed = 0
         self.states = []
+        self.latest, self.ended = set(), set()
 
     def receive(self, packet: bytes) -> None:
         """Read one packet."""
-        name, *rest = json.loads(packet[packet.index(b",") + 1 :])
+        name, *rest = _decode(packet[packet.index(b",") + 1 :])
         self.received.append(name if name != "event" else f"event {rest[2].get('offset')}")
         assert self._welcomed or name in ("welcome", "backpressure"), f"{name} ahead of the welcome"
         getattr(self, f"_{name}")(*rest)
@@ -79,7 +87,7 @@ class Browser:
 
     def _begin_log(self, epoch: str, offset: int) -> None:
         self.epoch, self.checked, self.last = epoch, offset, 0
-        self.had, self._again, self.told, self._ended_latest = set(), set(), [], []
+        self.had, self._again, self.told = set(), set(), []
         self.replaced.clear()
         self.patterns = {pattern: (offset, policy) for pattern, (_, policy) in self.patterns.items()}
 
@@ -97,11 +105,8 @@ class Browser:
             topics = self._logs[self.epoch]
             self._again |= {offset for offset in self.had if offset > start and matches(pattern, topics[offset])}
 
-    def _unsubscribed(self, body: tuple[str, int]) -> None:
-        pattern, head = body
-        _, policy = self.patterns.pop(pattern, (0, ""))
-        if policy == "latest":
-            self._ended_latest.append((pattern, head))
+    def _unsubscribed(self, body: list[str]) -> None:
+        self.patterns.pop(body[0], None)
 
     # -- events and notices ---------------------------------------------------------------------------------------
 
@@ -159,13 +164,13 @@ class Browser:
                 continue
             topic = topics[offset]
             policies = {
-                policy for pattern, (start, policy) in self.patterns.items() if offset > start and matches(pattern, topic)
+                "" if pattern in self.ended else policy
+                for pattern, (start, policy) in self.patterns.items()
+                if offset > start and matches(pattern, topic)
             }
             if not policies:
                 continue
-            ended = any(offset <= head and matches(pattern, topic) for pattern, head in self._ended_latest)
-            ended = ended or any(policy == "latest" and matches(pattern, topic) for pattern, (_, policy) in self.patterns.items())
-            may_be_replaced = "catch_up" not in policies and ended
+            may_be_replaced = "catch_up" not in policies and any(matches(pattern, topic) for pattern in self.latest)
             assert may_be_replaced, f"event {offset} is missing, and not told, ahead of {upto + 1}"
             self.replaced[offset] = topic
         self.checked = max(self.checked, upto)

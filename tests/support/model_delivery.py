@@ -136,7 +136,7 @@ class World:
 
     def chance(self, one_in: int) -> bool:
         """Draw."""
-        return self._random.randrange(one_in) == 0
+        return self._random.random() * one_in < 1
 
     # -- histories ------------------------------------------------------------------------------------------------
 
@@ -176,7 +176,7 @@ class World:
 
     def step(self) -> None:
         """Let one thing happen."""
-        act = self._random.choice(self._weights)
+        act = self._weights[int(self._random.random() * len(self._weights))]
         self.steps += 1
         self.trail.append(getattr(act, "__name__", "?"))
         act()
@@ -368,6 +368,8 @@ class World:
             here = self.feed.position()
             fresh = pattern not in client.subscriptions
             client.subscribe(pattern, policy)
+            if policy is Overflow.LATEST:
+                slot.browser.latest.add(pattern)
             self.trie.add(pattern, client, policy)
             if past is not None:
                 client.ask_past(pattern, past, here)
@@ -396,7 +398,8 @@ class World:
             pattern = self._random.choice(list(client.subscriptions))
             client.unsubscribe(pattern)
             self.trie.remove(pattern, client)
-            self._mark(slot, "unsubscribed", pattern, self.log.head)
+            slot.browser.ended.add(pattern)
+            self._mark(slot, "unsubscribed", pattern)
 
     def welcome_one(self, slot: Slot) -> None:
         """The handshake of a client that arrives is done."""

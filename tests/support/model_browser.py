@@ -91,8 +91,8 @@ class Browser:
         self.replaced.clear()
         self.patterns = {pattern: (offset, policy) for pattern, (_, policy) in self.patterns.items()}
 
-    def _subscribed(self, body: tuple[str, int, bool, str]) -> None:
-        self._owe(*body)
+    def _subscribed(self, body: dict[str, Any]) -> None:
+        self._owe(*body["words"])
 
     def _owe(self, pattern: str, start: int, past: bool, policy: str) -> None:
         if pattern in self.patterns and not past:
@@ -105,8 +105,8 @@ class Browser:
             topics = self._logs[self.epoch]
             self._again |= {offset for offset in self.had if offset > start and matches(pattern, topics[offset])}
 
-    def _unsubscribed(self, body: list[str]) -> None:
-        self.patterns.pop(body[0], None)
+    def _unsubscribed(self, body: dict[str, Any]) -> None:
+        self.patterns.pop(body["words"][0], None)
 
     # -- events and notices ---------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from random import Random
 
 from headgate.auth.identity import Identity
-from headgate.delivery import fanout, page_cache
+from headgate.delivery import fanout, live_feed, page_cache
 from headgate.delivery.client import Client
 from headgate.delivery.live_feed import LiveFeed
 from headgate.delivery.log_readers import LogReaders
@@ -38,7 +38,12 @@ QUEUE_FRAMES, QUEUE_BYTES = 8, 1600
 NOTICES = 2 * len(GapReason) + 2
 SETTLE_STEPS = 2000
 # The sizes of the real ones would make a history long before anything happens at their edges.
-SMALL = ((fanout, "_CLOCK_EVERY", 1), (page_cache, "PAGE_OFFSETS", 4), (page_cache, "CHUNK_BYTES", 250))
+SMALL = (
+    (fanout, "_CLOCK_EVERY", 1),
+    (live_feed, "_NOTICE_STRIDE", 1),
+    (page_cache, "PAGE_OFFSETS", 4),
+    (page_cache, "CHUNK_BYTES", 250),
+)
 
 
 class ModelLog:
@@ -481,7 +486,7 @@ class World:
         """Tell the browser where among its events something began or ended."""
         assert slot.connection is not None
         if not slot.connection.closed:
-            slot.connection.queue.put(Frame(b"4" + notice_packet(NAMESPACE, name, list(words))))
+            slot.connection.queue.put(Frame(b"4" + notice_packet(NAMESPACE, name, {"words": words})))
             slot.connection.flush()
 
     # -- what must hold -------------------------------------------------------------------------------------------
@@ -517,11 +522,11 @@ class World:
                 continue
             busy = self.readers.waiting
             while self.readers.waiting and self.bus.task is None:
-                client = self.readers.next()
+                reader = self.readers.next()
                 try:
-                    self.readers.serve(client, self.feed)
+                    self.readers.serve(reader, self.feed)
                 except BusUnavailable:
-                    self.readers.add(client)
+                    self.readers.add(reader)
             for slot in self.slots:
                 if slot.client is None:
                     continue

@@ -18,11 +18,10 @@ from headgate.delivery.client import Client
 from headgate.delivery.state import Phase
 from headgate.errors import BusUnavailable, HeadgateError, LimitReached, Unauthorized
 from headgate.node.namespace import Namespace
-from headgate.protocol.packets import GapReason, Overflow
+from headgate.protocol.packets import Overflow
 from headgate.protocol.requests import Resume
 from headgate.redis.log import EventLog, Head
 from headgate.settings import Settings
-from tests.support.redis_server import wait_until
 from tests.support.wired_client import EPOCH, NAMESPACE, WiredClient, event
 
 OTHER = "f" * 16
@@ -97,60 +96,11 @@ def test_a_client_that_missed_nothing_is_live_at_once(namespace: Namespace, wire
     assert client.state.phase is Phase.LIVE
 
 
-def test_events_that_came_in_before_the_resume_come_once(namespace: Namespace, wired: WiredClient) -> None:
-    """Between its subscriptions and its point of resume Redis may be asked; what the feed brings meanwhile is in the log too."""
-    wired.connection.cork()
-    client = arriving(namespace, wired)
-    publish(namespace, 11, 12)
-    assert client.offered == 2
-    assert namespace.resume(client, Resume(EPOCH, 9)) is True
-    assert (client.state.phase, client.position, client.offered) == (Phase.READING, 9, 0)
-    wired.connection.uncork()
-    assert "event" not in names(wired)  # it has them from the log, in their place
-
-
-def test_a_lost_log_is_told_ahead_of_events_that_came_in_before(namespace: Namespace, wired: WiredClient) -> None:
-    """They are the new log's."""
-    wired.connection.cork()
-    client = arriving(namespace, wired)
-    publish(namespace, 11, 12)
-    assert namespace.resume(client, Resume(OTHER, 500)) is False
-    wired.connection.uncork()
-    wait_until(lambda: names(wired)[-2:] == ["event", "event"], "the events")
-    assert names(wired) == ["gap", "event", "event"]
-    assert wired.notices("gap")[0]["reason"] == "log_lost"
-    assert client.offered == client.sent == 2
-
-
-def test_a_log_that_is_lost_while_a_client_arrives_is_told_once(namespace: Namespace, wired: WiredClient) -> None:
-    """By the resume; and what waited for it, of the old log, is not taken for the new one's."""
-    wired.connection.cork()
-    client = arriving(namespace, wired)
-    publish(namespace, 11, 12)
-    namespace.bus.epoch, namespace.bus.offset = OTHER, 0
-    namespace.log_lost(Head(OTHER, 0, 1))
-    publish(namespace, 1)
-    assert namespace.resume(client, Resume(EPOCH, 9)) is False
-    wired.connection.uncork()
-    wait_until(lambda: "event" in names(wired), "the event")
-    assert names(wired) == ["gap", "event"]
-    assert wired.offsets == [1]
-    assert client.offered == client.sent == 1
-
-
 def test_a_point_is_gone_as_soon_as_the_count_says_so(namespace: Namespace, wired: WiredClient) -> None:
     """The head was read at the last fence; of ten events the log keeps eight, so 1 and 2 are gone by now."""
     assert namespace.resume(arriving(namespace, wired), Resume(EPOCH, 2)) is True
     namespace.leave("session")
     assert namespace.resume(arriving(namespace, wired), Resume(EPOCH, 1)) is False
-
-
-def test_a_missing_range_is_told_to_live_clients(namespace: Namespace, wired: WiredClient) -> None:
-    """Whole."""
-    joined(namespace, wired)
-    namespace.missing(11, 15, GapReason.TRIMMED)
-    assert names(wired) == ["gap"]
-    assert (wired.notices("gap")[0]["from"], wired.notices("gap")[0]["to"]) == (11, 15)
 
 
 def losses() -> tuple[float, float]:
@@ -189,51 +139,6 @@ def test_what_a_client_loses_is_counted_while_it_is_there_and_once(namespace: Na
     slow.close()
 
 
-def test_a_missing_range_is_told_to_one_that_has_just_turned_live_from_its_position_on(
-    namespace: Namespace, wired: WiredClient
-) -> None:
-    """What lies below it has met in the log."""
-    client = joined(namespace, wired)
-    read_up_to(client, 13)
-    namespace.missing(11, 15, GapReason.TRIMMED)
-    namespace.missing(12, 13, GapReason.TRIMMED)
-    assert names(wired) == ["gap"]
-    assert (wired.notices("gap")[0]["from"], wired.notices("gap")[0]["count"]) == (14, 2)
-
-
-def test_a_missing_range_is_left_to_readers_to_meet_in_the_log(namespace: Namespace, wired: WiredClient) -> None:
-    """In its place."""
-    read(joined(namespace, wired))
-    namespace.missing(11, 15, GapReason.TRIMMED)
-    assert names(wired) == []
-
-
-def test_a_lost_log_is_told_to_a_reader_before_any_position_in_the_new_one(namespace: Namespace, wired: WiredClient) -> None:
-    """The gap, then the cursor; it is live from where the new log begins."""
-    client = joined(namespace, wired)
-    read(client)
-    namespace.bus.epoch, namespace.bus.offset = OTHER, 0
-    namespace.log_lost(Head(OTHER, 0, 1))
-    publish(namespace, 1, 2)
-    assert names(wired)[:2] == ["gap", "cursor"]
-    assert names(wired).count("gap") == 1
-    assert wired.offsets == [1, 2]
-    assert {cursor["epoch"] for cursor in wired.notices("cursor")} == {OTHER}
-    assert client.state.phase is Phase.LIVE
-
-
-def test_a_client_that_turned_live_ahead_of_the_feed_gets_nothing_twice(namespace: Namespace, wired: WiredClient) -> None:
-    """The log is ahead of the feed by two events, which then come over the feed as well."""
-    client = joined(namespace, wired)
-    read_up_to(client, 12)
-    namespace._live.on_live(client)
-    publish(namespace, 11, 12)
-    publish(namespace, 13)
-    wired.drain()
-    assert wired.offsets == [13]
-    assert client.state.phase is Phase.LIVE
-
-
 def test_the_cursor_of_a_client_that_turned_live_is_never_behind_its_events(namespace: Namespace, wired: WiredClient) -> None:
     """The pass in which the feed reaches it may bring more; who goes on from the cursor would get that twice."""
     client = joined(namespace, wired)
@@ -243,31 +148,6 @@ def test_the_cursor_of_a_client_that_turned_live_is_never_behind_its_events(name
     wired.drain()
     assert wired.offsets == [13]
     assert [cursor["offset"] for cursor in wired.notices("cursor")] == [13]
-
-
-def test_a_client_that_arrives_is_told_no_position_before_its_welcome(namespace: Namespace, wired: WiredClient) -> None:
-    """It would take the feed's for its own, and what it came to resume for duplicates."""
-    client = arriving(namespace, wired)
-    namespace._cursor_told_s = -math.inf
-    namespace.fenced()
-    assert names(wired) == []
-    namespace.resume(client, None)
-    namespace._cursor_told_s = -math.inf
-    namespace.fenced()
-    assert names(wired) == ["cursor"]
-
-
-def test_a_missing_range_is_told_to_one_that_begins_to_read_above_it_meanwhile(namespace: Namespace, wired: WiredClient) -> None:
-    """Whoever is told before it lets the loop run; what it asks for then lies above the range, so the log will not tell it."""
-    gone = WiredClient({})
-    gone.close()
-    for number in range(300):
-        namespace.join(f"other-{number}", Identity("user", ("#",)), gone.connection)
-    client = joined(namespace, wired)
-    namespace.bus.offset = 15
-    gevent.spawn(read, client, 15)
-    namespace.missing(11, 15, GapReason.TRIMMED)
-    assert "gap" in names(wired)
 
 
 class SearchLog:
@@ -335,16 +215,6 @@ def test_who_waits_too_long_to_search_the_log_is_refused(
     with namespace._search._turn, pytest.raises(BusUnavailable):
         namespace.subscribe(client, {"pattern": "a", "since": {"last": 3}})
     assert list(client.subscriptions) == ["other"]
-
-
-def test_a_client_that_has_left_gets_nothing_of_a_pass_that_is_under_way(namespace: Namespace, wired: WiredClient) -> None:
-    """Its connection may have joined anew by then: the events would come to the next client on it, and come again."""
-    client = joined(namespace, wired)
-    (pass_,) = namespace._live._router.passes(namespace._live._router.match([event(11)]))
-    namespace.leave(client.session)
-    pass_.advance()
-    assert names(wired) == []
-    assert client.routed == 0
 
 
 WORST = [f"#.{letter}.#.{number}.#" for letter in "abcdefgh" for number in range(16)]

@@ -39,7 +39,7 @@ class LogPosition(Protocol):
 
 
 class LiveFeed:
-    """See the module. `under_way`: between the first and the last pass over what one `route` brought."""
+    """See the module. `under_way`: between the first and the last pass of one `route`, or while clients are told of a lost log."""
 
     def __init__(
         self,
@@ -106,14 +106,10 @@ class LiveFeed:
             while matched:
                 matched = yield from self._run(self._router.passes(matched), more)
         finally:
-            self.under_way = False
-            self.end_handovers()
-            deferred, self._deferred = self._deferred, []
-            for act in deferred:
-                act()
+            self._come_to_rest()
 
     def between_passes(self, act: Callable[[], None]) -> None:
-        """Act when no pass is under way: only then the place of every client is known. `act` must neither wait nor raise.
+        """Act when nothing is under way: only then the place of every client is known. `act` must neither wait nor raise.
 
         A pass that is under way is the last one before it: what comes in meanwhile joins no more.
         """
@@ -126,6 +122,13 @@ class LiveFeed:
         """End the handover of each client that the feed has reached."""
         for client in tuple(self._handover):
             self.on_live(client)
+
+    def _come_to_rest(self) -> None:
+        self.under_way = False
+        self.end_handovers()
+        deferred, self._deferred = self._deferred, []
+        for act in deferred:
+            act()
 
     def _match(self, events: Sequence[Event]) -> list[Matched]:
         self._routed = next((event.offset for event in reversed(events) if event.offset is not None), self._routed)
@@ -177,11 +180,15 @@ class LiveFeed:
         told = [client for client in self._clients.values() if not client.state.arriving]
         for client in tuple(self._clients.values()):
             client.lose_log()
-        for count, client in enumerate(told, 1):
-            if not client.connection.closed:
-                client.tell_log_lost(cursor)
-            if not count % _NOTICE_STRIDE:
-                yield
+        self.under_way = True  # nobody may read the new log before it is told of it
+        try:
+            for count, client in enumerate(told, 1):
+                if not client.connection.closed:
+                    client.tell_log_lost(cursor)
+                if not count % _NOTICE_STRIDE:
+                    yield
+        finally:
+            self._come_to_rest()
 
     def each(self) -> Iterator[Client | None]:
         """Yield every client that is there, and now and then None, where the loop may run."""

@@ -39,7 +39,7 @@ class LogPosition(Protocol):
 
 
 class LiveFeed:
-    """See the module. `under_way`: between the first and the last pass of one `route`, or while clients are told of a lost log."""
+    """See the module. `under_way`: from the first to the last pass of one `route`, and while clients are told of a lost log."""
 
     def __init__(
         self,

@@ -364,7 +364,7 @@ class Gateway:
             raise leaving()
 
     def _joined(self, eio_sid: str, path: str, session: str) -> None:
-        """The CONNECT packet is out: put the handshake's subscriptions in force, then say welcome."""
+        """The CONNECT packet is out: make the handshake's subscriptions active, then say welcome."""
         self._outsiders.forget(eio_sid)
         connection = self._server.eio.sockets.get(eio_sid)
         if connection is None:
@@ -400,7 +400,7 @@ class Gateway:
             connection.uncork()
 
     def _subscribe_all(self, namespace: Namespace, client: Client, wanted: list[Any]) -> list[dict[str, Any]]:
-        """Put the handshake's subscriptions in force; one that is refused does not cost the others theirs."""
+        """Make the handshake's subscriptions active; one that is refused does not cost the others theirs."""
         results: list[dict[str, Any]] = []
         for request, outcome in zip(wanted, namespace.subscribe_all(client, wanted), strict=True):
             if isinstance(outcome, HeadgateError):

@@ -206,6 +206,18 @@ def test_a_client_that_leaves_while_redis_is_asked_where_to_resume_is_not_welcom
     assert names(wired) == []
 
 
+def test_a_position_that_the_log_has_never_reached_is_not_in_it(namespace: Namespace, wired: WiredClient) -> None:
+    """A log that stepped back, or a client that makes it up; another gateway may be ahead of this one, and is not that."""
+    searching(namespace, ["a"] * 12)
+    assert namespace.resume(arriving(namespace, wired), Resume(EPOCH, 12)) is True
+    namespace.leave("session")
+    client = arriving(namespace, wired)
+    assert namespace.resume(client, Resume(EPOCH, 13)) is False
+    assert client.state.phase is Phase.LIVE
+    wired.drain()
+    assert [gap["reason"] for gap in wired.notices("gap")] == ["log_lost"]
+
+
 def test_who_waits_too_long_to_search_the_log_is_refused(
     namespace: Namespace, wired: WiredClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -245,7 +257,7 @@ def test_what_is_beyond_a_limit_is_refused_before_anything_is_decided(
 
 
 def test_a_pattern_that_was_asked_for_before_counts_once(namespace: Namespace, wired: WiredClient) -> None:
-    """Within a request, and among those in force; the last policy counts."""
+    """Within a request, and among its subscriptions; the last policy counts."""
     client = joined(namespace, wired, "a.*")
     requests = [
         {"pattern": "a.*"},
@@ -297,7 +309,7 @@ def test_others_have_their_turn_between_the_subscriptions_of_one_connect_and_bet
 def test_a_client_that_leaves_between_two_of_its_subscriptions_leaves_nothing_behind(
     namespace: Namespace, wired: WiredClient
 ) -> None:
-    """Whatever was not in force yet does not come into force any more."""
+    """A subscription that was not active yet never becomes active."""
     slice_everything(namespace)
     client = arriving(namespace, wired)
     requests = [{"pattern": f"a.{number}"} for number in range(100)]
@@ -326,7 +338,7 @@ def test_all_pasts_of_one_connect_are_found_in_one_reading_of_the_log(namespace:
 def test_who_reads_more_of_the_log_than_it_may_waits_and_is_then_refused(
     wired: WiredClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By name; the subscriptions without a past are in force, and another user is not concerned."""
+    """By name; the subscriptions without a past are active, and another user is not concerned."""
     monkeypatch.setattr("headgate.node.log_search.READ_WAIT_S", 0.05)
     now_s = 0.0
 
@@ -397,7 +409,7 @@ def test_what_comes_live_between_two_subscriptions_is_not_read_from_the_log_as_w
 
 
 def test_a_log_that_is_lost_between_two_subscriptions_is_looked_through_anew(namespace: Namespace, wired: WiredClient) -> None:
-    """Those that are in force by then are told of it; the others begin where the new log says."""
+    """Those that are active by then are told of it; the others begin where the new log says."""
     slice_everything(namespace)
     log = searching(namespace, ["a"] * 10)
     client = joined(namespace, wired, "other")

@@ -10,6 +10,7 @@ where their caller (the bus greenlet) may. In between, clients join, leave, subs
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING, Protocol
 
@@ -39,7 +40,7 @@ class LogPosition(Protocol):
 
 
 class LiveFeed:
-    """See the module. `under_way`: from the first to the last pass of one `route`, and while clients are told of a lost log."""
+    """See the module. `under_way`: from the first to the last pass of one `route`, and while all are told of a loss."""
 
     def __init__(
         self,
@@ -100,13 +101,10 @@ class LiveFeed:
         What has come in by then joins the pass that is under way: clients that have not been written to yet get it in the
         same write, the others behind them.
         """
-        self.under_way = True
-        try:
+        with self._at_work():
             matched = self._match(list(events))
             while matched:
                 matched = yield from self._run(self._router.passes(matched), more)
-        finally:
-            self._come_to_rest()
 
     def between_passes(self, act: Callable[[], None]) -> None:
         """Act when nothing is under way: only then the place of every client is known. `act` must neither wait nor raise.
@@ -123,12 +121,18 @@ class LiveFeed:
         for client in tuple(self._handover):
             self.on_live(client)
 
-    def _come_to_rest(self) -> None:
-        self.under_way = False
-        self.end_handovers()
-        deferred, self._deferred = self._deferred, []
-        for act in deferred:
-            act()
+    @contextmanager
+    def _at_work(self) -> Iterator[None]:
+        """Mark that something is under way: nobody may read past it meanwhile."""
+        self.under_way = True
+        try:
+            yield
+        finally:
+            self.under_way = False
+            self.end_handovers()
+            deferred, self._deferred = self._deferred, []
+            for act in deferred:
+                act()
 
     def _match(self, events: Sequence[Event]) -> list[Matched]:
         self._routed = next((event.offset for event in reversed(events) if event.offset is not None), self._routed)
@@ -163,11 +167,12 @@ class LiveFeed:
             for client in self._clients.values()
             if client.state.takes_live
         ]
-        for count, (client, begin) in enumerate(begins, 1):
-            if begin <= last:
-                client.miss(begin, last, reason)
-            if not count % _NOTICE_STRIDE:
-                yield
+        with self._at_work():
+            for count, (client, begin) in enumerate(begins, 1):
+                if begin <= last:
+                    client.miss(begin, last, reason)
+                if not count % _NOTICE_STRIDE:
+                    yield
 
     def lose_log(self, epoch: str, offset: int) -> Iterator[None]:
         """Tell every client once that the log is another one, and where the bus stands in it.
@@ -180,15 +185,12 @@ class LiveFeed:
         told = [client for client in self._clients.values() if not client.state.arriving]
         for client in tuple(self._clients.values()):
             client.lose_log()
-        self.under_way = True  # nobody may read the new log before it is told of it
-        try:
+        with self._at_work():
             for count, client in enumerate(told, 1):
                 if not client.connection.closed:
                     client.tell_log_lost(cursor)
                 if not count % _NOTICE_STRIDE:
                     yield
-        finally:
-            self._come_to_rest()
 
     def each(self) -> Iterator[Client | None]:
         """Yield every client that is there, and now and then None, where the loop may run."""

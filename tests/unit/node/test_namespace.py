@@ -17,6 +17,7 @@ from headgate.auth.identity import ANONYMOUS, Identity
 from headgate.delivery.client import Client
 from headgate.delivery.state import Phase
 from headgate.errors import BusUnavailable, HeadgateError, LimitReached, Unauthorized
+from headgate.event import Event
 from headgate.node.namespace import Namespace
 from headgate.protocol.packets import Overflow
 from headgate.protocol.requests import Resume
@@ -406,6 +407,36 @@ def test_what_comes_live_between_two_subscriptions_is_not_read_from_the_log_as_w
     assert namespace.bus.offset > 20
     assert client.state.phase is Phase.READING
     assert "event" not in names(wired)
+
+
+def test_a_past_that_is_asked_for_while_many_are_written_to_becomes_active_behind_that(
+    namespace: Namespace, wired: WiredClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The place of the client is known there; and the pass takes nothing more along, so that the wait is short."""
+    monkeypatch.setattr("headgate.delivery.fanout._CLOCK_EVERY", 1)
+    namespace._live._budget_s = -1.0
+    other = WiredClient({})
+    namespace.subscribe(namespace.join("other", Identity("user", ("#",)), other.connection), {"pattern": "#"})
+    client = joined(namespace, wired, "#")
+    asked_for_more: list[int] = []
+
+    def more() -> list[Event]:
+        asked_for_more.append(1)
+        return []
+
+    namespace.bus.offset = 11
+    passing = namespace._live.route([event(11)], more)
+    next(passing)
+    subscribing = gevent.spawn(namespace.subscribe, client, {"pattern": "a", "since": {"offset": 3}})
+    gevent.sleep()
+    assert list(client.subscriptions) == ["#"]
+    next(passing, None)
+    next(passing, None)
+    assert (client.state.phase, client.base, client.starts) == (Phase.COLLECTING, 11, {"a": 3})
+    assert asked_for_more == []
+    assert subscribing.get(timeout=30) == "a"
+    assert client.state.phase is Phase.READING
+    other.close()
 
 
 def test_a_log_that_is_lost_between_two_subscriptions_is_looked_through_anew(namespace: Namespace, wired: WiredClient) -> None:

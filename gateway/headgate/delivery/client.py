@@ -487,9 +487,14 @@ class Client:
         return True
 
     def _make_room(self) -> None:
-        """When every subscription is `latest`, all that is queued may wait for its newest values; otherwise order forbids it."""
-        if all(policy is Overflow.LATEST for policy in self.subscriptions.values()):
-            for frame in self.connection.queue.discard(self):
+        """When every subscription is `latest`, all that is queued may wait for its newest values; otherwise order forbids it.
+
+        It does so as well when anything else is queued: a lost log must be told behind the events of that log.
+        """
+        queue = self.connection.queue
+        own = self.offered - 1 - self.sent - self.discarded - self.conflated - self.kept  # but for the one that found no room
+        if own == queue.frames and all(policy is Overflow.LATEST for policy in self.subscriptions.values()):
+            for frame in queue.discard(self):
                 self._overflow(frame)
 
     def _reached_by(self, topic: str) -> list[tuple[str, Overflow]]:

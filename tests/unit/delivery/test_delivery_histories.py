@@ -45,7 +45,7 @@ def history(seed: int) -> World:
     return world
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(300 + HISTORIES // 5)
 def test_whatever_happens_an_event_is_received_in_order_and_once_or_told_before_anything_later() -> None:
     """Slow and polling browsers, full queues of every policy, pasts, resumes, trimmed and lost logs, lost messages."""
     one = os.environ.get("HEADGATE_SEED")

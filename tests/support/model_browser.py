@@ -29,6 +29,8 @@ class Browser:
         latest: the patterns of this session that replace older events by newer ones; a full queue may do so before the browser
             knows of the subscription.
         ended: the patterns of this session that ended once; their policies no longer protect what waits of their topics.
+        plain_left_out: topics of plain publishes that a full queue left out; one may have replaced a logged value before, and is
+            then told without an offset.
         overflowed: the sum of the counts in overflow gaps.
     """
 
@@ -44,6 +46,7 @@ class Browser:
         self.replaced: dict[int, str] = {}  # owed, of a `latest` subscription: a newer one of the topic is owed
         self.latest: set[str] = set()
         self.ended: set[str] = set()
+        self.plain_left_out: set[str] = set()
         self.overflowed = 0
         self.states: list[str] = []
         self.received: list[str] = []
@@ -61,7 +64,7 @@ class Browser:
         self._welcomed = self._expects_cursor = self._expects_loss = False
         self.overflowed = 0
         self.states = []
-        self.latest, self.ended = set(), set()
+        self.latest, self.ended, self.plain_left_out = set(), set(), set()
 
     def receive(self, packet: bytes) -> None:
         """Read one packet."""
@@ -175,7 +178,7 @@ class Browser:
             self.replaced[offset] = topic
         self.checked = max(self.checked, upto)
         for offset, topic in tuple(self.replaced.items()):
-            if topic in self._plain_topics:
+            if topic in self._plain_topics or topic in self.plain_left_out:
                 del self.replaced[offset]
                 continue
             for newer in range(offset, upto + 2):

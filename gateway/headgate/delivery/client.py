@@ -313,9 +313,10 @@ class Client:
         `pasts_complete` must follow, or the welcome if it is still arriving.
         """
         state = self.state
-        # What full queues have left out or kept so far comes ahead of the past.
-        self._tell_gaps()
-        self._hand_over_latest()
+        if state.takes_live or self._latest:
+            # Everything that a full queue has left out or kept comes ahead of the past.
+            self._tell_gaps()
+            self._hand_over_latest()
         if state.takes_live:
             base, starts = self.position if state.phase is Phase.HANDOVER else feed_offset, {}
         else:  # it has what it has had: only the new pattern goes further back than its position

@@ -55,6 +55,16 @@ def test_a_client_whose_log_was_lost_is_told_so_once(ground: LogGround) -> None:
     ground.check(swarm)
 
 
+def test_a_point_that_is_none_is_refused(ground: LogGround) -> None:
+    """Not taken for "nothing to resume", which would hide a loss."""
+    swarm = ground.clients(1)
+    client = swarm.clients[0]
+    client.resume_point = {"epoch": "x", "offset": 1}
+    swarm.run(client.open())
+    swarm.wait(lambda: any("invalid_request" in str(entry) for entry in client.record.entries), "a refusal")
+    assert not client.up
+
+
 def test_many_clients_back_at_nearby_positions_cost_redis_a_few_reads(ground: LogGround) -> None:
     """Tens for all of them together, not some for each: counted by Redis itself."""
     swarm = ground.clients(200).open(at_once=100)

@@ -140,6 +140,7 @@ faults: $(DEV) build ## The whole fault suite at full load, and its figures into
 fuzz: $(DEV) $(NODE) ## Fuzzed frames and packets, a hundred times as many as in the test command (an hour), and new examples for the rest
 	@HEADGATE_FUZZ=nightly $(BIN)/python -m pytest --timeout=7200 tests/integration/transport/test_fuzz.py tests/unit $(ARGS)
 	@HEADGATE_HISTORIES=100000 $(BIN)/python -m pytest --timeout=7200 -s tests/unit/bus/test_feed.py
+	@HEADGATE_HISTORIES=100000 $(BIN)/python -m pytest --timeout=7200 -s tests/unit/delivery/test_delivery_histories.py
 	@HEADGATE_HISTORIES=100000 node --test web/test/no-silent-loss.test.js
 
 floors: dist ## The Python tests with the lowest and the newest versions that pyproject.toml allows, on every Python here (an hour or more)

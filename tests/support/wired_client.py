@@ -17,6 +17,7 @@ import gevent
 from headgate.auth.identity import Identity
 from headgate.delivery.client import Client
 from headgate.delivery.router import Router
+from headgate.delivery.state import Phase
 from headgate.delivery.trie import SubscriptionTrie
 from headgate.event import Event
 from headgate.protocol.packets import Overflow
@@ -36,6 +37,9 @@ class RecordingReader:
 
     def add(self, client: Client) -> None:
         self.added.append(client)
+
+    def moved(self, client: Client, before: Phase, after: Phase) -> None:
+        pass
 
 
 class _Deadlines:
@@ -82,6 +86,7 @@ class WiredClient:
         self.connection.start_websocket(ours.detach())
         self.reader = RecordingReader()
         self.client = Client(NAMESPACE, "session", Identity("user"), self.connection, self.reader)
+        self.client.welcome()
         self.connection.owners = (self.client,)
         self.trie: SubscriptionTrie[Client] = trie if trie is not None else SubscriptionTrie()
         self.received: list[list[Any]] = []

@@ -1,44 +1,49 @@
 """A client: one connected browser in one namespace. Its subscriptions, and what becomes of events it cannot take. No I/O.
 
-In: events from fan-out that could not be written directly (`offer`), chunks of the log (`take_chunk`). Out: frames into the
+In: events from the fan-out that could not be written directly (`offer`), chunks of the log (`take_chunk`). Out: frames into the
 connection's queue, and notices (gap, backpressure) that say exactly what was left out.
 
-States. *Live*: fed by the fan-out. *Reading*: fed from the log by catch_up.py, from `position` on; live events pass it by.
-A client that turns live again takes only events above the position that it had reached (`_floor`).
+state.py names the states and the steps between them. A step also does all that belongs to it: it holds or releases the direct
+writes of the connection, and tells the log readers (log_readers.py) where the client is.
 
-A live client is *pressed* when its queue was full, until that has drained to RELIEF_LEVEL. Meanwhile every event follows its
-overflow policy, so that order is kept and a gap is one range, not a rash:
+While the queue is full, every event follows its overflow policy, until the queue has drained to LOW_WATER. So order is kept, and
+a gap is one range, not a rash.
 `catch_up`: the client reads the log from this event on. `latest`: the newest per topic is kept, older ones are conflated.
-`drop`: counted into the gap. When subscriptions differ, the strongest that matches the event wins, in this order; and once
-reading, everything comes from the log, whatever its policy. What an earlier `drop` left out is told first.
+`drop`: counted into the gap. When subscriptions differ, the strongest that matches the event wins, in this order; and once the
+client reads, everything comes from the log, whatever its policy. What an earlier `drop` left out is told first.
 
 Invariant, per client: offered = sent + discarded + conflated + waiting.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 from headgate.auth.identity import Identity
 from headgate.protocol.frames import Frame, message_frame
 from headgate.protocol.packets import BACKPRESSURE, GapReason, Overflow, notice_packet
 from headgate.topic import is_wildcard
-from headgate.transport.send_queue import RELIEF_LEVEL, WARNING_LEVEL, ClientQueue
+from headgate.transport.send_queue import HIGH_WATER, LOW_WATER, ClientQueue
 
 from .gap import Gaps
+from .latest import Latest
 from .pattern_map import PatternMap
+from .state import FIRST, Phase, Pressure, State, Step
 
 _STRENGTH = (Overflow.CATCH_UP, Overflow.LATEST, Overflow.DROP)
 
 
 class ClientConnection(Protocol):
-    """What a client needs of its connection."""
+    """What a client needs of its connection.
+
+    `awaits_drain` asks it to call `drained` of its clients, once, when its queue has drained to LOW_WATER.
+    """
 
     queue: ClientQueue
     wire: Any
     ready: bool
-    pressed: bool
+    awaits_drain: bool
     closed: bool
 
     @property
@@ -74,11 +79,11 @@ class ClientConnection(Protocol):
 
 
 class _NoConnection:
-    """What a client that has left has: it takes nothing, and owes nothing."""
+    """The connection of a client that has left: it takes nothing, and owes nothing."""
 
     queue = ClientQueue(1, 1)
     wire = None
-    ready = pressed = idle = False
+    ready = awaits_drain = idle = False
     closed = True
 
     def offer_control(self, frame: Frame) -> None:
@@ -89,10 +94,13 @@ _NONE: Any = _NoConnection()
 
 
 class LogReader(Protocol):
-    """Feeds clients from the log (catch_up.py)."""
+    """Serves clients that read the log (log_readers.py)."""
 
     def add(self, client: Client) -> None:
-        """Take a client into the round. Never waits; idempotent."""
+        """This client, which is READING, may have its next page. Never waits; idempotent."""
+
+    def moved(self, client: Client, before: Phase, after: Phase) -> None:
+        """This client is in another phase. Never waits."""
 
 
 class Client:
@@ -100,39 +108,34 @@ class Client:
 
     Attributes:
         direct: events written straight to the socket.
-        offered: events that had to go through the queue; of these `sent`, `discarded` and `conflated` are settled.
-        account: on whom what it has read out of the log counts.
-        held_back: whether it is to read later, when all that it has asked for at once is in force.
-        reading, position: whether the log feeds it, and the offset up to which it has.
-        base, starts: while reading, the offset above which events are wanted, and the patterns for which it is another one.
+        offered: events that had to go through the queue; of these `sent`, `discarded` and `conflated` are accounted for.
+        account: the user or address for which its reads of the log count.
+        state: see state.py; only the methods here change it.
+        position: while the log feeds it, the offset up to which it has; in HANDOVER, the handover offset.
+        base, starts: while the log feeds it, the offset above which events are for it, and the patterns for which that is
+            another one.
     """
 
     __slots__ = (
-        "_floor",
         "_gaps",
         "_latest",
-        "_latest_bytes",
         "_own_patterns",
         "_pattern_key",
-        "_pressed",
         "_reader",
-        "_told_on",
-        "_warned",
         "account",
         "base",
         "conflated",
         "connection",
         "direct",
         "discarded",
-        "held_back",
         "identity",
         "namespace",
         "offered",
         "position",
-        "reading",
         "sent",
         "session",
         "starts",
+        "state",
         "subscriptions",
         "wildcards",
     )
@@ -154,17 +157,14 @@ class Client:
         self.subscriptions: dict[str, Overflow] = {}
         self.wildcards = 0
         self.direct = self.offered = self.sent = self.discarded = self.conflated = 0
-        self.reading = self.held_back = False
+        self.state: State = FIRST
         self.position = self.base = 0
         self.starts: dict[str, int] = {}
         self._reader = reader
-        self._floor: int | None = None
         self._pattern_key: tuple[str, ...] | None = None
-        self._pressed = self._warned = self._told_on = False
         self._own_patterns: PatternMap[tuple[str, Overflow]] | None = None
         self._gaps: Gaps | None = None
-        self._latest: dict[str, Frame] | None = None
-        self._latest_bytes = 0
+        self._latest: Latest | None = None
 
     @property
     def routed(self) -> int:
@@ -172,9 +172,11 @@ class Client:
         return self.direct + self.offered
 
     @property
-    def live(self) -> bool:
-        """Whether the fan-out feeds it, with nothing left over from reading."""
-        return not self.reading and self._floor is None
+    def kept(self) -> int:
+        """Events that wait in place of older ones of their topics, outside the queue."""
+        return len(self._latest) if self._latest is not None else 0
+
+    # -- subscriptions --------------------------------------------------------------------------------------------
 
     @property
     def pattern_key(self) -> tuple[str, ...]:
@@ -200,90 +202,139 @@ class Client:
         self._pattern_key = self._own_patterns = None
         return True
 
+    # -- arriving -------------------------------------------------------------------------------------------------
+
+    def welcome(self) -> None:
+        """It resumes nothing: it is live, or reads what it asked for meanwhile."""
+        self._step(Step.WELCOMED)
+
+    def resume_from(self, offset: int) -> None:
+        """It goes on behind this offset of the log; a past that it asked for meanwhile keeps its own start."""
+        self.forget_waiting()
+        self._read(Step.RESUMED, offset, self.starts)
+
+    def welcome_to_another_log(self) -> None:
+        """The log that it would resume in is lost: it is told so ahead of everything that waits, which is of the log there is."""
+        waiting = self.connection.queue.discard(self)
+        self._note(GapReason.LOG_LOST, None, None, 0, 0, self.subscriptions)
+        self._tell_gaps()
+        for frame in waiting:
+            self.connection.queue.put(frame, self)
+        self.connection.flush()
+        self._step(Step.WELCOMED)
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether anything that the feed has brought since it arrived is still on its way, or was left out."""
+        return self.state.phase is not Phase.ARRIVING or self.offered > self.sent
+
+    def forget_waiting(self) -> int | None:
+        """Forget the events of the log that wait, as if they had never been offered; return the first one's offset, if any.
+
+        Plain publishes stay: the log has none.
+        """
+        waiting = [*self.connection.queue.discard(self), *(self._latest.in_order() if self._latest else ())]
+        self._latest = None
+        plain = [frame for frame in waiting if frame.offset is None]
+        self.offered -= len(waiting) - len(plain)
+        for frame in plain:
+            self.connection.queue.put(frame, self)
+        return min((frame.offset for frame in waiting if frame.offset is not None), default=None)
+
     # -- live -----------------------------------------------------------------------------------------------------
 
     def offer(self, frame: Frame) -> None:
-        """Take an event that could not be written directly: queue it, or settle it by policy. Never waits."""
+        """Take an event that could not be written directly: queue it, or let its policy decide. Never waits."""
         connection = self.connection
         if connection.closed:
             return
-        if frame.offset is not None and (self.reading or (self._floor is not None and frame.offset <= self._floor)):
+        state = self.state
+        if frame.offset is not None and (
+            not state.takes_live or (state.phase is Phase.HANDOVER and frame.offset <= self.position)
+        ):
             return  # the log brings it, or has brought it
         self.offered += 1
-        if self._pressed:
-            self._settle(frame)
+        if state.full:
+            self._overflow(frame)
         elif connection.offer(frame, self):
-            if not self._warned and connection.queue.level >= WARNING_LEVEL:
-                self._warned = connection.pressed = True
+            if connection.queue.level >= HIGH_WATER and self.state.pressure is not Pressure.WARNED:
+                self._step(Step.OVER_HIGH_WATER)
+                connection.awaits_drain = True
                 self._tell("warning")
         else:
-            self._press()
+            self._queue_full()
             self._make_room()
-            self._settle(frame)
+            self._overflow(frame)
 
     def miss(self, first: int | None, last: int | None, reason: GapReason) -> None:
         """Tell the client, in its place among events, that a range of the log will not come (None: nobody knows which).
 
-        The count is that of the range: what matched in it can no longer be known.
+        The count is that of the range: how much of it matched can no longer be known.
         """
+        if self.connection.closed:
+            return
         count = last - first + 1 if first is not None and last is not None else 0
         self._note(reason, first, last, count, 0, self.subscriptions)
-        if not self._pressed and self.connection.queue.level >= 1:
-            self._press()
-        if not self._pressed:
+        if not self.state.full and self.connection.queue.level >= 1:
+            self._queue_full()
+        if not self.state.full:
             self._tell_gaps()
             self.connection.flush()
 
-    def lose_log(self, cursor: Frame) -> None:
-        """Tell the client that the log is another one, and where that stands: both in their place, and never left out.
-
-        Offsets begin anew, so what was settled of the old log goes ahead, also when the queue is full: the gaps are one
-        notice per reason, and what `latest` kept has its room.
-        """
-        self._tell_gaps()
-        self._hand_over_latest()
-        self._note(GapReason.LOG_LOST, None, None, 0, 0, self.subscriptions)
-        self._tell_gaps()
-        self.connection.queue.put(cursor)
-        self.connection.flush()
-
-    def take_back(self) -> list[Frame]:
-        """Take back what waits in the queue, in order, as if it had never been offered."""
-        waiting = self.connection.queue.discard(self)
-        self.offered -= len(waiting)
-        return waiting
-
-    def put_back(self, waiting: Iterable[Frame]) -> None:
-        """Put back what was taken back, behind what has been queued since."""
-        for frame in waiting:
-            self.connection.queue.put(frame, self)
-            self.offered += 1
-
-    def relieved(self) -> None:
+    def drained(self) -> None:
         """The queue has drained: say what is missing, hand over what `latest` kept, then flow, or read on."""
-        if self._pressed or self._warned:
-            self._pressed = self._warned = False
+        before = self.state
+        self._step(Step.DRAINED)
+        if before.pressure in (Pressure.WARNED, Pressure.FULL):
             self._tell_gaps()
             self._hand_over_latest()
-            if not self.reading:
+            if self.state.pressure is Pressure.OK:
                 self._own_patterns = None
                 self._tell("off")
             self.connection.flush()
-        if self.reading:
+        if self.state.phase is Phase.READING:
             self._reader.add(self)
 
-    # -- reading --------------------------------------------------------------------------------------------------
+    # -- from the log ---------------------------------------------------------------------------------------------
 
-    def read_from(self, base: int, starts: Mapping[str, int] | None = None) -> None:
-        """Be fed from the log, from the offset after `base` on, or, for the patterns in `starts`, after theirs. Never waits."""
-        if self.live:
-            self.connection.hold_direct()
-        self._floor = None
-        self.reading = True
-        self.base, self.starts = base, dict(starts or {})
-        self.position = min([base, *self.starts.values()])
-        if not self._pressed:
-            self._reader.add(self)
+    def place(self, feed_offset: int) -> int:
+        """Return the offset above which a subscription that begins now has its events.
+
+        That is the feed's, unless the client has read further: what lies between was published before.
+        """
+        if self.state.phase in (Phase.ARRIVING, Phase.LIVE):
+            return feed_offset
+        return max(feed_offset, self.position, self.even_from if self.state.phase is not Phase.HANDOVER else 0)
+
+    def ask_past(self, pattern: str, start: int, feed_offset: int) -> None:
+        """Have the log bring a pattern's events above `start`, and those of its others above the place where it is.
+
+        The place of a client that the feed feeds is `feed_offset`, which is only exact between two passes of the fan-out.
+        `pasts_complete` must follow, or the welcome if it is still arriving.
+        """
+        state = self.state
+        if state.takes_live or self._latest:
+            # Everything that a full queue has left out or kept comes ahead of the past.
+            self._tell_gaps()
+            self._hand_over_latest()
+        if state.takes_live:
+            base, starts = self.position if state.phase is Phase.HANDOVER else feed_offset, {}
+        else:  # it has what it has had: only the new pattern goes further back than its position
+            base = max(self.base, self.position)
+            starts = {other: max(begin, self.position) for other, begin in self.starts.items()}
+        if state.arriving and (first := self.forget_waiting()) is not None:
+            base = min(base, first - 1)  # nothing has gone out yet, so all comes in one reading, in order
+        self._read(Step.PAST_ASKED, base, {**starts, pattern: start})
+
+    def pasts_complete(self) -> None:
+        """All pasts that it asks for at once are active: read, if it asked for any."""
+        if self.state.phase is Phase.COLLECTING:
+            self._step(Step.PASTS_COMPLETE)
+
+    @property
+    def even_from(self) -> int:
+        """The offset from which on its patterns are no longer at different places of the log."""
+        return max(self.base, *self.starts.values()) if self.starts else self.base
 
     def wants(self, frame: Frame) -> bool:
         """Whether an event of the log is for this client, by what each subscription has not had yet."""
@@ -301,31 +352,55 @@ class Client:
             self.position = (frames[accepted].offset or 1) - 1
             return False
         self.position = last
-        if self.starts and last >= max(self.base, *self.starts.values()):
+        if self.starts and last >= self.even_from:
             self.starts.clear()
         return True
 
     def wait_for_room(self) -> None:
-        """Be called back (`relieved`) when the queue has drained; at once if it already has."""
-        if self.connection.queue.level <= RELIEF_LEVEL:
+        """Have the next page when the queue has drained; at once if it already has."""
+        if self.connection.queue.level <= LOW_WATER and not self.state.full:
             self._reader.add(self)
         else:
-            self.connection.pressed = True
+            self.connection.awaits_drain = True
 
-    def live_from(self, position: int) -> None:
-        """Take live events above `position` from now on; `release` must follow when the feed has reached it."""
-        self.reading = False
+    def reach_feed(self) -> None:
+        """It has read as far as the live feed is: live events above its position come from now on, through the queue."""
+        eased = self.state.pressure is Pressure.EASED
         self._own_patterns = None
         self.starts.clear()
-        self.position = self._floor = position
-        if self._told_on:
+        self._step(Step.REACHED_FEED)
+        if eased:
             self._tell("off")
 
-    def release(self) -> None:
-        """The feed has reached where the reading ended: direct writes may begin again."""
-        if self._floor is not None:
-            self._floor = None
-            self.connection.release_direct()
+    def feed_caught_up(self) -> None:
+        """The feed has reached the handover offset: direct writes may begin again."""
+        self._step(Step.FEED_CAUGHT_UP)
+
+    # -- the end of a log, and of a client ------------------------------------------------------------------------
+
+    def lose_log(self) -> None:
+        """The log is another one: no position in the old one means anything. `tell_log_lost` follows, unless it is arriving."""
+        eased = self.state.pressure is Pressure.EASED
+        self._own_patterns = None
+        self.starts.clear()
+        if self.state.arriving:
+            self.forget_waiting()
+        self._step(Step.LOG_LOST)
+        if eased:
+            self._tell("off")
+
+    def tell_log_lost(self, cursor: Frame) -> None:
+        """Tell the client that the log is another one, and where that stands: both in their place, and never left out.
+
+        Offsets begin anew, so what is known of the old log goes ahead, also when the queue is full: the gaps are one
+        notice per reason, and what `latest` kept has its room.
+        """
+        self._tell_gaps()
+        self._hand_over_latest()
+        self._note(GapReason.LOG_LOST, None, None, 0, 0, self.subscriptions)
+        self._tell_gaps()
+        self.connection.queue.put(cursor)
+        self.connection.flush()
 
     def leave(self) -> None:
         """The client has left the namespace; its connection may go on, without it. Idempotent.
@@ -333,25 +408,45 @@ class Client:
         A pass that is under way may still hold events for it: they must not come behind the goodbye, perhaps to the next client
         on this connection, which gets them from the log as well.
         """
-        if not self.live:
-            self.reading, self._floor = False, None
-            self.connection.release_direct()
-        self.connection = _NONE
+        if self.state.phase is not Phase.LEFT:
+            self._step(Step.LEFT)
+            self.connection = _NONE
 
     # -- private --------------------------------------------------------------------------------------------------
 
-    def _press(self) -> None:
-        self._pressed = self.connection.pressed = True
+    def _step(self, step: Step) -> None:
+        """Take a step, with all that belongs to it. The only place that sets the state."""
+        before = self.state
+        after = self.state = before.following(step)
+        if after.phase is before.phase:
+            return
+        self._reader.moved(self, before.phase, after.phase)
+        if before.direct and not after.direct:
+            self.connection.hold_direct()
+        elif after.direct and not before.direct:
+            self.connection.release_direct()
+        if after.phase is Phase.READING and not after.full:
+            self._reader.add(self)  # else when the queue has drained
+
+    def _read(self, step: Step, base: int, starts: dict[str, int]) -> None:
+        self.base, self.starts = base, starts
+        self.position = min([base, *starts.values()])
+        self._step(step)
+
+    def _queue_full(self) -> None:
+        self._step(Step.QUEUE_FULL)
+        self.connection.awaits_drain = True
         self._tell("on")
 
-    def _settle(self, frame: Frame) -> None:
+    def _overflow(self, frame: Frame) -> None:
+        """Let the strongest policy decide about an event that finds no room."""
         reached = self._reached_by(frame.topic or "")
         policy = min((policy for _, policy in reached), key=_STRENGTH.index, default=Overflow.DROP)
         if policy is Overflow.LATEST and self._keep_latest(frame):
             return
         self.discarded += 1
         if policy is Overflow.CATCH_UP and frame.offset is not None:
-            self.read_from(frame.offset - 1)
+            self._read(Step.FELL_BEHIND, frame.offset - 1, {})
             return
         self._note(GapReason.OVERFLOW, frame.offset, frame.offset, 1, frame.payload_bytes, [pattern for pattern, _ in reached])
 
@@ -371,37 +466,37 @@ class Client:
     def _hand_over_latest(self) -> None:
         """Put what `latest` kept into the queue; `_keep_latest` has seen to it that there is room."""
         latest, self._latest = self._latest, None
-        self._latest_bytes = 0
-        # Conflation replaced values in place: back into log order. A plain PUBLISH has no offset and goes first.
-        for frame in sorted((latest or {}).values(), key=lambda kept: kept.offset or 0):
+        for frame in latest.in_order() if latest else ():
             self.connection.queue.put(frame, self)
 
     def _keep_latest(self, frame: Frame) -> bool:
         """Keep the newest frame of a topic, within what the queue's limits leave."""
-        if self._latest is None:
-            self._latest = {}
-        topic, size = frame.topic or "", len(frame.wire)
-        if topic not in self._latest:
+        latest = self._latest
+        if latest is None:
+            latest = self._latest = Latest()
+        queue, topic = self.connection.queue, frame.topic or ""
+        older = latest.of(topic)
+        if older is None:
             # What is queued of this topic is older: taking it out makes the room, and leaves the others in their order.
-            self.conflated += self.connection.queue.withdraw(self, topic)
-        older = self._latest.get(topic)
+            self.conflated += queue.withdraw(self, topic)
+        frames = queue.frames + len(latest) + (older is None)
         freed = len(older.wire) if older is not None else 0
-        queue = self.connection.queue
-        frames = queue.frames + len(self._latest) + (older is None)
-        if frames > queue.max_frames or queue.bytes + self._latest_bytes - freed + size > queue.max_bytes:
+        if frames > queue.max_frames or queue.bytes + latest.bytes - freed + len(frame.wire) > queue.max_bytes:
             return False
-        if older is not None:
-            self.conflated += 1
-            del self._latest[topic]
-        self._latest[topic] = frame
-        self._latest_bytes += size - freed
+        self.conflated += older is not None
+        latest.keep(frame)
         return True
 
     def _make_room(self) -> None:
-        """When every subscription is `latest`, all that is queued may wait for its newest values; otherwise order forbids it."""
-        if all(policy is Overflow.LATEST for policy in self.subscriptions.values()):
-            for frame in self.connection.queue.discard(self):
-                self._settle(frame)
+        """When every subscription is `latest`, all that is queued may wait for its newest values; otherwise order forbids it.
+
+        It does so as well when anything else is queued: a lost log must be told behind the events of that log.
+        """
+        queue = self.connection.queue
+        own = self.offered - 1 - self.sent - self.discarded - self.conflated - self.kept  # but for the one that found no room
+        if own == queue.frames and all(policy is Overflow.LATEST for policy in self.subscriptions.values()):
+            for frame in queue.discard(self):
+                self._overflow(frame)
 
     def _reached_by(self, topic: str) -> list[tuple[str, Overflow]]:
         """Return the subscriptions that a topic reaches. One pattern after the other would take 0.3 ms when there are 128."""
@@ -412,7 +507,6 @@ class Client:
         return self._own_patterns.reached(topic)
 
     def _tell(self, state: str) -> None:
-        self._told_on = state == "on"
         queue = self.connection.queue
         body: dict[str, Any] = {
             "state": state,

@@ -97,7 +97,7 @@ class Handlers:
 
     def _subscribe(self, namespace: Namespace, client: Client, body: Body) -> dict[str, Any]:
         pattern = namespace.subscribe(client, body)
-        return {"pattern": pattern, "epoch": namespace.bus.epoch, "offset": namespace.bus.reached}
+        return {"pattern": pattern, "epoch": namespace.bus.epoch, "offset": namespace.place(client)}
 
     def _unsubscribe(self, namespace: Namespace, client: Client, body: Body) -> dict[str, Any]:
         return {"pattern": namespace.unsubscribe(client, body)}

@@ -19,7 +19,7 @@ from headgate.protocol.frames import Frame
 from headgate.runtime.loop import in_hub_after
 
 from .long_poll import LongPoll
-from .send_queue import RELIEF_LEVEL, ClientQueue, Sender
+from .send_queue import LOW_WATER, ClientQueue, Sender
 from .session_state import TRANSPORT_ERROR
 from .websocket import JOIN_BYTES, WebSocket
 from .write_gate import WriteGate
@@ -35,8 +35,8 @@ class QueueOwner(Sender, Protocol):
     direct: int
     offered: int
 
-    def relieved(self) -> None:
-        """The queue has drained to its low level after `pressed` was set."""
+    def drained(self) -> None:
+        """The queue has drained to its low level after `awaits_drain` was set."""
 
 
 class Outbox(ABC):
@@ -45,17 +45,17 @@ class Outbox(ABC):
     Attributes:
         wire: the open WebSocket; None on polling, and when the session is over.
         ready: whether the fan-out may write to `wire` directly.
-        pressed: whether a client wants to hear when the queue, which is over high water, has drained.
+        awaits_drain: whether a client wants to hear when the queue, which is over high water, has drained.
         closed: whether the session is over; it then takes nothing and owes nothing.
         owners: the clients of the session, one per namespace.
     """
 
-    __slots__ = ("_gate", "_long_poll", "closed", "owners", "pressed", "queue", "ready", "wire")
+    __slots__ = ("_gate", "_long_poll", "awaits_drain", "closed", "owners", "queue", "ready", "wire")
 
     def __init__(self, queue: ClientQueue) -> None:
         self.queue = queue
         self.wire: WebSocket | None = None
-        self.ready = self.pressed = self.closed = False
+        self.ready = self.awaits_drain = self.closed = False
         self.owners: tuple[QueueOwner, ...] = ()
         self._gate = WriteGate()
         self._long_poll: LongPoll | None = None
@@ -67,7 +67,7 @@ class Outbox(ABC):
     @property
     def idle(self) -> bool:
         """Whether nothing waits to go out."""
-        return not self.closed and not self.queue and not self.pressed and (self.wire is None or not self.wire.writing)
+        return not self.closed and not self.queue and not self.awaits_drain and (self.wire is None or not self.wire.writing)
 
     # -- frames -------------------------------------------------------------------------------------------------------
 
@@ -203,8 +203,8 @@ class Outbox(ABC):
     def take_frames(self) -> list[Frame]:
         """Remove and return what goes out next."""
         frames = self.queue.take(JOIN_BYTES, data=not self._gate.corked)
-        if self.pressed and self.queue.level <= RELIEF_LEVEL:
-            self.pressed = False
+        if self.awaits_drain and self.queue.level <= LOW_WATER:
+            self.awaits_drain = False
             for owner in self.owners:
-                owner.relieved()
+                owner.drained()
         return frames

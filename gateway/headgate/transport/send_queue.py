@@ -19,8 +19,8 @@ from headgate.protocol.frames import Frame
 # A reading client never comes near: a subscribe burst is 128 acknowledgements of about 60 bytes.
 MAX_CONTROL_FRAMES = 512
 MAX_CONTROL_BYTES = 256 * 1024
-WARNING_LEVEL = 0.75
-RELIEF_LEVEL = 0.25
+HIGH_WATER = 0.75
+LOW_WATER = 0.25
 
 
 class Sender(Protocol):

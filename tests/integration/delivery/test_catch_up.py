@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 
@@ -48,69 +47,6 @@ def test_a_client_that_stopped_reading_gets_everything_in_order(ground: LogGroun
     assert all(before != after for before, after in pairwise(fullness(client)))
     assert client.record.gaps() == []
     ground.check(swarm)
-
-
-def test_a_client_that_stopped_reading_delays_nobody(ground: LogGround) -> None:
-    """Others get everything while it does not read."""
-    stopped, _ = ground.client(receive_buffer_bytes=4096)
-    stopped.each(lambda one: one.stall())
-    others = ground.clients(20).open()
-    wait_for_offset(others, ground.publish(500, size=1000)[-1])
-    assert stopped.clients[0].offset < 500
-    stopped.each(lambda one: one.read_on())
-    wait_for_offset(stopped, 500)
-    ground.check(stopped)
-    ground.check(others)
-
-
-def test_many_that_stopped_are_caught_up_together(ground: LogGround) -> None:
-    """Different patterns, one log."""
-    swarms = [ground.clients(5, (pattern,), receive_buffer_bytes=4096).open() for pattern in ("orders.1", "orders.*", "#", "b.#")]
-    for swarm in swarms:
-        swarm.each(lambda one: one.stall())
-    for _ in range(10):
-        ground.publish(30, "orders.1", size=2000)
-        ground.publish(30, "orders.2", size=2000)
-        ground.publish(5, "b.1", size=2000)
-    for swarm in swarms:
-        swarm.each(lambda one: one.read_on())
-    ground.publish(1, "b.1")
-    ground.publish(1, "orders.1")
-    ends = {"orders.1": 652, "orders.*": 652, "#": 652, "b.#": 651}
-    for swarm in swarms:
-        (pattern,) = swarm.clients[0].patterns
-        wait_for_offset(swarm, ends[pattern])
-        ground.check(swarm)
-
-
-def test_what_was_trimmed_before_it_was_read_is_told(tmp_path: Path) -> None:
-    """The log is shorter than what the client is behind: exactly that is missing, and it says so."""
-    with Grounds(tmp_path, 1, queue_frames=16, send_buffer_bytes=4096, log_max_events=100) as grounds, grounds.fresh() as ground:
-        swarm, client = ground.client(receive_buffer_bytes=4096)
-        swarm.each(lambda one: one.stall())
-        for _ in range(10):
-            ground.publish(100, size=1000)
-        swarm.each(lambda one: one.read_on())
-        wait_for_offset(swarm, 1000)
-        gaps = client.record.gaps()
-        assert {gap.reason for gap in gaps} == {"trimmed"}
-        assert len(offsets(client)) + sum(gap.count or 0 for gap in gaps) == 1000
-        ground.check(swarm)
-
-
-def test_a_hole_that_somebody_made_is_told_to_readers_and_to_live_clients(ground: LogGround) -> None:
-    """An event deleted by hand: who is live has had it, who reads later is told."""
-    live, live_client = ground.client()
-    late, late_client = ground.client()
-    wait_for_offset(late, ground.publish(1)[-1])
-    late.leave()
-    wait_for_offset(live, ground.publish(10)[-1])
-    ground.redis.call("XDEL", ground.log, "5-0", "6-0")
-    late.open()
-    wait_for_offset(late, 11)
-    assert offsets(live_client) == list(range(1, 12))
-    assert [(gap.first, gap.last, gap.reason) for gap in late_client.record.gaps()] == [(5, 6, "trimmed")]
-    ground.check(late)
 
 
 def test_an_undeliverable_entry_is_told_as_one(ground: LogGround) -> None:

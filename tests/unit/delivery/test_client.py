@@ -12,6 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from headgate.delivery.state import Phase
 from headgate.protocol.frames import message_frame
 from headgate.protocol.packets import CURSOR, GapReason, Overflow, notice_packet
 from headgate.topic import matches
@@ -49,7 +50,7 @@ def make_client() -> Iterator[MakeClient]:
 def fill(wired: WiredClient, topic: str = "a", size: int = 2 * KIB, beyond: int = 0) -> int:
     """Publish until the queue is full, and `beyond` events more; return the last offset. The browser reads nothing."""
     offset = 0
-    while not wired.client.discarded and not wired.client.conflated and not wired.client.reading:
+    while not wired.client.discarded and not wired.client.conflated and wired.client.state.phase is Phase.LIVE:
         offset += 1
         publish(wired.trie, [event(offset, topic, size)])
         assert offset < 1000
@@ -103,16 +104,16 @@ class ClientBesideAModel(RuleBasedStateMachine):
     @invariant()
     def every_bound_holds(self) -> None:
         queue, client = self.wired.connection.queue, self.wired.client
-        kept = client._latest or {}
+        kept = client._latest or ()
         assert queue.peak_frames <= FRAMES + NOTICES
         assert queue.peak_bytes <= BYTES + NOTICES * KIB
         assert queue.frames + len(kept) <= FRAMES + NOTICES
-        assert queue.bytes + sum(len(frame.wire) for frame in kept.values()) <= BYTES + NOTICES * KIB
+        assert queue.bytes + sum(len(frame.wire) for frame in kept) <= BYTES + NOTICES * KIB
 
     @invariant()
     def every_event_is_accounted_for(self) -> None:
         client = self.wired.client
-        waiting = sum(owner is client for _, owner in self.wired.connection.queue._data or ()) + len(client._latest or ())
+        waiting = sum(owner is client for _, owner in self.wired.connection.queue._data or ()) + client.kept
         assert client.routed == len(self.offered)
         assert client.offered == client.sent + client.discarded + client.conflated + waiting
 
@@ -197,7 +198,7 @@ def test_pressure_ends_only_at_a_quarter_so_that_notices_do_not_flutter(make_cli
     wired = make_client({"#": Overflow.DROP}, queue_frames=64, queue_bytes=256 * KIB)
     fill(wired, size=3 * KIB)
     while wired.connection.queue.level > 0.25:
-        assert wired.client._pressed
+        assert wired.client.state.full
         wired.read(3 * KIB)
 
     wired.drain()
@@ -330,7 +331,7 @@ def test_catch_up_makes_the_client_a_reader_from_the_first_event_that_found_no_r
     wired = make_client({"#": Overflow.CATCH_UP})
     last = fill(wired, beyond=20)
     client = wired.client
-    assert (client.reading, client.position) == (True, last - 21)
+    assert (client.state.phase, client.position) == (Phase.READING, last - 21)
     assert wired.reader.added == []
     wired.drain()
 
@@ -348,10 +349,10 @@ def test_the_strongest_policy_of_the_subscriptions_that_match_decides(make_clien
     while wired.connection.queue.frames > 48:
         wired.read()
     publish(wired.trie, [event(last + 1, "c"), event(last + 2, "a.c"), event(last + 3, "a.c")])
-    assert (client.discarded, client.conflated, client.reading) == (2, 1, False)
+    assert (client.discarded, client.conflated, client.state.phase) == (2, 1, Phase.LIVE)
     publish(wired.trie, [event(last + 4, "a.b")])
 
-    assert (client.reading, client.position) == (True, last + 3)
+    assert (client.state.phase, client.position) == (Phase.READING, last + 3)
 
 
 # Missing -----------------------------------------------------------------------------------------------------------------
@@ -375,8 +376,8 @@ def test_the_strongest_policy_decides_for_any_subscriptions(subscriptions: dict[
     try:
         fill(wired, topic)
         client = wired.client
-        assert client.reading is (Overflow.CATCH_UP in policies)
-        if not client.reading:
+        assert (client.state.phase is Phase.READING) is (Overflow.CATCH_UP in policies)
+        if client.state.phase is not Phase.READING:
             assert bool(client.conflated) is (Overflow.LATEST in policies)
             assert bool(client.discarded) is (Overflow.LATEST not in policies)
     finally:
@@ -418,7 +419,8 @@ def test_a_lost_log_is_told_to_a_client_whose_queue_is_full_between_the_old_log_
     wired = make_client({"#": policy})
     cursor = message_frame(notice_packet(NAMESPACE, CURSOR, {"epoch": "f" * 16, "offset": 0}))
     last = fill(wired, beyond=5)
-    wired.client.lose_log(cursor)
+    wired.client.lose_log()
+    wired.client.tell_log_lost(cursor)
     publish(wired.trie, [event(1, "b"), event(2, "b")])
     wired.drain()
     publish(wired.trie, [event(3, "b")])

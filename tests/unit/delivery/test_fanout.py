@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from headgate.delivery.client import Client
 from headgate.delivery.fanout import Matched, Pass
+from headgate.delivery.state import Phase
 from headgate.delivery.trie import SubscriptionTrie
 from headgate.event import Event
 from headgate.protocol.frames import Frame, message_frame
@@ -277,7 +278,7 @@ def test_a_pass_switches_no_greenlet_and_makes_none(crowd: Crowd) -> None:
     assert made == 0
     assert any(member.client.discarded for member in members), "the full ones were met"
     assert any(member.client.conflated for member in members)
-    assert any(member.client.reading for member in members)
+    assert any(member.client.state.phase is Phase.READING for member in members)
 
 
 def count_greenlets() -> int:

@@ -15,15 +15,15 @@ from prometheus_client import REGISTRY
 
 from headgate.auth.identity import ANONYMOUS, Identity
 from headgate.delivery.client import Client
+from headgate.delivery.state import Phase
 from headgate.errors import BusUnavailable, HeadgateError, LimitReached, Unauthorized
+from headgate.event import Event
 from headgate.node.namespace import Namespace
-from headgate.protocol.packets import GapReason, Overflow
+from headgate.protocol.packets import Overflow
 from headgate.protocol.requests import Resume
 from headgate.redis.log import EventLog, Head
-from headgate.runtime.loop import Share
 from headgate.settings import Settings
 from tests.support.bus_position import stand_at
-from tests.support.redis_server import wait_until
 from tests.support.wired_client import EPOCH, NAMESPACE, WiredClient, event
 
 OTHER = "f" * 16
@@ -67,6 +67,24 @@ def publish(namespace: Namespace, *offsets: int) -> None:
     namespace.route([event(offset) for offset in offsets])
 
 
+def read(client: Client, after: int = 5) -> None:
+    """Let a live client read the log behind an offset."""
+    client.ask_past("#", after, after)
+    client.pasts_complete()
+
+
+def read_up_to(client: Client, offset: int) -> None:
+    """Let a live client read the log up to an offset that the feed has not reached."""
+    read(client)
+    client.position = offset
+    client.reach_feed()
+
+
+def slice_everything(namespace: Namespace) -> None:
+    """Let everybody else have a turn after each step of the work on subscriptions."""
+    namespace._subscriptions._share._slice_s = 0
+
+
 def names(wired: WiredClient) -> list[str]:
     """What the browser was told, in order."""
     wired.drain()
@@ -75,65 +93,16 @@ def names(wired: WiredClient) -> list[str]:
 
 def test_a_client_that_missed_nothing_is_live_at_once(namespace: Namespace, wired: WiredClient) -> None:
     """Its position is the feed's."""
-    client = joined(namespace, wired)
-    assert namespace.resume(client, Resume(EPOCH, 10)) is True
-    assert client.live
-
-
-def test_events_that_came_in_before_the_resume_come_once(namespace: Namespace, wired: WiredClient) -> None:
-    """Between its subscriptions and its point of resume Redis may be asked; what the feed brings meanwhile is in the log too."""
-    wired.connection.cork()
-    client = joined(namespace, wired)
-    publish(namespace, 11, 12)
-    assert client.offered == 2
-    assert namespace.resume(client, Resume(EPOCH, 9)) is True
-    assert (client.reading, client.position, client.offered) == (True, 9, 0)
-    wired.connection.uncork()
-    assert "event" not in names(wired)  # it has them from the log, in their place
-
-
-def test_a_lost_log_is_told_ahead_of_events_that_came_in_before(namespace: Namespace, wired: WiredClient) -> None:
-    """They are the new log's."""
-    wired.connection.cork()
-    client = joined(namespace, wired)
-    publish(namespace, 11, 12)
-    assert namespace.resume(client, Resume(OTHER, 500)) is False
-    wired.connection.uncork()
-    wait_until(lambda: names(wired)[-2:] == ["event", "event"], "the events")
-    assert names(wired) == ["gap", "event", "event"]
-    assert wired.notices("gap")[0]["reason"] == "log_lost"
-    assert client.offered == client.sent == 2
-
-
-def test_a_log_that_is_lost_while_a_client_arrives_is_told_once(namespace: Namespace, wired: WiredClient) -> None:
-    """By the resume; and what waited for it, of the old log, is not taken for the new one's."""
-    wired.connection.cork()
     client = arriving(namespace, wired)
-    publish(namespace, 11, 12)
-    stand_at(namespace.bus, OTHER, 0)
-    namespace.log_lost(Head(OTHER, 0, 1))
-    publish(namespace, 1)
-    assert namespace.resume(client, Resume(EPOCH, 9)) is False
-    wired.connection.uncork()
-    wait_until(lambda: "event" in names(wired), "the event")
-    assert names(wired) == ["gap", "event"]
-    assert wired.offsets == [1]
-    assert client.offered == client.sent == 1
+    assert namespace.resume(client, Resume(EPOCH, 10)) is True
+    assert client.state.phase is Phase.LIVE
 
 
 def test_a_point_is_gone_as_soon_as_the_count_says_so(namespace: Namespace, wired: WiredClient) -> None:
     """The head was read at the last fence; of ten events the log keeps eight, so 1 and 2 are gone by now."""
-    client = joined(namespace, wired)
-    assert namespace.resume(client, Resume(EPOCH, 2)) is True
-    assert namespace.resume(client, Resume(EPOCH, 1)) is False
-
-
-def test_a_missing_range_is_told_to_live_clients(namespace: Namespace, wired: WiredClient) -> None:
-    """Whole."""
-    joined(namespace, wired)
-    namespace.missing(11, 15, GapReason.TRIMMED)
-    assert names(wired) == ["gap"]
-    assert (wired.notices("gap")[0]["from"], wired.notices("gap")[0]["to"]) == (11, 15)
+    assert namespace.resume(arriving(namespace, wired), Resume(EPOCH, 2)) is True
+    namespace.leave("session")
+    assert namespace.resume(arriving(namespace, wired), Resume(EPOCH, 1)) is False
 
 
 def losses() -> tuple[float, float]:
@@ -168,92 +137,19 @@ def test_what_a_client_loses_is_counted_while_it_is_there_and_once(namespace: Na
             namespace._cursor_told_s = -math.inf
             namespace.fenced()
         assert counted() == (client.discarded, client.conflated)
-    assert not namespace._losses_counted
+    assert not namespace._losses._counted
     slow.close()
-
-
-def test_a_missing_range_is_told_to_one_that_has_just_turned_live_from_its_position_on(
-    namespace: Namespace, wired: WiredClient
-) -> None:
-    """What lies below it has met in the log."""
-    client = joined(namespace, wired)
-    client.read_from(10)
-    client.live_from(13)
-    namespace.missing(11, 15, GapReason.TRIMMED)
-    namespace.missing(12, 13, GapReason.TRIMMED)
-    assert names(wired) == ["gap"]
-    assert (wired.notices("gap")[0]["from"], wired.notices("gap")[0]["count"]) == (14, 2)
-
-
-def test_a_missing_range_is_left_to_readers_to_meet_in_the_log(namespace: Namespace, wired: WiredClient) -> None:
-    """In its place."""
-    joined(namespace, wired).read_from(5)
-    namespace.missing(11, 15, GapReason.TRIMMED)
-    assert names(wired) == []
-
-
-def test_a_lost_log_is_told_to_a_reader_before_any_position_in_the_new_one(namespace: Namespace, wired: WiredClient) -> None:
-    """The gap, then the cursor; it is live from where the new log begins."""
-    client = joined(namespace, wired)
-    client.read_from(5)
-    stand_at(namespace.bus, OTHER, 0)
-    namespace.log_lost(Head(OTHER, 0, 1))
-    publish(namespace, 1, 2)
-    assert names(wired)[:2] == ["gap", "cursor"]
-    assert names(wired).count("gap") == 1
-    assert wired.offsets == [1, 2]
-    assert {cursor["epoch"] for cursor in wired.notices("cursor")} == {OTHER}
-    assert client.live
-
-
-def test_a_client_that_turned_live_ahead_of_the_feed_gets_nothing_twice(namespace: Namespace, wired: WiredClient) -> None:
-    """The log is ahead of the feed by two events, which then come over the feed as well."""
-    client = joined(namespace, wired)
-    client.read_from(10)
-    client.live_from(12)
-    namespace.went_live(client)
-    publish(namespace, 11, 12)
-    publish(namespace, 13)
-    wired.drain()
-    assert wired.offsets == [13]
-    assert client.live
 
 
 def test_the_cursor_of_a_client_that_turned_live_is_never_behind_its_events(namespace: Namespace, wired: WiredClient) -> None:
     """The pass in which the feed reaches it may bring more; who goes on from the cursor would get that twice."""
     client = joined(namespace, wired)
-    client.read_from(10)
-    client.live_from(12)
-    namespace.went_live(client)
+    read_up_to(client, 12)
+    namespace._live.on_live(client)
     publish(namespace, 11, 12, 13)
     wired.drain()
     assert wired.offsets == [13]
     assert [cursor["offset"] for cursor in wired.notices("cursor")] == [13]
-
-
-def test_a_client_that_arrives_is_told_no_position_before_its_welcome(namespace: Namespace, wired: WiredClient) -> None:
-    """It would take the feed's for its own, and what it came to resume for duplicates."""
-    client = arriving(namespace, wired)
-    namespace._cursor_told_s = -math.inf
-    namespace.fenced()
-    assert names(wired) == []
-    namespace.resume(client, None)
-    namespace._cursor_told_s = -math.inf
-    namespace.fenced()
-    assert names(wired) == ["cursor"]
-
-
-def test_a_missing_range_is_told_to_one_that_begins_to_read_above_it_meanwhile(namespace: Namespace, wired: WiredClient) -> None:
-    """Whoever is told before it lets the loop run; what it asks for then lies above the range, so the log will not tell it."""
-    gone = WiredClient({})
-    gone.close()
-    for number in range(300):
-        namespace.join(f"other-{number}", Identity("user", ("#",)), gone.connection)
-    client = joined(namespace, wired)
-    stand_at(namespace.bus, namespace.bus.epoch, 15)
-    gevent.spawn(client.read_from, 15)
-    namespace.missing(11, 15, GapReason.TRIMMED)
-    assert "gap" in names(wired)
 
 
 class SearchLog:
@@ -278,7 +174,7 @@ class SearchLog:
 def searching(namespace: Namespace, topics: Sequence[str], meanwhile: Sequence[Callable[[], object]] = ()) -> SearchLog:
     """Have the log that is searched hold events on these topics."""
     search_log = SearchLog(topics, *meanwhile)
-    namespace._search_log = cast(EventLog, search_log)
+    namespace._search._log = cast(EventLog, search_log)
     return search_log
 
 
@@ -289,7 +185,7 @@ def test_where_a_past_begins_is_looked_for_again_when_the_log_is_replaced_meanwh
 
     def replace() -> None:
         stand_at(namespace.bus, OTHER, 5)
-        namespace._log_topics.clear()
+        namespace._search.clear()
 
     def other_log() -> None:
         log._topics = ["b", "a", "a", "a", "b"]
@@ -308,29 +204,31 @@ def test_a_client_that_leaves_while_redis_is_asked_where_to_resume_is_not_welcom
     searching(namespace, ["a"] * 99, meanwhile=(lambda: namespace.leave(client.session),))
     with pytest.raises(Unauthorized):
         namespace.resume(client, Resume(EPOCH, 99))
-    assert client.live
+    assert client.state.phase is Phase.LEFT
     assert names(wired) == []
+
+
+def test_a_position_that_the_log_has_never_reached_is_not_in_it(namespace: Namespace, wired: WiredClient) -> None:
+    """A log that stepped back, or a client that makes it up; another gateway may be ahead of this one, and is not that."""
+    searching(namespace, ["a"] * 12)
+    assert namespace.resume(arriving(namespace, wired), Resume(EPOCH, 12)) is True
+    namespace.leave("session")
+    client = arriving(namespace, wired)
+    assert namespace.resume(client, Resume(EPOCH, 13)) is False
+    assert client.state.phase is Phase.LIVE
+    wired.drain()
+    assert [gap["reason"] for gap in wired.notices("gap")] == ["log_lost"]
 
 
 def test_who_waits_too_long_to_search_the_log_is_refused(
     namespace: Namespace, wired: WiredClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Searches go one at a time: behind a Redis that says nothing, a thousand would wait for an hour."""
-    monkeypatch.setattr("headgate.node.namespace.SEARCH_TURN_S", 0.01)
+    monkeypatch.setattr("headgate.node.log_search.SEARCH_TURN_S", 0.01)
     client = joined(namespace, wired, "other")
-    with namespace._searching, pytest.raises(BusUnavailable):
+    with namespace._search._turn, pytest.raises(BusUnavailable):
         namespace.subscribe(client, {"pattern": "a", "since": {"last": 3}})
     assert list(client.subscriptions) == ["other"]
-
-
-def test_a_client_that_has_left_gets_nothing_of_a_pass_that_is_under_way(namespace: Namespace, wired: WiredClient) -> None:
-    """Its connection may have joined anew by then: the events would come to the next client on it, and come again."""
-    client = joined(namespace, wired)
-    (pass_,) = namespace._router.passes(namespace._router.match([event(11)]))
-    namespace.leave(client.session)
-    pass_.advance()
-    assert names(wired) == []
-    assert client.routed == 0
 
 
 WORST = [f"#.{letter}.#.{number}.#" for letter in "abcdefgh" for number in range(16)]
@@ -361,7 +259,7 @@ def test_what_is_beyond_a_limit_is_refused_before_anything_is_decided(
 
 
 def test_a_pattern_that_was_asked_for_before_counts_once(namespace: Namespace, wired: WiredClient) -> None:
-    """Within a request, and among those in force; the last policy counts."""
+    """Within a request, and among its subscriptions; the last policy counts."""
     client = joined(namespace, wired, "a.*")
     requests = [
         {"pattern": "a.*"},
@@ -398,7 +296,7 @@ def test_others_have_their_turn_between_the_subscriptions_of_one_connect_and_bet
     namespace: Namespace, wired: WiredClient
 ) -> None:
     """Each costs little; 128 of them, from a hundred clients, do not."""
-    namespace._share = Share(0)
+    slice_everything(namespace)
     client = arriving(namespace, wired)
     requests = [{"pattern": pattern} for pattern in WORST[:31]] + [{"pattern": f"a.{number}"} for number in range(96)]
     outcomes: list[object] = []
@@ -407,21 +305,21 @@ def test_others_have_their_turn_between_the_subscriptions_of_one_connect_and_bet
     assert turns_of_others(lambda: namespace.end_subscriptions(client, lambda pattern: pattern.startswith("a"))) >= 96
     assert len(client.subscriptions) == 32
     assert turns_of_others(lambda: namespace.leave(client.session)) >= 32
-    assert (namespace._trie.subscriptions, namespace._trie.patterns) == (0, 0)
+    assert (namespace._subscriptions._trie.subscriptions, namespace._subscriptions._trie.patterns) == (0, 0)
 
 
 def test_a_client_that_leaves_between_two_of_its_subscriptions_leaves_nothing_behind(
     namespace: Namespace, wired: WiredClient
 ) -> None:
-    """Whatever was not in force yet does not come into force any more."""
-    namespace._share = Share(0)
+    """A subscription that was not active yet never becomes active."""
+    slice_everything(namespace)
     client = arriving(namespace, wired)
     requests = [{"pattern": f"a.{number}"} for number in range(100)]
     leaving = gevent.spawn(namespace.leave, client.session)
     with pytest.raises(Unauthorized):
         namespace.subscribe_all(client, requests)
     leaving.join()
-    assert (namespace._trie.subscriptions, client.subscriptions) == (0, {})
+    assert (namespace._subscriptions._trie.subscriptions, client.subscriptions) == (0, {})
 
 
 def test_all_pasts_of_one_connect_are_found_in_one_reading_of_the_log(namespace: Namespace, wired: WiredClient) -> None:
@@ -442,16 +340,16 @@ def test_all_pasts_of_one_connect_are_found_in_one_reading_of_the_log(namespace:
 def test_who_reads_more_of_the_log_than_it_may_waits_and_is_then_refused(
     wired: WiredClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By name; the subscriptions without a past are in force, and another user is not concerned."""
-    monkeypatch.setattr("headgate.node.namespace.READ_WAIT_S", 0.05)
+    """By name; the subscriptions without a past are active, and another user is not concerned."""
+    monkeypatch.setattr("headgate.node.log_search.READ_WAIT_S", 0.05)
     now_s = 0.0
 
     def pass_time(delay_s: float) -> None:
         nonlocal now_s
         now_s += delay_s
 
-    monkeypatch.setattr("headgate.node.namespace.monotonic", lambda: now_s)
-    monkeypatch.setattr("headgate.node.namespace.sleep", pass_time)
+    monkeypatch.setattr("headgate.node.log_search.monotonic", lambda: now_s)
+    monkeypatch.setattr("headgate.node.log_search.sleep", pass_time)
     namespace = Namespace(NAMESPACE, "redis://127.0.0.1:1/0", Settings(read_per_s=100, read_burst=10))
     stand_at(namespace.bus, EPOCH, 1300, 1)
     searching(namespace, ["a"] * 1300)
@@ -471,9 +369,9 @@ def test_who_reads_more_of_the_log_than_it_may_waits_and_is_then_refused(
 
 def test_a_replay_is_a_page_of_what_a_client_may_read(wired: WiredClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """The anonymous have one name, so each address has its own."""
-    monkeypatch.setattr("headgate.node.namespace.READ_WAIT_S", 0.0)
+    monkeypatch.setattr("headgate.node.log_search.READ_WAIT_S", 0.0)
     namespace = Namespace(NAMESPACE, "redis://127.0.0.1:1/0", Settings(read_per_s=0.1, read_burst=2))
-    monkeypatch.setattr(namespace, "page", lambda wanted: ([], None))
+    monkeypatch.setattr(namespace._search, "page", lambda wanted: ([], None))
     here, there = (namespace.join(at, Identity(ANONYMOUS, ("#",)), wired.connection, at) for at in ("192.0.2.1", "192.0.2.2"))
     wanted = {"pattern": "#", "from": 1, "to": 2}
     for _ in range(2):
@@ -489,7 +387,7 @@ def test_what_comes_live_between_two_subscriptions_is_not_read_from_the_log_as_w
     namespace: Namespace, wired: WiredClient
 ) -> None:
     """Each begins to read in the step in which it comes into force: from there on, live events pass the client by."""
-    namespace._share = Share(0)
+    slice_everything(namespace)
     searching(namespace, ["a"] * 10)
     client = joined(namespace, wired, "other")
     live: list[int] = []
@@ -497,7 +395,7 @@ def test_what_comes_live_between_two_subscriptions_is_not_read_from_the_log_as_w
     def publish_on() -> None:
         while len(client.subscriptions) < 21:
             publish(namespace, namespace.bus.reached + 1)
-            if "a" in client.subscriptions and not client.reading:
+            if "a" in client.subscriptions and client.state.takes_live:
                 live.append(namespace.bus.reached)
             gevent.sleep()
 
@@ -508,13 +406,43 @@ def test_what_comes_live_between_two_subscriptions_is_not_read_from_the_log_as_w
     publishing.join()
     assert live == []
     assert namespace.bus.reached > 20
-    assert client.reading
+    assert client.state.phase is Phase.READING
     assert "event" not in names(wired)
 
 
+def test_a_past_that_is_asked_for_while_many_are_written_to_becomes_active_behind_that(
+    namespace: Namespace, wired: WiredClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The place of the client is known there; and the pass takes nothing more along, so that the wait is short."""
+    monkeypatch.setattr("headgate.delivery.fanout._CLOCK_EVERY", 1)
+    namespace._live._budget_s = -1.0
+    other = WiredClient({})
+    namespace.subscribe(namespace.join("other", Identity("user", ("#",)), other.connection), {"pattern": "#"})
+    client = joined(namespace, wired, "#")
+    asked_for_more: list[int] = []
+
+    def more() -> list[Event]:
+        asked_for_more.append(1)
+        return []
+
+    stand_at(namespace.bus, namespace.bus.epoch, 11)
+    passing = namespace._live.route([event(11)], more)
+    next(passing)
+    subscribing = gevent.spawn(namespace.subscribe, client, {"pattern": "a", "since": {"offset": 3}})
+    gevent.sleep()
+    assert list(client.subscriptions) == ["#"]
+    next(passing, None)
+    next(passing, None)
+    assert (client.state.phase, client.base, client.starts) == (Phase.COLLECTING, 11, {"a": 3})
+    assert asked_for_more == []
+    assert subscribing.get(timeout=30) == "a"
+    assert client.state.phase is Phase.READING
+    other.close()
+
+
 def test_a_log_that_is_lost_between_two_subscriptions_is_looked_through_anew(namespace: Namespace, wired: WiredClient) -> None:
-    """Those that are in force by then are told of it; the others begin where the new log says."""
-    namespace._share = Share(0)
+    """Those that are active by then are told of it; the others begin where the new log says."""
+    slice_everything(namespace)
     log = searching(namespace, ["a"] * 10)
     client = joined(namespace, wired, "other")
 

@@ -26,7 +26,7 @@ class Client:
     def __init__(self) -> None:
         self.direct = self.offered = self.sent = self.times_drained = 0
 
-    def relieved(self) -> None:
+    def drained(self) -> None:
         """The queue has drained."""
         self.times_drained += 1
 
@@ -216,11 +216,11 @@ def test_clients_are_told_once_when_a_queue_over_high_water_has_drained(line: Li
     line.session.cork()
     for frame in events(QUEUE_FRAMES):
         line.session.offer(frame)
-    line.session.pressed = True
+    line.session.awaits_drain = True
     assert not line.session.idle
     line.session._uncork()
 
-    assert (line.client.times_drained, line.session.pressed, line.session.idle) == (1, False, True)
+    assert (line.client.times_drained, line.session.awaits_drain, line.session.idle) == (1, False, True)
 
 
 def test_a_socket_that_breaks_under_a_direct_write_ends_the_session(line: Line) -> None:

@@ -1,0 +1,229 @@
+"""The live feed of one namespace: events from the bus to its clients, in passes of the fan-out, and word of what will not come.
+
+In: events in log order, missing ranges, a lost log, from the bus; clients that have read up to here, from the log readers. Out:
+passes over the clients; gaps and cursors to each client, by its phase (state.py).
+
+No I/O, and nothing here lets the loop run by itself: `route`, `missing`, `lose_log` and `tell_cursor` are generators that yield
+where their caller (the bus greenlet) may. In between, clients join, leave, subscribe, overflow and turn to and from the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from time import monotonic
+from typing import TYPE_CHECKING, Protocol
+
+from headgate.event import Event
+from headgate.metrics import DELIVERIES, FAN_OUT_SECONDS
+from headgate.protocol.frames import Frame, message_frame
+from headgate.protocol.packets import CURSOR, GapReason, notice_packet
+
+from .client import Client
+from .fanout import BUDGET_S, Matched, Pass
+from .router import Router
+from .state import Phase
+
+if TYPE_CHECKING:
+    from headgate.redis.log import Entry
+
+# Notices to everyone: let the loop run after so many clients.
+_NOTICE_STRIDE = 256
+
+
+class LogPosition(Protocol):
+    """The position of the bus: it has handed on everything up to `reached`, or does so now, in the log `epoch`.
+
+    `first` was the oldest offset of that log at the last fence.
+    """
+
+    @property
+    def epoch(self) -> str | None: ...
+
+    @property
+    def reached(self) -> int: ...
+
+    @property
+    def first(self) -> int: ...
+
+
+class LiveFeed:
+    """See the module. `under_way`: from the first to the last pass of one `route`, and while all are told of a loss."""
+
+    def __init__(
+        self,
+        namespace: str,
+        at: LogPosition,
+        clients: Mapping[str, Client],
+        router: Router,
+        handover: set[Client],
+        quarantine: Callable[[Entry], None],
+        budget_s: float = BUDGET_S,
+    ) -> None:
+        self._namespace = namespace
+        self._at = at
+        self._clients = clients
+        self._router = router
+        self._handover = handover
+        self.quarantine = quarantine
+        self._budget_s = budget_s
+        self._deferred: list[Callable[[], None]] = []
+        self._routed = 0  # the newest offset that was handed to the fan-out
+        self.under_way = False
+
+    # -- for the log readers --------------------------------------------------------------------------------------
+
+    def position(self) -> int:
+        """The offset up to which events have been handed to the fan-out."""
+        return max(self._at.reached, self._routed)
+
+    def epoch(self) -> str:
+        """The log that this offset is in."""
+        return self._at.epoch or ""
+
+    def oldest(self) -> int:
+        """An offset below which that log holds nothing any more: its first one at the last fence."""
+        return self._at.first
+
+    def on_live(self, client: Client) -> None:
+        """End the handover of a client if the feed has reached it, and no pass that began before is under way."""
+        if not self.under_way and client.position <= self.position():
+            client.feed_caught_up()
+            if client.connection.idle and self._at.epoch is not None:
+                client.connection.offer_control(self.cursor())
+
+    # -- for clients that arrive ----------------------------------------------------------------------------------
+
+    def resume(self, client: Client, offset: int) -> None:
+        """Let a client that arrives go on behind an offset of the log: live, if it has missed nothing."""
+        if offset == self.position() and not self.under_way and not client.has_waiting:
+            client.welcome()
+        else:
+            client.resume_from(offset)
+
+    # -- events ---------------------------------------------------------------------------------------------------
+
+    def route(self, events: Iterable[Event], more: Callable[[], list[Event]] = list) -> Iterator[None]:
+        """Hand events to their clients, in order; yields between slices and every few milliseconds.
+
+        What has come in by then joins the pass that is under way: clients that have not been written to yet get it in the
+        same write, the others behind them.
+        """
+        with self._at_work():
+            matched = self._match(list(events))
+            while matched:
+                matched = yield from self._run(self._router.passes(matched), more)
+
+    def between_passes(self, act: Callable[[], None]) -> None:
+        """Act when nothing is under way: only then the place of every client is known. `act` must neither wait nor raise.
+
+        A pass that is under way is the last one before it: what comes in meanwhile joins no more.
+        """
+        if self.under_way:
+            self._deferred.append(act)
+        else:
+            act()
+
+    def end_handovers(self) -> None:
+        """End the handover of each client that the feed has reached."""
+        for client in tuple(self._handover):
+            self.on_live(client)
+
+    @contextmanager
+    def _at_work(self) -> Iterator[None]:
+        """Mark that something is under way: nobody may read past it meanwhile."""
+        self.under_way = True
+        try:
+            yield
+        finally:
+            self.under_way = False
+            self.end_handovers()
+            deferred, self._deferred = self._deferred, []
+            for act in deferred:
+                act()
+
+    def _match(self, events: Sequence[Event]) -> list[Matched]:
+        self._routed = next((event.offset for event in reversed(events) if event.offset is not None), self._routed)
+        return self._router.match(events)
+
+    def _run(self, passes: Iterator[Pass], more: Callable[[], list[Event]]) -> Generator[None, None, list[Matched]]:
+        """Run passes to their end; return what came in meanwhile and did not join the last one."""
+        left: list[Matched] = []
+        pass_ = next(passes, None)
+        while pass_ is not None:
+            following = next(passes, None)
+            began_s = monotonic()
+            while not pass_.advance(self._budget_s):
+                yield
+                if following is None and not left and not self._deferred:
+                    fresh = self._match(more())
+                    joined = pass_.extend(fresh)
+                    left = fresh[joined:]
+            DELIVERIES.labels(self._namespace).inc(pass_.writes)
+            FAN_OUT_SECONDS.labels(self._namespace).observe(monotonic() - began_s)
+            pass_ = following
+        return left
+
+    # -- what will not come ---------------------------------------------------------------------------------------
+
+    def missing(self, first: int, last: int, reason: GapReason) -> Iterator[None]:
+        """Tell every client of a range that will not come, but for those that the log feeds: they meet it there, or have."""
+        # One in HANDOVER has met what lies below its position. All at once: a client that begins to read while others are told
+        # begins above the range.
+        begins = [
+            (client, max(first, client.position + 1) if client.state.phase is Phase.HANDOVER else first)
+            for client in self._clients.values()
+            if client.state.takes_live
+        ]
+        with self._at_work():
+            for count, (client, begin) in enumerate(begins, 1):
+                if begin <= last:
+                    client.miss(begin, last, reason)
+                if not count % _NOTICE_STRIDE:
+                    yield
+
+    def lose_log(self, epoch: str, offset: int) -> Iterator[None]:
+        """Tell every client once that the log is another one, and where the bus stands in it.
+
+        One that is still arriving is told when it resumes, or has nothing to lose; what waits for it is of the old log.
+        """
+        self._routed = 0
+        cursor = self._cursor(epoch, offset)
+        # All at once, before anyone else's turn: positions in the old log mean nothing in the new one.
+        told = [client for client in self._clients.values() if not client.state.arriving]
+        for client in tuple(self._clients.values()):
+            client.lose_log()
+        with self._at_work():
+            for count, client in enumerate(told, 1):
+                if not client.connection.closed:
+                    client.tell_log_lost(cursor)
+                if not count % _NOTICE_STRIDE:
+                    yield
+
+    def each(self) -> Iterator[Client | None]:
+        """Yield every client that is there, and now and then None, where the loop may run."""
+        for count, client in enumerate(tuple(self._clients.values()), 1):
+            if not client.connection.closed:
+                yield client
+            if not count % _NOTICE_STRIDE:
+                yield None
+
+    def tell_cursor(self) -> Iterator[None]:
+        """Tell idle clients where they stand. Nothing is under way, so the feed's position is theirs.
+
+        Only those that are LIVE: one that is arriving may have missed what lies below it, and has not been told so by a welcome.
+        """
+        frame = self.cursor()
+        for client in self.each():
+            if client is None:
+                yield
+            # One with events waiting learns the position from them; a cursor must not overtake them.
+            elif client.state.phase is Phase.LIVE and client.connection.idle:
+                client.connection.offer_control(frame)
+
+    def cursor(self) -> Frame:
+        """Return the notice of the feed's position."""
+        return self._cursor(self._at.epoch or "", self.position())
+
+    def _cursor(self, epoch: str, offset: int) -> Frame:
+        return message_frame(notice_packet(self._namespace, CURSOR, {"epoch": epoch, "offset": offset}))

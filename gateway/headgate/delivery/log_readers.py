@@ -1,0 +1,140 @@
+"""The clients of one namespace that read the log, and those that are being handed over to the live feed. No I/O of its own.
+
+In: clients that may have their next page (`add`), and each change of phase (`moved`), from the clients themselves. Out: frames of
+the log, a chunk (one socket write) at a time, to one client after the other (`serve_next`); a client whose socket has no room
+leaves the round and comes back when its queue has drained.
+
+The hand-over has no gap and no duplicate, and needs no moment of silence: a client reads to the end of the log, which is never
+behind the live feed, and from then on takes live events above its own position only. Nothing lets the loop run between the
+comparison and the step.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from headgate.protocol.packets import GapReason
+from headgate.transport.send_queue import LOW_WATER
+
+from .client import Client
+from .state import Phase
+
+if TYPE_CHECKING:
+    from headgate.redis.log import Entry
+
+    from .page_cache import Page
+
+
+class LiveFeed(Protocol):
+    """The place of the live feed (live_feed.py)."""
+
+    def position(self) -> int:
+        """The offset up to which events have been handed to the fan-out."""
+
+    def epoch(self) -> str:
+        """The log that this position is in."""
+
+    def oldest(self) -> int:
+        """An offset below which that log holds nothing any more."""
+
+    def on_live(self, client: Client) -> None:
+        """This client has reached the feed, and is in HANDOVER."""
+
+    def quarantine(self, entry: Entry) -> None:
+        """An entry of the log that cannot be delivered was met."""
+
+
+class Pages(Protocol):
+    """The log, a page at a time (page_cache.py)."""
+
+    def page_after(self, position: int, epoch: str, quarantine: Callable[[Entry], None]) -> Page | None:
+        """Return the first page that holds anything after `position`, or None if the log ends there. May let the loop run."""
+
+
+class LogReaders:
+    """See the module. `handover` are the clients in that phase. `on_work` is called when somebody waits for a page."""
+
+    def __init__(self, pages: Pages, on_work: Callable[[], object]) -> None:
+        self._pages = pages
+        self._on_work = on_work
+        self._round: OrderedDict[Client, None] = OrderedDict()
+        self.handover: set[Client] = set()
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a client waits for its next page."""
+        return bool(self._round)
+
+    def add(self, client: Client) -> None:
+        """Take a client that is READING into the round (again). Never waits; idempotent."""
+        self._round.setdefault(client)
+        self._on_work()
+
+    def moved(self, client: Client, before: Phase, after: Phase) -> None:
+        """Follow a client from phase to phase: only those that are READING are in the round."""
+        if before is Phase.READING:
+            self._round.pop(client, None)
+        elif before is Phase.HANDOVER:
+            self.handover.discard(client)
+        if after is Phase.HANDOVER:
+            self.handover.add(client)
+
+    def next(self) -> Client:
+        """Take the client whose turn it is out of the round."""
+        client, _ = self._round.popitem(last=False)
+        return client
+
+    def serve(self, client: Client, feed: LiveFeed) -> None:
+        """Give a client what its socket takes of its next page, or hand it over to the feed. May wait for the log.
+
+        Raises:
+            HeadgateError: the log could not be read; the client is out of the round.
+        """
+        if client.connection.closed:
+            return
+        position = client.position
+        if position >= max(feed.position(), client.even_from):
+            client.reach_feed()
+            feed.on_live(client)
+            return
+        if client.state.full or client.connection.queue.level > LOW_WATER:
+            client.wait_for_room()
+            return
+        # All clients that are further back than the log look at the same place.
+        after = max(position, feed.oldest() - 1)
+        reached = max(feed.position(), client.even_from)  # before the read: an event that comes in during it is not gone
+        page = self._pages.page_after(after, feed.epoch(), feed.quarantine)
+        if client.state.phase is not Phase.READING or client.connection.closed or client.position != position:
+            return  # something happened to it while Redis answered
+        # A log that ends before the feed's position has lost its end by hand: go to where the feed is.
+        oldest = page.oldest if page is not None else reached + 1
+        if oldest > position + 1:
+            # In one piece: the position may be many pages back.
+            client.miss(position + 1, oldest - 1, GapReason.TRIMMED)
+            client.position = oldest - 1
+        if page is not None and not _deliver(client, page):
+            client.wait_for_room()
+        else:
+            self.add(client)
+
+
+def _deliver(client: Client, page: Page) -> bool:
+    """Give a client what its socket and queue take of a page; True when that was all of it."""
+    if client.position < client.even_from:
+        chunks = page.chunks_of(client.wants)
+    else:
+        chunks = page.chunks(client.pattern_key, client.subscribed_to)
+    for whole in chunks:
+        if whole.last <= client.position:
+            continue
+        if client.state.full:
+            return False  # a gap waits for its place in the queue, ahead of what comes
+        chunk = whole.after(client.position)
+        if chunk.missing is not None:
+            client.miss(chunk.first, chunk.last, chunk.missing)
+            client.position = chunk.last
+        elif not client.take_chunk(chunk.frames, chunk.last):
+            return False
+    return True

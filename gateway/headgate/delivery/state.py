@@ -1,0 +1,184 @@
+"""The state of one client: where its events come from, and how full its queue is; one transition table. No I/O.
+
+    ARRIVING ─────────── welcomed ──────────► LIVE ◄── feed caught up ── HANDOVER
+       │  └───────── resumed ─────────┐        │                            ▲
+       │ past asked, fell behind      ▼        │ fell behind                │ reached the feed
+       ▼                              │        ▼                            │
+    ARRIVING_BEHIND ── welcomed ──────┴────► READING ───────────────────────┘
+                                               ▲
+    LIVE, READING, HANDOVER ── past asked ── COLLECTING (pasts complete)
+
+A lost log takes every client but an arriving one to LIVE: positions in the old log mean nothing in the new one. `left` leads to
+LEFT from everywhere, and nothing leads out of it.
+
+Beside its phase a state has a pressure: OK, WARNED (the queue is over high water), FULL (the overflow policies decide), and
+EASED: the queue has drained, but the browser is told "off" only when the live feed feeds it again.
+
+`following` is the only way from one state to the next. A step that the table does not have raises: it is a bug of ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import Enum
+
+
+class Phase(Enum):
+    """Where the events of a client come from."""
+
+    ARRIVING = "arriving"
+    """It has joined and is not welcomed yet; live events wait in its corked queue."""
+    ARRIVING_BEHIND = "arriving behind"
+    """Not welcomed yet; the log will bring what it asked for or had no room for, so live events pass it by."""
+    COLLECTING = "collecting"
+    """It asks for several pasts at once: the log will bring them in one reading, when all of them are active."""
+    READING = "reading"
+    """The log brings its events, a page at a time, at the pace of its socket."""
+    HANDOVER = "handover"
+    """It has read to where the live feed is or further: live events above its handover offset come, through the queue."""
+    LIVE = "live"
+    """The fan-out feeds it, by direct writes while nothing waits."""
+    LEFT = "left"
+    """It takes nothing, and is owed nothing."""
+
+
+class Pressure(Enum):
+    """How full the queue is, as the browser has been told."""
+
+    OK = "ok"
+    WARNED = "warned"
+    FULL = "full"
+    EASED = "eased"
+
+
+class Step(Enum):
+    """Everything that changes the state of a client."""
+
+    PAST_ASKED = "past asked"
+    PASTS_COMPLETE = "pasts complete"
+    WELCOMED = "welcomed"
+    RESUMED = "resumed"
+    FELL_BEHIND = "fell behind"
+    REACHED_FEED = "reached the feed"
+    FEED_CAUGHT_UP = "feed caught up"
+    LOG_LOST = "log lost"
+    OVER_HIGH_WATER = "over high water"
+    QUEUE_FULL = "queue full"
+    DRAINED = "drained"
+    LEFT = "left"
+
+
+class State:
+    """A phase and a pressure. There is one object for each pair, so states are compared by identity, and cost a client one slot.
+
+    Attributes:
+        takes_live: whether logged live events are for it: all of them, or, in HANDOVER, those above its handover offset.
+        direct: whether the fan-out may write to its socket; else its connection holds direct writes.
+        full: whether the overflow policies decide about each event.
+        arriving: whether it has not been welcomed.
+    """
+
+    __slots__ = ("_following", "arriving", "direct", "full", "phase", "pressure", "takes_live")
+
+    def __init__(self, phase: Phase, pressure: Pressure) -> None:
+        self.phase, self.pressure = phase, pressure
+        self.takes_live = phase in (Phase.ARRIVING, Phase.HANDOVER, Phase.LIVE)
+        self.direct = phase in (Phase.ARRIVING, Phase.LIVE, Phase.LEFT)
+        self.full = pressure is Pressure.FULL
+        self.arriving = phase in (Phase.ARRIVING, Phase.ARRIVING_BEHIND)
+        self._following: dict[Step, State] = {}
+
+    def __repr__(self) -> str:
+        return f"{self.phase.value}, {self.pressure.value}"
+
+    def following(self, step: Step) -> State:
+        """Return the state behind a step.
+
+        Raises:
+            IllegalStep: the table has no such step from here.
+        """
+        try:
+            return self._following[step]
+        except KeyError:
+            raise IllegalStep(self, step) from None
+
+
+class IllegalStep(RuntimeError):
+    """A client was asked for a step that its state does not allow."""
+
+    def __init__(self, state: State, step: Step) -> None:
+        super().__init__(f"a client that is {state!r} cannot take the step {step.value!r}")
+        self.state, self.step = state, step
+
+
+def _stay(phases: Iterable[Phase]) -> dict[Phase, Phase]:
+    return {phase: phase for phase in phases}
+
+
+_ARRIVING, _ARRIVING_BEHIND, _COLLECTING, _READING, _HANDOVER, _LIVE, _LEFT = Phase
+_OK, _WARNED, _FULL, _EASED = Pressure
+_FED_LIVE = (_ARRIVING, _HANDOVER, _LIVE)
+_FROM_LOG = (_ARRIVING_BEHIND, _COLLECTING, _READING)
+_PRESENT = (*_FED_LIVE, *_FROM_LOG)
+
+_SAME: Mapping[Pressure, Pressure] = {pressure: pressure for pressure in Pressure}
+# Fed live again: an eased client is told "off".
+_EASED_ENDS: Mapping[Pressure, Pressure] = {**_SAME, _EASED: _OK}
+
+# Each row: a step, the phases from which it is allowed and those behind it, and the same for pressures.
+TRANSITIONS: tuple[tuple[Step, Mapping[Phase, Phase], Mapping[Pressure, Pressure]], ...] = (
+    (
+        Step.PAST_ASKED,
+        {
+            _ARRIVING: _ARRIVING_BEHIND,
+            _ARRIVING_BEHIND: _ARRIVING_BEHIND,
+            _COLLECTING: _COLLECTING,
+            _READING: _COLLECTING,
+            _HANDOVER: _COLLECTING,
+            _LIVE: _COLLECTING,
+        },
+        _SAME,
+    ),
+    (Step.PASTS_COMPLETE, {_COLLECTING: _READING}, _SAME),
+    (Step.WELCOMED, {_ARRIVING: _LIVE, _ARRIVING_BEHIND: _READING}, _SAME),
+    (Step.RESUMED, {_ARRIVING: _READING, _ARRIVING_BEHIND: _READING}, _SAME),
+    (Step.FELL_BEHIND, {_ARRIVING: _ARRIVING_BEHIND, _HANDOVER: _READING, _LIVE: _READING}, {_FULL: _FULL}),
+    (Step.REACHED_FEED, {_READING: _HANDOVER}, _EASED_ENDS),
+    (Step.FEED_CAUGHT_UP, {_HANDOVER: _LIVE}, _SAME),
+    (
+        Step.LOG_LOST,
+        {
+            _ARRIVING: _ARRIVING,
+            _ARRIVING_BEHIND: _ARRIVING,
+            _COLLECTING: _LIVE,
+            _READING: _LIVE,
+            _HANDOVER: _LIVE,
+            _LIVE: _LIVE,
+        },
+        _EASED_ENDS,
+    ),
+    (Step.OVER_HIGH_WATER, _stay(_PRESENT), {_OK: _WARNED, _EASED: _WARNED}),
+    (Step.QUEUE_FULL, _stay(_PRESENT), {_OK: _FULL, _WARNED: _FULL, _EASED: _FULL}),
+    (Step.DRAINED, _stay(_FED_LIVE), {_OK: _OK, _WARNED: _OK, _FULL: _OK}),
+    (Step.DRAINED, _stay(_FROM_LOG), {_OK: _OK, _WARNED: _EASED, _FULL: _EASED, _EASED: _EASED}),
+    (Step.LEFT, dict.fromkeys(_PRESENT, _LEFT), dict.fromkeys(Pressure, _OK)),
+)
+
+
+def _states() -> dict[tuple[Phase, Pressure], State]:
+    """Make the states that can be reached, each with its row of the table: EASED is for clients that the log feeds only."""
+    states = {
+        (phase, pressure): State(phase, pressure)
+        for phase in Phase
+        for pressure in Pressure
+        if (pressure is not _EASED or phase in _FROM_LOG) and (phase is not _LEFT or pressure is _OK)
+    }
+    for step, phases, pressures in TRANSITIONS:
+        for (phase, pressure), state in states.items():
+            if phase in phases and pressure in pressures:
+                state._following[step] = states[phases[phase], pressures[pressure]]
+    return states
+
+
+STATES = _states()
+FIRST = STATES[_ARRIVING, _OK]

@@ -1,0 +1,144 @@
+"""Searches of one namespace's log on behalf of a client: its head, a page to replay, the places where pasts begin.
+
+In: requests of a client. Out: offsets and events. Searches go one at a time over one connection, and each client (by its user,
+or its address) reads no faster than it may; both may make the caller wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from time import monotonic
+
+from headgate.delivery.client import Client
+from headgate.delivery.log_topics import LogTopics
+from headgate.delivery.past import TopicPage, find_starts
+from headgate.errors import BusUnavailable, LimitReached
+from headgate.event import Event
+from headgate.protocol.requests import Replay, Since
+from headgate.redis.log import PAGE_EVENTS, EventLog
+from headgate.runtime.loop import Lock, Share, sleep
+from headgate.runtime.rates import Rates
+from headgate.settings import Settings
+from headgate.topic import matches
+
+# One acknowledgement of `replay` carries at most about this much payload.
+REPLAY_BYTES = 65536
+# A search that has not had its turn by then is refused, and may be asked for again: each may take as long as a dead Redis takes
+# to be noticed.
+SEARCH_TURN_S = 10.0
+# A client that has used up what it may read of the log waits for its next page up to this long in all, and is then refused.
+READ_WAIT_S = 10.0
+
+
+class LogSearch:
+    """See the module. `share` is the share of the loop in which subscriptions are worked on."""
+
+    def __init__(self, log: EventLog, settings: Settings, share: Share) -> None:
+        self._log = log
+        self._share = share
+        self._settings = settings
+        self._reads = Rates(settings.read_per_s, settings.read_burst)
+        self._turn = Lock()
+        self._topics = LogTopics()
+
+    def clear(self) -> None:
+        """Forget everything: the log is another one."""
+        self._topics.clear()
+
+    def newest(self) -> int:
+        """Return the newest offset of the log. Waits for Redis.
+
+        Raises:
+            BusUnavailable, BusRefused: as `redis.client.call`, or no turn within SEARCH_TURN_S.
+        """
+        with self._turn_to_search() as log:
+            return log.head().offset
+
+    def find_starts(self, client: Client, asked: Sequence[tuple[str, Since]]) -> list[int]:
+        """Return the offsets behind which the pasts begin that a client asks for, out of one reading of the log. Waits for Redis.
+
+        Raises:
+            LimitReached: `read_per_s`.
+            BusUnavailable, BusRefused: as `newest`.
+        """
+        give_up_s = monotonic() + READ_WAIT_S
+        with self._turn_to_search() as log:
+            head = log.head()
+        pages: dict[int, TopicPage] = {}
+
+        def read(number: int) -> TopicPage:
+            if number in pages:
+                return pages[number]
+            wait_s = self._borrow_read(client, give_up_s - monotonic())
+            page = self._topics.known(number, head.offset)
+            if wait_s > 0 or page is None:
+                with self._share.outside():
+                    sleep(wait_s)
+                    with self._turn_to_search() as log:
+                        page = self._topics.read(number, head.offset, log)
+            pages[number] = page
+            return page
+
+        with self._share:
+            return find_starts(asked, head.first, head.offset, read, self._share.pause)
+
+    def replay(self, client: Client, wanted: Replay) -> tuple[list[Event], int | None]:
+        """Return a `page`, at the pace at which a client may read.
+
+        Raises:
+            LimitReached: `read_per_s`.
+            BusUnavailable, BusRefused: as `newest`.
+        """
+        if (wait_s := self._borrow_read(client, READ_WAIT_S)) > 0:
+            sleep(wait_s)
+        return self.page(wanted)
+
+    def page(self, wanted: Replay) -> tuple[list[Event], int | None]:
+        """Return the matching events of a range of the log, about REPLAY_BYTES of them, and the offset to go on from, if any.
+
+        May switch greenlets.
+
+        Raises:
+            BusUnavailable, BusRefused: as `newest`.
+        """
+        with self._turn_to_search() as log:
+            entries = log.page(wanted.first - 1, wanted.last)
+        events: list[Event] = []
+        size = 0
+        upto = wanted.last if len(entries) < PAGE_EVENTS else entries[-1].offset
+        for entry in entries:
+            event = entry.event
+            if event is None or not matches(wanted.pattern, event.topic):
+                continue
+            if events and size + len(event.data) > REPLAY_BYTES:
+                upto = entry.offset - 1
+                break
+            size += len(event.data)
+            events.append(event)
+        return events, upto + 1 if upto < wanted.last else None
+
+    def _borrow_read(self, client: Client, max_wait_s: float) -> float:
+        """Count one page of the log as read by a client; return for how long it is to wait for it.
+
+        Raises:
+            LimitReached: `read_per_s`: longer than `max_wait_s`.
+        """
+        wait_s = self._reads.borrow(client.account, monotonic(), max_wait_s)
+        if wait_s is None:
+            raise LimitReached("read_per_s", self._settings.read_per_s, max_wait_s)
+        return wait_s
+
+    @contextmanager
+    def _turn_to_search(self) -> Iterator[EventLog]:
+        """Wait for a turn, and have the log for the time of the block.
+
+        Raises:
+            BusUnavailable: no turn within SEARCH_TURN_S.
+        """
+        if not self._turn.acquire(timeout=SEARCH_TURN_S):
+            raise BusUnavailable(f"the log could not be searched within {SEARCH_TURN_S:g} s: others wait for Redis too")
+        try:
+            yield self._log
+        finally:
+            self._turn.release()

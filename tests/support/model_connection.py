@@ -1,0 +1,181 @@
+"""A model of one session: a socket that takes as many bytes as it has room for, and a poll that comes when it likes. No I/O.
+
+In: calls of a client (delivery/client.py says the contract). Out: whole frames, to the browser. The queue is the real one.
+`holds` and `corks` are counted, so that a test can compare them with the states of the clients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from headgate.delivery.client import Client
+from headgate.protocol.frames import Frame
+from headgate.transport.send_queue import LOW_WATER, ClientQueue
+
+# One write's worth of what waits; a few frames here.
+JOIN_BYTES = 400
+
+
+class ModelConnection:
+    """See the module. `room` bytes go through before the socket blocks; a polling session has no socket at all."""
+
+    def __init__(self, browser: Callable[[bytes], None], frames: int, size: int, *, polling: bool) -> None:
+        self.queue = ClientQueue(frames, size)
+        self.owners: list[Client] = []
+        self.wire: Any = None if polling else self
+        self.ready = self.awaits_drain = self.closed = False
+        self.room = 0
+        self.holds = self.corks = 0
+        self._browser = browser
+        self._unparsed = b""
+        self._rest = b""  # of a frame that the socket has cut
+        self.writing = self._pumping = False
+
+    # -- the contract ---------------------------------------------------------------------------------------------
+
+    @property
+    def idle(self) -> bool:
+        return not self.closed and not self.queue and not self.awaits_drain and not self.writing
+
+    def offer(self, frame: Frame, owner: Client | None = None) -> bool:
+        if self.closed:
+            return True
+        if not self.queue.offer(frame, owner):
+            return False
+        self.flush()
+        return True
+
+    def offer_control(self, frame: Frame) -> None:
+        if not self.closed:
+            assert self.queue.offer_control(frame), "a history is too short to fill the control lane"
+            self.flush()
+
+    def stream(self, frames: Sequence[Frame], owner: Client) -> int:
+        accepted = 0
+        if self.wire is not None and not self.writing and not self.queue and not self.corks:
+            data = b"".join([frame.wire for frame in frames])
+            sent = self._send(data)
+            accepted = len(frames) if sent == len(data) else self.written_in_part(frames, sent)
+            owner.direct += accepted
+        for frame in frames[accepted:]:
+            if not self.queue.offer(frame, owner):
+                break
+            accepted += 1
+            owner.offered += 1
+        if self.queue:
+            self.flush()
+        return accepted
+
+    def written_in_part(self, frames: Sequence[Frame], sent: int) -> int:
+        self.ready = False
+        self.writing = True
+        for index, frame in enumerate(frames):
+            if sent < len(frame.wire):
+                self._rest = frame.wire[sent:] if sent else b""
+                return index + bool(sent)
+            sent -= len(frame.wire)
+        raise AssertionError("nothing was cut")
+
+    def flush(self) -> None:
+        if self.wire is not None and not self.writing and not self._pumping and not self.closed:
+            self._pump()
+
+    def hold_direct(self) -> None:
+        self.holds += 1
+        self.ready = False
+
+    def release_direct(self) -> None:
+        assert self.holds, "released, and not held"
+        self.holds -= 1
+        if not self.holds:
+            self.flush()
+
+    def lost(self, error: OSError) -> None:
+        raise AssertionError("this socket blocks, and never breaks")
+
+    def end(self, reason: str) -> None:
+        raise AssertionError(reason)
+
+    # -- for the fan-out, as `wire` -------------------------------------------------------------------------------
+
+    def send(self, data: bytes) -> int:
+        assert self.ready, "written past a queue, a cork or a hold"
+        if not self.room:
+            raise BlockingIOError
+        return self._send(data)
+
+    # -- what happens to it ---------------------------------------------------------------------------------------
+
+    def cork(self) -> None:
+        self.corks += 1
+        self.ready = False
+
+    def uncork(self) -> None:
+        self.corks -= 1
+        self.flush()
+
+    def make_room(self, size: int) -> None:
+        """The browser reads so many bytes; a poll takes whatever waits."""
+        if self.closed:
+            return
+        if self.wire is None:
+            while self.queue.has(data=not self.corks):
+                self._receive(self._next_chunk())
+            return
+        self.room += size
+        self._pump()
+
+    def close(self) -> None:
+        """The socket is gone, with everything on its way."""
+        self.closed = True
+        self.ready = False
+        self.queue.clear()
+
+    def _pump(self) -> None:
+        self._pumping = True
+        try:
+            while data := self._rest or self._next_chunk():
+                sent = self._send(data)
+                self._rest = data[sent:]
+                self.writing = bool(self._rest)
+                if self.writing:
+                    return
+            self.writing = False
+            self.ready = not self.queue and not self.corks and not self.holds
+        finally:
+            self._pumping = False
+
+    def _next_chunk(self) -> bytes:
+        self.ready = False
+        frames = self.queue.take(JOIN_BYTES, data=not self.corks)
+        if self.awaits_drain and self.queue.level <= LOW_WATER:
+            self.awaits_drain = False
+            for owner in tuple(self.owners):
+                owner.drained()
+        return b"".join([frame.wire for frame in frames])
+
+    def _send(self, data: bytes) -> int:
+        sent = min(self.room, len(data))
+        self.room -= sent
+        if sent:
+            self._receive(data[:sent])
+        return sent
+
+    def _receive(self, data: bytes) -> None:
+        """Hand over whole frames (RFC 6455 section 5.2, text, no mask)."""
+        data = self._unparsed + data
+        start = 0
+        while len(data) - start >= 2:
+            assert data[start] == 0x81, "not the beginning of a text frame"
+            size, head = data[start + 1], 2
+            if size == 126:
+                if len(data) - start < 4:
+                    break
+                size, head = int.from_bytes(data[start + 2 : start + 4]), 4
+            end = start + head + size
+            if end > len(data):
+                break
+            self._browser(data[start + head : end])
+            start = end
+        self._unparsed = data[start:]

@@ -1,0 +1,593 @@
+"""A model of one namespace without Redis, sockets or greenlets: what may happen to it, one step after the other.
+
+Router, fan-out, clients, their states, log readers, page cache and live feed are the real ones. The log, the bus and the sessions
+are models. Wherever the real loop could run something else (between two turns of a pass, between two clients that are told, while
+Redis answers), the world does, so a history is a random interleaving.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from random import Random
+
+from headgate.auth.identity import Identity
+from headgate.delivery import fanout, live_feed, page_cache
+from headgate.delivery.client import Client
+from headgate.delivery.live_feed import LiveFeed
+from headgate.delivery.log_readers import LogReaders
+from headgate.delivery.page_cache import LogPages
+from headgate.delivery.router import Router
+from headgate.delivery.state import Phase, State, Step
+from headgate.delivery.trie import SubscriptionTrie
+from headgate.errors import BusUnavailable, InvalidEvent
+from headgate.event import Event
+from headgate.protocol.frames import Frame, message_frame
+from headgate.protocol.packets import GapReason, Overflow, notice_packet
+from headgate.redis.log import Entry
+from tests.support.model_browser import Browser
+from tests.support.model_connection import ModelConnection
+
+NAMESPACE = "n"
+TOPICS = ("a.1", "a.2", "b.1", "b.2")
+PATTERNS = ("#", "a.*", "*.1", "b.1", "b.#")
+POLICIES = (Overflow.CATCH_UP, Overflow.CATCH_UP, Overflow.LATEST, Overflow.DROP)
+QUEUE_FRAMES, QUEUE_BYTES = 8, 1600
+# Beyond the limits of a queue: gaps and a cursor, one per reason at a time, and the model's own markers.
+NOTICES = 2 * len(GapReason) + 2
+SETTLE_STEPS = 2000
+# The sizes of the real ones would make a history long before anything happens at their edges.
+SMALL = (
+    (fanout, "_CLOCK_EVERY", 1),
+    (live_feed, "_NOTICE_STRIDE", 1),
+    (page_cache, "PAGE_OFFSETS", 4),
+    (page_cache, "CHUNK_BYTES", 250),
+)
+
+
+class ModelLog:
+    """The log: what a reader asks of an EventLog."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.entries: dict[int, Entry] = {}
+        self.epoch, self.head, self.first = "", 0, 1
+        self.epochs = 0
+
+    def begin(self) -> None:
+        """Begin an empty log."""
+        self.epochs += 1
+        self.epoch, self.head, self.first, self.entries = f"{self.epochs:016x}", 0, 1, {}
+        self._world.topics[self.epoch] = {}
+
+    def trim(self, first: int) -> None:
+        """Forget what is below an offset."""
+        for offset in range(self.first, first):
+            self.entries.pop(offset, None)
+        self.first = max(self.first, first)
+
+    def page(self, after: int, upto: int | None, count: int = 4, *, epoch: str | None = None) -> list[Entry]:
+        """Answer, when something else has happened, as Redis stands then; something else happens before the answer is read."""
+        self._world.meanwhile()
+        if epoch != self.epoch or self._world.chance(20):
+            raise BusUnavailable("the log is another one, or Redis is away")
+        found = [entry for offset, entry in self.entries.items() if offset > after][:count]
+        self._world.meanwhile()
+        return found
+
+
+class Bus:
+    """The position of the bus, and what Redis has sent and it has not handed on."""
+
+    def __init__(self) -> None:
+        self.epoch: str | None = None
+        self.reached, self.first = 0, 1
+        self.arrived: deque[Event] = deque()
+        self.task: Iterator[None] | None = None
+
+
+class Slot:
+    """One user: the browser, and its session, if any.
+
+    Attributes:
+        handshake: of a session that is arriving: pattern → the offset above which it is owed, and whether it asked for a past.
+        point: where it resumes, if it does.
+        waits: whether a subscription of it waits for the end of a pass.
+    """
+
+    def __init__(self, browser: Browser, policies: dict[str, Overflow]) -> None:
+        self.browser = browser
+        self.policies = policies
+        self.client: Client | None = None
+        self.connection: ModelConnection | None = None
+        self.handshake: dict[str, tuple[int, bool]] = {}
+        self.point: tuple[str, int] | None = None
+        self.waits = False
+
+
+class World:
+    """See the module. `trail` names the steps of the history, `steps` counts them, `taken` the steps of the clients' states."""
+
+    def __init__(self, seed: int, clients: int = 3) -> None:
+        self._random = Random(seed)
+        self._budget_s = -1.0
+        self.topics: dict[str, dict[int, str]] = {}
+        self.trail: list[str] = []
+        self.taken: Counter[tuple[str, str]] = Counter()
+        self.plain = self.steps = self._depth = 0
+        self.log = ModelLog(self)
+        self.log.begin()
+        self.bus = Bus()
+        self.bus.epoch = self.log.epoch
+        self.trie: SubscriptionTrie[Client] = SubscriptionTrie()
+        self.pages = LogPages(NAMESPACE, self.log, 3000)  # type: ignore[arg-type]
+        self.readers = LogReaders(self.pages, lambda: None)
+        self.clients: dict[str, Client] = {}
+        router = Router(NAMESPACE, self.trie)
+        self.feed = LiveFeed(NAMESPACE, self.bus, self.clients, router, self.readers.handover, lambda entry: None, self._budget_s)
+        self.witness = self._slot("witness", dict.fromkeys(PATTERNS, Overflow.DROP))
+        self.slots = [
+            self._slot(f"user {number}", {pattern: self._random.choice(POLICIES) for pattern in PATTERNS})
+            for number in range(clients)
+        ]
+        self._join(self.witness, polling=False)
+        self.subscribe(self.witness, "#")
+        self.welcome(self.witness)
+        self._weights = self._drawn_weights()
+
+    def _slot(self, name: str, policies: dict[str, Overflow]) -> Slot:
+        return Slot(Browser(name, self.topics), policies)
+
+    def chance(self, one_in: int) -> bool:
+        """Draw."""
+        return self._random.random() * one_in < 1
+
+    # -- histories ------------------------------------------------------------------------------------------------
+
+    def _drawn_weights(self) -> list[Callable[[], None]]:
+        """Each history draws how often each kind of step comes, so that rare mixtures have their share."""
+        slots: list[tuple[Callable[[Slot], None], int]] = [
+            (self.join, 3),
+            (self.subscribe_one, 3),
+            (self.unsubscribe_one, 2),
+            (self.complete, 2),
+            (self.welcome_one, 4),
+            (self.drop_connection, 1),
+            (self.leave, 1),
+            (self.read_little, 6),
+            (self.read_all, 2),
+            (self.reset_link, 1),
+        ]
+        whole: list[tuple[Callable[[], None], int]] = [
+            (self.publish, 12),
+            (self.burst, 3),
+            (self.publish_plain, 3),
+            (self.run_bus, 14),
+            (self.serve, 10),
+            (self.fence, 2),
+            (self.trim, 1),
+            (self.delete, 1),
+            (self.lose_upstream, 1),
+            (self.lose_log, 1),
+        ]
+        bag: list[Callable[[], None]] = [self.run_bus]
+        for act, most in whole:
+            bag += [act] * self._random.randint(0, most)
+        for on_slot, most in slots:
+            for slot in self.slots:
+                bag += [_on(on_slot, slot)] * self._random.randint(0, most)
+        return bag
+
+    def step(self) -> None:
+        """Let one thing happen."""
+        act = self._weights[int(self._random.random() * len(self._weights))]
+        self.steps += 1
+        self.trail.append(getattr(act, "__name__", "?"))
+        act()
+
+    def meanwhile(self) -> None:
+        """Let other things happen, as while a greenlet waits."""
+        if self._depth:
+            return
+        self._depth += 1
+        try:
+            while not self.chance(3):
+                self.step()
+        finally:
+            self._depth -= 1
+
+    # -- publishers and the log -----------------------------------------------------------------------------------
+
+    def publish(self) -> None:
+        """An event, appended and sent in one step; some are unreadable."""
+        self.log.head += 1
+        offset, topic = self.log.head, self._random.choice(TOPICS)
+        size = self._random.choice((1, 1, 1, 120, 900))
+        event = Event(topic, json.dumps([self.log.epoch, "x" * size]).encode(), f"e{offset}", 1, self.log.epoch, offset)
+        self.topics[self.log.epoch][offset] = topic
+        if self.chance(40):
+            self.log.entries[offset] = Entry(offset, None, InvalidEvent("entry", "unreadable"))
+            self._missing(offset, GapReason.QUARANTINED)
+        else:
+            self.log.entries[offset] = Entry(offset, event)
+            self.bus.arrived.append(event)
+
+    def burst(self) -> None:
+        """More than a queue holds, or nearly."""
+        for _ in range(self._random.randint(2, 14)):
+            self.publish()
+
+    def publish_plain(self) -> None:
+        """An event without a place in the log."""
+        self.plain += 1
+        data = json.dumps([None, "x" * self._random.choice((1, 300))]).encode()
+        self.bus.arrived.append(Event(self._random.choice(TOPICS), data, f"p{self.plain}", 1))
+
+    def trim(self) -> None:
+        """The log forgets its oldest events, all of them perhaps."""
+        self.log.trim(self._random.randint(self.log.first, self.log.head + 1))
+
+    def delete(self) -> None:
+        """Somebody deletes an event out of the middle."""
+        if self.log.entries:
+            self.log.entries.pop(self._random.choice(list(self.log.entries)))
+
+    # -- the bus --------------------------------------------------------------------------------------------------
+
+    def run_bus(self) -> None:
+        """The bus greenlet goes on: with the pass or the notices that are under way, or with what has arrived."""
+        if self.bus.task is not None:
+            if next(self.bus.task, self) is self:
+                self.bus.task = None
+            return
+        events = self._more(self._random.randint(1, 6))
+        if events:
+            self.bus.task = self.feed.route(events, lambda: self._more(self._random.randint(0, 3)))
+            self.run_bus()
+        elif self.bus.arrived:
+            self._skip()
+
+    def _more(self, count: int) -> list[Event]:
+        events: list[Event] = []
+        while self.bus.arrived and len(events) < count:
+            event = self.bus.arrived[0]
+            if event.offset is not None:
+                if event.id is None:
+                    break  # a place where something is missing
+                self.bus.reached = event.offset
+            events.append(event)
+            self.bus.arrived.popleft()
+        return events
+
+    def _missing(self, offset: int, reason: GapReason) -> None:
+        """Mark a place in the feed where an event does not come."""
+        self.bus.arrived.append(Event(reason, b"", None, 1, self.log.epoch, offset))
+
+    def _skip(self) -> None:
+        mark = self.bus.arrived.popleft()
+        assert mark.offset is not None
+        self.bus.reached = mark.offset
+        self.bus.task = self.feed.missing(mark.offset, mark.offset, GapReason(mark.topic))
+        self.run_bus()
+
+    def lose_upstream(self) -> None:
+        """An event on its way is lost, and nobody asks the log for it; or the log does not have it either."""
+        for index, event in enumerate(self.bus.arrived):
+            if event.offset is not None and event.id is not None and self.chance(2):
+                gone = self.chance(2)
+                if gone:
+                    self.log.entries.pop(event.offset, None)
+                reason = GapReason.TRIMMED if gone else GapReason.UPSTREAM
+                self.bus.arrived[index] = Event(reason, b"", None, 1, event.epoch, event.offset)
+                return
+
+    def lose_log(self) -> None:
+        """Redis is emptied, and the bus finds the new log."""
+        if self.bus.task is not None or not self.chance(4):
+            return
+        self.log.begin()
+        self.bus.arrived.clear()
+        self.bus.epoch, self.bus.reached, self.bus.first = self.log.epoch, 0, 1
+        for _ in range(self._random.randint(0, 2)):
+            self.publish()  # before the bus has looked; not all of it will come live
+        kept = self._random.randint(0, self.log.head)
+        self.bus.reached = kept
+        while self.bus.arrived and (self.bus.arrived[0].offset or 0) <= kept:
+            self.bus.arrived.popleft()
+        for slot in self.slots:
+            slot.handshake = dict.fromkeys(slot.handshake, (kept, False))
+        self.pages.clear()
+        self.bus.task = self.feed.lose_log(self.log.epoch, kept)
+        self.run_bus()
+
+    def fence(self) -> None:
+        """The bus is sure of its position: handovers end, and idle clients are told."""
+        if self.bus.task is None and not self.bus.arrived:
+            self.bus.first = self.log.first
+            self.feed.end_handovers()
+            self.bus.task = self.feed.tell_cursor()
+
+    # -- the log readers ------------------------------------------------------------------------------------------
+
+    def serve(self) -> None:
+        """The catch-up greenlet serves a client."""
+        if not self.readers.waiting or self._depth:
+            return
+        client = self.readers.next()
+        try:
+            self.readers.serve(client, self.feed)
+        except BusUnavailable:
+            if client.state.phase is Phase.READING:
+                self.readers.add(client)
+
+    # -- clients --------------------------------------------------------------------------------------------------
+
+    def join(self, slot: Slot) -> None:
+        """A browser connects; it goes on where it was, or anew."""
+        if slot.client is None:
+            self._join(slot, polling=self.chance(4))
+            resumes = slot.browser.epoch and not self.chance(4)
+            slot.point = (slot.browser.epoch, slot.browser.position) if resumes else None
+            for pattern in self._random.sample(PATTERNS, self._random.randint(1, 2)):
+                if self.chance(2):
+                    self.subscribe(slot, pattern)
+
+    def _join(self, slot: Slot, *, polling: bool) -> None:
+        connection = ModelConnection(slot.browser.receive, QUEUE_FRAMES, QUEUE_BYTES, polling=polling)
+        connection.cork()
+        if slot is self.witness:
+            connection.room = 1 << 60
+        self._seat(slot, connection)
+
+    def _seat(self, slot: Slot, connection: ModelConnection) -> None:
+        name = f"{slot.browser.name}, {self.steps}"
+        client = slot.client = self.clients[name] = _Recorded(
+            self.taken, slot.browser, NAMESPACE, name, Identity("user"), connection, self.readers
+        )
+        slot.connection, slot.handshake, slot.waits = connection, {}, False
+        connection.owners = [client]
+        slot.browser.begin()
+
+    def subscribe_one(self, slot: Slot) -> None:
+        """Subscribe, to what is to come or to a past as well."""
+        if slot.client is None or slot.waits or not (slot.client.state.arriving or self.chance(2)):
+            return
+        pattern = self._random.choice(PATTERNS)
+        if self.chance(2):
+            self.subscribe(slot, pattern)
+        else:
+            self.subscribe(slot, pattern, self._random.randint(0, self.log.head))
+
+    def subscribe(self, slot: Slot, pattern: str, past: int | None = None) -> None:
+        """Make a subscription active as subscriptions.py does: one with a past between two passes only."""
+        client, connection, epoch = slot.client, slot.connection, self.bus.epoch
+        assert client is not None
+        assert connection is not None
+        policy = slot.policies[pattern]
+
+        def activate() -> None:
+            slot.waits = False
+            if slot.client is not client or self.bus.epoch != epoch:
+                return
+            here = self.feed.position()
+            fresh = pattern not in client.subscriptions
+            client.subscribe(pattern, policy)
+            if policy is Overflow.LATEST:
+                slot.browser.latest.add(pattern)
+            self.trie.add(pattern, client)
+            if past is not None:
+                client.ask_past(pattern, past, here)
+            start = client.place(here) if past is None else past
+            if client.state.arriving:
+                if fresh or past is not None:
+                    slot.handshake[pattern] = (start, past is not None)
+            else:
+                self._mark(slot, "subscribed", pattern, start, past is not None, policy)
+
+        if past is None:
+            activate()
+        else:
+            slot.waits = True
+            self.feed.between_passes(activate)
+
+    def complete(self, slot: Slot) -> None:
+        """All pasts that the client asked for at once are active."""
+        if slot.client is not None and not slot.waits:
+            slot.client.pasts_complete()
+
+    def unsubscribe_one(self, slot: Slot) -> None:
+        """End a subscription."""
+        client = slot.client
+        if client is not None and client.subscriptions and not client.state.arriving:
+            pattern = self._random.choice(list(client.subscriptions))
+            client.unsubscribe(pattern)
+            self.trie.remove(pattern, client)
+            slot.browser.ended.add(pattern)
+            self._mark(slot, "unsubscribed", pattern)
+
+    def welcome_one(self, slot: Slot) -> None:
+        """The handshake of a client that arrives is done."""
+        if slot.client is not None and slot.client.state.arriving and not slot.waits:
+            self.welcome(slot)
+
+    def welcome(self, slot: Slot) -> None:
+        """Do what Namespace.resume does, then say welcome, and let everything follow."""
+        client, connection, point = slot.client, slot.connection, slot.point
+        assert client is not None
+        assert connection is not None
+        lost = resumed = None
+        if point is None:
+            client.welcome()
+        elif point[0] != self.bus.epoch or point[1] > self.log.head:
+            lost = True
+            client.welcome_to_another_log()
+        else:
+            resumed = True
+            self.feed.resume(client, point[1])
+        patterns = [
+            (pattern, point[1] if resumed and point and not past else start, past, slot.policies[pattern])
+            for pattern, (start, past) in slot.handshake.items()
+        ]
+        body = {"resumed": resumed, "lost": lost, "epoch": self.bus.epoch, "offset": self.feed.position(), "patterns": patterns}
+        connection.offer_control(message_frame(notice_packet(NAMESPACE, "welcome", body)))
+        connection.uncork()
+
+    def read_little(self, slot: Slot) -> None:
+        """The browser reads some bytes: parts of frames, too."""
+        if slot.connection is not None:
+            slot.connection.make_room(self._random.randint(1, 700))
+
+    def read_all(self, slot: Slot) -> None:
+        """The browser reads whatever there is, and some of what follows."""
+        if slot.connection is not None:
+            slot.connection.make_room(5000)
+
+    def drop_connection(self, slot: Slot) -> None:
+        """The socket is gone."""
+        if slot.connection is not None and self.chance(3):
+            slot.connection.close()
+
+    def leave(self, slot: Slot) -> None:
+        """The gateway notices that a client has left."""
+        if slot.client is not None and (self.chance(3) or (slot.connection is not None and slot.connection.closed)):
+            self._unseat(slot)
+            if slot.connection is not None:
+                slot.connection.close()
+            slot.connection = None
+
+    def reset_link(self, slot: Slot) -> None:
+        """A client leaves the namespace, and the next one joins over the same connection, which goes on with what was queued."""
+        connection = slot.connection
+        if (
+            connection is None
+            or connection.closed
+            or slot.client is None
+            or slot.client.state.arriving
+            or connection.idle is False
+        ):
+            return
+        self._unseat(slot)
+        connection.cork()
+        self._seat(slot, connection)
+        slot.point = (slot.browser.epoch, slot.browser.position)
+
+    def _unseat(self, slot: Slot) -> None:
+        client, slot.client = slot.client, None
+        assert client is not None
+        assert slot.connection is not None
+        slot.connection.owners = []
+        del self.clients[client.session]
+        client.leave()
+        for pattern in client.subscriptions:
+            self.trie.remove(pattern, client)
+
+    def _mark(self, slot: Slot, name: str, *words: object) -> None:
+        """Tell the browser where among its events something began or ended."""
+        assert slot.connection is not None
+        if not slot.connection.closed:
+            slot.connection.queue.put(Frame(b"4" + notice_packet(NAMESPACE, name, {"words": words})))
+            slot.connection.flush()
+
+    # -- what must hold -------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Everything is accounted for, bounded, and in one place only."""
+        assert self.readers.handover == {client for client in self.clients.values() if client.state.phase is Phase.HANDOVER}
+        assert all(client.state.phase is Phase.READING for client in self.readers._round)
+        for slot in (self.witness, *self.slots):
+            client, connection = slot.client, slot.connection
+            if client is None or connection is None or connection.closed:
+                continue
+            waiting = sum(owner is client for _, owner in connection.queue._data or ()) + client.kept
+            assert client.offered == client.sent + client.discarded + client.conflated + waiting, "every event is accounted for"
+            assert connection.holds == (not client.state.direct)
+            marks = [frame for frame, _ in connection.queue._data or () if b'subscribed"' in frame.packet[:30]]
+            assert connection.queue.frames - len(marks) <= QUEUE_FRAMES + NOTICES
+            assert not client.state.full or connection.awaits_drain, "a full queue says when it has drained"
+        witness = self.witness.client
+        assert witness is not None
+        assert witness.state.phase is Phase.LIVE, "a client that keeps up is never slowed by others"
+        assert witness.offered == 0
+
+    def settle(self) -> None:
+        """No more faults: every browser reads, and must have everything."""
+        self._depth = 1  # nothing happens meanwhile
+        for slot in self.slots:
+            if slot.connection is not None and slot.connection.closed:
+                self._unseat(slot)
+                slot.connection = None
+        for _ in range(SETTLE_STEPS):
+            if self.bus.task is not None or self.bus.arrived:
+                self.run_bus()
+                continue
+            busy = self.readers.waiting
+            while self.readers.waiting and self.bus.task is None:
+                reader = self.readers.next()
+                try:
+                    self.readers.serve(reader, self.feed)
+                except BusUnavailable:
+                    self.readers.add(reader)
+            for slot in self.slots:
+                if slot.client is None:
+                    continue
+                if slot.client.state.arriving and not slot.waits:
+                    self.welcome(slot)
+                slot.client.pasts_complete()
+                assert slot.connection is not None
+                slot.connection.make_room(1 << 40)
+            if not busy and not self.readers.waiting and not self.readers.handover:
+                break
+            self.feed.end_handovers()
+        else:
+            raise AssertionError("does not settle")
+        for _ in self.feed.tell_cursor():
+            pass
+        for slot in self.slots:
+            if slot.connection is not None:
+                slot.connection.make_room(1 << 40)
+        self.check()
+        for slot in (self.witness, *self.slots):
+            client, connection, browser = slot.client, slot.connection, slot.browser
+            if client is None or connection is None:
+                continue
+            assert client.state.phase is Phase.LIVE, client.state
+            assert connection.idle
+            assert connection.ready or connection.wire is None
+            assert (browser.epoch, browser.checked) == (self.log.epoch, self.log.head)
+            assert not browser.states or browser.states[-1] == "off"
+            assert client.routed == client.direct + client.sent + client.discarded + client.conflated
+            behind = self.taken[client.session, Step.FELL_BEHIND.value]
+            assert browser.overflowed == client.discarded - behind, "the counts of gaps are exact"
+
+
+class _Recorded(Client):
+    """Counts its steps, and notes the topics of plain publishes that found no room."""
+
+    __slots__ = ("_browser", "_taken")
+
+    def __init__(self, taken: Counter[tuple[str, str]], browser: Browser, *arguments: object) -> None:
+        super().__init__(*arguments)  # type: ignore[arg-type]
+        self._taken = taken
+        self._browser = browser
+
+    def _overflow(self, frame: Frame) -> None:
+        before = self.discarded
+        super()._overflow(frame)
+        if frame.offset is None and self.discarded > before:
+            self._browser.plain_left_out.add(frame.topic or "")
+
+    def _step(self, step: Step) -> None:
+        self._taken[self.session, step.value] += 1
+        super()._step(step)
+
+
+def _on(act: Callable[[Slot], None], slot: Slot) -> Callable[[], None]:
+    def bound() -> None:
+        act(slot)
+
+    bound.__name__ = f"{act.__name__}({slot.browser.name})"
+    return bound
+
+
+__all__ = ["SMALL", "State", "World"]

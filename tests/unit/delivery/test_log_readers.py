@@ -1,0 +1,90 @@
+"""Log readers: what one client gets of the log in one turn, and who has the next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from headgate.delivery.client import Client
+from headgate.delivery.log_readers import LogReaders
+from headgate.delivery.page_cache import Page
+from headgate.delivery.state import Phase
+from headgate.protocol.frames import message_frame
+from headgate.protocol.packets import Overflow, event_packet
+from headgate.redis.log import Entry
+from tests.support.wired_client import EPOCH, NAMESPACE, WiredClient, event
+
+
+class Feed:
+    """A feed at an offset, whose log begins at another."""
+
+    def __init__(self, offset: int, first: int) -> None:
+        self._offset, self._first = offset, first
+        self.handed_over: list[Client] = []
+
+    def position(self) -> int:
+        return self._offset
+
+    def epoch(self) -> str:
+        return EPOCH
+
+    def oldest(self) -> int:
+        return self._first
+
+    def on_live(self, client: Client) -> None:
+        self.handed_over.append(client)
+
+    def quarantine(self, entry: Entry) -> None:
+        raise AssertionError(entry)
+
+
+class Pages:
+    """A log of one page, or none; notes where it was asked to begin."""
+
+    def __init__(self, *offsets: int) -> None:
+        self._offsets = offsets
+        self.asked: list[int] = []
+
+    def page_after(self, position: int, epoch: str, quarantine: Callable[[Entry], None]) -> Page | None:
+        self.asked.append(position)
+        if not self._offsets:
+            return None
+        frames = {at: message_frame(event_packet(NAMESPACE, event(at)), topic="a", offset=at) for at in self._offsets}
+        return Page(self._offsets[0], self._offsets[-1], dict(frames))
+
+
+@pytest.fixture
+def wired() -> Iterator[WiredClient]:
+    """A client that reads the log from offset 3 on."""
+    wired = WiredClient({"#": Overflow.CATCH_UP})
+    wired.client.ask_past("#", 3, 3)
+    wired.client.pasts_complete()
+    yield wired
+    wired.close()
+
+
+def serve(wired: WiredClient, pages: Pages, feed: Feed, turns: int) -> None:
+    """Serve the client some turns."""
+    readers = LogReaders(pages, lambda: None)
+    for _ in range(turns):
+        readers.serve(wired.client, feed)
+    wired.drain()
+
+
+def test_a_trimmed_range_is_one_gap_and_costs_one_read(wired: WiredClient) -> None:
+    """However far back the client is: from its position to the oldest event, then what there is."""
+    pages, feed = Pages(150, 151, 152), Feed(152, 150)
+    serve(wired, pages, feed, 2)
+    assert [(gap["from"], gap["to"], gap["count"], gap["reason"]) for gap in wired.notices("gap")] == [(4, 149, 146, "trimmed")]
+    assert wired.offsets == [150, 151, 152]
+    assert pages.asked == [149]
+    assert (feed.handed_over, wired.client.state.phase) == ([wired.client], Phase.HANDOVER)
+
+
+def test_a_log_that_has_lost_its_end_is_one_gap_up_to_the_feed(wired: WiredClient) -> None:
+    """Emptied by hand: the head still says how far it had come."""
+    feed = Feed(23, 24)
+    serve(wired, Pages(), feed, 2)
+    assert [(gap["from"], gap["to"]) for gap in wired.notices("gap")] == [(4, 23)]
+    assert feed.handed_over == [wired.client]

@@ -67,18 +67,20 @@ def _path(raw: Any) -> tuple[str, ...]:
 class CounterRule:
     """One table of `counters`."""
 
-    name: str = option(required(), _METRIC, "What the counter is called.")
-    pattern: str = option(required(), pattern(), "Which of the consumer's events it counts.")
+    name: str = option(required(), _METRIC, "Name of the counter.")
+    pattern: str = option(required(), pattern(), "The consumer's events that it counts.")
 
 
 @dataclass(frozen=True, slots=True)
 class GaugeRule:
     """One table of `gauges`."""
 
-    name: str = option(required(), _METRIC, "What the gauge is called.")
-    pattern: str = option(required(), pattern(), "Which of the consumer's events set it.")
+    name: str = option(required(), _METRIC, "Name of the gauge.")
+    pattern: str = option(required(), pattern(), "The consumer's events that set it.")
     value: tuple[str, ...] = option(
-        required(), Kind(_path, "a path such as data.depth"), "Where in the event its number is; numbers count in lists, from 0."
+        required(),
+        Kind(_path, "a path such as data.depth"),
+        "Path of the number in the event; a number in the path is a place in a list, from 0.",
     )
 
 
@@ -86,11 +88,11 @@ class GaugeRule:
 class MonitoringOptions:
     """What may stand in the table of a monitoring consumer."""
 
-    statsd: tuple[str, int] | None = option(None, host_and_port(), "The StatsD server (UDP) that is sent counters and gauges.")
+    statsd: tuple[str, int] | None = option(None, host_and_port(), "StatsD server (UDP) that gets the counters and gauges.")
     prefix: str = option(
         "headgate",
         matching(re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+){0,7}", re.ASCII), "a name such as shop.headgate"),
-        "What names begin with in StatsD, a dot after it.",
+        "Prefix of names in StatsD; a dot follows it.",
     )
     counters: tuple[CounterRule, ...] = option((), tables(CounterRule, MAX_METRICS), "Counters of events.")
     gauges: tuple[GaugeRule, ...] = option((), tables(GaugeRule, MAX_METRICS), "Gauges that hold the newest number in an event.")

@@ -38,11 +38,11 @@ MAX_ALERTS = 64
 MAX_TOPICS = 4096
 # Counts are kept this much longer than their window, so alerts can be judged up to this far behind.
 KEEP_S = 600
-# Who judges says so every second; another takes over after this.
+# The instance that judges renews its claim every second; another one takes over after this time.
 LEASE_S = 5.0
 RECORDS_TTL_S = 30 * 86400
 _RECORDS = "alerts"
-# What is passed over: the code of its metric, and what is written of it.
+# Faults that the consumer skips: the code for the metric, and the line for the log.
 _FAULTS = {
     "not_a_number": "a gauge found no number",
     "statsd": "StatsD was not reached",
@@ -86,7 +86,7 @@ class GaugeRule:
 
 @dataclass(frozen=True, slots=True)
 class MonitoringOptions:
-    """What may stand in the table of a monitoring consumer."""
+    """The options of the monitoring consumer."""
 
     statsd: tuple[str, int] | None = option(None, host_and_port(), "StatsD server (UDP) that gets the counters and gauges.")
     prefix: str = option(
@@ -248,7 +248,7 @@ class Monitoring(Consumer):
         self.context.state.put(_RECORDS, _encode(records), RECORDS_TTL_S)
 
     def _tell(self, rules: Iterable[Rule], records: dict[str, Record]) -> None:
-        """Publish what is to be told, and note it in `records`. What Redis refuses is tried again at the next tick.
+        """Publish the notices that are due, and note them in `records`. A notice that Redis refuses is tried again at the next tick.
 
         Raises:
             BusUnavailable: the records in Redis still say what is to be told.

@@ -28,7 +28,7 @@ from .signing import EXPECTED_SECRET, read_secrets, sign
 from .target import EXPECTED_URL, Target, read_target
 
 GONE = 410
-# What a Retry-After can ask for at most: beyond it the next attempt would be after the runner has given up.
+# The longest Retry-After that counts: beyond it the next attempt would be after the runner has given up.
 MAX_PAUSE_S = 3600.0
 MAX_HEADERS, MAX_HEADER_BYTES = 20, 1024
 # Ours, or of the connection (RFC 9110, section 7.6.1); `webhook-…` are the specification's.
@@ -68,7 +68,7 @@ def _secrets(raw: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class WebhookOptions:
-    """What can be set for a webhook."""
+    """The options of the webhook consumer."""
 
     # The path of a URL often is a secret of its own.
     url: Target = option(required(), Kind(read_target, EXPECTED_URL), "The address that gets the POST.", secret=True)

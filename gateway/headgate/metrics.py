@@ -9,7 +9,7 @@ from __future__ import annotations
 from prometheus_client import CONTENT_TYPE_LATEST, Counter, Gauge, Histogram, generate_latest
 
 EVENTS = Counter("headgate_events_received_total", "Events that arrived on the bus.", ["namespace"])
-DELIVERIES = Counter("headgate_writes_total", "Writes handed to clients by fan-out, one per client and pass.", ["namespace"])
+DELIVERIES = Counter("headgate_writes_total", "Writes handed to clients by fan-out, one per client and slice.", ["namespace"])
 FAN_OUT_SECONDS = Histogram(
     "headgate_fan_out_seconds",
     "Time from the first to the last client of a pass, other greenlets' turns included.",
@@ -21,7 +21,7 @@ REPAIRED = Counter("headgate_repaired_total", "Events read from the log because 
 BUS_UP = Gauge("headgate_bus_up", "1 while the live feed is verified, 0 while it is not.", ["namespace"])
 BUS_RECONNECTS = Counter("headgate_bus_reconnects_total", "Times that the gateway had to reconnect to Redis.", ["namespace"])
 BUS_SUBSCRIPTIONS = Gauge("headgate_bus_subscriptions", "Channels and globs that the gateway listens to now.", ["namespace"])
-LOG_LOST = Counter("headgate_log_lost_total", "Times that another log stood in place of the log.", ["namespace"])
+LOG_LOST = Counter("headgate_log_lost_total", "Times that the log was lost: emptied, or replaced by another.", ["namespace"])
 CLIENTS = Gauge("headgate_clients", "Clients connected now.", ["namespace"])
 SUBSCRIPTIONS = Gauge("headgate_subscriptions", "Active subscriptions.", ["namespace"])
 REFUSED = Counter("headgate_refused_total", "Requests of clients that were refused.", ["namespace", "code"])
@@ -63,7 +63,7 @@ CONSUMER_DEAD = Counter("headgate_consumer_dead_total", "Dead letters: tasks tha
 CONSUMER_DEAD_DROPPED = Counter("headgate_consumer_dead_dropped_total", "Dead letters replaced by newer ones.", ["consumer"])
 CONSUMER_MISSED = Counter("headgate_consumer_missed_total", "Events trimmed before the consumer got them.", ["consumer"])
 CONSUMER_LOGS_LOST = Counter(
-    "headgate_consumer_logs_lost_total", "Times that another log stood in place of the log.", ["consumer"]
+    "headgate_consumer_logs_lost_total", "Times that the log was lost: emptied, or replaced by another.", ["consumer"]
 )
 CONSUMER_RESTARTS = Counter(
     "headgate_consumer_restarts_total", "Times that a consumer was restarted because a worker had ended.", ["consumer"]

@@ -248,7 +248,7 @@ class Monitoring(Consumer):
         self.context.state.put(_RECORDS, _encode(records), RECORDS_TTL_S)
 
     def _tell(self, rules: Iterable[Rule], records: dict[str, Record]) -> None:
-        """Publish the notices that are due, and note them in `records`. A notice that Redis refuses is tried again at the next tick.
+        """Publish the notices that are due, and note them in `records`. The next tick retries a notice that Redis refused.
 
         Raises:
             BusUnavailable: the records in Redis still say what is to be told.

@@ -90,7 +90,7 @@ class WebhookOptions:
     )
     allow_private: Allowed = option(
         Allowed(),
-        Kind(read_allowed, "networks such as 10.0.0.0/8 and places such as hooks.internal:8443"),
+        Kind(read_allowed, "networks such as 10.0.0.0/8 and hosts such as hooks.internal:8443"),
         "Addresses that are allowed although they are not public. A host with a port allows its private, loopback and "
         "carrier-grade NAT addresses; other addresses, such as link-local ones, need a network.",
     )

@@ -25,7 +25,7 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "consumers.md"
 EVERY = "every consumer"
 BLOCK = re.compile(r"(<!-- options of (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
 LONGEST_DEFAULT = 40
-HEAD = "| option | default | expected | what it does |\n|---|---|---|---|\n"
+HEAD = "| option | default | expected | description |\n|---|---|---|---|\n"
 
 
 def filled(page: str) -> str:

@@ -1,7 +1,7 @@
 """docs/settings.md, written from `headgate.settings.describe()`: no setting is described twice.
 
-`python -m tools.settings_page` writes the page; with `--check` it writes nothing and exits 1 if the page is not what the
-code says.
+`python -m tools.settings_page` writes the page; with `--check` it writes nothing and exits 1 if the page differs from
+the code.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ HEAD = """\
 
 <!-- Generated from gateway/headgate/settings.py by `make settings`; `make lint` checks that it is up to date. -->
 
-Every setting is a key of the Flask application's `app.config`, an environment variable, or an option of `headgate serve`;
-the later of these wins. They are read once, at start, and every wrong one is reported together with the others. An
-empty value counts as not set. A list is comma-separated. In the [configuration file](consumers.md#the-file) the same settings
-stand under `[settings]`, in lower case without `HEADGATE_`; an environment variable wins over it.
+A setting is a key of the Flask application's `app.config`, an environment variable, or an option of `headgate serve`;
+the later of these wins. The gateway reads all settings once, at start, and reports all wrong ones together. An
+empty value counts as not set. Lists are comma-separated. The [configuration file](consumers.md#the-file) holds the same settings
+under `[settings]`, in lower case without `HEADGATE_`; an environment variable wins over the file.
 
-| name | default | expected | what it does |
+| name | default | expected | description |
 |---|---|---|---|
 """
 
-# Read by the tools around the gateway, not by the gateway: (name, read by, what it does).
+# Read by the tools around the gateway, not by the gateway: (name, read by, description).
 OTHERS = (
     (
         "HEADGATE_REDIS_SERVER",
@@ -39,17 +39,17 @@ OTHERS = (
     (
         "HEADGATE_CONFIG",
         "`headgate serve`, `headgate consume`",
-        "Path of the configuration file; `headgate.toml` in the current folder, if there is one, when not set.",
+        "Path of the configuration file. Not set: `headgate.toml` in the current folder, if there is one.",
     ),
     ("HEADGATE_CHROMIUM", "`make test`", "Path of the Chromium or Chrome that the end-to-end tests drive."),
-    ("PYTHON", "`make`", "Interpreter to build `.venv` with; the first one that is 3.11 or newer when not set."),
+    ("PYTHON", "`make`", "Interpreter to build `.venv` with. Not set: the first one that is 3.11 or newer."),
     ("ARGS", "`make run`, `make unit`, `make e2e`", "More arguments for `headgate serve` or pytest: `make unit ARGS=-v`."),
 )
 
 OTHERS_HEAD = """
-Read by the tools around the gateway, not by the gateway:
+The tools around the gateway read these. The gateway does not:
 
-| name | read by | what it does |
+| name | read by | description |
 |---|---|---|
 """
 

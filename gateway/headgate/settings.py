@@ -83,7 +83,7 @@ def _hosts(raw: Any) -> tuple[str, ...]:
 
 
 def _secret(raw: Any) -> str:
-    """Read a secret as it is: whoever signs with it does not strip it either."""
+    """Read a secret as it is: the signer does not strip it either."""
     if not isinstance(raw, str) or is_weak_secret(raw.encode(errors="surrogateescape")):
         raise ValueError
     return raw
@@ -115,7 +115,7 @@ class Settings:
     redis_url: str | None = option(
         None,
         Kind(_redis_url, "a URL such as redis://host:6379/0, rediss://… or unix:///path"),
-        "Redis or Valkey to use. Unset: a private server is started and ended with the gateway.",
+        "Redis or Valkey to use. Not set: the gateway starts a private server, and ends it with itself.",
         secret=True,
     )
     data_dir: str = option(
@@ -127,27 +127,31 @@ class Settings:
         "Development: anonymous clients may subscribe to everything and publish. Never with a public address.",
     )
     demo: bool = option(
-        False, switch(), "Serve the demo (the shared orders board) at /. Anyone may sign in: not beside tokens, nor in public."
+        False,
+        switch(),
+        "Serve the demo (the shared orders board) at /. Anyone may sign in, so it excludes token settings and public addresses.",
     )
     demo_public: bool = option(
-        False, switch(), "Serve the demo on another address than loopback too, to whoever reaches it: in a container, say."
+        False,
+        switch(),
+        "Serve the demo on other addresses than loopback too, to anyone who reaches it: in a container, for example.",
     )
     metrics_open: bool = option(False, switch(), "Serve /metrics to every address, not only to loopback.")
     namespaces: tuple[str, ...] = option(
         (DEFAULT_NAMESPACE,),
         Kind(_namespaces, "names of [A-Za-z0-9_-], comma-separated, each once"),
-        "Namespaces to serve; each is one log, one set of limits, one Socket.IO namespace.",
+        "Namespaces to serve. Each is one log, one set of limits, one Socket.IO namespace.",
     )
     allowed_origins: tuple[str, ...] = option(
         (),
         Kind(_origins, "origins such as https://app.example.com, comma-separated"),
-        "Origins whose pages may connect, and no others. Not set: the gateway's own, with the scheme that its proxies forward.",
+        "Every origin whose pages may connect, including your own. Not set: the gateway's own, with the scheme from its proxies.",
     )
     hosts: tuple[str, ...] = option(
         (),
         Kind(_hosts, "host names such as app.example.com, without ports, comma-separated; or *"),
-        "Names that the gateway answers under, besides loopback; other requests get 421. Not set: what it listens on, addresses, "
-        "hosts of HEADGATE_ALLOWED_ORIGINS, and with HEADGATE_PROXIES what they forward.",
+        "Names that the gateway answers under, besides loopback; other requests get 421. Not set: the host that it listens on, "
+        "addresses, hosts of HEADGATE_ALLOWED_ORIGINS, and with HEADGATE_PROXIES the names that they forward.",
     )
     token_secret: str | None = option(
         None,
@@ -163,24 +167,22 @@ class Settings:
     token_jwks_url: str | None = option(
         None,
         Kind(_jwks_url, "a URL such as https://login.example.com/jwks.json; http only to loopback"),
-        "Where the keys of tokens are fetched from (JWKS), beside those that are configured; again every five minutes.",
+        "URL of token keys (JWKS), which the gateway fetches every five minutes and uses beside the configured keys.",
     )
-    token_issuer: str | None = option(
-        None, text("a name or URL"), "What the `iss` of a token must be. Not set: it is not looked at."
-    )
-    token_audience: str = option("headgate", text("a name"), "What the `aud` of a token must hold.")
+    token_issuer: str | None = option(None, text("a name or URL"), "Required `iss` of a token. Not set: any.")
+    token_audience: str = option("headgate", text("a name"), "The `aud` that a token must name, alone or in a list.")
     token_leeway_s: float = option(
-        5.0, number(0, 30, "seconds"), "How far the clocks of whoever makes tokens and of the gateway may differ."
+        5.0, number(0, 30, "seconds"), "Largest difference between the clock of the token's issuer and the gateway's."
     )
     anonymous_subscribe: tuple[str, ...] = option(
         (),
         patterns(),
-        "What clients without a token may subscribe to. Not set: a token is needed.",
+        "Patterns that clients without a token may subscribe to. Not set: every client needs a token.",
     )
     anonymous_namespaces: tuple[str, ...] = option(
         (),
         Kind(lambda raw: _namespaces(raw) if raw != () else (), "names out of HEADGATE_NAMESPACES, comma-separated"),
-        "Namespaces that HEADGATE_ANONYMOUS_SUBSCRIBE is for. Not set: the first one.",
+        "Namespaces that HEADGATE_ANONYMOUS_SUBSCRIBE applies to. Not set: the first one.",
     )
     max_clients_per_user: int = option(
         64,
@@ -190,21 +192,22 @@ class Settings:
     max_clients_per_address: int = option(
         1000,
         integer(0, 1_000_000, "clients (0 for no limit)"),
-        "Clients from one network address (of IPv6: one /64), on one gateway, and beside them sessions that are in no namespace. "
-        "Behind a proxy, set HEADGATE_PROXIES too. Not for anonymous clients of development.",
+        "Clients from one network address (of IPv6: one /64), on one gateway, and as many pending sessions beside them. "
+        "Behind a proxy, set HEADGATE_PROXIES too. Does not limit anonymous clients in development.",
     )
     failed_logins_burst: int = option(
         100,
         integer(0, 1_000_000, "logins (0 for no limit)"),
-        "Logins of one network address that may fail before none of it is looked at for a while. Not in development.",
+        "Failed logins of one network address after which the gateway refuses more of them unread for a while. Not in "
+        "development.",
     )
     failed_logins_per_s: float = option(
-        2.0, number(0.01, 100000, "logins per second"), "How many failed logins of an address are forgotten per second."
+        2.0, number(0.01, 100000, "logins per second"), "Failed logins of an address that the gateway forgets per second."
     )
     proxies: int = option(
         0,
         integer(0, 16, "proxies"),
-        "Proxies in front of the gateway, each of which adds to X-Forwarded-For the address that it was called from.",
+        "Proxies in front of the gateway. Each adds the address of its caller to X-Forwarded-For.",
     )
     max_payload_bytes: int = option(
         65536, integer(1, HARD_MAX_PAYLOAD_BYTES, "bytes"), "Largest payload of an event, in bytes of JSON text."
@@ -219,22 +222,22 @@ class Settings:
     write_deadline_s: float = option(
         10.0,
         number(0.1, 600, "seconds"),
-        "A socket that accepts nothing for this long while frames, or the rest of an HTTP answer, wait is closed.",
+        "The gateway closes a socket that accepts nothing for this long while frames or the rest of an HTTP answer wait.",
     )
     body_deadline_s: float = option(
         10.0,
         number(0.1, 3600, "seconds"),
-        "An HTTP client may keep the gateway waiting for a request's body for this long, and longer as long as it comes at "
+        "An HTTP client may keep the gateway waiting for a request's body for this long, and longer while the body comes at "
         "HEADGATE_HTTP_MIN_BYTES_PER_S or faster. Raise it for uploads over lines that pause.",
     )
     http_min_bytes_per_s: float = option(
         1024.0,
         number(1, 1e9, "bytes per second"),
-        "The slowest that a request's body may come and an HTTP answer may be read; one that is slower is cut when it has used "
-        "up HEADGATE_BODY_DEADLINE_S or HEADGATE_WRITE_DEADLINE_S. The time that an application takes does not count.",
+        "Lowest rate at which a client may send a body or read an HTTP answer. The gateway disconnects a slower client when it "
+        "has used up HEADGATE_BODY_DEADLINE_S or HEADGATE_WRITE_DEADLINE_S. The time that an application takes does not count.",
     )
     keep_alive_s: float = option(
-        10.0, number(0.1, 3600, "seconds"), "An HTTP connection without a request is closed after this time."
+        10.0, number(0.1, 3600, "seconds"), "The gateway closes an HTTP connection without a request after this time."
     )
     max_body_bytes: int = option(
         16 * 1024 * 1024,
@@ -250,12 +253,12 @@ class Settings:
     drain_s: float = option(
         10.0,
         number(0, 600, "seconds"),
-        "Before `headgate serve` stops, clients are told to move and are let go over this time; 0, or no other gateway that "
-        "serves them: at once.",
+        "Before `headgate serve` stops, it tells its clients to move and disconnects them over this time. At once with 0, or "
+        "when no other gateway serves them.",
     )
     ping_interval_s: float = option(25.0, number(0.05, 600, "seconds"), "Time between pings to a client.")
     ping_timeout_s: float = option(
-        20.0, number(0.05, 600, "seconds"), "A client that does not answer a ping for this long is gone."
+        20.0, number(0.05, 600, "seconds"), "The gateway disconnects a client that does not answer a ping for this long."
     )
     handshake_deadline_s: float = option(
         10.0, number(0.1, 600, "seconds"), "A connection must have sent its request, and joined a namespace, within this time."
@@ -280,13 +283,13 @@ class Settings:
     max_refusals: int = option(
         256,
         integer(1, 1_000_000, "requests"),
-        "Requests of one connection that may be refused before it is ended; each subscription of a CONNECT counts, and one is "
-        "forgiven each second. More than HEADGATE_MAX_SUBSCRIPTIONS.",
+        "Refused requests after which the gateway ends a connection. Each subscription of a CONNECT counts, and one is "
+        "forgiven each second. Must be more than HEADGATE_MAX_SUBSCRIPTIONS.",
     )
     log_max_events: int = option(10000, integer(1, 10_000_000, "events"), "Log retention by count, per namespace.")
     log_max_age_s: int = option(600, integer(1, 30 * 86400, "seconds"), "Log retention by age, per namespace.")
     fence_interval_s: float = option(
-        1.0, number(0.05, 60, "seconds"), "Time between fences: proofs that everything up to the log's head has arrived."
+        1.0, number(0.05, 60, "seconds"), "Time between fences, which verify that everything up to the log's head has arrived."
     )
     log_level: str = option("info", one_of("debug", "info", "warning", "error"), "Least severe log line to write.")
 

@@ -10,19 +10,19 @@ from pathlib import Path
 from tests.fault.site import Load
 
 PAGE = Path("docs", "faults.md")
-_HEAD = """# What faults cost: measured
+_HEAD = """# The cost of faults: measured
 
-Written by `make faults` (`pytest -m nightly tests/fault`); do not edit. The load: two gateways, one Redis behind a TCP
+`make faults` (`pytest -m nightly tests/fault`) writes this page; do not edit it. The load: two gateways, one Redis behind a TCP
 proxy of our own for each, 1,000 clients with five topics each, 50 events of 1 KB per second. Clients, proxies, publisher and
-checker run on the same machine as what they test. The checker (`tests/fault/checker.py`) compares what publishers were told
-with what every client saw: lost, doubled, reordered and unreported are 0 in every row, or the run fails and this page is
-not written.
+checker run on the same machine as the gateways. The checker (`tests/fault/checker.py`) compares the answers that publishers got
+with the events that every client saw: lost, doubled, reordered and unreported are 0 in every row, or the run fails and does not
+write this page.
 
 """
 
 
 class Figures:
-    """Collects rows: fault, what, measured, goal."""
+    """Collects rows: fault, measurement, measured, goal."""
 
     def __init__(self, rows: dict[str, list[list[str]]], load: Load) -> None:
         self._rows, self._load = rows, load
@@ -46,5 +46,5 @@ class Figures:
         all_rows.sort(key=lambda row: int(row[0][1:]))
         machine = f"{os.cpu_count()} cores, {platform.system()} {platform.release()}, Python {platform.python_version()}"
         table = "\n".join(f"| {' | '.join(row)} |" for row in all_rows)
-        head = "| fault | what | measured | goal | on |\n|---|---|---|---|---|\n"
+        head = "| fault | measurement | measured | goal | on |\n|---|---|---|---|---|\n"
         page.write_text(f"{_HEAD}The machine: {machine}.\n\n{head}{table}\n")

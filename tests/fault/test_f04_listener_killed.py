@@ -62,7 +62,7 @@ def test_an_output_buffer_that_overflowed_is_repaired_from_the_log(
         repaired_s = time.monotonic() - went_on_s
         history = publishing.stop()
     site.come_to_rest(swarm, history)
-    figures("F4", "output buffer overflowed, 8 MB: until every client had them", repaired_s, "s", "0 lost")
+    figures("F4", "output buffer overflowed, 8 MB: until every client had all events", repaired_s, "s", "0 lost")
 
 
 @contextlib.contextmanager

@@ -54,6 +54,8 @@ def test_stopped_browsers_are_closed_at_the_write_deadline_and_cost_nothing_then
         site.come_to_rest(stopped, history)
     assert not disconnects(swarm)
     assert len(disconnects(stopped)) == STOPPED
-    figures("F7", f"{STOPPED} stopped browsers: descriptors back, since they stopped", closed_s, "s", f"≤ {DEADLINE_S:g} + 10 s")
+    figures(
+        "F7", f"{STOPPED} stopped browsers: time until their descriptors were free", closed_s, "s", f"≤ {DEADLINE_S:g} + 10 s"
+    )
     figures("F7", "growth of the gateway per stopped browser, at most", (largest - memory) / STOPPED / 2**20, "MiB", "≤ 1.2 MiB")
-    figures("F7", "memory that is not back afterwards, in all", max(0, left) / 2**20, "MiB", "≤ 8 MiB (checked)")
+    figures("F7", "memory that is not free again afterwards, in all", max(0, left) / 2**20, "MiB", "≤ 8 MiB (checked)")

@@ -81,7 +81,7 @@ def test_the_code_that_blocks_the_loop_is_named_while_it_does(
     wait_for(lambda: answers(gateway), "the gateway to answer")
     (told,) = lines(gateway, BLOCKED, f" {page} <")
     assert "fault/blocking_app.py:" in told
-    figures("F22", f"{page}: named after", named_s, "s", "≤ 1 s")
+    figures("F22", f"a page that {page}: the log names it after", named_s, "s", "≤ 1 s")
 
 
 def test_a_process_that_was_stopped_blames_nobody(gateway: GatewayProcess) -> None:

@@ -73,7 +73,7 @@ def test_without_descriptors_accept_backs_off_and_clients_notice_nothing(
     assert not disconnects(swarm)
     figures("F23", "processor time of the gateway while it cannot accept", 100 * used, "%", "≤ 20 %")
     figures("F23", "burst of 300 events to clients that were in", delivered_s, "s", "0 lost (checked)")
-    figures("F23", "who knocked last is answered after room was made", let_in_s, "s", "≤ 2 s")
+    figures("F23", "the last waiting client is answered after room was made", let_in_s, "s", "≤ 2 s")
     assert all('reason="Too many open files"' in line for line in told)
     assert len(told) <= 1 + limited_s / EXHAUSTED_LOG_S  # not one for each attempt
     assert "Traceback" not in gateway.output

@@ -61,7 +61,7 @@ class AppriseOptions:
         text("a Jinja2 template"),
         "Body of the message, from `event`. Not set: the data, a line for each of the first 20 keys.",
     )
-    timeout_s: float = option(30.0, number(1, 600, "seconds"), "How long one service may take.")
+    timeout_s: float = option(30.0, number(1, 600, "seconds"), "Longest time that one service may take.")
 
 
 class Apprise(Consumer):

@@ -32,7 +32,7 @@ def _addresses(raw: Any) -> tuple[str, ...]:
 
 def _host(raw: str) -> str:
     host = raw.strip()
-    # What the resolver could not even be asked would count as a fault of ours, event by event.
+    # A name that the resolver cannot look up would count as a fault of ours, event by event.
     if not host.encode("idna") or not _HOST.fullmatch(host):
         raise ValueError
     return host
@@ -40,60 +40,62 @@ def _host(raw: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class EmailOptions:
-    """What can be set for mails."""
+    """The options of the email consumer."""
 
     host: str = option(required(), Kind(_host, "a host name or address"), "The mail server.")
-    port: int = option(0, integer(0, 65535), "Its port; 0: 587 with starttls, 465 with tls, 25 with none.")
+    port: int = option(0, integer(0, 65535), "Its port. 0: 587 with starttls, 465 with tls, 25 with none.")
     security: str = option(
-        "starttls", one_of("starttls", "tls", "none"), "How the connection is secured. `none` is for servers on this machine."
+        "starttls", one_of("starttls", "tls", "none"), "Encryption of the connection. `none` is for servers on this machine."
     )
     allow_plain: bool = option(False, switch(), 'Allow `security = "none"` to another machine.')
     ca_file: str | None = option(
         None,
         some("the path of a PEM file"),
-        "Certificates to trust instead of the system's, for servers with an authority of their own.",
+        "Certificates to trust instead of the system's, for servers with a private certificate authority.",
     )
-    user: str | None = option(None, some("a user name"), "The login; not set: none.")
+    user: str | None = option(None, some("a user name"), "The login. Not set: none.")
     password: str | None = option(None, some("a password"), "Its password.", secret=True)
     password_env: str | None = option(None, some("the name of an environment variable"), "The variable that holds the password.")
-    timeout_s: float = option(30.0, number(0.1, 300, "seconds"), "For connecting, and for each answer of the server.")
+    timeout_s: float = option(
+        30.0, number(0.1, 300, "seconds"), "Longest time to connect, and to wait for each answer of the server."
+    )
     mail_from: Mailbox = option(
-        required(), Kind(read_mailbox, "an address such as Alerts <alerts@example.com>"), "Whom mails are from."
+        required(), Kind(read_mailbox, "an address such as Alerts <alerts@example.com>"), "The sender of the mails."
     )
     to: tuple[str, ...] = option(
         (),
         Kind(_addresses, "addresses such as ops@example.com, comma-separated"),
-        "Fixed recipients; each gets a mail of its own.",
+        "Fixed recipients. Each gets a separate mail.",
     )
     to_function: str | None = option(
         None,
         some("a function as package.module:function"),
-        "A function of yours that is given the delivery and returns a list of addresses; none: no mail.",
+        "A function of yours that gets the delivery and returns a list of addresses. An empty list: no mail.",
     )
     to_template: str | None = option(
-        None, some("a template such as {{ event.data.email }}"), "A template that makes one address of `event`; blank: no mail."
+        None, some("a template such as {{ event.data.email }}"), "A template that makes one address from `event`. Blank: no mail."
     )
-    max_recipients: int = option(50, integer(1, 1000), "The most recipients of one event; above it the event is set aside.")
+    max_recipients: int = option(50, integer(1, 1000), "Most recipients of one event; an event with more becomes a dead letter.")
     subject: str = option(DEFAULT_SUBJECT, some("a template"), "The subject.")
-    text: str | None = option(None, some("a template"), "The text; with neither text nor html, a plain layout of our own.")
+    text: str | None = option(None, some("a template"), "The text. With neither text nor html, a plain built-in layout.")
     text_file: str | None = option(None, some("the path of a template"), "The same in a file.")
     html: str | None = option(None, some("a template"), "The HTML beside the text; values are escaped.")
     html_file: str | None = option(None, some("the path of a template"), "The same in a file.")
     list_unsubscribe: str | None = option(
         None,
         some("a template of a URL"),
-        "Where to unsubscribe: a header of the mail, and `unsubscribe` in templates. An https URL must take a POST (one click).",
+        "URL to unsubscribe: a header of the mail, and `unsubscribe` in templates. An https URL must accept a POST (one click).",
     )
     digest_s: float = option(
         0.0,
         number(0, 7 * 86400, "seconds"),
-        "After a mail to a recipient, collect what follows for this long into one mail. 0: off.",
+        "After a mail to a recipient, collect further events for this long into one mail. 0: off.",
     )
-    digest_events: int = option(50, integer(1, 200), "The most events that one mail shows; it says how many more there are.")
+    digest_events: int = option(50, integer(1, 200), "Most events that one mail shows; it says how many more there are.")
     rate: int = option(
-        0, integer(0, 10000), "The most mails to a recipient in `rate_period_s`; the rest is collected. 0: any number."
+        0, integer(0, 10000), "Most mails to a recipient in `rate_period_s`; further events are collected. 0: no limit."
     )
-    rate_period_s: float = option(3600.0, number(1, 7 * 86400, "seconds"), "See rate.")
+    rate_period_s: float = option(3600.0, number(1, 7 * 86400, "seconds"), "The period of `rate`.")
     unless_seen_s: float = option(
         0.0,
         number(0, SEEN_S, "seconds"),
@@ -102,7 +104,7 @@ class EmailOptions:
     seen_user: str | None = option(
         None,
         some("a template such as {{ event.data.user }}"),
-        "Whose browsers are asked; not set: the user of a topic users.<user>.….",
+        "The user whose browsers count for `unless_seen_s`. Not set: the user of a topic users.<user>.….",
     )
 
 

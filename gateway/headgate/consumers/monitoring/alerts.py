@@ -31,20 +31,22 @@ class Rule:
     """What is counted, when that is a reason for alarm, and where it is told: one table of `alerts` in the configuration."""
 
     name: str = option(
-        required(), matching(_NAME, "1 to 64 characters of [A-Za-z0-9_-]"), "What the alert is called; unique in its consumer."
+        required(), matching(_NAME, "1 to 64 characters of [A-Za-z0-9_-]"), "Name of the alert, unique in its consumer."
     )
-    pattern: str = option(required(), pattern(), "Which of the consumer's events it counts.")
+    pattern: str = option(required(), pattern(), "The consumer's events that it counts.")
     kind: str = option(
         "rate", one_of("rate", "absence"), "`rate`: more than `above` events in `window_s`; `absence`: none in `window_s`."
     )
-    above: int = option(0, integer(0, 10**9, "events"), "How many events in the window are no reason for alarm yet (`rate`).")
-    window_s: int = option(required(), integer(1, MAX_WINDOW_S, "seconds"), "How far back it counts.")
+    above: int = option(0, integer(0, 10**9, "events"), "Most events in the window that are still normal (`rate`).")
+    window_s: int = option(required(), integer(1, MAX_WINDOW_S, "seconds"), "Length of the window.")
     for_s: int = option(
-        0, integer(0, 86400, "seconds"), "How long that must be so before it fires, and the opposite before it is over."
+        0,
+        integer(0, 86400, "seconds"),
+        "The condition must hold this long before the alert fires, and must be gone this long before it is over.",
     )
-    topic: str | None = option(None, topic(), "Where it is published; unset: `alerts.<name>`.")
-    user: str | None = option(None, word(), "The user whose own topic it is; unset: nobody's.")
-    repeat_s: int = option(0, integer(0, 7 * 86400, "seconds"), "Tell it again so often while it fires; 0: never.")
+    topic: str | None = option(None, topic(), "Topic to publish it on. Not set: `alerts.<name>`.")
+    user: str | None = option(None, word(), "The user who gets it, on a topic of the user's own. Not set: no user.")
+    repeat_s: int = option(0, integer(0, 7 * 86400, "seconds"), "Publish it again at this interval while it fires. 0: never.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,11 +38,11 @@ MAX_ALERTS = 64
 MAX_TOPICS = 4096
 # Counts are kept this much longer than their window, so alerts can be judged up to this far behind.
 KEEP_S = 600
-# Who judges says so every second; another takes over after this.
+# The instance that judges renews its claim every second; another one takes over after this time.
 LEASE_S = 5.0
 RECORDS_TTL_S = 30 * 86400
 _RECORDS = "alerts"
-# What is passed over: the code of its metric, and what is written of it.
+# Faults that the consumer skips: the code for the metric, and the line for the log.
 _FAULTS = {
     "not_a_number": "a gauge found no number",
     "statsd": "StatsD was not reached",
@@ -67,30 +67,32 @@ def _path(raw: Any) -> tuple[str, ...]:
 class CounterRule:
     """One table of `counters`."""
 
-    name: str = option(required(), _METRIC, "What the counter is called.")
-    pattern: str = option(required(), pattern(), "Which of the consumer's events it counts.")
+    name: str = option(required(), _METRIC, "Name of the counter.")
+    pattern: str = option(required(), pattern(), "The consumer's events that it counts.")
 
 
 @dataclass(frozen=True, slots=True)
 class GaugeRule:
     """One table of `gauges`."""
 
-    name: str = option(required(), _METRIC, "What the gauge is called.")
-    pattern: str = option(required(), pattern(), "Which of the consumer's events set it.")
+    name: str = option(required(), _METRIC, "Name of the gauge.")
+    pattern: str = option(required(), pattern(), "The consumer's events that set it.")
     value: tuple[str, ...] = option(
-        required(), Kind(_path, "a path such as data.depth"), "Where in the event its number is; numbers count in lists, from 0."
+        required(),
+        Kind(_path, "a path such as data.depth"),
+        "Path of the number in the event; a number in the path is a place in a list, from 0.",
     )
 
 
 @dataclass(frozen=True, slots=True)
 class MonitoringOptions:
-    """What may stand in the table of a monitoring consumer."""
+    """The options of the monitoring consumer."""
 
-    statsd: tuple[str, int] | None = option(None, host_and_port(), "The StatsD server (UDP) that is sent counters and gauges.")
+    statsd: tuple[str, int] | None = option(None, host_and_port(), "StatsD server (UDP) that gets the counters and gauges.")
     prefix: str = option(
         "headgate",
         matching(re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+){0,7}", re.ASCII), "a name such as shop.headgate"),
-        "What names begin with in StatsD, a dot after it.",
+        "Prefix of names in StatsD; a dot follows it.",
     )
     counters: tuple[CounterRule, ...] = option((), tables(CounterRule, MAX_METRICS), "Counters of events.")
     gauges: tuple[GaugeRule, ...] = option((), tables(GaugeRule, MAX_METRICS), "Gauges that hold the newest number in an event.")
@@ -246,7 +248,7 @@ class Monitoring(Consumer):
         self.context.state.put(_RECORDS, _encode(records), RECORDS_TTL_S)
 
     def _tell(self, rules: Iterable[Rule], records: dict[str, Record]) -> None:
-        """Publish what is to be told, and note it in `records`. What Redis refuses is tried again at the next tick.
+        """Publish the notices that are due, and note them in `records`. The next tick retries a notice that Redis refused.
 
         Raises:
             BusUnavailable: the records in Redis still say what is to be told.

@@ -51,15 +51,15 @@ def _some_patterns(raw: Any) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class TableOptions:
-    """What stands in every consumer's table beside the options of the runner and of its type."""
+    """The options in every consumer's table beside those of the runner and of its type."""
 
-    type: str = option(required(), text(_EXPECTED_TYPE), "What the consumer does.")
+    type: str = option(required(), text(_EXPECTED_TYPE), "The kind of consumer.")
     patterns: tuple[str, ...] = option(
         required(),
         Kind(_some_patterns, f"1 to {MAX_PATTERNS} patterns such as orders.*.failed"),
-        "Which events it gets; those that match several patterns once.",
+        "The events it gets; an event that matches several patterns comes once.",
     )
-    namespace: str | None = option(None, text("a namespace"), "The namespace whose log it reads; the first one when not set.")
+    namespace: str | None = option(None, text("a namespace"), "The namespace whose log it reads. Not set: the first one.")
 
 
 @dataclass(frozen=True, slots=True)

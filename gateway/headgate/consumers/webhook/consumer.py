@@ -28,7 +28,7 @@ from .signing import EXPECTED_SECRET, read_secrets, sign
 from .target import EXPECTED_URL, Target, read_target
 
 GONE = 410
-# What a Retry-After can ask for at most: beyond it the next attempt would be after the runner has given up.
+# The longest Retry-After that counts: beyond it the next attempt would be after the runner has given up.
 MAX_PAUSE_S = 3600.0
 MAX_HEADERS, MAX_HEADER_BYTES = 20, 1024
 # Ours, or of the connection (RFC 9110, section 7.6.1); `webhook-…` are the specification's.
@@ -68,18 +68,20 @@ def _secrets(raw: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class WebhookOptions:
-    """What can be set for a webhook."""
+    """The options of the webhook consumer."""
 
     # The path of a URL often is a secret of its own.
-    url: Target = option(required(), Kind(read_target, EXPECTED_URL), "Where to send.", secret=True)
+    url: Target = option(required(), Kind(read_target, EXPECTED_URL), "The address that gets the POST.", secret=True)
     secret: str | None = option(
         None,
         Kind(_secrets, EXPECTED_SECRET),
-        "What to sign with. Several while it is changed: every request carries a signature of each.",
+        "Secret to sign with. Give several during a change: every request carries a signature of each.",
         secret=True,
     )
     secret_env: str | None = option(None, text("the name of an environment variable"), "The variable that holds the secret.")
-    timeout_s: float = option(15.0, number(0.1, 60, "seconds"), "For one attempt, from connecting to the head of the answer.")
+    timeout_s: float = option(
+        15.0, number(0.1, 60, "seconds"), "Longest time for one attempt, from connecting to the head of the answer."
+    )
     headers: tuple[tuple[str, str], ...] = option(
         (),
         Kind(_headers, f"a table of at most {MAX_HEADERS} headers, none of the connection's, `content-type` or `webhook-…`"),
@@ -88,14 +90,14 @@ class WebhookOptions:
     )
     allow_private: Allowed = option(
         Allowed(),
-        Kind(read_allowed, "networks such as 10.0.0.0/8 and places such as hooks.internal:8443"),
-        "Addresses that are not public and may be sent to all the same. A host with a port stands for private, loopback and "
-        "carrier-grade NAT addresses; anything else, such as link-local ones, takes a network.",
+        Kind(read_allowed, "networks such as 10.0.0.0/8 and hosts such as hooks.internal:8443"),
+        "Addresses that are allowed although they are not public. A host with a port allows its private, loopback and "
+        "carrier-grade NAT addresses; other addresses, such as link-local ones, need a network.",
     )
     ca_file: str | None = option(
         None,
         text("the path of a PEM file"),
-        "Certificates to trust instead of the system's, for receivers with an authority of their own.",
+        "Certificates to trust instead of the system's, for receivers with a private certificate authority.",
     )
 
 

@@ -29,7 +29,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help run build dist floors test lint style types imports docs-check web-check web-test client-test py-test py-test-together py-test-alone unit e2e chromium format settings \
+.PHONY: help run build dist floors test lint style types imports docs-check web-check web-test client-test py-test py-test-unit py-test-together py-test-alone unit e2e chromium format settings \
 	requirements screenshot bench faults fuzz sbom audit clean
 
 help: ## Show this list
@@ -86,14 +86,24 @@ client-test: build ## The browser client, from Node, against a real gateway
 # Without a browser the end-to-end tests fail and say so; that must not keep the others from running.
 py-test: $(DEV) build ## All Python tests, end to end included
 	@$(BIN)/python -m tools.chromium || true
-	@$(MAKE) --no-print-directory --keep-going py-test-together py-test-alone
+	@$(MAKE) --no-print-directory --keep-going py-test-unit py-test-together py-test-alone
+
+# Branch coverage is measured here, where it costs little: tools/coverage_floors.py holds each package to its floor. A million steps
+# of random histories would take minutes when each line is counted, so they run with the tests below.
+HISTORIES := tests/unit/bus/test_feed.py tests/unit/delivery/test_delivery_histories.py tests/unit/delivery/test_state.py
+py-test-unit: $(DEV) build
+	@printf '\n== Python: unit and contract tests, with branch coverage ==\n'
+	@mkdir -p build
+	@$(BIN)/python -m pytest -n 4 --dist loadfile --cov --cov-report=json:build/coverage.json \
+		$(HISTORIES:%=--ignore=%) tests/contract tests/unit $(ARGS)
+	@$(BIN)/python -m tools.coverage_floors build/coverage.json
 
 # Most tests wait most of the time, so four at a time; a file's tests stay together. tests/conftest.py has the order.
 py-test-together: $(DEV) build
-	@printf '\n== Python: unit, contract, integration, end to end ==\n'
+	@printf '\n== Python: integration, end to end ==\n'
 	@$(if $(BENCH_TESTS),,echo "headgate: no C compiler here: the tests of the load generator (bench/tests) are left out")
 	@$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder tests/e2e tests/integration $(BENCH_TESTS) \
-		tests/contract tests/unit $(ARGS)
+		$(HISTORIES) $(ARGS)
 
 # Faults are tried with nothing else beside them, but in their short form two files at a time: their figures are measured by
 # `make faults`, one after the other.

@@ -43,4 +43,4 @@ def test_a_consumer_is_one_line(
 ) -> None:
     """Its counts, when it was at work, and whether the file has it, where there is a file."""
     _print_status(GroupStatus(name="mail", lag=1, leased=2, waiting=3, dead=4, missed=5, idle_s=idle_s), configured)
-    assert capsys.readouterr().out == f"mail: lag 1, leased 2, held 3, dead 4, missed 5, {end}\n"
+    assert capsys.readouterr().out == f"mail: lag 1, leased 2, waiting 3, dead 4, missed 5, {end}\n"

@@ -212,7 +212,7 @@ def test_a_golden_refusal_is_what_the_error_tree_says(error: dict[str, Any]) -> 
 def test_the_reasons_of_unauthorized_are_those_of_the_golden_list_and_of_the_page() -> None:
     """Both ends of the wire and docs/protocol.md list the same words, each once."""
     page = (ROOT / "docs/protocol.md").read_text(encoding="utf-8")
-    rows = page[page.index("| reason | |\n") : page.index("## Server → client")].splitlines()[2:]
+    rows = page[page.index("| reason | meaning |\n") : page.index("## Server → client")].splitlines()[2:]
     listed = [word for row in rows if row for word in re.findall(r"`(\w+)`", row.split("|")[1])]
 
     assert sorted(listed) == sorted(GOLDEN["unauthorized_reasons"]) == sorted(UnauthorizedReason)

@@ -1,1 +1,1 @@
-"""What the Makefile and the tests need around the product: find Chromium, generate the settings page."""
+"""Tools of the Makefile and the tests: find Chromium, generate the settings page."""

@@ -147,7 +147,7 @@ class Headgate:
     ) -> tuple[str, list[Event], int | None]:
         """Read a page of the log: its epoch, matching events from offset `first` on, the offset to go on from or None.
 
-        What lies below the oldest offset that the log still holds is passed over. May switch greenlets.
+        Events below the oldest offset of the log are passed over. May switch greenlets.
 
         Raises:
             UnknownNamespace, InvalidPattern, BusUnavailable, BusRefused.

@@ -235,7 +235,7 @@ def read_words(raw: Any) -> tuple[str, ...]:
 
 
 class _WrongTables(ValueError):
-    """What is wrong inside the tables of an option."""
+    """The faults inside the tables of an option."""
 
     def __init__(self, faults: list[Fault]) -> None:
         super().__init__(faults)

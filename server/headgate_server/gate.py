@@ -1,4 +1,4 @@
-"""What this server asks of the gateway: the contract between the Flask routes and `headgate.flask_extension`. No I/O.
+"""The gateway, as this server needs it: the contract between the Flask routes and `headgate.flask_extension`. No I/O.
 
 The extension is the implementation that runs; a recording one stands in where a test needs a bus that is down, refuses
 or answers without Redis.

@@ -49,7 +49,7 @@ def _urls(raw: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class AppriseOptions:
-    """What can be set for an Apprise consumer."""
+    """The options of an Apprise consumer."""
 
     urls: str | None = option(None, Kind(_urls, EXPECTED_URLS), "The services, as Apprise writes them.", secret=True)
     urls_env: str | None = option(None, text("the name of an environment variable"), "The variable that holds them.")

@@ -1,7 +1,7 @@
-"""What a consumer is: the class to derive from, what it is handed, and what it may answer. No I/O.
+"""The interface of a consumer: the class to derive from, its deliveries, and its possible answers. No I/O.
 
 In: deliveries, one after the other, from the runner. Out: nothing (done), a `Defer` (later), `Retry` (it will pass) or
-`Reject` (it never will). Whatever else a consumer raises counts as a fault of its code: it is logged with its traceback and
+`Reject` (it never will). Any other exception counts as a fault of its code: it is logged with its traceback and
 tried again, until the event is set aside.
 
 Every delivery may come twice (a process that dies between doing and acknowledging), so `Delivery.identity` names the work:
@@ -36,7 +36,7 @@ class Delivery(Event):
 
     @property
     def identity(self) -> str:
-        """What this work is called, the same for every attempt: consumer, namespace, epoch, offset and key."""
+        """The name of this work, the same for every attempt: consumer, namespace, epoch, offset and key."""
         return f"{self.consumer}:{self.namespace}:{self.epoch}-{self.offset}" + (f":{self.key}" if self.key else "")
 
 
@@ -128,7 +128,7 @@ class Publishing(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a consumer is given beside its options: its name, its namespace, its state, and a publisher for events of its own."""
+    """Given to a consumer beside its options: its name, its namespace, its state, and a publisher for events of its own."""
 
     name: str
     namespace: str

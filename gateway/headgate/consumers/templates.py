@@ -185,7 +185,7 @@ class _Anything(jinja2.ChainableUndefined):
     __lt__ = __le__ = __gt__ = __ge__ = __contains__ = _true  # type: ignore[assignment]
 
 
-# What `check` renders: an event of no particular kind.
+# The event that `check` renders: an event of no particular kind.
 SAMPLE = EventView("users.42.sample", "sample-1", datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), _Anything(), "sample", 1, "42")
 _SAID: dict[type[Exception], str] = {
     jinja2.UndefinedError: "a name that is not there",
@@ -199,6 +199,6 @@ def _environment(html: bool) -> jinja2.Environment:
     environment = _Sandbox(
         autoescape=html, undefined=jinja2.StrictUndefined, loader=jinja2.DictLoader({}), trim_blocks=True, lstrip_blocks=True
     )
-    # What `tojson` writes is for people here: letters as they are, keys in the publisher's order.
+    # The output of `tojson` is for people here: letters as they are, keys in the publisher's order.
     environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False}
     return environment

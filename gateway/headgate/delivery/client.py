@@ -10,7 +10,7 @@ While the queue is full, every event follows its overflow policy, until the queu
 a gap is one range, not a rash.
 `catch_up`: the client reads the log from this event on. `latest`: the newest per topic is kept, older ones are conflated.
 `drop`: counted into the gap. When subscriptions differ, the strongest that matches the event wins, in this order; and once the
-client reads, everything comes from the log, whatever its policy. What an earlier `drop` left out is told first.
+client reads, everything comes from the log, whatever its policy. The gap of an earlier `drop` is told first.
 
 Invariant, per client: offered = sent + discarded + conflated + waiting.
 """
@@ -35,7 +35,7 @@ _STRENGTH = (Overflow.CATCH_UP, Overflow.LATEST, Overflow.DROP)
 
 
 class ClientConnection(Protocol):
-    """What a client needs of its connection.
+    """The connection of a client, as the client needs it.
 
     `awaits_drain` asks it to call `drained` of its clients, once, when its queue has drained to LOW_WATER.
     """
@@ -477,7 +477,7 @@ class Client:
         queue, topic = self.connection.queue, frame.topic or ""
         older = latest.of(topic)
         if older is None:
-            # What is queued of this topic is older: taking it out makes the room, and leaves the others in their order.
+            # A queued value of this topic is older: taking it out makes the room, and leaves the others in their order.
             self.conflated += queue.withdraw(self, topic)
         frames = queue.frames + len(latest) + (older is None)
         freed = len(older.wire) if older is not None else 0

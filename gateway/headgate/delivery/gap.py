@@ -1,4 +1,4 @@
-"""What did not reach one client: collected per reason until it is told. No I/O.
+"""The events that did not reach one client: collected per reason until it is told. No I/O.
 
 In: ranges and single events that were left out. Out: one `gap` notice per reason, so that however much is missing, what is
 kept about it, and what is sent about it, stays small.

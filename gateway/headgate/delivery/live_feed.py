@@ -106,7 +106,7 @@ class LiveFeed:
     def route(self, events: Iterable[Event], more: Callable[[], list[Event]] = list) -> Iterator[None]:
         """Hand events to their clients, in order; yields between slices and every few milliseconds.
 
-        What has come in by then joins the pass that is under way: clients that have not been written to yet get it in the
+        Events that have come in by then join the pass that is under way: clients that have not been written to yet get it in the
         same write, the others behind them.
         """
         with self._at_work():

@@ -24,7 +24,7 @@ _KEPT_TOPICS = 512
 
 @dataclass(slots=True)
 class TopicPage:
-    """What was published at the offsets from `first` on. A topic of None: nothing is there; a time of 0: nobody knows when."""
+    """The topics at the offsets from `first` on. A topic of None: nothing is there; a time of 0: nobody knows when."""
 
     first: int
     topics: list[str | None]

@@ -33,7 +33,7 @@ SEEN = "seen"
 
 
 class Overflow(StrEnum):
-    """What a subscription wants when the client queue is full; stronger first."""
+    """The overflow policy of a subscription: its wish when the client queue is full; stronger first."""
 
     CATCH_UP = "catch_up"
     LATEST = "latest"

@@ -1,4 +1,4 @@
-"""What clients ask for, read and checked: subscriptions, points of resume, replays, what they have shown. No I/O.
+"""Requests of clients, read and checked: subscriptions, points of resume, replays, what they have shown. No I/O.
 
 In: the JSON of a request. Out: small typed values, or one error that names the field and what is allowed.
 """

@@ -1,4 +1,4 @@
-"""Who calls the HTTP API: the bearer of a token, or, in development, anyone on this machine.
+"""The caller of the HTTP API: the bearer of a token, or, in development, anyone on this machine.
 
 In: the Flask request. Out: an `Identity`, by the same authenticator, revocations and expiry as a connection's.
 """

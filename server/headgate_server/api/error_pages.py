@@ -18,7 +18,7 @@ from headgate.auth.identity import Handshake
 from headgate.errors import HeadgateError, LimitReached, PayloadTooLarge
 from headgate.runtime.logging import told
 
-# RFC 9110 section 15. What is not listed is the caller's fault: 400.
+# RFC 9110 section 15. Any other code is the caller's fault: 400.
 STATUS_BY_CODE = {
     "unauthorized": 401,
     "forbidden": 403,

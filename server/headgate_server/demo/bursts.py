@@ -20,7 +20,7 @@ import structlog
 
 from headgate.errors import HeadgateError, InvalidRequest, LimitReached
 
-# What a person can choose from; a request may ask for any number up to the last.
+# The choices of the page; a request may ask for any number up to the last.
 BURST_SIZES = (50, 500)
 MAX_BURST_EVENTS = BURST_SIZES[-1]
 MAX_OVER_S = 10.0

@@ -27,7 +27,7 @@ MAX_ORDERS = 200
 # Deleted orders that can be restored, and for how long: several times what a page offers it for.
 MAX_DELETED = 50
 RESTORE_WITHIN_S = 120.0
-# What a person may edit, and how long it may be in characters.
+# The fields that a person may edit, and how long it may be in characters.
 TEXT_LIMITS = {"carrier": 40, "note": 140}
 # Statuses that people want to be alerted about have a verb of their own; other changes are `updated`.
 _VERB_BY_STATUS = {"shipped": "shipped", "failed": "failed"}

@@ -10,7 +10,7 @@ from itsdangerous import BadSignature, SignatureExpired, URLSafeTimedSerializer
 from headgate.errors import InvalidRequest, Unauthorized
 from headgate.errors import UnauthorizedReason as Reason
 
-# Who can be asked for, and how the page writes them.
+# The users that a page can ask for, and how the page writes them.
 USERS = {"ana": "Ana", "ben": "Ben"}
 TOKEN_LIFETIME_S = 900
 # A signed name is about 60 characters; anything much longer is not ours and is not worth a hash.

@@ -44,7 +44,7 @@ class Mail:
 
 @dataclass(frozen=True, slots=True)
 class MailText:
-    """What a mail says: a subject, text, HTML (None: text alone), and where to unsubscribe (None: nowhere)."""
+    """The content of a mail: a subject, text, HTML (None: text alone), and where to unsubscribe (None: nowhere)."""
 
     subject: str
     text: str

@@ -1,4 +1,4 @@
-"""What a mail says: the templates of a mail consumer, rendered for one event or for several. Reads the files that options name.
+"""The text of a mail: the templates of a mail consumer, rendered for one event or for several. Reads the files that options name.
 
 In: events, as templates see them. Out: a `MailText`. The same templates serve a single event and a digest: `events` are those
 that are shown, oldest first, `event` is the first of them, `count` counts all, `more` those that are not shown.

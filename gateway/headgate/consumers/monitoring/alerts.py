@@ -28,7 +28,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What is counted, when that is a reason for alarm, and where it is told: one table of `alerts` in the configuration."""
+    """An alert rule: the events to count, the condition, the topic of the notice. One table of `alerts` in the configuration."""
 
     name: str = option(
         required(), matching(_NAME, "1 to 64 characters of [A-Za-z0-9_-]"), "Name of the alert, unique in its consumer."
@@ -51,7 +51,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """What is to be told: firing or resolved, the count then, since when (ms) it has been so, and how often it was repeated."""
+    """A notice: firing or resolved, the count then, since when (ms) it has been so, and how often it was repeated."""
 
     number: int
     firing: bool
@@ -62,7 +62,7 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What is known of a rule: where judging began and where it is, the state, and since when its opposite has been the case.
+    """The record of a rule: where judging began and where it is, the state, and since when its opposite has been the case.
 
     `number` counts the notices so far. `notice` has been decided and perhaps not been told.
     """

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-# What fits into one Ethernet frame under IPv6 and the usual tunnels: the size that StatsD recommends for a local network.
+# Fits into one Ethernet frame under IPv6 and the usual tunnels: the size that StatsD recommends for a local network.
 MAX_DATAGRAM_BYTES = 1432
 LOOK_UP_S = 60.0
 

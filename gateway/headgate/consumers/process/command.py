@@ -1,4 +1,4 @@
-"""What `headgate consume` does: run the consumers of a file, check them, or show what they would do.
+"""The command `headgate consume`: run the consumers of a file, check them, or show what they would do.
 
 In: what the command line says. Out: an exit code, lines on standard output, and on standard error one for every fault. Raises
 (all): SettingsError with every fault of the file and the environment; BusUnavailable, BusRefused: Redis.

@@ -64,7 +64,7 @@ class TableOptions:
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """What a process with consumers runs with."""
+    """The configuration of a process with consumers."""
 
     settings: Settings
     consumers: tuple[ConsumerSpec, ...]

@@ -3,7 +3,7 @@
 In: a function that tells each consumer's state. Out: `/healthz` (200 when every consumer is at work, else 503, with each one's
 state as JSON) and `/metrics` in the Prometheus text format. No topic, payload or secret is on either.
 
-Whoever dawdles keeps no probe waiting: a connection is cut after REQUEST_DEADLINE_S, however slowly its bytes come and go, and
+A slow caller keeps no probe waiting: a connection is cut after REQUEST_DEADLINE_S, however slowly its bytes come and go, and
 the oldest one at once when there would be more than MAX_CONNECTIONS.
 """
 

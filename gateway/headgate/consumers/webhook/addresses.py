@@ -59,7 +59,7 @@ _PLACE = re.compile(r"[^/?#]+:[0-9]+", re.ASCII)
 _GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")
 # Their last four bytes are the IPv4 address that is meant: mapped, and NAT64 (RFC 6052, the well-known prefix).
 _CARRIES_IPV4 = (ipaddress.IPv6Network("::ffff:0:0/96"), ipaddress.IPv6Network("64:ff9b::/96"))
-# What naming a host and port allows. Anything else takes a network: a name that is answered with a metadata address is an attack.
+# Kinds that a named host and port allow. Others take a network: a name that leads to a metadata address is an attack.
 _ALLOWED_BY_NAME = (PRIVATE, LOOPBACK, "carrier-grade NAT")
 
 
@@ -74,7 +74,7 @@ def kind_of(address: Address) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """What an operator allows beside public addresses: networks, and hosts (as in a Target) with a port."""
+    """The addresses that an operator allows beside public addresses: networks, and hosts (as in a Target) with a port."""
 
     networks: tuple[Network, ...] = ()
     places: tuple[tuple[str, int], ...] = ()

@@ -25,7 +25,7 @@ from headgate.consumers.base import Retry
 from .addresses import Allowed
 from .target import Target
 
-# What is read of one answer. A head above it counts as no answer; a body above it costs the connection.
+# The part of an answer that is read. A head above it counts as no answer; a body above it costs the connection.
 MAX_ANSWER_BYTES = 16 * 1024
 # The answer's body is only read so that the connection can be used again: not worth a longer wait.
 BODY_TIMEOUT_S = 1.0
@@ -34,7 +34,7 @@ KEEP_IDLE_S = 15.0
 KEEP_S = 60.0
 MAX_ADDRESSES = 4
 
-# What socket.getaddrinfo returns; it has the time limits of the system's resolver.
+# The return value of socket.getaddrinfo; it has the time limits of the system's resolver.
 Resolve = Callable[[str, int], list[tuple[Any, ...]]]
 
 
@@ -204,7 +204,7 @@ class _Wire:
 
 
 class _Reader(io.RawIOBase):
-    """What comes in on a wire, as a file. Closing it leaves the wire open."""
+    """The incoming bytes of a wire, as a file. Closing it leaves the wire open."""
 
     def __init__(self, wire: _Wire) -> None:
         self._wire = wire

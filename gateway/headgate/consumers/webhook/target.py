@@ -18,7 +18,7 @@ MAX_URL_LENGTH = 2048
 # RFC 3986: what stands in a path as it is; the rest is percent-encoded.
 _PATH = "/%:@!$&'()*+,;=~-._"
 _PORTS = {"http": 80, "https": 443}
-# What names in DNS are made of, and the underscore that some networks have.
+# The characters of names in DNS, and the underscore that some networks have.
 _NAME = re.compile(r"(?=.{1,253}\Z)[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*", re.ASCII)
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*", re.ASCII)
 
@@ -42,7 +42,7 @@ class Target:
 
     @property
     def authority(self) -> str:
-        """What stands in the header `Host`."""
+        """The value of the header `Host`."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
 

@@ -1,4 +1,4 @@
-"""What consumers have in Redis, whether or not they are configured any more: looked at, and taken out by name.
+"""The groups of consumers in Redis, configured or not: their status, and their removal by name.
 
 In: a command client from redis/client.py. Out: how each consumer of a namespace stands. A consumer that leaves the configuration
 leaves its group, its waiting tasks and its dead letters behind: only the operator knows whether it will come back.

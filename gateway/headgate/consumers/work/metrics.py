@@ -9,7 +9,7 @@ UNREADABLE, POISON, REJECTED, GAVE_UP = "unreadable", "poison", "rejected", "gav
 
 
 class ConsumerMetrics:
-    """What one consumer counts in this process."""
+    """The counters of one consumer in this process."""
 
     def __init__(self, consumer: str) -> None:
         self.handled = metrics.CONSUMER_HANDLED.labels(consumer)

@@ -92,7 +92,7 @@ class Runner:
     def stop(self, drain_s: float = DRAIN_S) -> bool:
         """Finish what is leased, give the rest back, and return whether that was done within `drain_s`. Idempotent.
 
-        What is still at work then is left alone: its thread ends with the process, and the work is handed out again.
+        A worker that is still at work then is left alone: its thread ends with the process, and the work is handed out again.
         """
         self.ask_to_stop()
         deadline_s = time.monotonic() + drain_s

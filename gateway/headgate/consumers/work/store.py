@@ -58,7 +58,7 @@ class LeasedTask:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What one `take` handed out, and where the group stands.
+    """The result of one `take`, and the position of the group.
 
     `unwanted` are the offsets of entries that match no pattern: they need an acknowledgement only. `epoch` is "" while there is
     no log. `due_in_s` is when the next deferred task is due (None: none waits). `missed` events were trimmed before this group

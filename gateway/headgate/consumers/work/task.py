@@ -38,7 +38,7 @@ class Task(msgspec.Struct, array_like=True):
 
     @property
     def name(self) -> str:
-        """What the task is called in Redis (groups.lua): names sort as the events do, and end with a hash of the key."""
+        """The name of the task in Redis (groups.lua): names sort as the events do, and end with a hash of the key."""
         return f"{min(self.time_ms, _LATEST_MS):013d}-{self.epoch}-{self.offset:015d}-{_key_hash(self.key)}"
 
     def pack(self) -> bytes:

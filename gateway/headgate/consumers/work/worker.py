@@ -90,14 +90,14 @@ class Worker:
         self._next_page_s = 0.0
         self._page_event_s = spec.runner.workers / spec.runner.max_per_s if spec.runner.max_per_s else 0.0
         self._waiting = 0
-        # What is leased, and since when; the lock is deferred while `keep` moves it.
+        # The leased tasks, and since when; `keep` holds the lock while it moves them.
         self._lock = threading.Lock()
         self._leased: dict[int, LeasedTask] = {}
         self._taken_s = 0.0
         self.trouble: str | None = None
 
     def run(self) -> None:
-        """Work until `stopping` is set; never raises. What was not begun by then is given back."""
+        """Work until `stopping` is set; never raises. Tasks that it has not begun by then are given back."""
         consumer: Consumer | None = None
         failures = 0
         while not self._stopping.is_set():

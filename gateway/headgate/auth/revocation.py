@@ -9,6 +9,7 @@ Revoking a user refuses every identity of that name, old tokens and new ones, un
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -22,6 +23,8 @@ from .identity import Identity
 # In force at one time, in all. Each is some 200 bytes in Redis and in every gateway; whoever needs more changes the key.
 MAX_REVOCATIONS = 10_000
 MAX_REVOKED_S = 400 * 86400
+# A look at all of them for those that have ended takes half a millisecond, so a flood of messages must not cause one each.
+SWEEP_EVERY_S = 1.0
 MAX_NAME_CHARACTERS = 255
 DEFAULT_REVOKED_S = 3600
 USER, TOKEN = "user", "token"
@@ -78,6 +81,7 @@ class Revocations:
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
         self._now_s = now_s
         self._until_s: dict[str, float] = {}
+        self._swept_s = -math.inf
 
     def __len__(self) -> int:
         return len(self._until_s)
@@ -96,7 +100,7 @@ class Revocations:
             self._until_s.pop(member, None)
             return None
         self._until_s[member] = self._now_s() + int(left)
-        if len(self._until_s) > MAX_REVOCATIONS:
+        if len(self._until_s) > MAX_REVOCATIONS and self._now_s() - self._swept_s >= SWEEP_EVERY_S:
             self._forget_ended()
         return member if len(self._until_s) <= 2 * MAX_REVOCATIONS else self._overflow(member)
 
@@ -121,7 +125,7 @@ class Revocations:
         return until_s is not None and self._now_s() < until_s
 
     def _forget_ended(self) -> None:
-        now_s = self._now_s()
+        now_s = self._swept_s = self._now_s()
         self._until_s = {member: until_s for member, until_s in self._until_s.items() if until_s > now_s}
 
     def _overflow(self, member: str) -> str:

@@ -29,7 +29,7 @@ local MAX_DEPTH = 64
 local IDEMPOTENCY_MS = 300000
 -- Retention until a gateway has configured the log.
 local DEFAULT_MAX_EVENTS, DEFAULT_MAX_AGE_MS, DEFAULT_MAX_PAYLOAD_BYTES = 10000, 600000, 65536
--- What one publish may trim at most, so that a retention that was just lowered, or a log that was idle, is worked off in
+-- The most that one publish trims, so that a retention that was just lowered, or a log that was idle, is worked off in
 -- small steps: by age each entry must be read, by count it need not.
 local MAX_AGED_PER_CALL, MAX_SURPLUS_PER_CALL = 4, 100
 
@@ -39,7 +39,7 @@ local function refusal(code, parts)
   return redis.error_reply('HEADGATE ' .. code .. ' ' .. cjson.encode(parts))
 end
 
--- What a caller sent may be hostile or huge; an error line must stay printable and short.
+-- The text of a caller may be hostile or huge; an error line must stay printable and short.
 local function shown(text)
   text = string.gsub(text, '[^\32-\126]', '?')
   return #text > 80 and string.sub(text, 1, 80) .. '...' or text
@@ -127,7 +127,7 @@ end
 
 -- The head --------------------------------------------------------------------------------------------------------------
 
--- What is not a plain number (a hand-made head) counts as not there. 15 digits are exact in Lua's numbers.
+-- Anything but a plain number (a hand-made head) counts as not there. 15 digits are exact in Lua's numbers.
 local function number(text)
   return text and #text <= 15 and string.find(text, '^%d+$') and tonumber(text) or nil
 end

@@ -29,11 +29,11 @@ local READER = 'headgate'
 local MAX_NAME_LENGTH = 64
 local MAX_PAGE = 1000
 local MAX_TOGETHER = 500
--- What waiting tasks may weigh in one answer (the first one always goes).
+-- The weight of waiting tasks in one answer (the first one always goes).
 local MAX_BODY_BYTES = 16 * 1024 * 1024
 -- An idle time that is beyond every lease.
 local LONG_AGO_MS = 7 * 86400000
--- What a waiting task may weigh on average while `max_waiting` wait: a large one counts as several.
+-- The weight of a waiting task on average while `max_waiting` wait: a large one counts as several.
 local TASK_BYTES = 8192
 -- After the last of all events. (Not the greatest id: that is how Redis itself writes `>`.)
 local END = '18446744073709551615-0'
@@ -170,7 +170,7 @@ end
 
 -- Handing out ---------------------------------------------------------------------------------------------------------------
 
--- Entries that nobody gave a heartbeat for. What the log has trimmed meanwhile is struck out by XCLAIM, and counted.
+-- Entries without a heartbeat. XCLAIM removes the ones that the log has trimmed meanwhile, and they are counted.
 local function take_abandoned(name, count, lease_ms)
   local found, missed, alone = {}, 0, false
   local idle = redis.pcall('XPENDING', name.log, name.group, 'IDLE', lease_ms, '-', '+', count)
@@ -282,7 +282,7 @@ end
 -- Hand out: <group> <count> <lease_ms> <max_waiting> →
 -- [epoch, offset of the log's newest event, position, tasks waiting (count_waiting), when the next is due (ms, -1: none), now (ms),
 --  missed in this call, logs lost in this call, entries [[id, deliveries, fields]], tasks [[task, times out, key hash, body]]],
--- or [] when the group is not open. What was handed out before without an answer comes alone. At most half of a page are waiting
+-- or [] when the group is not open. A task that was handed out before without an answer comes alone. At most half of a page are waiting
 -- tasks (and what goes together with them), and while `max_waiting` wait there are no entries.
 local function take(keys, args)
   local name, wrong = names(keys, args[1])
@@ -485,7 +485,7 @@ end
 
 -- For operators -------------------------------------------------------------------------------------------------------------
 
--- What Redis answers as a flat list of names and values.
+-- A reply of Redis that is a flat list of names and values.
 local function fields(flat)
   local found = {}
   for index = 1, #flat, 2 do found[flat[index]] = flat[index + 1] end

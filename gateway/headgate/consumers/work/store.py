@@ -1,7 +1,7 @@
 """A consumer's group in Redis: what is handed out, and what is made of the answers. groups.lua does it in one step each.
 
-In: a command client from redis/client.py. Out: pages of work for the runner, whose answers come back to `settle`. Whatever was
-handed out and is neither settled nor renewed within the lease is handed out again.
+In: a command client from redis/client.py. Out: pages of work for the runner, whose answers come back to `settle`. A task that
+is neither settled nor renewed within its lease is handed out again.
 
 Raises (all methods): BusUnavailable, BusRefused: as `redis.client.call`. After BusUnavailable it is not known whether a step was
 taken; every step may be repeated: at worst something is handed out twice, never lost.

@@ -48,7 +48,6 @@ BUS_FIRST_S, BUS_LAST_S = 0.2, 5.0
 MAX_REASON_CHARACTERS = 200
 LONGEST_S = 366 * 86400.0
 
-Log = Callable[..., None]
 _BusError = (BusUnavailable, BusRefused)
 
 

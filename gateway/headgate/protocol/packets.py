@@ -46,7 +46,8 @@ class GapReason(StrEnum):
     OVERFLOW = "overflow"  # the client queue was full
     UPSTREAM = "upstream"  # the gateway failed while handing them on
     TRIMMED = "trimmed"  # the log no longer holds them
-    LOG_LOST = "log_lost"  # the log itself was lost: a new epoch
+    ROLLED_BACK = "rolled_back"  # Redis has lost the end of the log, and the log goes on without these events, in a new epoch
+    LOG_LOST = "log_lost"  # the log itself was lost: another one, with no epoch in common
     QUARANTINED = "quarantined"  # an event in the log is malformed or above the payload limit
 
 

@@ -7,18 +7,22 @@ from dataclasses import dataclass
 from headgate.errors import HeadgateError
 from headgate.event import Event
 
+from .lineage import Lineage
+
 
 @dataclass(frozen=True, slots=True)
 class Head:
     """Where a log stands. `first` is the oldest offset still there (offset + 1 when it is empty).
 
-    `library` is the version of the function library that said so.
+    `library` is the version of the function library that said so. `lineage` is there when the log was configured, or when the
+    caller has named another epoch; a library before version 5 has none.
     """
 
     epoch: str
     offset: int
     first: int
     library: int = 0
+    lineage: Lineage | None = None
 
 
 @dataclass(frozen=True, slots=True)

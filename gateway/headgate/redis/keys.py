@@ -22,6 +22,11 @@ def head_key(namespace: str) -> str:
     return f"hg:{{{namespace}}}:head"
 
 
+def epochs_key(namespace: str) -> str:
+    """Return the key of the hash with the lineage of the log: each epoch with its first offset."""
+    return f"hg:{{{namespace}}}:epochs"
+
+
 def channel(namespace: str, topic: str) -> str:
     """Return the channel on which events of a topic are published."""
     return f"hg:{{{namespace}}}:{topic}"

@@ -6,19 +6,29 @@
 -- and on Valkey; every key is in the slot of the log's key.
 --
 --   FCALL    headgate_publish   1 hg:{N}:log <topic> <payload> [<id> [<by>]]               → [epoch, offset, duplicate 0/1]
---   FCALL    headgate_configure 1 hg:{N}:log <max_events> <max_age_ms> <max_payload_bytes> → [epoch, offset, first, time_ms, version]
---   FCALL_RO headgate_head      1 hg:{N}:log                                               → the same
---   FCALL_RO headgate_version   0                                                          → version of this library
+--   FCALL    headgate_configure 1 hg:{N}:log <max_events> <max_age_ms> <max_payload_bytes>
+--                                                → [epoch, offset, first, time_ms, version, lineage]
+--   FCALL_RO headgate_head      1 hg:{N}:log [<epoch>]
+--                                                → [epoch, offset, first, time_ms, version]; if <epoch> is another one, and lineage
+--   FCALL_RO headgate_version   0                → version of this library
 --
--- Promises: offsets are contiguous from 1 within an epoch; time never goes backwards within an epoch; a refused call has
--- written nothing. A call is refused with the error `HEADGATE <code> <JSON of the parts>`; errors.py knows the codes.
+-- Promises: offsets are contiguous from 1 in a log; an epoch and an offset name one event for ever; time never goes backwards
+-- within a log; a refused call has written nothing. A call is refused with the error `HEADGATE <code> <JSON of the parts>`;
+-- errors.py knows the codes.
 --
--- The head hash: epoch, offset (of the newest event), time (its ms), first and first_time (of the oldest event, as far
--- as this library trimmed), and the retention: max_events, max_age_ms, max_payload_bytes.
+-- Epochs. An epoch is written by one process of Redis, the one that began it. The process remembers the offset of the newest
+-- event that it has written in it, and goes on in it only while the head says the same. In any other case (another process, after
+-- a restart or a failover; the same one, with data that was put back) an append begins another epoch, and offsets go on. So
+-- nothing is written twice at one epoch and offset, however much of its end a log has lost.
+--
+-- The head hash: epoch, nth (how many epochs of this log came before it), log (its first one), offset (of the newest event), time
+-- (its ms), first and first_time (of the oldest event, as far as this library trimmed), and the retention: max_events, max_age_ms,
+-- max_payload_bytes. The epochs hash is the lineage: epoch → `<offset of its first event> <nth>`, of the newest MAX_EPOCHS. The
+-- reply has it as a flat list.
 --
 -- Raise VERSION with every change: an older library is replaced by a newer one, never the other way round.
 
-local VERSION = 4
+local VERSION = 5
 
 local HARD_MAX_PAYLOAD_BYTES = 1024 * 1024
 local MAX_TOPIC_BYTES, MAX_TOPIC_WORDS = 255, 8
@@ -32,6 +42,10 @@ local DEFAULT_MAX_EVENTS, DEFAULT_MAX_AGE_MS, DEFAULT_MAX_PAYLOAD_BYTES = 10000,
 -- The most that one publish trims, so that a retention that was just lowered, or a log that was idle, is worked off in
 -- small steps: by age each entry must be read, by count it need not.
 local MAX_AGED_PER_CALL, MAX_SURPLUS_PER_CALL = 4, 100
+-- One for each time that Redis was started or failed over. A position in an older epoch counts as one in a log that is lost.
+local MAX_EPOCHS = 256
+-- The namespaces (of all databases) whose newest offset this process remembers. Beyond that it forgets, which costs an epoch each.
+local MAX_REMEMBERED = 10000
 
 -- Refusals ------------------------------------------------------------------------------------------------------------
 
@@ -122,7 +136,9 @@ local function names(keys)
   end
   local prefix = 'hg:{' .. namespace .. '}:'
   local users = 'hg:{' .. namespace .. '}/users.'
-  return { log = keys[1], head = prefix .. 'head', id = prefix .. 'id:', channel = prefix, users = users }
+  return {
+    log = keys[1], head = prefix .. 'head', epochs = prefix .. 'epochs', id = prefix .. 'id:', channel = prefix, users = users,
+  }
 end
 
 -- The head --------------------------------------------------------------------------------------------------------------
@@ -134,7 +150,8 @@ end
 
 local function read_head(name)
   local raw = redis.call(
-    'HMGET', name.head, 'epoch', 'offset', 'time', 'first', 'first_time', 'max_events', 'max_age_ms', 'max_payload_bytes'
+    'HMGET', name.head, 'epoch', 'offset', 'time', 'first', 'first_time', 'max_events', 'max_age_ms', 'max_payload_bytes', 'nth',
+    'log'
   )
   local head = { epoch = raw[1] or '', offset = number(raw[2]), time = number(raw[3]) or 0, first_time = number(raw[5]) or 0 }
   head.exists = head.offset and #head.epoch == 16 and not string.find(head.epoch, '[^0-9a-f]')
@@ -142,6 +159,8 @@ local function read_head(name)
   head.max_events = number(raw[6]) or DEFAULT_MAX_EVENTS
   head.max_age_ms = number(raw[7]) or DEFAULT_MAX_AGE_MS
   head.max_payload_bytes = number(raw[8]) or DEFAULT_MAX_PAYLOAD_BYTES
+  -- Of a log that an older library began, all there is counts as its first epoch.
+  head.nth, head.log = number(raw[9]) or 0, raw[10] or head.epoch
   return head
 end
 
@@ -160,13 +179,85 @@ local function newest_in_stream(name)
   return 0
 end
 
--- A new incarnation: nothing of the old log may be taken for the new one's, so the stream goes. The address of a fresh
--- table differs between processes, TIME within one.
-local function start_epoch(name, head, time)
+-- The offset of the newest event that this process has written, by epoch: kept for as long as this library is loaded.
+local written, remembered = {}, 0
+
+local function forget(epoch)
+  if written[epoch] then
+    written[epoch] = nil
+    remembered = remembered - 1
+  end
+end
+
+local function remember(head)
+  if not written[head.epoch] then
+    if remembered >= MAX_REMEMBERED then written, remembered = {}, 0 end
+    remembered = remembered + 1
+  end
+  written[head.epoch] = head.offset
+end
+
+-- The address of a fresh table differs between processes, TIME within one.
+local function new_epoch(name, head)
   local stamp = redis.call('TIME')
+  return string.sub(redis.sha1hex(stamp[1] .. '.' .. stamp[2] .. name.log .. tostring({}) .. head.epoch), 1, 16)
+end
+
+-- A new log: nothing of the old one may be taken for the new one's, so the stream goes.
+local function begin_log(name, head, time)
   redis.call('UNLINK', name.log)
-  head.epoch = string.sub(redis.sha1hex(stamp[1] .. '.' .. stamp[2] .. name.log .. tostring({}) .. head.epoch), 1, 16)
+  forget(head.epoch)
+  head.began = 'log'
+  head.epoch = new_epoch(name, head)
   head.offset, head.time, head.first, head.first_time = 0, time, 1, time
+  head.nth, head.log = 0, head.epoch
+end
+
+-- A new epoch of the same log: offsets go on.
+local function begin_epoch(name, head)
+  forget(head.epoch)
+  head.began, head.before = 'epoch', head.epoch
+  head.epoch = new_epoch(name, head)
+  head.nth = head.nth + 1
+  head.begins_at = head.offset + 1
+end
+
+local function needs_epoch(head)
+  return head.exists and written[head.epoch] ~= head.offset
+end
+
+-- Forget the oldest epochs, where this user may.
+local function prune_epochs(name)
+  if not (redis.acl_check_cmd('HGETALL', name.epochs) and redis.acl_check_cmd('HDEL', name.epochs, '')) then return end
+  local flat = redis.call('HGETALL', name.epochs)
+  if #flat <= 2 * MAX_EPOCHS then return end
+  local newest = 0
+  for index = 2, #flat, 2 do newest = math.max(newest, tonumber(string.match(flat[index], '%d+$')) or 0) end
+  for index = 1, #flat, 2 do
+    if (tonumber(string.match(flat[index + 1], '%d+$')) or 0) <= newest - MAX_EPOCHS then
+      redis.call('HDEL', name.epochs, flat[index])
+    end
+  end
+end
+
+-- Store the head, and the epoch if it has just begun: called when nothing can be refused any more.
+local function write_head(name, head, ...)
+  redis.call(
+    'HSET', name.head, 'epoch', head.epoch, 'offset', whole(head.offset), 'time', whole(head.time),
+    'first', whole(head.first), 'first_time', whole(head.first_time), ...
+  )
+  if head.began then
+    redis.call('HSET', name.head, 'nth', whole(head.nth), 'log', head.log)
+    if head.began == 'log' then
+      redis.call('UNLINK', name.epochs)
+      redis.call('HSET', name.epochs, head.epoch, '1 0')
+    else
+      if head.nth == 1 then redis.call('HSET', name.epochs, head.before, '1 0') end
+      redis.call('HSET', name.epochs, head.epoch, whole(head.begins_at) .. ' ' .. whole(head.nth))
+      prune_epochs(name)
+    end
+  end
+  remember(head)
 end
 
 -- [epoch, offset of the newest event, offset of the oldest one that can still be read (offset + 1: none), time, VERSION]: who
@@ -210,7 +301,8 @@ local function may_open(name)
   if not redis.acl_check_cmd('XINFO', 'STREAM', name.log) then
     return redis.error_reply('NOPERM this user may not run XINFO STREAM on ' .. name.log)
   end
-  return may('UNLINK', name.log) or may('HSET', name.head, 'offset', '1')
+  return may('UNLINK', name.log) or may('UNLINK', name.epochs) or may('HSET', name.head, 'offset', '1')
+    or may('HSET', name.epochs, '', '')
 end
 
 -- The user whose topic it is: the second word behind `users`.
@@ -234,7 +326,7 @@ local function event_id(head, id)
   return id or head.epoch .. '-' .. whole(head.offset)
 end
 
--- Append at the next offset. A stream that is ahead of its head (one of them was lost, or restored) starts a new epoch.
+-- Append at the next offset. A stream that is ahead of its head (one of them was lost, or restored) is replaced by a new log.
 local function append(name, head, topic, id, payload)
   local function add()
     head.offset = head.offset + 1
@@ -245,7 +337,7 @@ local function append(name, head, topic, id, payload)
   end
   local added = add()
   if added.err and newest_in_stream(name) >= head.offset then
-    start_epoch(name, head, head.time)
+    begin_log(name, head, head.time)
     added = add()
   end
   return added.err and added or nil
@@ -278,23 +370,24 @@ local function publish(keys, args)
 
   local id_key = id and id_key_of(name, topic, id, by)
   if id_key and head.exists then
-    -- The receipt of an earlier epoch's event is worth nothing now: that event was lost with its log.
+    -- Receipt and event are written in one step, so they are lost together; but a receipt outlives a log that was replaced.
     local epoch, offset = string.match(redis.call('GET', id_key) or '', '^(%x+)-(%d+)$')
-    if epoch == head.epoch then return { epoch, tonumber(offset), 1 } end
+    if epoch and (epoch == head.epoch or redis.call('HMGET', name.epochs, epoch)[1]) then return { epoch, tonumber(offset), 1 } end
   end
 
   local user = user_of(topic)
   local refused = may_publish(name, topic, id_key, user)
   if refused then return refused end
   head.time = math.max(now_ms(), head.time)
-  if not head.exists then start_epoch(name, head, head.time) end
+  if not head.exists then
+    begin_log(name, head, head.time)
+  elseif needs_epoch(head) then
+    begin_epoch(name, head)
+  end
   refused = append(name, head, topic, id, payload)
   if refused then return refused end
   trim(name, head)
-  redis.call(
-    'HSET', name.head, 'epoch', head.epoch, 'offset', whole(head.offset), 'time', whole(head.time),
-    'first', whole(head.first), 'first_time', whole(head.first_time)
-  )
+  write_head(name, head)
   if id_key then redis.call('SET', id_key, head.epoch .. '-' .. whole(head.offset), 'PX', IDEMPOTENCY_MS) end
   local message =
     table.concat({ 'hg1', head.epoch, whole(head.offset), whole(head.time), event_id(head, id) }, ' ') .. '\n' .. payload
@@ -311,7 +404,8 @@ local function bounded(text, low, high)
   return value and value >= low and value <= high and value
 end
 
--- Store the retention, and make sure that the log has an epoch: a gateway calls this at its start.
+-- Store the retention, and make sure that the log has an epoch which is this process's: a gateway calls this at its start, and so
+-- learns at once which line the next event will be on.
 local function configure(keys, args)
   local name, wrong_key = names(keys)
   if not name then return wrong_key end
@@ -326,23 +420,27 @@ local function configure(keys, args)
   if refused then return refused end
   local head = read_head(name)
   if not head.exists or newest_in_stream(name) > head.offset then
-    start_epoch(name, head, math.max(now_ms(), head.time))
+    begin_log(name, head, math.max(now_ms(), head.time))
+  elseif needs_epoch(head) then
+    begin_epoch(name, head)
   end
-  redis.call(
-    'HSET', name.head, 'epoch', head.epoch, 'offset', whole(head.offset), 'time', whole(head.time),
-    'first', whole(head.first), 'first_time', whole(head.first_time),
-    'max_events', whole(max_events), 'max_age_ms', whole(max_age_ms), 'max_payload_bytes', whole(max_payload_bytes)
+  write_head(
+    name, head, 'max_events', whole(max_events), 'max_age_ms', whole(max_age_ms), 'max_payload_bytes', whole(max_payload_bytes)
   )
-  return position(name, head)
+  local found = position(name, head)
+  found[6] = redis.call('HGETALL', name.epochs)
+  return found
 end
 
 -- Where the log stands. Creates nothing: without a log the epoch is empty and the offset 0.
-local function head_position(keys)
+local function head_position(keys, args)
   local name, wrong_key = names(keys)
   if not name then return wrong_key end
   local head = read_head(name)
   if not head.exists then return { '', 0, 1, 0, VERSION } end
-  return position(name, head)
+  local found = position(name, head)
+  if args[1] and args[1] ~= head.epoch then found[6] = redis.call('HGETALL', name.epochs) end
+  return found
 end
 
 redis.register_function('headgate_publish', publish)

@@ -6,8 +6,9 @@ delivered. Offsets are contiguous, so whatever is not in a page between its ends
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError, InvalidEvent, PayloadTooLarge
 from headgate.event import Event, check_event_id, check_json
@@ -18,6 +19,7 @@ from .entries import Entry as Entry
 from .entries import Head as Head
 from .functions import VERSION, call_function, ensure_loaded
 from .keys import head_key, log_key
+from .lineage import Lineage, read_lineage
 
 # A page: enough that a round trip is cheap per event, small enough to hold (100 × 64 KiB at the most usual limit).
 PAGE_EVENTS = 100
@@ -38,7 +40,8 @@ class EventLog:
     def configure(self, max_events: int, max_age_s: int) -> Head:
         """Store the retention in Redis, where every publisher's appends obey it, and make sure the log has an epoch.
 
-        An older function library is replaced by ours, where this user may.
+        If another Redis process than this one has written the last event, a new epoch begins. The head comes with its lineage. An
+        older function library is replaced by ours, where this user may.
 
         Raises:
             BusUnavailable, BusRefused: as `redis.client.call`.
@@ -48,16 +51,17 @@ class EventLog:
         if head.library < VERSION:
             with suppress(BusRefused):
                 ensure_loaded(self._client)
-                return self.head()
+                return _head(call_function(self._client, "FCALL", "headgate_configure", 1, self._key, *limits))
         return head
 
-    def head(self) -> Head:
-        """Return where the log stands.
+    def head(self, known_epoch: str | None = None) -> Head:
+        """Return where the log stands; with its lineage, if that is another epoch than `known_epoch`.
 
         Raises:
             BusUnavailable, BusRefused: as `redis.client.call`.
         """
-        return _head(call_function(self._client, "FCALL_RO", "headgate_head", 1, self._key))
+        known = () if known_epoch is None else (known_epoch,)
+        return _head(call_function(self._client, "FCALL_RO", "headgate_head", 1, self._key, *known))
 
     def page(self, after: int, upto: int | None, limit: int = PAGE_EVENTS, *, epoch: str | None = None) -> list[Entry]:
         """Return the entries with `after` < offset ≤ `upto` (None: all) that the log still holds, at most `limit`, in order.
@@ -129,8 +133,18 @@ def _time_or_zero(text: bytes) -> int:
         return 0
 
 
-def _head(reply: list[bytes | int]) -> Head:
-    epoch, offset, first, _, *version = reply
+def _head(reply: list[Any]) -> Head:
+    epoch, offset, first, _, *more = reply
     # Version 1 does not say so.
-    library = int(version[0]) if version else 1
-    return Head(epoch.decode() if isinstance(epoch, bytes) else str(epoch), int(offset), int(first), library)
+    library = int(more[0]) if more else 1
+    name = epoch.decode() if isinstance(epoch, bytes) else str(epoch)
+    return Head(name, int(offset), int(first), library, _lineage(name, more[1]) if len(more) > 1 else None)
+
+
+def _lineage(epoch: str, flat: Sequence[bytes]) -> Lineage:
+    found = []
+    for name, value in zip(flat[::2], flat[1::2], strict=True):
+        first, _, number = value.partition(b" ")
+        if first.isdigit() and number.isdigit():  # else it was put there by hand, and counts as not there
+            found.append((name.decode("ascii", "replace"), int(first), int(number)))
+    return read_lineage(epoch, found)

@@ -83,7 +83,7 @@ def test_keys_and_fields_are_those_of_the_key_table(client: Client) -> None:
     """The library builds the same names as redis/keys.py."""
     epoch, offset, _ = publish(client, "a.b", '{"x":1}', "first")
 
-    expected = {KEY.encode(), HEAD.encode(), id_key("a.b", "first").encode()}
+    expected = {KEY.encode(), HEAD.encode(), keys.epochs_key(NAMESPACE).encode(), id_key("a.b", "first").encode()}
     assert set(call(client, "KEYS", "*")) == expected
     [(entry_id, fields)] = call(client, "XRANGE", KEY, "-", "+")
     assert entry_id == b"%d-0" % offset
@@ -331,7 +331,7 @@ def test_a_lowered_retention_is_reached_in_bounded_steps(client: Client) -> None
 
 def test_configure_gives_a_new_namespace_its_epoch_and_keeps_an_old_one(client: Client) -> None:
     """A gateway that starts always gets an epoch, and its start disturbs no log."""
-    epoch, offset, first, time_ms, _ = configure(client)
+    epoch, offset, first, time_ms, *_ = configure(client)
     assert (len(epoch), offset, first) == (16, 0, 1)
     assert publish(client)[:2] == (epoch.decode(), 1)
 

@@ -1,0 +1,43 @@
+"""The lineage of a log: which positions are on the line that leads to its head."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.redis.lineage import alone, read_lineage
+
+
+def test_an_epoch_alone_ends_at_the_head() -> None:
+    """The epoch that is still written has all offsets up to the head, and nothing above."""
+    assert alone("a").end_of("a", 7) == 7
+    assert alone("a").end_of("b", 7) is None
+
+
+def test_an_epoch_ends_where_the_next_one_begins() -> None:
+    """Each but the newest ends before the first offset of its successor."""
+    lineage = read_lineage("c", [("b", 11, 1), ("a", 1, 0), ("c", 21, 2)])
+
+    assert [lineage.end_of(epoch, 30) for epoch in "abc"] == [10, 20, 30]
+
+
+def test_epochs_without_events_end_where_they_began() -> None:
+    """Two restarts without an event in between: all three epochs share what came before."""
+    lineage = read_lineage("d", [("a", 1, 0), ("b", 11, 1), ("c", 11, 2), ("d", 16, 3)])
+
+    assert [lineage.end_of(epoch, 20) for epoch in "abcd"] == [10, 10, 15, 20]
+
+
+@given(st.lists(st.integers(min_value=0, max_value=5), min_size=1, max_size=12), st.randoms())
+def test_an_event_is_on_the_line_exactly_while_its_epoch_lasts(lengths: list[int], random: object) -> None:
+    """Against a list of who wrote what: a position is on the line if that epoch has the line's event there, or leads to it."""
+    written = [number for number, length in enumerate(lengths) for _ in range(length)]
+    firsts = [sum(lengths[:number]) + 1 for number in range(len(lengths))]
+    epochs = [(str(number), first, number) for number, first in enumerate(firsts)]
+    random.shuffle(epochs)  # type: ignore[attr-defined]
+
+    lineage = read_lineage(str(len(lengths) - 1), epochs)
+
+    for number in range(len(lengths)):
+        end = max((offset for offset, epoch in enumerate(written, 1) if epoch <= number), default=0)
+        assert lineage.end_of(str(number), len(written)) == end

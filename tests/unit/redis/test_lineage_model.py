@@ -60,7 +60,7 @@ def run(seed: int, rules: frozenset[str] = ALL_RULES) -> None:
     world.settle()
 
 
-@pytest.mark.parametrize(("begin", "depth", "states"), [(World, 6, 10_000), (in_use, 5, 10_000)])
+@pytest.mark.parametrize(("begin", "depth", "states"), [(World, 5, 2_000), (in_use, 5, 10_000)])
 def test_every_interleaving_to_a_depth(begin: Callable[[], World], depth: int, states: int) -> None:
     """No two events have one name; what a browser holds is the log's; nothing that is there is told as lost."""
     assert explore(begin(), depth) > states

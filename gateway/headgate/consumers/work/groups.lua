@@ -684,11 +684,12 @@ end
 
 redis.register_function('headgate_group_open', open)
 redis.register_function('headgate_group_take', take)
-redis.register_function('headgate_group_settle', settle)
-redis.register_function('headgate_group_renew', renew)
+-- A Redis that is full must let answers in: they free memory, and without them it would stay full.
+redis.register_function{ function_name = 'headgate_group_settle', callback = settle, flags = { 'allow-oom' } }
+redis.register_function{ function_name = 'headgate_group_renew', callback = renew, flags = { 'allow-oom' } }
 redis.register_function{ function_name = 'headgate_group_progress', callback = progress, flags = { 'no-writes' } }
 redis.register_function{ function_name = 'headgate_group_look', callback = look, flags = { 'no-writes' } }
-redis.register_function('headgate_group_remove', remove)
+redis.register_function{ function_name = 'headgate_group_remove', callback = remove, flags = { 'allow-oom' } }
 redis.register_function('headgate_state_rate', rate)
 redis.register_function('headgate_state_window', window)
 redis.register_function('headgate_state_lease', lease)

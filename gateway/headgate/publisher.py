@@ -331,7 +331,7 @@ def find_redis_url(settings: Settings | None = None) -> str:
     settings = settings or Settings.from_environment("HEADGATE_REDIS_URL", "HEADGATE_DATA_DIR")
     if settings.redis_url:
         return settings.redis_url
-    from .redis.embedded import find_private_redis  # only here: a publisher with a URL needs no code that starts servers
+    from .redis.data_folder import find_private_redis  # only here: a publisher with a URL needs no code of a private server
 
     url = find_private_redis(settings.data_dir)
     if url is None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from headgate.publisher import Publisher
-from headgate.redis.embedded import find_private_redis
+from headgate.redis.data_folder import find_private_redis
 from tests.support.gateway_process import GatewayProcess, StartGateway
 from tests.support.redis_server import wait_until
 

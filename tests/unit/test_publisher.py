@@ -243,7 +243,8 @@ def test_a_publisher_brings_in_no_gateway() -> None:
     """`from headgate import Publisher` in any process: no event loop, no web framework, no second thread."""
     code = (
         "import sys, threading\nfrom headgate import Publisher\nPublisher('redis://127.0.0.1:1')\n"
-        "brought = ('gevent', 'greenlet', 'flask', 'socketio', 'engineio', 'websockets', 'headgate.redis.embedded')\n"
+        "brought = ('gevent', 'greenlet', 'flask', 'socketio', 'engineio', 'websockets', '"
+        "headgate.redis.data_folder', 'headgate.redis.embedded')\n"
         "print([name for name in brought "
         "if name in sys.modules], threading.active_count())"
     )

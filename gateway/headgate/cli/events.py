@@ -77,8 +77,8 @@ def tail(pattern: str, namespace: str, redis_url: str | None, as_json: bool) -> 
     from headgate.errors import HeadgateError
     from headgate.event import decode_message
     from headgate.publisher import find_redis_url
-    from headgate.redis.client import SubscriberLink
     from headgate.redis.keys import channel_prefix
+    from headgate.redis.subscriber_link import SubscriberLink
     from headgate.settings import HARD_MAX_PAYLOAD_BYTES
     from headgate.topic import check_namespace, check_pattern, check_topic, matches
 

@@ -24,7 +24,8 @@ from headgate.errors import (
 from headgate.event import Event, decode_message
 from headgate.redis import functions as function_library
 from headgate.redis import keys
-from headgate.redis.client import Client, SubscriberLink, call, open_client
+from headgate.redis.client import Client, call, open_client
+from headgate.redis.subscriber_link import SubscriberLink
 from headgate.topic import check_topic
 
 NAMESPACE = "orders"

@@ -48,7 +48,7 @@ class Scanner:
 
 
 def test_a_burst_stamps_each_event_with_its_number() -> None:
-    """Whoever sees them can tell whether one is missing, and which."""
+    """A reader can tell whether one is missing, and which."""
     scanner = Scanner()
     burst = scanner.bursts.start({"events": 3, "id": "abc"}, "ana")
     assert [stamp for *_, stamp in scanner.scans] == [{"id": "abc", "number": n, "of": 3} for n in (1, 2, 3)]

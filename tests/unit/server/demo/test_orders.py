@@ -114,7 +114,7 @@ def test_a_full_book_restores_nothing(shop: Shop) -> None:
     assert shop.book.restore("42", version, "ana") == shop.order("42")
 
 
-def test_what_cannot_be_published_is_not_restored(shop: Shop) -> None:
+def test_an_order_whose_event_cannot_be_published_is_not_restored(shop: Shop) -> None:
     """Nobody's board shows what the book does not hold; the Undo works when the bus does."""
     version = shop.delete("42")
     shop.down = True

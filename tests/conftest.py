@@ -17,6 +17,7 @@ pytest_plugins = [
     "tests.support.mailer",
     "tests.support.consume_process",
     "tests.support.answering",
+    "tests.support.shop",
     "tests.support.gateway_here",
     "tests.support.wanted_password",
 ]

@@ -32,6 +32,7 @@ from headgate.runtime.importing import import_string
 from tests.support.gateway_process import GatewayProcess
 from tests.support.held_port import HeldPort
 from tests.support.raw_client import RawClient
+from tests.support.redis_server import record_private_redis
 
 DEADLINE_S = 60
 
@@ -184,8 +185,7 @@ def test_beside_a_gateway_in_the_same_folder_the_application_finds_its_private_r
     tmp_path: Path, nowhere: None, redis_url: str
 ) -> None:
     """`headgate serve` in one terminal, `flask shell` in another; no setting."""
-    (tmp_path / "redis.lock").write_text(json.dumps({"socket": redis_url.removeprefix("unix://")}))
-    (tmp_path / "redis.lock").chmod(0o600)
+    record_private_redis(tmp_path, redis_url)
     with closing(Headgate(Flask(__name__))) as gate:
         assert gate.publish("a", 1).offset == 1
 

@@ -13,6 +13,7 @@ from headgate import BusRefused
 from headgate.publisher import Publisher
 from headgate.redis.data_folder import find_private_redis
 from headgate.redis.embedded import start_private_redis
+from tests.support.redis_server import record_private_redis
 
 
 def as_a_link(folder: Path) -> Path:
@@ -62,9 +63,7 @@ TRAPS = [
 def somebodys(tmp_path: Path, redis_url: str) -> Path:
     """A data folder with the record of a live server, laid out by hand."""
     folder = tmp_path / ".headgate"
-    folder.mkdir(mode=0o700)
-    (folder / "redis.lock").write_text(json.dumps({"socket": redis_url.removeprefix("unix://")}))
-    (folder / "redis.lock").chmod(0o600)
+    record_private_redis(folder, redis_url)
     return folder
 
 

@@ -30,7 +30,7 @@ def connected(url: str, timeout_s: float = DEADLINE_S) -> None:
     link.close()
 
 
-def test_the_server_says_what_it_is(redis_client: Client) -> None:
+def test_the_server_says_its_name_and_version(redis_client: Client) -> None:
     """Name and version, for the line at start."""
     name, version = check_server(redis_client)
 
@@ -125,7 +125,7 @@ def info(version: str) -> bytes:
     return f"+OK\r\n${len(text)}\r\n{text}\r\n".encode()
 
 
-def test_a_server_that_is_too_old_is_named_with_what_is_needed(answer: Callable[[bytes], str]) -> None:
+def test_a_server_that_is_too_old_is_named_with_the_version_that_is_needed(answer: Callable[[bytes], str]) -> None:
     """Found and needed, in one line."""
     with pytest.raises(
         BusRefused, match=r"Redis 6\.2\.14 at 127\.0\.0\.1:\d+ is too old; needed: Redis 7\.0 or newer, or Valkey"

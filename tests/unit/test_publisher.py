@@ -1,4 +1,4 @@
-"""The publisher without a Redis: data to JSON, arguments checked before anything is sent, what it imports."""
+"""The publisher without a Redis: data to JSON, arguments checked before anything is sent, and its imports."""
 
 import dataclasses
 import datetime
@@ -63,7 +63,7 @@ JSON = st.recursive(
 
 @given(JSON)
 def test_json_values_survive(value: Any) -> None:
-    """What is JSON is encoded as strict JSON and read back as it was."""
+    """A value that JSON has is encoded as strict JSON and read back as it was."""
     payload = encode_data(value)
 
     check_json(payload)
@@ -84,7 +84,7 @@ def test_json_values_survive(value: Any) -> None:
         (msgspec.Raw(b' {"a" : 1} '), b' {"a" : 1} '),
     ],
 )
-def test_what_msgspec_knows_is_encoded(value: Any, text: bytes) -> None:
+def test_a_value_that_msgspec_knows_is_encoded(value: Any, text: bytes) -> None:
     """Dates, UUIDs, Decimals, dataclasses, structs, enums and bytes as msgspec writes them; Raw as it is."""
     assert encode_data(value) == text
 

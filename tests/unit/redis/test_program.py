@@ -35,7 +35,7 @@ def test_without_one_the_wheel_has_it(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_without_any_the_error_has_the_command_to_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was found, what is needed, what to do."""
+    """With the programs that were found, the one that is needed, and the command that brings it."""
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(server_program, "find_spec", lambda name: None)
     program(tmp_path / "redis-server", OLD)

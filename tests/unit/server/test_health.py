@@ -18,7 +18,7 @@ def test_healthz_is_200_when_the_gateway_is_ready(demo: FlaskClient) -> None:
     assert (answer.status_code, answer.get_json()) == (200, {"ready": True, "bus": "up", "missing": []})
 
 
-def test_healthz_is_503_and_names_what_is_missing(demo: FlaskClient, gate: RecordingGate) -> None:
+def test_healthz_is_503_and_names_the_missing_part(demo: FlaskClient, gate: RecordingGate) -> None:
     """Not ready: the bus is down, and the answer says so."""
     gate.state = {"ready": False, "bus": "down", "clients": 3}
     answer = demo.get("/healthz")

@@ -47,7 +47,7 @@ def shop() -> Shop:
     return Shop()
 
 
-def test_a_restored_order_is_what_it_was(shop: Shop) -> None:
+def test_a_restored_order_is_as_it_was(shop: Shop) -> None:
     """But for who did it last, and a version of its own, above that of the deletion; both are published."""
     before = shop.order("42")
     assert before is not None

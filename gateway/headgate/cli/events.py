@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -126,7 +126,7 @@ def _print_event(event: Event, as_json: bool) -> None:
     import msgspec
 
     if as_json:
-        parts: dict[str, Any] = {"topic": event.topic, "data": msgspec.Raw(event.data), "id": event.id, "time": event.time_ms}
+        parts: dict[str, object] = {"topic": event.topic, "data": msgspec.Raw(event.data), "id": event.id, "time": event.time_ms}
         if event.offset is not None:
             parts |= {"epoch": event.epoch, "offset": event.offset}
         line = msgspec.json.encode(parts)

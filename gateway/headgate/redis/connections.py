@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from inspect import signature
-from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import redis
@@ -34,7 +33,7 @@ _MAINTENANCE = ("maint_notifications_config", "maint_notifications_pool_handler"
 
 
 def connection_pool(
-    url: str, timeout_s: float, kind: type[redis.ConnectionPool] = redis.ConnectionPool, **options: Any
+    url: str, timeout_s: float, kind: type[redis.ConnectionPool] = redis.ConnectionPool, **options: float
 ) -> redis.ConnectionPool:
     """Return a pool that makes connections our way, whatever options the URL carries."""
     try:

@@ -43,6 +43,7 @@ class SubscriberLink:
         import hiredis  # only here: a process that only publishes need not have it
 
         self._pack: Callable[[Any], bytes] = hiredis.pack_command  # its stub knows only tuples of one type
+        # Untyped: the stub of its `feed` takes no buffer, only bytes and text.
         self._reader: Any = hiredis.Reader(protocolError=_BrokenReply, replyError=_ErrorReply)
         self._buffer = bytearray(READ_BYTES)
         self._unfinished_bytes = 0
@@ -54,6 +55,7 @@ class SubscriberLink:
             BusUnavailable: nothing answers, or not in time.
             BusRefused: wrong password, no permission, or a URL that is none.
         """
+        # Untyped: redis-py does not type `connect`, and `_sock` is its own.
         connection: Any = connection_pool(self._url, self._connect_timeout_s).make_connection()
         try:
             connection.connect()

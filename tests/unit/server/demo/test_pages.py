@@ -127,7 +127,9 @@ def test_a_burst_is_fifty_true_changes(demo: FlaskClient, gate: RecordingGate, a
     assert sum(each["scans"] for each in demo.get("/demo/orders").get_json()) == 50
 
 
-def test_a_burst_cut_short_keeps_the_changes_that_were_published(demo: FlaskClient, gate: RecordingGate, as_ana: dict[str, str]) -> None:
+def test_a_burst_cut_short_keeps_the_changes_that_were_published(
+    demo: FlaskClient, gate: RecordingGate, as_ana: dict[str, str]
+) -> None:
     """The caller gets the bus's error; book and events agree."""
     gate.error, gate.after = BusUnavailable("gone"), 7
     assert demo.post("/demo/burst", headers=as_ana).status_code == 503

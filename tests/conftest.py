@@ -16,6 +16,10 @@ pytest_plugins = [
     "tests.support.smtp_server",
     "tests.support.mailer",
     "tests.support.consume_process",
+    "tests.support.answering",
+    "tests.support.shop",
+    "tests.support.gateway_here",
+    "tests.support.wanted_password",
 ]
 
 # What a developer has set for a gateway of theirs is not for the tests: above all not the Redis to write to.

@@ -13,9 +13,9 @@ is started there, gevent is not imported, Redis is reached at the first publish,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 from flask import Flask
@@ -33,11 +33,11 @@ from .settings import Settings, environment
 from .topic import check_pattern
 
 if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+
     from .node.gateway import Gateway
 
 SOCKET_PATH = "/socket.io/"
-
-_Application = Callable[[dict[str, Any], Any], Iterable[bytes]]
 
 
 class Headgate:
@@ -105,7 +105,7 @@ class Headgate:
     def publish(
         self,
         topic: str,
-        data: Any,
+        data: object,
         id: str | None = None,
         namespace: str | None = None,
         *,
@@ -158,7 +158,7 @@ class Headgate:
         events, next_ = found.page(Replay(check_pattern(pattern), first, MAX_OFFSET if last is None else last))
         return found.bus.epoch or "", events, next_
 
-    def ready(self) -> dict[str, Any]:
+    def ready(self) -> dict[str, object]:
         """Return `{ready, bus, namespaces}`: whether events flow. Never waits. Not ready where no browser can be served."""
         if self._gateway is None and not is_patched():
             return {"ready": False, "bus": "down", "error": NOT_PATCHED, "namespaces": {}}
@@ -193,12 +193,12 @@ class Headgate:
                 self._publisher = Publisher(find_redis_url(settings), max_payload_bytes=settings.max_payload_bytes)
         return self._publisher
 
-    def _in_front_of(self, app: Flask) -> _Application:
+    def _in_front_of(self, app: Flask) -> WSGIApplication:
         """Return what answers in the place of `app`: the gateway on Socket.IO's path, `app` everywhere else."""
-        inner: _Application = app.wsgi_app
-        outer: _Application | None = None
+        inner: WSGIApplication = app.wsgi_app
+        outer: WSGIApplication | None = None
 
-        def answer(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
             nonlocal outer
             if self._gateway is None and not is_patched():
                 return self._refuse(app, start_response) if _is_socket(environ) else inner(environ, start_response)
@@ -212,7 +212,7 @@ class Headgate:
 
         return answer
 
-    def _refuse(self, app: Flask, start_response: Any) -> Iterable[bytes]:
+    def _refuse(self, app: Flask, start_response: StartResponse) -> Iterable[bytes]:
         """Answer a browser that connects where none can be served; the first one is logged, as they come back again and again."""
         if not self._told:
             self._told = True
@@ -227,12 +227,12 @@ class Headgate:
         return [body]
 
 
-def _is_socket(environ: Mapping[str, Any]) -> bool:
+def _is_socket(environ: WSGIEnvironment) -> bool:
     """Return whether a request is Socket.IO's."""
     return str(environ.get("PATH_INFO")).startswith(SOCKET_PATH)
 
 
-def _refuse_newcomer(error: HeadgateError, start_response: Any) -> list[bytes]:
+def _refuse_newcomer(error: HeadgateError, start_response: StartResponse) -> list[bytes]:
     """Answer a request for a new connection with 503, as the HTTP API tells an error."""
     body = msgspec.json.encode({"error": error.to_wire()})
     headers = [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
@@ -240,6 +240,6 @@ def _refuse_newcomer(error: HeadgateError, start_response: Any) -> list[bytes]:
     return [body]
 
 
-def _is_handshake(environ: Mapping[str, Any]) -> bool:
+def _is_handshake(environ: WSGIEnvironment) -> bool:
     """Return whether a request asks for a new connection."""
     return _is_socket(environ) and "sid=" not in environ.get("QUERY_STRING", "")

@@ -11,7 +11,6 @@ import hashlib
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any
 
 from flask import Flask, Response, abort, request
 
@@ -34,7 +33,7 @@ def add_page_files(app: Flask) -> None:
     app.url_defaults(_add_version)
 
 
-def _add_version(endpoint: str, values: dict[str, Any]) -> None:
+def _add_version(endpoint: str, values: dict[str, object]) -> None:
     if endpoint == ENDPOINT and (found := _files().get(str(values.get("name")))) is not None:
         values.setdefault("v", found.version)
 

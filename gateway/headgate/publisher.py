@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from enum import StrEnum
 from types import TracebackType
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 
@@ -36,6 +36,7 @@ from .errors import (
 )
 from .event import MAX_DEPTH, check_event_id, check_json
 from .redis.client import Client, call_many, drop_idle, open_client
+from .redis.connections import Command
 from .redis.durability import Durability, not_waited, read_durable
 from .redis.functions import call_function, ensure_loaded, is_missing
 from .redis.keys import log_key
@@ -49,8 +50,10 @@ from .topic import DEFAULT_NAMESPACE, check_namespace, check_topic, user_topic
 MAX_BATCH_EVENTS = 10_000
 MAX_BATCH_BYTES = 64 * 1024 * 1024
 
-# Places in the FCALL that `Publisher._command` builds.
-_PAYLOAD, _ID = 5, 6
+# One FCALL: the command, the function, the number of keys, the key, topic, payload and id; the places of the last two.
+_Call = tuple[str, str, int, str, str, bytes, str]
+_PAYLOAD: Final = 5
+_ID: Final = 6
 # Hexadecimal digits of a publisher's name: 128 bits, so that nobody finds a second name for another's.
 _BY_LENGTH = 32
 # Of `timeout_s`, how long a command may wait for replicas or the disk: Redis' answer must come before the attempt is given up.
@@ -153,7 +156,7 @@ class Publisher:
     def publish(
         self,
         topic: str,
-        data: Any,
+        data: object,
         id: str | None = None,
         namespace: str | None = None,
         *,
@@ -188,15 +191,14 @@ class Publisher:
         wish = self._durable if durable is None else read_durable(durable)
         namespace = self._namespace if namespace is None else check_namespace(namespace)
         command = self._command(topic if user is None else user_topic(user, topic), data, id, namespace)
-        if by is not None:
-            # Of whatever characters a name is, and however long.
-            command = (*command, hashlib.sha256(by.encode()).hexdigest()[:_BY_LENGTH])
+        # A name may have any characters, and any length.
+        words = command if by is None else (*command, hashlib.sha256(by.encode()).hexdigest()[:_BY_LENGTH])
         self._refuse_unserved(namespace)
         if wish is None:
-            epoch, offset, duplicate = self._twice(self._fcall, command)
+            epoch, offset, duplicate = self._twice(self._fcall, words)
             waited = None
         else:
-            (appended, waited) = self._twice(self._fcall_many, [command, wish.command(self._wait_ms)])
+            (appended, waited) = self._twice(self._fcall_many, [words, wish.command(self._wait_ms)])
             if isinstance(appended, HeadgateError):
                 raise appended
             epoch, offset, duplicate = appended
@@ -206,7 +208,7 @@ class Publisher:
 
     def publish_many(
         self,
-        events: Iterable[tuple[str, Any] | tuple[str, Any, str | None]],
+        events: Iterable[tuple[str, object] | tuple[str, object, str | None]],
         namespace: str | None = None,
         *,
         durable: Durable = None,
@@ -226,7 +228,7 @@ class Publisher:
         """
         wish = self._durable if durable is None else read_durable(durable)
         namespace = self._namespace if namespace is None else check_namespace(namespace)
-        batch: list[tuple[Any, ...]] = []
+        batch: list[_Call] = []
         generated: list[bool] = []
         size = 0
         for event in events:
@@ -302,7 +304,7 @@ class Publisher:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
-    def _command(self, topic: str, data: Any, event_id: str | None, namespace: str) -> tuple[Any, ...]:
+    def _command(self, topic: str, data: object, event_id: str | None, namespace: str) -> _Call:
         key = log_key(namespace)
         check_topic(topic)
         payload = encode_data(data)
@@ -331,11 +333,11 @@ class Publisher:
         drop_idle(self._client)
         return send(commands)
 
-    def _fcall(self, command: tuple[Any, ...]) -> Any:
+    def _fcall(self, command: Command) -> Any:
         self._check_library()
         return call_function(self._client, *command)
 
-    def _fcall_many(self, batch: list[tuple[Any, ...]]) -> list[Any]:
+    def _fcall_many(self, batch: Sequence[Command]) -> list[Any]:
         self._check_library()
         replies = call_many(self._client, batch)
         if any(is_missing(reply) for reply in replies):
@@ -382,12 +384,12 @@ class Publisher:
             self._library_checked = True
 
 
-def _waits(batch: Sequence[tuple[Any, ...]]) -> int:
+def _waits(batch: Sequence[Command]) -> int:
     """Return how many commands at the end of a batch wait for others: none or one."""
     return int(batch[-1][0] != "FCALL")
 
 
-def encode_data(data: Any) -> bytes:
+def encode_data(data: object) -> bytes:
     """Return `data` as compact, strict JSON text; `msgspec.Raw` is checked and returned as it is.
 
     Raises:
@@ -421,7 +423,7 @@ def find_redis_url(settings: Settings | None = None) -> str:
     settings = settings or Settings.from_environment("HEADGATE_REDIS_URL", "HEADGATE_DATA_DIR")
     if settings.redis_url:
         return settings.redis_url
-    from .redis.embedded import find_private_redis  # only here: a publisher with a URL needs no code that starts servers
+    from .redis.data_folder import find_private_redis  # only here: a publisher with a URL needs no code of a private server
 
     url = find_private_redis(settings.data_dir)
     if url is None:
@@ -434,12 +436,12 @@ def find_redis_url(settings: Settings | None = None) -> str:
 _LEAVES = frozenset((str, int, bool, type(None)))
 
 
-def _check_value(value: Any, depth: int) -> None:
+def _check_value(value: object, depth: int) -> None:
     """Check what msgspec would silently change. Depth counts lists and dicts, as event.check_json does."""
     kind = type(value)
     if kind in _LEAVES:
         return
-    if kind is float:
+    if type(value) is float:
         if not math.isfinite(value):
             raise NotSerializable(f"{value} is not a JSON number")
     elif isinstance(value, dict):

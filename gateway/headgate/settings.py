@@ -60,6 +60,10 @@ def _namespaces(raw: Any) -> tuple[str, ...]:
 
 def _redis_url(raw: Any) -> str:
     url = urlsplit(str(raw).strip())
+    if url.scheme in ("redis+sentinel", "rediss+sentinel"):
+        if not re.fullmatch(r"/[^/]+(/\d*)?", url.path) or not all(url.netloc.rpartition("@")[2].split(",")):
+            raise ValueError
+        return str(raw).strip()
     if url.scheme not in ("redis", "rediss", "unix") or not (url.hostname or url.path):
         raise ValueError
     _ = url.port  # raises ValueError when it is not a port
@@ -114,7 +118,10 @@ class Settings:
     port: int = option(8000, integer(0, 65535, "(0 picks a free one)"), "Port to listen on.")
     redis_url: str | None = option(
         None,
-        Kind(_redis_url, "a URL such as redis://host:6379/0, rediss://… or unix:///path"),
+        Kind(
+            _redis_url,
+            "a URL such as redis://host:6379/0, rediss://…, unix:///path or redis+sentinel://host:26379,host:26379/primary/0",
+        ),
         "Redis or Valkey to use. Not set: the gateway starts a private server, and ends it with itself.",
         secret=True,
     )

@@ -1,7 +1,7 @@
 """The application: routes put together around one gateway. `headgate serve` runs it when no other app is named.
 
-In: settings. Out: a Flask application whose extension carries the gateway. What the routes promise is written where
-they are: health.py, publish_api.py, demo.py; every refusal leaves through error_pages.py.
+In: settings. Out: a Flask application whose extension carries the gateway. Each module of routes states its promises: health.py,
+api/publish.py, api/events.py, demo/pages.py; every refusal leaves through api/error_pages.py.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ or answers without Redis.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 from headgate.auth.identity import Handshake, Identity
 from headgate.event import Event
@@ -30,7 +30,7 @@ class Gate(Protocol):
     """The gateway, seen from a route."""
 
     def publish(
-        self, topic: str, data: Any, id: str | None = None, namespace: str | None = None, *, by: str | None = None
+        self, topic: str, data: object, id: str | None = None, namespace: str | None = None, *, by: str | None = None
     ) -> Receipt:
         """Return once the event is in the log, or raise from the error tree. May switch greenlets."""
         ...
@@ -45,6 +45,6 @@ class Gate(Protocol):
         """Return (epoch, a page of the log's matching events, the offset to go on from or None). May switch greenlets."""
         ...
 
-    def ready(self) -> Mapping[str, Any]:
+    def ready(self) -> Mapping[str, object]:
         """Return `{"ready": bool, "bus": "up" or "down", …}`; never waits."""
         ...

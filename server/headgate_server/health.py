@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from ipaddress import ip_address
-from typing import Any
 
 from flask import Blueprint, Response, jsonify, request
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
@@ -48,15 +47,16 @@ def health_routes(gate: Gate, *, metrics_open: bool) -> Blueprint:
     return routes
 
 
-def for_strangers(state: Mapping[str, Any]) -> dict[str, Any]:
+def for_strangers(state: Mapping[str, object]) -> dict[str, object]:
     """Return a readiness report without the errors of the bus: they name Redis' address."""
-    namespaces = {
-        name: {key: value for key, value in each.items() if key != "error"} for name, each in state.get("namespaces", {}).items()
-    }
-    return {**state, "namespaces": namespaces} if "namespaces" in state else dict(state)
+    namespaces = state.get("namespaces")
+    if not isinstance(namespaces, Mapping):
+        return dict(state)
+    told = {name: {key: value for key, value in each.items() if key != "error"} for name, each in namespaces.items()}
+    return {**state, "namespaces": told}
 
 
-def missing(state: Mapping[str, Any]) -> list[str]:
+def missing(state: Mapping[str, object]) -> list[str]:
     """Return the names in a readiness report that are down or not yet there."""
     return sorted(name for name, value in state.items() if name != "ready" and (value is False or value == "down"))
 

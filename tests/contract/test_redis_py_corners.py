@@ -1,4 +1,4 @@
-"""Private or undocumented corners of redis-py and hiredis that redis/client.py and faults.py rely on; each is named here once."""
+"""Private or undocumented corners of redis-py and hiredis that headgate.redis relies on; each is named here once."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from headgate.errors import BusRefused
-from headgate.redis import client as redis_link
+from headgate.redis import client as commands
+from headgate.redis.connections import connection_pool
 from headgate.redis.faults import NO_FUNCTION, NO_FUNCTIONS_AT_ALL, _is_end_of_stream, reply_of
 
 
 def connection_to(url: str, **options: Any) -> Any:
-    return redis_link._connection_pool(url, 30.0, **options).make_connection()
+    return connection_pool(url, 30.0, **options).make_connection()
 
 
 def test_a_connection_has_its_socket_in_sock(redis_url: str) -> None:
@@ -78,23 +79,23 @@ def test_a_retry_of_none_is_none() -> None:
     with pytest.raises(redis.ConnectionError):
         Retry(NoBackoff(), 0).call_with_retry(fail, lambda _: None)
     assert len(attempts) == 1
-    client: Any = redis_link.open_client("redis://127.0.0.1:1")
+    client: Any = commands.open_client("redis://127.0.0.1:1")
     assert client.get_retry()._retries == 0
     assert connection_to("redis://127.0.0.1:1").retry._retries == 0
 
 
 def test_idle_connections_are_dropped_and_those_in_use_are_not(redis_url: str) -> None:
     """`pool.queue` of a blocking pool holds the idle ones, and None for those that were never made."""
-    client: Any = redis_link.open_client(redis_url)
+    client: Any = commands.open_client(redis_url)
     pool = client.connection_pool
     used, idle = pool.get_connection("_"), pool.get_connection("_")
     pool.release(idle)
 
-    redis_link.drop_idle(client)
+    commands.drop_idle(client)
 
     assert (used._sock is None, idle._sock is None) == (False, True)
     pool.release(used)
-    assert redis_link.call(client, "PING") in (b"PONG", True)
+    assert commands.call(client, "PING") in (b"PONG", True)
     client.close()
 
 
@@ -132,10 +133,10 @@ def test_error_replies_keep_their_word() -> None:
 @pytest.mark.parametrize("command", ["FCALL", "FCALL_RO"])
 def test_a_function_that_is_not_there_has_a_text_and_no_code(redis_url: str, command: str) -> None:
     """Redis answers `ERR Function not found`, from which we make the code NOFUNCTION; only the whole text counts."""
-    client: Any = redis_link.open_client(redis_url)
+    client: Any = commands.open_client(redis_url)
 
     with pytest.raises(BusRefused) as caught:
-        redis_link.call(client, command, "headgate_nothing_of_this_name", 0)
+        commands.call(client, command, "headgate_nothing_of_this_name", 0)
     assert caught.value.redis_code == NO_FUNCTION
     assert reply_of(redis.ResponseError("ERR my Function not found, said a script")) == (
         "",
@@ -153,7 +154,7 @@ def test_a_server_without_functions_says_unknown_command(said: str) -> None:
 
 def test_an_unknown_command_begins_with_its_name(redis_url: str) -> None:
     """A real server's `ERR unknown command` has the name in quotes, or backticks, in that place."""
-    client: Any = redis_link.open_client(redis_url)
+    client: Any = commands.open_client(redis_url)
 
     with pytest.raises(redis.ResponseError, match=r"^unknown command ['`]HEADGATENOTHING['`]"):
         client.execute_command("HEADGATENOTHING")
@@ -171,7 +172,7 @@ def test_an_end_of_stream_is_a_connection_error_of_one_text() -> None:
 
         thread = threading.Thread(target=serve)
         thread.start()
-        client: Any = redis_link.open_client(f"redis://127.0.0.1:{listener.getsockname()[1]}")
+        client: Any = commands.open_client(f"redis://127.0.0.1:{listener.getsockname()[1]}")
         with pytest.raises(redis.ConnectionError) as caught:
             client.execute_command("PING")
         thread.join(30)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from headgate.publisher import Publisher
-from headgate.redis.embedded import find_private_redis
+from headgate.redis.data_folder import find_private_redis
 from tests.support.gateway_process import GatewayProcess
 
 

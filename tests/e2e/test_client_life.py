@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page
 
 from headgate.publisher import Publisher
-from headgate.redis.embedded import find_private_redis
+from headgate.redis.data_folder import find_private_redis
 from tests.e2e.conftest import DEADLINE_MS
 from tests.support.chromium import BROWSER_SWITCHES
 from tests.support.gateway_process import GatewayProcess, StartGateway

@@ -8,7 +8,7 @@ from contextlib import closing
 from playwright.sync_api import expect
 
 from headgate.redis.client import call, open_client
-from headgate.redis.embedded import find_private_redis
+from headgate.redis.data_folder import find_private_redis
 from headgate.redis.keys import seen_key
 from tests.e2e.conftest import OpenBoard
 from tests.e2e.shop import Shop, publish

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Route, expect
 
 from headgate.redis.client import open_client
-from headgate.redis.embedded import find_private_redis
+from headgate.redis.data_folder import find_private_redis
 from tests.e2e.board_page import BoardPage
 from tests.e2e.conftest import DEADLINE_MS, VIEWPORT, OpenBoard
 from tests.e2e.shop import Shop, publish, publish_by_command

@@ -1,6 +1,6 @@
 """A Redis of a test's own that can be killed, stopped, started again with or without its data, over TCP.
 
-The server program is the one that everything else here runs on (redis/embedded.py finds it); what it is asked here (a TCP
+The server program is the one that everything else here runs on (redis/program.py finds it); what it is asked here (a TCP
 port, an append-only file, SIGKILL) the product never asks of it.
 """
 
@@ -18,7 +18,7 @@ from typing import Any
 
 from headgate.errors import HeadgateError
 from headgate.redis.client import call, open_client
-from headgate.redis.embedded import find_server
+from headgate.redis.program import find_server
 from tests.support.held_port import HeldPort
 
 DEADLINE_S = 30.0

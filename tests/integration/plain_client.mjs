@@ -3,18 +3,18 @@
  * each thing that happens; test_node_client.py reads them and publishes meanwhile. Ends when COUNT events, every answer and, of
  * several transports, the last are there.
  *
- * Usage: node plain_client.mjs URL TRANSPORTS COUNT, such as `http://127.0.0.1:8000 polling,websocket 300`.
+ * Usage: node plain_client.mjs URL TRANSPORTS COUNT [TOKEN], such as `http://127.0.0.1:8000 polling,websocket 300`.
  */
 import { io } from "socket.io-client";
 
-const [url, transports, count] = process.argv.slice(2);
-/** @param {string} what @param {unknown} [body] */
-const tell = (what, body) => process.stdout.write(`${JSON.stringify([what, body ?? null])}\n`);
+const [url, transports, count, token] = process.argv.slice(2);
+/** @param {string} name @param {unknown} [body] */
+const tell = (name, body) => process.stdout.write(`${JSON.stringify([name, body ?? null])}\n`);
 
 const socket = io(`${url}/notifications`, {
   transports: transports.split(","),
   reconnection: false,
-  auth: { subscriptions: [{ pattern: "orders.*" }, { pattern: "a..b" }] },
+  auth: { ...(token && { token }), subscriptions: [{ pattern: "orders.*" }, { pattern: "a..b" }] },
 });
 const upgrades = transports.includes(",");
 let missing = Number(count) + (upgrades ? 2 : 1);

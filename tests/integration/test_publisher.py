@@ -11,15 +11,16 @@ import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
 from headgate import BusRefused, BusUnavailable, PayloadTooLarge, Publisher
 from headgate.publisher import PublishManyError, Receipt
 from headgate.redis.client import Client, call, open_client
-from headgate.redis.embedded import EmbeddedRedis, start_private_redis
+from headgate.redis.embedded import EmbeddedRedis
 from headgate.redis.keys import head_key, log_key
-from tests.support.redis_server import DEADLINE_S, wait_until, write_at_once
+from tests.support.redis_server import DEADLINE_S, record_private_redis, wait_until, write_at_once
 
 KEY = log_key("notifications")
 
@@ -44,7 +45,7 @@ def connections_since(client: Client, own: int) -> int:
 
 
 def test_a_receipt_is_the_position_in_the_log(publisher: Publisher, redis_client: Client) -> None:
-    """What the receipt says is what Redis holds."""
+    """Redis holds the event where the receipt says."""
     receipts = [publisher.publish("orders.1", {"n": n}) for n in range(3)]
 
     assert [receipt.offset for receipt in receipts] == [1, 2, 3]
@@ -64,7 +65,7 @@ def test_an_id_is_published_once(publisher: Publisher, redis_client: Client) -> 
 
 
 def test_ids_of_users_never_meet_those_of_others(publisher: Publisher, redis_client: Client) -> None:
-    """Whatever a user is called, and however long: each one's second publish is a duplicate of the own first."""
+    """Any name, of any length: each user's second publish is a duplicate of the own first."""
     publishers = [None, "ana", "Ana", "an:a", "ana/", "é" * 255]
 
     firsts = [publisher.publish("a", name, id="same", by=name) for name in publishers]
@@ -135,6 +136,26 @@ def test_a_killed_connection_costs_nothing(publisher: Publisher, redis_client: C
     assert [receipt.offset for receipt in publisher.publish_many([("a", 5), ("a", 6)])] == [6, 7]
 
 
+def test_a_publish_whose_connection_breaks_before_the_answer_is_sent_once_more(redis_url: str, redis_client: Client) -> None:
+    """Under the same id, so that the log has it once, whether the first attempt arrived or not."""
+
+    def waiting() -> list[bytes]:
+        return re.findall(rb"^id=(\d+) .* cmd=fcall ", call(redis_client, "CLIENT", "LIST"), re.MULTILINE)
+
+    with Publisher(redis_url, timeout_s=DEADLINE_S) as publisher, ThreadPoolExecutor(1) as pool:
+        publisher.publish("a", 0)
+        call(redis_client, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+        call(redis_client, "CLIENT", "PAUSE", 600_000, "WRITE")
+        try:
+            sent = pool.submit(publisher.publish, "a", 1)
+            (first,) = wait_until(waiting, "the publish waits at Redis")
+            call(redis_client, "CLIENT", "KILL", "ID", first)
+        finally:
+            call(redis_client, "CLIENT", "UNPAUSE")
+        assert sent.result(DEADLINE_S).offset == 2
+    assert [data for *_, data in log(redis_client)] == [b"0", b"1"]
+
+
 def test_publishing_goes_on_after_a_restart(start_redis: Callable[..., EmbeddedRedis]) -> None:
     """While Redis is away every publish raises; the log, its epoch and the idempotency keys survive."""
     server = start_redis("restarted")
@@ -157,32 +178,30 @@ def test_publishing_goes_on_after_a_restart(start_redis: Callable[..., EmbeddedR
     publisher.close()
 
 
-def test_a_stopped_redis_raises_and_the_same_id_is_not_doubled(start_redis: Callable[..., EmbeddedRedis]) -> None:
-    """Two attempts lie in the stopped server's socket; a third one by the caller finds what they left."""
-    server = start_redis()
-    publisher = Publisher(server.url, timeout_s=1)
+def test_a_stopped_redis_raises_and_the_same_id_is_not_doubled(redis_server: EmbeddedRedis, redis_url: str) -> None:
+    """Two attempts lie in the stopped server's socket; a third one by the caller finds the event of theirs."""
+    hasty, patient = Publisher(redis_url, timeout_s=0.2), Publisher(redis_url, timeout_s=DEADLINE_S)
 
     def is_connected() -> bool:
         try:
-            return publisher.publish("a", 0, id="first").offset == 1
+            return hasty.publish("a", 0, id="first").offset == 1
         except BusUnavailable:
-            return False  # a second is not long on a busy machine
+            return False  # that time is not long on a busy machine
 
     wait_until(is_connected, "a first event")
-    os.kill(server.pid, signal.SIGSTOP)
+    os.kill(redis_server.pid, signal.SIGSTOP)
     try:
         with pytest.raises(BusUnavailable, match="did not answer in time"):
-            publisher.publish("a", 1, id="same")
+            hasty.publish("a", 1, id="same")
     finally:
-        os.kill(server.pid, signal.SIGCONT)
+        os.kill(redis_server.pid, signal.SIGCONT)
 
-    patient = Publisher(server.url, timeout_s=DEADLINE_S)
     receipt = patient.publish("a", 1, id="same")
 
-    client = open_client(server.url)
+    client = open_client(redis_url)
     assert receipt.offset == 2
     assert [entry[:2] for entry in log(client)][1:] == [(2, b"same")]
-    for opened in (publisher, patient, client):
+    for opened in (hasty, patient, client):
         opened.close()
 
 
@@ -289,12 +308,12 @@ def test_a_forked_worker_has_connections_of_its_own(redis_url: str) -> None:
 
 
 def test_without_a_url_the_private_server_of_the_folder_is_found(
-    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A script beside a running gateway needs no configuration."""
-    folder = tmp_path_factory.mktemp("project")
-    monkeypatch.chdir(folder)
+    monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("HEADGATE_REDIS_URL", raising=False)
     monkeypatch.delenv("HEADGATE_DATA_DIR", raising=False)
-    with start_private_redis(".headgate"), Publisher() as publisher:
+    record_private_redis(tmp_path / ".headgate", redis_url)
+    with Publisher() as publisher:
         assert publisher.publish("a", 1).offset == 1

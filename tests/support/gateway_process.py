@@ -218,7 +218,7 @@ class GatewayProcess:
 
 
 class StartGateway(Protocol):
-    """What the fixture `start_gateway` gives: call it with settings and arguments, get a gateway that is ready."""
+    """The fixture `start_gateway`: call it with settings and arguments, get a gateway that is ready."""
 
     def __call__(self, settings: Mapping[str, str] | None = None, *arguments: str) -> GatewayProcess: ...
 

@@ -2,7 +2,7 @@
 
 The kernel gives every free port to whoever asks for any, as tests beside this one do, and even to a client that dials it while
 nobody listens: that connects to itself, and keeps the server out. A socket that is bound to it and never listens prevents both
-(on Linux; elsewhere it would keep our own server out as well). Who dials it is refused, as if it were free.
+(on Linux; elsewhere it would keep our own server out as well). A client that dials it is refused, as if it were free.
 """
 
 from __future__ import annotations

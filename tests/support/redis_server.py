@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 from headgate.redis.client import Client, call, open_client
+from headgate.redis.data_folder import LOCK_NAME
 from headgate.redis.embedded import EmbeddedRedis, start_private_redis
 
 DEADLINE_S = 30.0
@@ -53,6 +55,14 @@ def start_redis(tmp_path: Path) -> Iterator[Callable[..., EmbeddedRedis]]:
     """Start further private servers, `start_redis(name)`, each in a folder of its own; they end with the test."""
     with contextlib.ExitStack() as started:
         yield lambda name="own": started.enter_context(start_private_redis(tmp_path / name))
+
+
+def record_private_redis(folder: Path, url: str) -> None:
+    """Write the record of a private server into a data folder of ours, as if the one at `url` had been started there."""
+    folder.mkdir(mode=0o700, exist_ok=True)
+    record = folder / LOCK_NAME
+    record.write_text(json.dumps({"socket": url.removeprefix("unix://")}))
+    record.chmod(0o600)
 
 
 def write_at_once(client: Client) -> None:

@@ -1,4 +1,4 @@
-"""What is shipped around the code: locks, containers, continuous integration. Read, not run: no engine is needed."""
+"""The files that are shipped around the code: locks, containers, continuous integration. Read, not run: no engine is needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The publisher without a Redis: data to JSON, arguments checked before anything is sent, what it imports."""
+"""The publisher without a Redis: data to JSON, arguments checked before anything is sent, and its imports."""
 
 import dataclasses
 import datetime
@@ -63,7 +63,7 @@ JSON = st.recursive(
 
 @given(JSON)
 def test_json_values_survive(value: Any) -> None:
-    """What is JSON is encoded as strict JSON and read back as it was."""
+    """A value that JSON has is encoded as strict JSON and read back as it was."""
     payload = encode_data(value)
 
     check_json(payload)
@@ -84,7 +84,7 @@ def test_json_values_survive(value: Any) -> None:
         (msgspec.Raw(b' {"a" : 1} '), b' {"a" : 1} '),
     ],
 )
-def test_what_msgspec_knows_is_encoded(value: Any, text: bytes) -> None:
+def test_a_value_that_msgspec_knows_is_encoded(value: Any, text: bytes) -> None:
     """Dates, UUIDs, Decimals, dataclasses, structs, enums and bytes as msgspec writes them; Raw as it is."""
     assert encode_data(value) == text
 
@@ -243,7 +243,8 @@ def test_a_publisher_brings_in_no_gateway() -> None:
     """`from headgate import Publisher` in any process: no event loop, no web framework, no second thread."""
     code = (
         "import sys, threading\nfrom headgate import Publisher\nPublisher('redis://127.0.0.1:1')\n"
-        "brought = ('gevent', 'greenlet', 'flask', 'socketio', 'engineio', 'websockets', 'headgate.redis.embedded')\n"
+        "brought = ('gevent', 'greenlet', 'flask', 'socketio', 'engineio', 'websockets', '"
+        "headgate.redis.data_folder', 'headgate.redis.embedded')\n"
         "print([name for name in brought "
         "if name in sys.modules], threading.active_count())"
     )

@@ -15,8 +15,9 @@ from collections.abc import Callable
 import structlog
 
 from headgate.errors import BusUnavailable, HeadgateError
-from headgate.redis.client import Client, SubscriberLink, open_client
+from headgate.redis.client import Client, open_client
 from headgate.redis.keys import REVOKED
+from headgate.redis.subscriber_link import SubscriberLink
 from headgate.runtime.loop import Greenlet, sleep, spawn
 
 from .audit import audit

@@ -18,9 +18,10 @@ from headgate.errors import BusRefused, BusUnavailable, HeadgateError
 from headgate.event import Event
 from headgate.metrics import BUS_RECONNECTS, BUS_SUBSCRIPTIONS, BUS_UP, EVENTS, LOG_LOST, QUARANTINED, REPAIRED
 from headgate.protocol.packets import GapReason
-from headgate.redis.client import SubscriberLink, is_forbidden, open_client
+from headgate.redis.client import is_forbidden, open_client
 from headgate.redis.entries import Head
 from headgate.redis.log import EventLog
+from headgate.redis.subscriber_link import SubscriberLink
 from headgate.runtime.loop import Greenlet, Signal, sleep, spawn
 from headgate.settings import Settings
 

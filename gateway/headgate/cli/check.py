@@ -17,7 +17,8 @@ def check(redis_url: str | None, load: bool) -> None:
     from headgate.consumers.work.store import GROUP_LIBRARY
     from headgate.errors import HeadgateError
     from headgate.publisher import find_redis_url
-    from headgate.redis.client import check_server, open_client, redacted_address
+    from headgate.redis.client import check_server, open_client
+    from headgate.redis.connections import redacted_address
     from headgate.redis.faults import NEEDED
     from headgate.redis.functions import LOG_LIBRARY
     from headgate.redis.registry import read_served

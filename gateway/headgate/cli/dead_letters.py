@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -20,7 +20,7 @@ def _which_letters(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command either ids or --all."""
 
     @functools.wraps(command)
-    def wrapper(letter_ids: tuple[str, ...], all_: bool, **kwargs: Any) -> None:
+    def wrapper(letter_ids: tuple[str, ...], all_: bool, **kwargs: object) -> None:
         if bool(letter_ids) == all_:
             raise click.UsageError("expected one or more IDs, or --all")
         command(letter_ids=letter_ids, all_=all_, **kwargs)
@@ -38,7 +38,7 @@ def _letters_command(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command of `dead-letters` the argument CONSUMER and what opens its letters: it is called with those in its place."""
 
     @functools.wraps(command)
-    def wrapper(consumer: str, namespace: str, config: str | None, redis_url: str | None, **kwargs: Any) -> None:
+    def wrapper(consumer: str, namespace: str, config: str | None, redis_url: str | None, **kwargs: object) -> None:
         from headgate.consumers.work.dead_letters import DeadLetters
         from headgate.topic import check_namespace
 

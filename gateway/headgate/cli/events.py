@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -77,8 +77,8 @@ def tail(pattern: str, namespace: str, redis_url: str | None, as_json: bool) -> 
     from headgate.errors import HeadgateError
     from headgate.event import decode_message
     from headgate.publisher import find_redis_url
-    from headgate.redis.client import SubscriberLink
     from headgate.redis.keys import channel_prefix
+    from headgate.redis.subscriber_link import SubscriberLink
     from headgate.settings import HARD_MAX_PAYLOAD_BYTES
     from headgate.topic import check_namespace, check_pattern, check_topic, matches
 
@@ -126,7 +126,7 @@ def _print_event(event: Event, as_json: bool) -> None:
     import msgspec
 
     if as_json:
-        parts: dict[str, Any] = {"topic": event.topic, "data": msgspec.Raw(event.data), "id": event.id, "time": event.time_ms}
+        parts: dict[str, object] = {"topic": event.topic, "data": msgspec.Raw(event.data), "id": event.id, "time": event.time_ms}
         if event.offset is not None:
             parts |= {"epoch": event.epoch, "offset": event.offset}
         line = msgspec.json.encode(parts)

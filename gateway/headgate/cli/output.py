@@ -6,9 +6,11 @@ import functools
 import re
 import sys
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import NoReturn, ParamSpec
 
 import click
+
+P = ParamSpec("P")
 
 # Commands that need the extra `consumers` alone.
 _OF_CONSUMERS = {"consume", "consumers", "dead-letters"}
@@ -16,13 +18,13 @@ _OF_CONSUMERS = {"consume", "consumers", "dead-letters"}
 _TERMINAL_CONTROLS = re.compile(rb"[\x00-\x1f\x7f]|\xc2[\x80-\x9f]")
 
 
-def one_line_errors(command: Callable[..., None]) -> Callable[..., None]:
+def one_line_errors(command: Callable[P, None]) -> Callable[P, None]:
     """Turn the errors that Headgate raises on purpose into one line, a second with what to do where there is a usual thing to
     do, and exit code 1; others are bugs and keep their trace. A package that is not installed is one line too, if an extra of
     ours brings it."""
 
     @functools.wraps(command)
-    def wrapper(*args: Any, **kwargs: Any) -> None:
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> None:
         from headgate.errors import HeadgateError
         from headgate.extras import MissingExtra, needing
 

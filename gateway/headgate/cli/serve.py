@@ -11,7 +11,6 @@ import inspect
 import signal
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from flask import Flask
 
@@ -106,7 +105,7 @@ def _load(target: str | None, settings: Settings) -> Flask:
     return app
 
 
-def _made_by(factory: Callable[..., Any], target: str) -> Any:
+def _made_by(factory: Callable[..., object], target: str) -> object:
     try:
         inspect.signature(factory).bind()
     except TypeError as error:

@@ -25,7 +25,8 @@ from headgate.delivery.client import Client
 from headgate.errors import BusUnavailable, UnknownHost
 from headgate.metrics import HOSTS_REFUSED
 from headgate.publisher import Publisher
-from headgate.redis.client import is_open, open_client, redacted_address
+from headgate.redis.client import open_client
+from headgate.redis.connections import is_open, redacted_address
 from headgate.redis.registry import remembered
 from headgate.runtime.watchdog import Watchdog
 from headgate.settings import Settings

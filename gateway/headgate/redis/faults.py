@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 import socket
 import ssl
-from typing import Any
 
 import msgspec
 import redis
@@ -186,20 +185,20 @@ def _refusal(text: str) -> HeadgateError:
     """Rebuild the error that log.lua sent as `<code> <JSON of the parts>`."""
     code, _, rest = text.partition(" ")
     try:
-        parts = msgspec.json.decode(rest, type=dict[str, Any])
+        parts = msgspec.json.decode(rest, type=dict[str, str | int])
         match code:
             case "invalid_topic":
-                return InvalidTopic(parts["topic"], parts["reason"])
+                return InvalidTopic(str(parts["topic"]), str(parts["reason"]))
             case "invalid_event":
-                return InvalidEvent(parts["field"], parts["reason"])
+                return InvalidEvent(str(parts["field"]), str(parts["reason"]))
             case "payload_too_large":
-                return PayloadTooLarge(int(parts["size"]), int(parts["limit"]), parts["where"])
+                return PayloadTooLarge(int(parts["size"]), int(parts["limit"]), str(parts["where"]))
             case "not_serializable":
-                return NotSerializable(parts["reason"])
+                return NotSerializable(str(parts["reason"]))
             case "unknown_namespace":
-                return UnknownNamespace(parts["namespace"], ())
+                return UnknownNamespace(str(parts["namespace"]), ())
             case "invalid_request":
-                return InvalidRequest(parts["reason"])
+                return InvalidRequest(str(parts["reason"]))
     except (msgspec.DecodeError, KeyError, TypeError, ValueError):
         pass  # a library of another version, or of somebody else: tell what it said
     return refused(f"the function library said {text}")

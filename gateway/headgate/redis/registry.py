@@ -165,7 +165,7 @@ def remembered(client: Client) -> Remembered:
     return _remembered.setdefault(database(client), Remembered())
 
 
-def _served(now_s: int, live: int, left: bytes | None, newest: list[Any]) -> Served:
+def _served(now_s: int, live: int, left: bytes | None, newest: list[tuple[bytes, float]] | list[bytes]) -> Served:
     if not newest:
         return Served(0, None)
     # LEFT is no gateway, though it may be as young as one.

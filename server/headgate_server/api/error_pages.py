@@ -7,7 +7,6 @@ words as on the wire (docs/protocol.md), and never a traceback or an exception's
 from __future__ import annotations
 
 import traceback
-from typing import Any
 
 import structlog
 from flask import Flask, Response, jsonify, request
@@ -85,7 +84,7 @@ def _unexpected(error: Exception) -> Response:
     return _page(500, {"code": "internal_error", "message": "the server failed; its log says why", "retry": False})
 
 
-def _page(status: int, body: dict[str, Any]) -> Response:
+def _page(status: int, body: dict[str, object]) -> Response:
     response = jsonify(error=body)
     response.status_code = status
     return response

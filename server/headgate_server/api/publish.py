@@ -6,7 +6,6 @@ Out: 201 with the receipt `{epoch, offset, duplicate, id}`, or an error of the t
 from __future__ import annotations
 
 import time
-from typing import Any
 
 import msgspec
 from flask import Blueprint, Response, jsonify, request
@@ -68,7 +67,7 @@ def _whole_body() -> bytes:
     return body
 
 
-def _read_body(max_payload_bytes: int) -> tuple[_Request, Any]:
+def _read_body(max_payload_bytes: int) -> tuple[_Request, object]:
     if request.mimetype != "application/json":
         raise InvalidRequest("expected a body of type application/json")
     try:

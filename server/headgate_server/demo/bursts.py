@@ -13,8 +13,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -60,7 +59,7 @@ class Bursts:
 
     def __init__(
         self,
-        scan: Callable[[int, str, Mapping[str, Any]], object],
+        scan: Callable[[int, str, Mapping[str, object]], object],
         *,
         now_s: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] = time.sleep,
@@ -72,7 +71,7 @@ class Bursts:
         self._records: dict[str, Burst] = {}
         self._started: deque[tuple[float, int]] = deque()
 
-    def start(self, asked: Mapping[str, Any], by: str) -> Burst:
+    def start(self, asked: Mapping[str, object], by: str) -> Burst:
         """Run the burst that `asked` describes: `{events?, over_s?, id?}`; 50 events at once when it says nothing.
 
         Returns when it is over, or, with an `over_s` above zero, as soon as it has started. May switch greenlets.
@@ -90,8 +89,8 @@ class Bursts:
             self._run(burst)
         return burst
 
-    def record(self, burst_id: str) -> dict[str, Any]:
-        """Return how a burst stands as a JSON object.
+    def record(self, burst_id: str) -> Burst:
+        """Return how a burst stands now.
 
         Raises:
             BurstNotFound: it never was, or MAX_RECORDS others came after it.
@@ -99,7 +98,7 @@ class Bursts:
         with self._lock:
             if (burst := self._records.get(burst_id)) is None:
                 raise BurstNotFound(burst_id)
-            return asdict(burst)
+            return replace(burst)
 
     def _admit(self, burst: Burst) -> Burst:
         now_s = self._now_s()
@@ -141,7 +140,7 @@ class Bursts:
             burst.done = True
 
 
-def _read(asked: Mapping[str, Any], by: str) -> Burst:
+def _read(asked: Mapping[str, object], by: str) -> Burst:
     if unknown := sorted(set(asked) - {"events", "over_s", "id"}):
         raise InvalidRequest(f"{unknown[0][:40]}: not a part of a burst")
     events, over_s, burst_id = asked.get("events", BURST_SIZES[0]), asked.get("over_s", 0), asked.get("id", secrets.token_hex(8))

@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import TypedDict, cast
 
 from headgate.errors import HeadgateError, InvalidRequest, LimitReached
 
@@ -105,6 +105,14 @@ class Order:
     by: str
 
 
+class Edits(TypedDict, total=False):
+    """The fields of an order that people change."""
+
+    status: str
+    carrier: str
+    note: str
+
+
 class OrderBook:
     """All orders, at most MAX_ORDERS. Every method is atomic, and may switch greenlets.
 
@@ -115,7 +123,7 @@ class OrderBook:
 
     def __init__(
         self,
-        publish: Callable[[str, Any], object],
+        publish: Callable[[str, object], object],
         *,
         seed: int = 1,
         now_s: Callable[[], float] = time.monotonic,
@@ -136,16 +144,16 @@ class OrderBook:
             self._orders[order.id] = order
         self._numbers = itertools.count(max(map(int, self._orders)) + 1)
 
-    def all(self) -> list[dict[str, Any]]:
-        """Return every order as JSON objects, oldest first.
+    def all(self) -> list[Order]:
+        """Return every order, oldest first.
 
-        Waits for a change that is being published (and may switch greenlets): whoever asks after seeing the event of a
+        Waits for a change that is being published (and may switch greenlets): a caller that has seen the event of a
         change must find that change saved.
         """
         with self._lock:
-            return [asdict(order) for order in self._orders.values()]
+            return list(self._orders.values())
 
-    def create(self, by: str) -> dict[str, Any]:
+    def create(self, by: str) -> Order:
         """Add a made-up order and return it.
 
         Raises:
@@ -162,7 +170,7 @@ class OrderBook:
             order = Order(str(next(self._numbers)), "new", customer, items, "", total_cents, "", 0, next(self._versions), by)
             return self._commit(order, "created")
 
-    def change(self, order_id: str, fields: Mapping[str, Any], by: str) -> dict[str, Any]:
+    def change(self, order_id: str, fields: Mapping[str, object], by: str) -> Order:
         """Change status, carrier or note of an order whose `version` the caller has seen; return the order.
 
         Raises:
@@ -177,7 +185,7 @@ class OrderBook:
             moved = after.status != before.status
             return self._commit(after, _VERB_BY_STATUS.get(after.status, "updated") if moved else "updated")
 
-    def delete(self, order_id: str, version: object, by: str) -> dict[str, Any]:
+    def delete(self, order_id: str, version: object, by: str) -> Order:
         """Remove an order whose version the caller has seen, and return it as deleted. Raises as `change` does."""
         with self._lock:
             before = self._seen(order_id, version)
@@ -186,9 +194,9 @@ class OrderBook:
             del self._orders[order_id]
             self._forget_deleted()
             self._deleted[order_id] = (gone, self._now_s())
-            return asdict(gone)
+            return gone
 
-    def restore(self, order_id: str, version: object, by: str) -> dict[str, Any]:
+    def restore(self, order_id: str, version: object, by: str) -> Order:
         """Undo a deletion that made `version`: put the order back as it was, and return it.
 
         Raises:
@@ -211,11 +219,11 @@ class OrderBook:
                 raise OrderDeletedAgain(gone)
             if len(self._orders) >= MAX_ORDERS:
                 raise LimitReached("orders", MAX_ORDERS)
-            body = self._commit(replace(gone, version=next(self._versions), by=by), "restored")
+            restored = self._commit(replace(gone, version=next(self._versions), by=by), "restored")
             del self._deleted[order_id]
-            return body
+            return restored
 
-    def scan(self, turn: int, by: str, burst: Mapping[str, Any]) -> dict[str, Any]:
+    def scan(self, turn: int, by: str, burst: Mapping[str, object]) -> Order:
         """Scan the parcel whose turn it is, round the orders; the event says in `burst` which one of a burst it is.
 
         The lock is held for this one change, so that people go on editing while a burst runs.
@@ -231,11 +239,10 @@ class OrderBook:
             after = replace(before, scans=before.scans + 1, version=next(self._versions), by=by)
             return self._commit(after, "updated", burst=burst)
 
-    def _commit(self, order: Order, verb: str, **beside: Any) -> dict[str, Any]:
-        body = asdict(order)
-        self._publish(f"orders.{order.id}.{verb}", {**body, **beside})
+    def _commit(self, order: Order, verb: str, **beside: object) -> Order:
+        self._publish(f"orders.{order.id}.{verb}", {**asdict(order), **beside})
         self._orders[order.id] = order
-        return body
+        return order
 
     def _forget_deleted(self, room_for: int = 1) -> None:
         """Let go of orders that were deleted too long ago, and of the oldest until there is room for so many more."""
@@ -260,7 +267,7 @@ def _check_version(version: object) -> None:
         raise InvalidRequest("version: expected the version of the order that you saw")
 
 
-def _check_edits(fields: Mapping[str, Any]) -> dict[str, Any]:
+def _check_edits(fields: Mapping[str, object]) -> Edits:
     edits = {name: value for name, value in fields.items() if name != "version"}
     if unknown := sorted(set(edits) - {"status", *TEXT_LIMITS}):
         raise InvalidRequest(f"{unknown[0][:40]}: not a field that can be changed")
@@ -269,6 +276,7 @@ def _check_edits(fields: Mapping[str, Any]) -> dict[str, Any]:
     if "status" in edits and edits["status"] not in STATUSES:
         raise InvalidRequest(f"status: expected one of {', '.join(STATUSES)}")
     for name, limit in TEXT_LIMITS.items():
-        if name in edits and (not isinstance(edits[name], str) or len(edits[name]) > limit):
+        text = edits.get(name, "")
+        if not isinstance(text, str) or len(text) > limit:
             raise InvalidRequest(f"{name}: expected text of at most {limit} characters")
-    return edits
+    return cast(Edits, edits)

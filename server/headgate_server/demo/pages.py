@@ -10,8 +10,6 @@ published by orders.py, bursts by bursts.py.
 
 from __future__ import annotations
 
-from typing import Any
-
 from flask import Blueprint, Response, jsonify, render_template, request
 
 from headgate.auth.identity import Authenticator, Handshake, Identity
@@ -121,7 +119,7 @@ def _user(tokens: DemoTokens) -> str:
     return tokens.verify(token.strip())
 
 
-def _body() -> dict[str, Any]:
+def _body() -> dict[str, object]:
     body = request.get_json(silent=True) if request.mimetype == "application/json" else None
     if not isinstance(body, dict):
         raise InvalidRequest("expected a JSON object of type application/json")

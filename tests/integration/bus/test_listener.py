@@ -18,9 +18,10 @@ from typing import Any
 import pytest
 
 from headgate.publisher import Publisher
-from headgate.redis.client import Client, SubscriberLink, call
+from headgate.redis.client import Client, call
 from headgate.redis.embedded import EmbeddedRedis, start_private_redis
 from headgate.redis.keys import channel, head_key, log_key
+from headgate.redis.subscriber_link import SubscriberLink
 from tests.support.bus_process import BusProcess
 from tests.support.redis_server import wait_until
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,8 +14,9 @@ import pytest
 from click.testing import CliRunner
 
 from headgate.cli.main import main
-from headgate.redis.client import Client
+from headgate.redis.client import Client, call
 from headgate.redis.registry import register
+from tests.support.redis_server import DEADLINE_S, wait_until
 
 COMMAND = (sys.executable, "-m", "headgate.cli.main")
 
@@ -29,7 +31,7 @@ class Ended:
 
 
 Run = Callable[..., Ended]
-Tail = Callable[..., "subprocess.Popen[str]"]
+Tail = Callable[..., Ended]
 
 
 @pytest.fixture
@@ -72,23 +74,31 @@ def run_process(environment: dict[str, str]) -> Run:
 
 
 @pytest.fixture
-def tail(environment: dict[str, str]) -> Iterator[Tail]:
-    """Start `headgate tail …` and return it when its subscription is active."""
-    running = []
+def tail(run: Run, redis_client: Client) -> Tail:
+    """Run `headgate tail` in this process: `tail("#", then=publish)` calls `then` once it listens, and breaks its connection."""
 
-    def start(*arguments: str) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            [*COMMAND, "tail", *arguments], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-        running.append(process)
-        assert process.stderr is not None
-        assert process.stderr.readline().startswith("listening to ")
-        return process
+    def start(*arguments: str, then: Callable[[], object]) -> Ended:
+        def all_is_sent() -> bool:
+            return b" obl=0 oll=0 omem=0 " in call(redis_client, "CLIENT", "LIST", "TYPE", "pubsub")
 
-    yield start
-    for process in running:
-        process.kill()
-        process.communicate()
+        def play() -> None:
+            wait_until(lambda: call(redis_client, "PUBSUB", "NUMPAT") == 1, "it listens")
+            try:
+                then()
+                wait_until(all_is_sent, "its events are in its socket, before the end")
+            finally:
+                call(redis_client, "CLIENT", "KILL", "TYPE", "pubsub")
+
+        with ThreadPoolExecutor(1) as pool:
+            played = pool.submit(play)
+            ended = run("tail", *arguments)
+            played.result(DEADLINE_S)
+        listening, *told, last = ended.stderr.splitlines()
+        assert listening == f"listening to {arguments[0]} in notifications"
+        assert (ended.returncode, last.startswith("headgate: the bus is unavailable: ")) == (1, True), last
+        return Ended(ended.stdout, "\n".join(told), ended.returncode)
+
+    return start
 
 
 def is_one_error_line(text: str) -> bool:

@@ -7,7 +7,7 @@ import re
 from tests.integration.cli.conftest import Run
 
 
-def test_check_names_what_is_found_and_needed(run: Run) -> None:
+def test_check_names_the_server_that_is_found_and_needed(run: Run) -> None:
     """The server's version, and the libraries' before and after loading them."""
     before, loading, after = run("check"), run("check", "--load"), run("check")
 

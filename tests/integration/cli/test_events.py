@@ -6,16 +6,25 @@ import json
 import os
 import shlex
 import signal
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+from msgspec import Raw
 
+from headgate.publisher import Publisher
 from headgate.redis import keys
 from headgate.redis.client import Client, call
-from headgate.redis.embedded import start_private_redis
-from tests.integration.cli.conftest import Run, error_and_advice, is_one_error_line
-from tests.support.redis_server import wait_until
+from tests.integration.cli.conftest import COMMAND, Ended, Run, Tail, error_and_advice, is_one_error_line
+from tests.support.redis_server import DEADLINE_S, record_private_redis, wait_until
+
+
+@pytest.fixture
+def publisher(redis_url: str) -> Iterator[Publisher]:
+    with Publisher(redis_url) as publisher:
+        yield publisher
+
 
 # publish -------------------------------------------------------------------------------------------------------------------
 
@@ -67,7 +76,7 @@ def test_publish_fails_with_one_clear_line(run: Run, arguments: tuple[str, ...],
 
 
 @pytest.mark.parametrize("text", ["hello", "it's me", "{nope}", "NaN", "", 'é "x" \\', "two\nlines", "\x1b[2J"])
-def test_publish_shows_how_to_write_what_is_not_json(run: Run, redis_client: Client, text: str) -> None:
+def test_publish_shows_how_to_write_words_that_are_no_json(run: Run, redis_client: Client, text: str) -> None:
     """The words as they were typed, as JSON text in the shell's quotes: pasted, they are published."""
     result = run("publish", "a", text)
 
@@ -110,11 +119,14 @@ def test_publish_does_not_read_standard_input_without_end(run: Run) -> None:
     assert is_one_error_line(result.stderr)
 
 
-def test_publish_finds_the_private_server_of_the_folder(run: Run, environment: dict[str, str], tmp_path: Path) -> None:
+def test_publish_finds_the_private_server_of_the_folder(
+    run: Run, environment: dict[str, str], tmp_path: Path, redis_url: str
+) -> None:
     """Beside a running gateway no configuration is needed; without one the error says what to do."""
     del environment["HEADGATE_REDIS_URL"]
-    with start_private_redis(tmp_path / ".headgate"):
-        assert run("publish", "a", "1", cwd=tmp_path).stdout.startswith("offset 1 ")
+    record_private_redis(tmp_path / ".headgate", redis_url)
+    assert run("publish", "a", "1", cwd=tmp_path).stdout.startswith("offset 1 ")
+    (tmp_path / ".headgate" / "redis.lock").unlink()
 
     result = run("publish", "a", "1", cwd=tmp_path)
 
@@ -125,24 +137,27 @@ def test_publish_finds_the_private_server_of_the_folder(run: Run, environment: d
 # tail ----------------------------------------------------------------------------------------------------------------------
 
 
-def test_tail_prints_the_events_that_match(run: Run, tail: Any) -> None:
+def test_tail_prints_the_events_that_match(tail: Tail, publisher: Publisher) -> None:
     """Offset, topic, data, one line each; the glob's surplus is not shown."""
-    process = tail("orders.*.shipped")
-    for topic in ("orders.1.shipped", "orders.1.2.shipped", "orders.1.paid", "orders.2.shipped"):
-        run("publish", topic, '{"topic":\n "%s"}' % topic)  # noqa: UP031
 
-    lines = [process.stdout.readline() for _ in range(2)]
+    def publish() -> None:
+        for topic in ("orders.1.shipped", "orders.1.2.shipped", "orders.1.paid", "orders.2.shipped"):
+            publisher.publish(topic, Raw(b'{"topic":\n "%b"}' % topic.encode()))
 
-    assert lines == ['1 orders.1.shipped {"topic":  "orders.1.shipped"}\n', '4 orders.2.shipped {"topic":  "orders.2.shipped"}\n']
+    assert tail("orders.*.shipped", then=publish).stdout.splitlines() == [
+        '1 orders.1.shipped {"topic":  "orders.1.shipped"}',
+        '4 orders.2.shipped {"topic":  "orders.2.shipped"}',
+    ]
 
 
-def test_tail_prints_json(run: Run, tail: Any, redis_client: Client) -> None:
+def test_tail_prints_json(tail: Tail, publisher: Publisher, redis_client: Client) -> None:
     """Everything that is known about an event; a plain PUBLISH has no position."""
-    process = tail("#", "--json")
-    run("publish", "a.b", '{"x": 1}', "--id", "first")
-    call(redis_client, "PUBLISH", keys.channel("notifications", "c"), "[2]")
 
-    logged, plain = (json.loads(process.stdout.readline()) for _ in range(2))
+    def publish() -> None:
+        publisher.publish("a.b", {"x": 1}, id="first")
+        call(redis_client, "PUBLISH", keys.channel("notifications", "c"), "[2]")
+
+    logged, plain = (json.loads(line) for line in tail("#", "--json", then=publish).stdout.splitlines())
 
     assert (logged["topic"], logged["data"], logged["id"], logged["offset"]) == ("a.b", {"x": 1}, "first", 1)
     assert {"time", "epoch"} < logged.keys()
@@ -150,54 +165,52 @@ def test_tail_prints_json(run: Run, tail: Any, redis_client: Client) -> None:
     assert "offset" not in plain
 
 
-def test_tail_sets_bad_messages_aside_and_goes_on(run: Run, tail: Any, redis_client: Client) -> None:
+def test_tail_sets_bad_messages_aside_and_goes_on(tail: Tail, publisher: Publisher, redis_client: Client) -> None:
     """Poison straight into Redis: a line on standard error for each, and the next good event."""
-    process = tail("#")
     bad = [b"nope", b"hg1 truncated", b'"\xff"', b"[" * 100, b"x" * 2_000_000]
-    for message in bad:
-        call(redis_client, "PUBLISH", keys.channel("notifications", "a"), message)
-    call(redis_client, "PUBLISH", keys.channel_prefix("notifications") + "not a topic\x1b[2J", "1")
-    run("publish", "a", '"good"')
 
-    assert process.stdout.readline() == '1 a "good"\n'
-    lines = [process.stderr.readline() for _ in range(len(bad) + 1)]
-    assert all(line.startswith("set aside a message of ") and line[:-1].isprintable() for line in lines)
+    def publish() -> None:
+        for message in bad:
+            call(redis_client, "PUBLISH", keys.channel("notifications", "a"), message)
+        call(redis_client, "PUBLISH", keys.channel_prefix("notifications") + "not a topic\x1b[2J", "1")
+        publisher.publish("a", "good")
+
+    ended = tail("#", then=publish)
+
+    assert ended.stdout == '1 a "good"\n'
+    lines = ended.stderr.splitlines()
+    assert len(lines) == len(bad) + 1
+    assert all(line.startswith("set aside a message of ") and line.isprintable() for line in lines)
 
 
-def test_tail_lets_no_control_character_through(run: Run, tail: Any) -> None:
+def test_tail_lets_no_control_character_through(tail: Tail, publisher: Publisher) -> None:
     """A payload cannot talk to the terminal."""
-    process = tail("#")
-    run("publish", "a", '"\x7f \u009b2J \\u001b[2J é"')
+    ended = tail("#", then=lambda: publisher.publish("a", Raw('"\x7f \u009b2J \\u001b[2J é"'.encode())))
 
-    assert process.stdout.readline() == '1 a "\\u007f \\u009b2J \\u001b[2J é"\n'
+    assert ended.stdout == '1 a "\\u007f \\u009b2J \\u001b[2J é"\n'
 
 
-def test_tail_says_when_the_connection_breaks(tail: Any, redis_client: Client) -> None:
+def test_tail_says_when_the_connection_breaks(tail: Tail) -> None:
     """It does not wait silently for events that will never come."""
-    process = tail("#")
-    call(redis_client, "CLIENT", "KILL", "TYPE", "pubsub")
-
-    _, stderr = process.communicate(timeout=30)
-
-    assert process.returncode == 1
-    assert is_one_error_line(stderr)
-    assert "the bus is unavailable" in stderr
+    assert tail("#", then=lambda: None) == Ended("", "", 1)
 
 
-def test_tail_ends_with_ctrl_c(tail: Any) -> None:
-    """Quietly, with the usual code."""
-    process = tail("#")
-    process.send_signal(signal.SIGINT)
-
-    stdout, stderr = process.communicate(timeout=30)
-
-    assert (stdout, stderr, process.returncode) == ("", "", 130)
-
-
-def test_a_killed_tail_leaves_no_subscription(tail: Any, redis_client: Client) -> None:
-    """However it ends, Redis is not left sending to nobody."""
-    process = tail("orders.#")
-    assert call(redis_client, "PUBSUB", "NUMPAT") == 1
-    process.kill()
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)])
+def test_tail_writes_at_once_and_leaves_no_subscription_however_it_ends(
+    environment: dict[str, str], publisher: Publisher, redis_client: Client, number: signal.Signals, code: int
+) -> None:
+    """Ctrl-C ends it quietly, with the usual code. Redis is not left sending to nobody."""
+    command = [*COMMAND, "tail", "#"]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        try:
+            assert process.stderr.readline() == "listening to # in notifications\n"
+            publisher.publish("a", 1)
+            assert process.stdout.readline() == "1 a 1\n"
+            process.send_signal(number)
+            assert (*process.communicate(timeout=DEADLINE_S), process.returncode) == ("", "", code)
+        finally:
+            process.kill()
 
     wait_until(lambda: call(redis_client, "PUBSUB", "NUMPAT") == 0, "the subscription has ended")

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import socket
-import ssl
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.integration.cli.conftest import Run, error_and_advice
+from tests.support.answering import answering
 from tests.support.certificates import Authority
-from tests.support.redis_server import DEADLINE_S
 
 COMMANDS = [
     ("publish", "a", "1"),
@@ -32,40 +28,10 @@ COMMANDS = [
 
 @pytest.fixture
 def places(redis_url: str, tmp_path: Path) -> Iterator[dict[str, str]]:
-    """Our Redis, and what is not: a web server, and one that speaks TLS with a certificate that nobody trusts."""
-    with contextlib.ExitStack() as running:
-        http, tls = (
-            running.enter_context(answering(context)) for context in (None, Authority(tmp_path).server_context("localhost"))
-        )
+    """Our Redis, and two servers that are none: a web server, and one that speaks TLS with a certificate that nobody trusts."""
+    reply = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"
+    with answering(reply) as http, answering(reply, Authority(tmp_path).server_context("localhost")) as tls:
         yield {"ours": redis_url, "http": http, "tls": tls}
-
-
-@contextlib.contextmanager
-def answering(context: ssl.SSLContext | None) -> Iterator[str]:
-    """Answer every connection as a web server does that was sent no HTTP, over TLS if there is a context; give host and port."""
-
-    def serve() -> None:
-        while True:
-            try:
-                connection, _ = listener.accept()
-            except OSError:
-                return
-            with connection, contextlib.suppress(OSError):  # who asked may have gone, or speak no TLS
-                connection.settimeout(DEADLINE_S)
-                spoken = connection if context is None else context.wrap_socket(connection, server_side=True)
-                spoken.sendall(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
-                while spoken.recv(65536):
-                    pass
-
-    listener = socket.create_server(("127.0.0.1", 0))
-    thread = threading.Thread(target=serve, daemon=True)
-    thread.start()
-    try:
-        yield f"127.0.0.1:{listener.getsockname()[1]}"
-    finally:
-        listener.shutdown(socket.SHUT_RDWR)
-        listener.close()
-        thread.join(DEADLINE_S)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import urllib.request
 import pytest
 
 from headgate.publisher import Publisher
-from headgate.redis.embedded import find_private_redis
+from headgate.redis.data_folder import find_private_redis
 from tests.support.consume_process import SINK_TABLE, SinkFolder
 from tests.support.gateway_process import START_DEADLINE_S, GatewayFailed, GatewayProcess
 from tests.support.processes import has_ended

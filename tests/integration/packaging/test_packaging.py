@@ -1,17 +1,17 @@
-"""The wheel, the sdist and the npm package: what is in them, and how a build that cannot be whole says so."""
+"""The wheel, the sdist and the npm package: their files, and how a build that cannot be whole says so.
+
+tests/unit/tools/test_build_backend.py has the lines for each fault.
+"""
 
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
 import tarfile
 import zipfile
 from pathlib import Path
 
 import pytest
-from pyproject_hooks import BuildBackendHookCaller
 
 from tests.support.checkout import DEADLINE_S, NO_PROGRAMS, ROOT, copy_checkout, only_file, pip_wheel, run_module
 
@@ -38,7 +38,7 @@ def one_clear_line(ended: subprocess.CompletedProcess[str]) -> str:
 
 
 @pytest.mark.timeout(2 * DEADLINE_S)
-def test_a_wheel_of_an_unbuilt_checkout_has_what_browsers_load(tmp_path: Path) -> None:
+def test_a_wheel_of_an_unbuilt_checkout_has_the_files_for_browsers(tmp_path: Path) -> None:
     """It is built first, and not again for the next wheel. A module that is gone since then is in none."""
     checkout = copy_checkout(tmp_path, built=False)
     gone = checkout / "gateway" / "headgate" / "gone.py"
@@ -57,7 +57,7 @@ def test_a_wheel_of_an_unbuilt_checkout_has_what_browsers_load(tmp_path: Path) -
 
 
 def test_an_sdist_has_it_too_and_makes_the_same_wheel_without_node(tmp_path: Path) -> None:
-    """Whoever installs from it needs no JavaScript."""
+    """To install from it needs no JavaScript."""
     checkout = copy_checkout(tmp_path, built=True)
     built = run_module(
         "build", "--sdist", "--no-isolation", "--outdir", str(tmp_path / "sdist"), str(checkout), environment=NO_PROGRAMS
@@ -78,29 +78,8 @@ def test_an_sdist_has_it_too_and_makes_the_same_wheel_without_node(tmp_path: Pat
     assert from_checkout == from_sdist
 
 
-def test_an_unbuilt_checkout_without_npm_is_one_clear_line(tmp_path: Path) -> None:
-    """No wheel, rather than one whose pages are empty."""
-    line = one_clear_line(pip_wheel(copy_checkout(tmp_path, built=False), tmp_path / "wheel", NO_PROGRAMS))
-
-    assert "gateway/headgate/static/headgate.js" in line
-    assert "install Node 20 or newer" in line
-    assert "make build" in line
-
-
-def test_a_checkout_whose_page_has_changed_since_without_npm_is_one_clear_line(tmp_path: Path) -> None:
-    """The wheel would hold what the page was."""
-    checkout = copy_checkout(tmp_path, built=True)
-    source = checkout / "web" / "src" / "gate.js"
-    os.utime(source, ns=(later := (checkout / "web/dist/.headgate-built").stat().st_mtime_ns + 10**9, later))
-
-    line = one_clear_line(pip_wheel(checkout, tmp_path / "wheel", NO_PROGRAMS))
-
-    assert "older than its sources (web/src/gate.js)" in line
-    assert "install Node 20 or newer" in line
-
-
 @pytest.mark.timeout(2 * DEADLINE_S)
-def test_a_page_that_does_not_build_is_told_with_what_npm_said(tmp_path: Path) -> None:
+def test_a_page_that_does_not_build_is_told_with_the_words_of_npm(tmp_path: Path) -> None:
     """Which command failed, below its own words."""
     checkout = copy_checkout(tmp_path, built=False)
     (checkout / "web" / "src" / "gate.js").write_text("this is no JavaScript\n")
@@ -109,26 +88,6 @@ def test_a_page_that_does_not_build_is_told_with_what_npm_said(tmp_path: Path) -
 
     assert "`npm run --silent build` failed with status 1" in one_clear_line(ended)
     assert "src/gate.js:1:" in ended.stderr
-
-
-def test_sources_that_are_no_checkout_and_lack_the_page_are_one_clear_line(tmp_path: Path) -> None:
-    """There is nothing to build it from."""
-    checkout = copy_checkout(tmp_path, built=False)
-    shutil.rmtree(checkout / "web")
-
-    assert "take a complete sdist, wheel or checkout" in one_clear_line(pip_wheel(checkout, tmp_path / "wheel"))
-
-
-def test_an_editable_install_builds_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """make does it first, and builds the page after it."""
-    checkout = copy_checkout(tmp_path, built=False)
-    monkeypatch.setenv("PATH", os.devnull)
-    (tmp_path / "wheel").mkdir()
-
-    name = BuildBackendHookCaller(str(checkout), "build_backend", ["tools"]).build_editable(str(tmp_path / "wheel"))
-
-    assert "editable" in name
-    assert not (checkout / "gateway/headgate/static/headgate.js").exists()
 
 
 @pytest.mark.timeout(2 * DEADLINE_S)

@@ -1,4 +1,4 @@
-"""README.md as a newcomer follows it: every block runs as it stands, with the packages of `make dist` in a folder of their own.
+"""README.md as a newcomer follows it: every block runs as it stands, most with the packages of `make dist` in their own folder.
 
 A block that is not run says why in a comment above it. Only addresses are replaced: a Redis and a gateway of the test's for the
 ones that stand for the reader's.
@@ -16,13 +16,18 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from headgate.auth.identity import Handshake
+from headgate.cli.main import main
+from headgate.errors import Unauthorized
 from headgate.redis.client import call, open_client
 from tests.support.checkout import DEADLINE_S, NO_PROGRAMS, ROOT, copy_checkout, make_environment, pip_wheel
+from tests.support.gateway_here import know_revocations
 from tests.support.gateway_process import GatewayProcess
-from tests.support.raw_client import RawClient
 from tests.support.redis_server import wait_until
 
 REDIS, GATEWAY = "redis://localhost:6379/0", "https://example.com"
@@ -138,7 +143,7 @@ def shell(code: str, folder: Path, **environment: str) -> str:
 
 
 def test_every_block_is_run_here_or_says_why_not() -> None:
-    """The two commands of the start are what the other tests are run by."""
+    """The two commands of the start run the other tests."""
     assert [block.code.split()[0] for block in blocks() if not block.is_run] == ["make"]
     assert sorted(block.language for block in blocks() if block.is_run) == [
         "js",
@@ -165,7 +170,7 @@ def test_the_two_terminals_beside_the_demo_see_the_event(project: Path) -> None:
         terminal.wait_for('1 orders.42.shipped {"carrier": "UPS"}')
 
 
-def test_what_python_and_redis_cli_publish_reaches_the_page(project: Path, serve: Serve, redis_url: str) -> None:
+def test_events_of_python_and_of_redis_cli_reach_the_page(project: Path, serve: Serve, redis_url: str) -> None:
     """The application makes the page's token, the page subscribes, and each of the two ways to publish is shown there."""
     gateway = serve(only_block("python", "def token"))
     snippet = only_block("js", "connect").replace(GATEWAY, gateway.url)
@@ -184,21 +189,25 @@ def test_what_python_and_redis_cli_publish_reaches_the_page(project: Path, serve
         page.wait_for("orders.42.shipped UPS", 2)
 
 
-def test_the_authenticator_lets_in_whom_it_knows(serve: Serve) -> None:
+def test_the_authenticator_lets_in_the_users_that_it_knows(
+    redis_url: str, patched_here: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With the grants that it gives; nobody else."""
-    gateway = serve(only_block("python", "gate.authenticate"))
-    wanted = [{"pattern": pattern} for pattern in ("orders.#", "users.ana.#", "users.ben.#")]
-    with RawClient(gateway.url, {"token": "token-of-ana", "subscriptions": wanted}) as client:
-        assert client.welcome["user"] == "ana"
-        assert [answer["ok"] for answer in client.welcome["subscriptions"]] == [True, True, False]
-    with RawClient(gateway.url, {"token": "another"}) as client:
-        assert client.wait_for(lambda: client.refusal, "the refusal")["data"]["code"] == "unauthorized"
+    monkeypatch.setenv("HEADGATE_REDIS_URL", redis_url)
+    written: dict[str, Any] = {"__name__": "yourmodule"}
+    exec(only_block("python", "gate.authenticate"), written)
+    with closing(written["gate"]) as gate:
+        know_revocations(gate)
+        ana = gate.identify(Handshake("notifications", {"token": "token-of-ana"}, {}))
+        assert ana.user == "ana"
+        assert [ana.may_subscribe(pattern) for pattern in ("orders.#", "users.ana.#", "users.ben.#")] == [True, True, False]
+        with pytest.raises(Unauthorized):
+            gate.identify(Handshake("notifications", {"token": "another"}, {}))
 
 
-def test_the_consumer_is_one_that_headgate_accepts(project: Path, redis_url: str) -> None:
+def test_the_consumer_is_one_that_headgate_accepts(redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the command that README names."""
-    (project / "headgate.toml").write_text(only_block("toml", "[consumers."))
-    try:
-        assert "on-call" in shell("headgate consume --check", project, HEADGATE_REDIS_URL=redis_url)
-    finally:
-        (project / "headgate.toml").unlink()
+    (tmp_path / "headgate.toml").write_text(only_block("toml", "[consumers."))
+    monkeypatch.chdir(tmp_path)
+    checked = CliRunner().invoke(main, ["consume", "--check"], env={"HEADGATE_REDIS_URL": redis_url})
+    assert (checked.exit_code, "on-call" in checked.output) == (0, True)

@@ -24,7 +24,8 @@ from headgate.errors import (
 from headgate.event import Event, decode_message
 from headgate.redis import functions as function_library
 from headgate.redis import keys
-from headgate.redis.client import Client, SubscriberLink, call, open_client
+from headgate.redis.client import Client, call, open_client
+from headgate.redis.subscriber_link import SubscriberLink
 from headgate.topic import check_topic
 
 NAMESPACE = "orders"
@@ -91,7 +92,7 @@ def test_keys_and_fields_are_those_of_the_key_table(client: Client) -> None:
     assert call(client, "HMGET", HEAD, "epoch", "offset") == [epoch.encode(), b"1"]
 
 
-def test_the_message_on_the_channel_is_what_event_reads(client: Client, redis_url: str) -> None:
+def test_the_message_on_the_channel_is_read_as_the_event(client: Client, redis_url: str) -> None:
     """The channel carries the header and the payload bytes, unchanged, in the log's order."""
     link = SubscriberLink(redis_url)
     link.connect()
@@ -241,7 +242,7 @@ def test_a_lost_stream_keeps_the_epoch_and_the_offsets_go_on(client: Client) -> 
 
 @pytest.mark.parametrize("damage", [("offset", "many"), ("offset", "-5"), ("epoch", "short"), ("offset", "9" * 30)])
 def test_a_damaged_head_starts_a_new_epoch(client: Client, damage: tuple[str, str]) -> None:
-    """What is not a position is not believed."""
+    """A head that is no position is not believed."""
     first_epoch, _, _ = publish(client)
     call(client, "HSET", HEAD, *damage)
 
@@ -349,7 +350,7 @@ def test_configure_notices_a_head_that_is_behind_its_stream(client: Client) -> N
 
 
 @pytest.mark.parametrize("arguments", [(0, 1, 1), (1, 0, 1), (1, 1, 0), (1, 1, 1048577), (10_000_001, 1, 1), ("ten", 1, 1)])
-def test_configure_refuses_what_is_out_of_bounds(client: Client, arguments: tuple[Any, ...]) -> None:
+def test_configure_refuses_limits_out_of_bounds(client: Client, arguments: tuple[Any, ...]) -> None:
     """An unbounded log cannot be configured."""
     with pytest.raises(InvalidRequest):
         call(client, "FCALL", "headgate_configure", 1, KEY, *arguments)
@@ -408,7 +409,7 @@ BAD_JSON = [
 
 @pytest.mark.parametrize("payload", BAD_JSON, ids=ascii)
 def test_payloads_that_are_not_json_are_refused(client: Client, payload: bytes) -> None:
-    """Whatever is refused here the gateway would have to set aside, with a gap for every client."""
+    """The gateway would have to set it aside, with a gap for every client."""
     with pytest.raises(NotSerializable):
         event_module.check_json(payload)
     with pytest.raises(NotSerializable):
@@ -555,7 +556,7 @@ def test_an_older_library_is_replaced_and_a_newer_one_is_not(redis_client: Clien
     assert function_library.loaded_version(redis_client) == function_library.VERSION + 1
 
 
-def test_a_user_who_may_not_load_is_told_what_to_do(redis_client: Client, redis_server: Any) -> None:
+def test_a_user_who_may_not_load_is_told_how_to_go_on(redis_client: Client, redis_server: Any) -> None:
     """The error names the right and the command."""
     call(redis_client, "ACL", "SETUSER", "limited", "on", ">pass", *FULL.split(), "+fcall_ro")
     limited = open_client(f"unix://limited:pass@{redis_server.url.removeprefix('unix://')}")

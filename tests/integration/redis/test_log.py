@@ -70,7 +70,7 @@ def test_an_entry_is_the_event_that_was_published(log: EventLog, publisher: Publ
     )  # fmt: skip
 
 
-def test_what_is_gone_is_not_in_the_page(log: EventLog, publisher: Publisher, redis_client: Client) -> None:
+def test_an_entry_that_is_gone_is_not_in_the_page(log: EventLog, publisher: Publisher, redis_client: Client) -> None:
     """Trimmed at the beginning, deleted in the middle."""
     publisher.publish_many([("a", number) for number in range(10)])
     call(redis_client, "XTRIM", LOG, "MINID", 4)

@@ -9,8 +9,8 @@ import pytest
 from headgate.bus.listener import Bus
 from headgate.errors import BusRefused
 from headgate.protocol.packets import GapReason
-from headgate.redis.client import SubscriberLink
 from headgate.redis.entries import Head
+from headgate.redis.subscriber_link import SubscriberLink
 from headgate.settings import Settings
 
 

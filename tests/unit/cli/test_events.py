@@ -23,7 +23,7 @@ def test_wrong_usage_of_publish_is_exit_code_2(arguments: tuple[str, ...]) -> No
     assert CliRunner().invoke(main, ["publish", *arguments]).exit_code == 2
 
 
-def test_tail_refuses_what_is_no_pattern() -> None:
+def test_tail_refuses_a_word_that_is_no_pattern() -> None:
     """Before connecting anywhere."""
     result = CliRunner().invoke(main, ["tail", "orders.a*", *NOWHERE])
     assert result.exit_code == 1

@@ -1,4 +1,4 @@
-"""What a person at a terminal sees: one line for a fault, and no control character of a hostile payload."""
+"""Output for a person at a terminal: one line for a fault, and no control character of a hostile payload."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_no_control_character_reaches_the_terminal(line: bytes) -> None:
     assert not any(ord(character) < 0x20 or 0x7F <= ord(character) < 0xA0 for character in shown)
 
 
-def test_what_is_printable_stays_as_it_is() -> None:
+def test_a_printable_line_stays_as_it_is() -> None:
     """A control character becomes the escape that JSON has for it."""
     assert for_terminal('{"é": "😀"}'.encode()) == '{"é": "😀"}'.encode()
     assert for_terminal(b'"\x1b[2J\n\x7f\xc2\x9b"') == b'"\\u001b[2J \\u007f\\u009b"'

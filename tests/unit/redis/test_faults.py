@@ -41,7 +41,7 @@ def reply(text: str) -> HeadgateError:
     ],
 )
 def test_a_reply_keeps_its_code(text: str, kind: type[BusRefused | BusUnavailable], code: str) -> None:
-    """What helps by waiting is unavailable, the rest is refused; callers decide by the code."""
+    """A fault that passes is unavailable, any other is refused; callers decide by the code."""
     error = reply(text)
     assert isinstance(error, BusRefused | BusUnavailable)
     assert (type(error), error.redis_code) == (kind, code)
@@ -66,7 +66,7 @@ def test_a_word_inside_a_text_is_no_code(text: str) -> None:
         ('invalid_request {"reason":"no"}', InvalidRequest, {"reason": "no"}),
     ],
 )
-def test_what_a_function_of_ours_refused_is_the_error_that_it_names(
+def test_a_refusal_of_a_function_of_ours_is_the_error_that_it_names(
     sent: str, kind: type[HeadgateError], parts: dict[str, object]
 ) -> None:
     """With the parts that it sent."""

@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 
 from headgate.consumers.base import Progress
 from headgate.errors import HeadgateError
-from headgate.redis.client import Client, Command, call, call_many
+from headgate.redis.client import Client, call, call_many
+from headgate.redis.connections import Command
 from headgate.redis.keys import group_key, log_key
 from headgate.redis.seen import was_seen
 

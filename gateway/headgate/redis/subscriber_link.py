@@ -1,0 +1,182 @@
+"""The Pub/Sub connection to Redis: one that is never replaced silently. When it breaks, its owner is told.
+
+In: a URL, and commands such as SUBSCRIBE and PING. Out: the replies in order, as lists of bytes and integers. The owner of a
+broken link reads the log from the last offset that it is sure of.
+
+No message of any error holds the URL's password. This file imports no gevent; in a patched process its socket is cooperative,
+in others it blocks.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import redis
+
+from headgate.errors import BusUnavailable
+
+from .connections import Command, connection_pool, redacted_address
+from .faults import CHECK_PORT, advised, reason_of, shown_cause, translate, unavailable
+
+READ_BYTES = 256 * 1024
+# A reply is held in memory until it is whole; Redis itself would pass on 512 MB. Above this the link is broken instead.
+MAX_REPLY_BYTES = 64 * 1024 * 1024
+
+
+class SubscriberLink:
+    """One Pub/Sub connection: it connects once, never reconnects, and says so when it breaks.
+
+    Owned by one greenlet or thread, which alone calls `connect` and `read`; any other may `send` (one at a time) and `close`.
+
+    Args:
+        url: `redis://`, `rediss://` or `unix://`.
+        connect_timeout_s: limit on connecting, authentication included; afterwards `settimeout` counts (none at first).
+    """
+
+    def __init__(self, url: str, connect_timeout_s: float = 5.0) -> None:
+        self._url, self._connect_timeout_s = url, connect_timeout_s
+        self._address = redacted_address(url)
+        self._socket: socket.socket | None = None
+        import hiredis  # only here: a process that only publishes need not have it
+
+        self._pack: Callable[[Any], bytes] = hiredis.pack_command  # its stub knows only tuples of one type
+        # Untyped: the stub of its `feed` takes no buffer, only bytes and text.
+        self._reader: Any = hiredis.Reader(protocolError=_BrokenReply, replyError=_ErrorReply)
+        self._buffer = bytearray(READ_BYTES)
+        self._unfinished_bytes = 0
+
+    def connect(self) -> None:
+        """Connect, once in this object's life. May wait up to `connect_timeout_s`.
+
+        Raises:
+            BusUnavailable: nothing answers, or not in time.
+            BusRefused: wrong password, no permission, or a URL that is none.
+        """
+        # Untyped: redis-py does not type `connect`, and `_sock` is its own.
+        connection: Any = connection_pool(self._url, self._connect_timeout_s).make_connection()
+        try:
+            connection.connect()
+        except (redis.RedisError, OSError) as error:
+            tls = isinstance(connection, redis.SSLConnection)
+            raise advised(translate(error, self._address), error, tls=tls) from shown_cause(error)
+        # redis-py connects (address, TLS, AUTH, SELECT); from here on the socket is ours alone, so that nothing can
+        # reconnect it, time it out or read from it. tests/contract/test_redis_py_corners.py holds this corner.
+        self._socket, connection._sock = connection._sock, None
+        self._socket.settimeout(None)
+
+    def send(self, *commands: Command) -> None:
+        """Write commands such as ("SUBSCRIBE", channel) or ("PING", token) in one piece. Their replies come from `read`.
+
+        Raises:
+            BusUnavailable: the connection is broken or closed.
+        """
+        packed = b"".join(self._pack(tuple(command)) for command in commands)
+        try:
+            self._open_socket().sendall(packed)
+        except OSError as error:
+            raise self._broken(error) from error
+
+    def read(self) -> list[Any]:
+        """Wait for a reply, then return all that have arrived, in order: lists of bytes and integers (RESP2).
+
+        In subscribe mode these are [b"message", channel, data], [b"pmessage", pattern, channel, data],
+        [b"subscribe", channel, count], [b"pong", token] and the like.
+
+        Raises:
+            BusUnavailable: end of stream, reset, the timeout of `settimeout`, a reply that is none or is too large, or `close`.
+            BusRefused: Redis answered a command with an error. Replies that came before it in the same read are lost
+                with it, so treat the link as broken.
+        """
+        while True:
+            replies = self._receive(self._open_socket())
+            if replies:
+                return replies
+
+    def read_ready(self) -> list[Any]:
+        """Return the replies that have arrived, without waiting: none, if none has. Call it where `read` is called.
+
+        Raises:
+            BusUnavailable, BusRefused: as `read`.
+        """
+        sock = self._open_socket()
+        timeout_s = sock.gettimeout()
+        sock.settimeout(0.0)
+        try:
+            return self._receive(sock)
+        except BlockingIOError:
+            return []
+        finally:
+            if self._socket is sock:
+                sock.settimeout(timeout_s)
+
+    def _receive(self, sock: socket.socket) -> list[Any]:
+        """Return what one recv completes: possibly nothing."""
+        try:
+            size = sock.recv_into(self._buffer)
+        except BlockingIOError:
+            raise
+        except OSError as error:
+            raise self._broken(error) from error
+        if not size:
+            raise unavailable(f"{self._address} closed the connection")
+        self._reader.feed(self._buffer, 0, size)
+        replies: list[Any] = []
+        gets = self._reader.gets
+        try:
+            while (reply := gets()) is not False:
+                replies.append(reply)
+        except _BrokenReply as error:
+            broken = unavailable(f"{self._address} sent something that is not a Redis reply")
+            broken.add_note(CHECK_PORT)
+            raise broken from error
+        if not replies:
+            self._unfinished_bytes += size
+            if self._unfinished_bytes > MAX_REPLY_BYTES:
+                raise unavailable(f"{self._address} sent a reply larger than {MAX_REPLY_BYTES} bytes")
+            return replies
+        self._unfinished_bytes = 0
+        for reply in replies:
+            if isinstance(reply, _ErrorReply):
+                refusal = redis.ResponseError(str(reply))
+                raise advised(translate(refusal, self._address), refusal, tls=False)
+        return replies
+
+    def settimeout(self, timeout_s: float | None) -> None:
+        """Limit each wait of `read` and `send`; None waits for ever. A read that timed out may be repeated."""
+        self._open_socket().settimeout(timeout_s)
+
+    def fileno(self) -> int:
+        """Return the socket's file descriptor."""
+        return self._open_socket().fileno()
+
+    def close(self) -> None:
+        """Close the connection and wake whoever waits in `read`; idempotent, from any greenlet or thread."""
+        sock, self._socket = self._socket, None
+        if sock is None:
+            return
+        with suppress(OSError):  # the other end may have been faster
+            sock.shutdown(socket.SHUT_RDWR)  # close() alone would not wake a thread that is inside recv
+        sock.close()
+
+    def _open_socket(self) -> socket.socket:
+        if self._socket is None:
+            raise unavailable(f"the connection to {self._address} is closed")
+        return self._socket
+
+    def _broken(self, error: OSError) -> BusUnavailable:
+        if self._socket is None:
+            return unavailable(f"the connection to {self._address} was closed")
+        if isinstance(error, TimeoutError):
+            return unavailable(f"{self._address} did not answer in time")
+        return unavailable(f"the connection to {self._address} broke: {reason_of(error)}")
+
+
+class _ErrorReply(Exception):
+    """An error that Redis sent as a reply (hiredis makes them with this class)."""
+
+
+class _BrokenReply(Exception):
+    """Bytes that are not the Redis protocol."""

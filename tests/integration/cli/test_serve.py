@@ -1,0 +1,201 @@
+"""`headgate serve` up to its listening port, in the test's own process: the application it is given, and faults at the start.
+
+test_redis_faults.py has one of these faults as the process tells it, tests/integration/test_flask_extension.py an application
+that is served.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import structlog
+
+from headgate.auth.identity import Handshake
+from headgate.cli.serve import _load as load_application
+from headgate.cli.serve import run as serve
+from headgate.errors import InvalidRequest, Unauthorized
+from headgate.settings import Settings
+from tests.support.gateway_here import know_revocations
+
+Refused = Callable[..., list[str]]
+
+
+@pytest.fixture
+def refused(
+    in_shop_folder: Path, redis_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Refused]:
+    """Start the server, which must fail: `refused("shop:nothing", HEADGATE_PORT="x")`; returns its lines on standard error."""
+    kept = dict(os.environ)
+    # The log of this process goes where the tests want it.
+    monkeypatch.setattr(structlog, "configure", lambda **_: None)
+
+    def start(target: str | None = None, **settings: str) -> list[str]:
+        assert serve({"HEADGATE_REDIS_URL": redis_url, "HEADGATE_PORT": "0", **settings}, target) == 1
+        out, err = capsys.readouterr()
+        assert "hunter2" not in out + err
+        assert "ready" not in out
+        return str(err).splitlines()
+
+    yield start
+    # What the command line says is put into the environment, where applications read it.
+    os.environ.clear()
+    os.environ.update(kept)
+
+
+def one_clear_line(lines: list[str], advice: str | None = None) -> str:
+    """Return the one line of a server that could not start; with `advice`, a second one says what to do."""
+    line, *rest = lines
+    assert line.startswith("headgate: ")
+    assert len(rest) == (advice is not None)
+    assert advice is None or advice in rest[0]
+    return line
+
+
+# Applications ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_factory_is_called_and_gets_a_gateway_that_lets_nobody_in(
+    in_shop_folder: Path, patched_here: None, redis_url: str
+) -> None:
+    """An application that knows nothing of Headgate: with a health page, and closed until it has an authenticator."""
+    app = load_application("bare:make_app", Settings(redis_url=redis_url))
+    gate = app.extensions["headgate"]
+    know_revocations(gate)
+
+    with pytest.raises(Unauthorized):
+        gate.identify(Handshake("notifications", {}, {}))
+    rules = {rule.rule: rule.endpoint for rule in app.url_map.iter_rules()}
+    assert {"/which", "/healthz"} <= rules.keys()
+    assert app.view_functions[rules["/which"]]() == "made by a factory"
+    gate.close()
+
+
+def test_the_name_app_is_taken_when_only_a_module_is_named(in_shop_folder: Path) -> None:
+    """As Flask itself does."""
+    assert load_application("shop", Settings()) is load_application("shop:app", Settings())
+
+
+@pytest.mark.parametrize(
+    ("target", "says"),
+    [
+        ("shopp:app", "no module named 'shopp'"),
+        ("shop.front:app", "no module named 'shop.front'"),
+        ("shop:nothing", "has no 'nothing'"),
+        ("shop:app.gate", "has no 'app.gate'"),
+        ("shop:number", "is a int; expected a Flask application"),
+        ("shop:needs_an_argument", "needs arguments"),
+        (":app", "MODULE:APPLICATION"),
+        ("../shop:app", "MODULE:APPLICATION"),
+        ("shop.py", "no module named 'shop.py'"),
+        ("", "MODULE:APPLICATION"),
+    ],
+)
+def test_a_name_that_is_no_application_is_told(in_shop_folder: Path, target: str, says: str) -> None:
+    """The error names the target, and the form that would have been right."""
+    with pytest.raises(InvalidRequest) as refused:
+        load_application(target, Settings())
+    assert says in refused.value.message
+
+
+def test_a_name_that_is_no_application_is_one_clear_line(refused: Refused) -> None:
+    """In words of that error."""
+    assert "has no 'nothing'" in one_clear_line(refused("shop:nothing"))
+
+
+def test_a_module_that_the_application_lacks_keeps_its_traceback(refused: Refused) -> None:
+    """The fault is in the application: its author needs the place."""
+    with pytest.raises(ModuleNotFoundError, match="a_module_that_is_not_there") as raised:
+        refused("lacking:app")
+    places = traceback.extract_tb(raised.tb)
+    assert [(Path(place.filename).name, place.lineno) for place in places][-1] == ("lacking.py", 1)
+
+
+# Settings ----------------------------------------------------------------------------------------------------------------
+
+
+def test_every_wrong_setting_is_told_at_once(refused: Refused) -> None:
+    """One run shows all there is to fix; a secret is not shown."""
+    head, *faults = refused(
+        HEADGATE_PORT="eighty", HEADGATE_QUEUE_FRAMES="1", HEADGATE_PROT="1", HEADGATE_REDIS_URL="http://:hunter2@x"
+    )
+
+    assert head == "headgate: 4 settings are wrong:"
+    assert [fault.split("=")[0].split(" is ")[0].strip() for fault in faults] == [
+        "HEADGATE_PORT", "HEADGATE_PROT", "HEADGATE_QUEUE_FRAMES", "HEADGATE_REDIS_URL",
+    ]  # fmt: skip
+    assert "did you mean HEADGATE_PORT?" in faults[1]
+
+
+def test_wrong_settings_of_an_application_are_told_likewise(refused: Refused) -> None:
+    """From app.config."""
+    head, *faults = refused("misconfigured:app")
+
+    assert head == "headgate: 2 settings are wrong:"
+    assert "HEADGATE_QUEUE_FRAMES=0" in faults[0]
+    assert "HEADGATE_WHAT is not a setting" in faults[1]
+
+
+def test_a_port_in_use_is_one_clear_line(refused: Refused) -> None:
+    """With the address, and how to choose another."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        line = one_clear_line(refused(HEADGATE_PORT=str(port)))
+
+    assert f"cannot listen on 127.0.0.1:{port}" in line
+    assert "--port" in line
+
+
+def test_an_address_that_is_not_ours_is_one_clear_line(refused: Refused) -> None:
+    """192.0.2.1 is for documentation (RFC 5737): no machine has it."""
+    assert "cannot listen on 192.0.2.1:" in one_clear_line(refused(HEADGATE_HOST="192.0.2.1"))
+
+
+# Redis -------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_redis_that_is_not_there_is_one_clear_line(refused: Refused) -> None:
+    """Where, and why."""
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))  # and not listened to: nobody else gets the port meanwhile
+        port = silent.getsockname()[1]
+        line = one_clear_line(refused(HEADGATE_REDIS_URL=f"redis://:hunter2@127.0.0.1:{port}/0"), "start Redis there")
+
+    assert f"127.0.0.1:{port}" in line
+    assert "refused" in line
+
+
+def test_a_redis_socket_that_is_not_there_is_one_clear_line(refused: Refused, tmp_path: Path) -> None:
+    """The same over a Unix socket."""
+    assert "no such file" in one_clear_line(refused(HEADGATE_REDIS_URL=f"unix://{tmp_path}/no.sock"), "start Redis there")
+
+
+@pytest.mark.parametrize("credentials", ["", "?password=wrong-hunter2"])
+def test_a_redis_that_wants_another_password_is_one_clear_line(refused: Refused, locked_redis_url: str, credentials: str) -> None:
+    """None given, or a wrong one: never shown."""
+    lines = refused(HEADGATE_REDIS_URL=locked_redis_url + credentials)
+    assert "password" in one_clear_line(lines, "check user and password")
+
+
+def test_a_redis_that_is_too_old_is_one_clear_line(refused: Refused, answer: Callable[[bytes], str]) -> None:
+    """The version that was found, and the one that is needed."""
+    body = b"# Server\r\nredis_version:6.2.14\r\n"
+    url = answer(b"$%d\r\n%b\r\n" % (len(body), body)).replace(":hunter2@", "")
+    line = one_clear_line(refused(HEADGATE_REDIS_URL=url))
+
+    assert "6.2.14" in line
+    assert "7.0" in line
+
+
+@pytest.mark.parametrize(
+    "reply", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"SSH-2.0-OpenSSH_9.2\r\n", b"\x15\x03\x01\x00\x02\x02\x0a"]
+)
+def test_a_server_that_is_no_redis_at_all_is_one_clear_line(
+    refused: Refused, answer: Callable[[bytes], str], reply: bytes
+) -> None:
+    """A web server, a shell, TLS."""
+    assert "Redis" in one_clear_line(refused(HEADGATE_REDIS_URL=answer(reply)), "check the port")

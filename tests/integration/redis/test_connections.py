@@ -1,0 +1,135 @@
+"""Connecting to a Redis, and to servers that are none: both kinds of connection say what is wrong and what to do."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from headgate.errors import BusRefused, BusUnavailable
+from headgate.redis.client import Client, call, check_server, open_client
+from headgate.redis.embedded import EmbeddedRedis
+from headgate.redis.subscriber_link import SubscriberLink
+from tests.support.redis_server import DEADLINE_S
+
+
+def checked(url: str, timeout_s: float = DEADLINE_S) -> None:
+    client = open_client(url, timeout_s=timeout_s)
+    try:
+        check_server(client)
+    finally:
+        client.close()
+
+
+def connected(url: str, timeout_s: float = DEADLINE_S) -> None:
+    link = SubscriberLink(url, timeout_s)
+    link.connect()
+    link.close()
+
+
+def test_the_server_says_its_name_and_version(redis_client: Client) -> None:
+    """Name and version, for the line at start."""
+    name, version = check_server(redis_client)
+
+    assert name in ("Redis", "Valkey")
+    assert version[0].isdigit()
+
+
+@pytest.fixture
+def forbidden_url(redis_server: EmbeddedRedis, tmp_path: Path) -> Iterator[str]:
+    """The URL of a Redis behind a folder that this process may not enter. If we are root, we are somebody else meanwhile."""
+    folder = tmp_path / "private"
+    folder.mkdir()
+    (folder / "redis.sock").symlink_to(redis_server.url.removeprefix("unix://"))
+    folder.chmod(0)
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(65534)
+    yield f"unix://{folder}/redis.sock"
+    os.seteuid(user)
+    folder.chmod(0o700)
+
+
+@pytest.mark.parametrize("use", [checked, connected])
+def test_a_socket_that_may_not_be_opened_is_said(forbidden_url: str, use: Callable[[str], None]) -> None:
+    """Redis is there; the user is the wrong one."""
+    with pytest.raises(BusUnavailable, match="permission denied") as caught:
+        use(forbidden_url)
+
+    assert "as a user who may open that socket" in caught.value.lines()[1]
+
+
+@pytest.mark.parametrize("use", [checked, connected])
+def test_a_wrong_password_is_one_clear_line_without_the_password(
+    redis_client: Client, redis_server: EmbeddedRedis, use: Callable[[str], None]
+) -> None:
+    """Neither the right one nor the wrong one shows."""
+    call(redis_client, "ACL", "SETUSER", "someone", "on", ">right", "allkeys", "allchannels", "+@all")
+    url = f"unix://someone:hunter2@{redis_server.url.removeprefix('unix://')}"
+
+    with pytest.raises(BusRefused, match="wrong user name or password") as caught:
+        use(url)
+
+    assert "hunter2" not in caught.value.message
+    assert "\n" not in caught.value.message
+
+
+def test_a_password_that_is_missing_is_said(locked_redis_url: str) -> None:
+    """A server that wants one, a URL that has none: at the first command of either kind of connection."""
+    link = SubscriberLink(locked_redis_url)
+    link.connect()
+    link.send(("SUBSCRIBE", "a"))
+
+    for use in (lambda: checked(locked_redis_url), link.read):
+        with pytest.raises(BusRefused, match="it wants a password") as caught:
+            use()
+        assert "check user and password" in caught.value.lines()[1]
+    link.close()
+
+
+@pytest.mark.parametrize("use", [checked, connected])
+def test_nothing_there_is_one_clear_line(use: Callable[[str], None]) -> None:
+    """Where it was looked for, and why it failed, without the password of the URL."""
+    with socket.socket() as held:  # bound, so that nobody else listens there, and not listening itself
+        held.bind(("127.0.0.1", 0))
+        port = held.getsockname()[1]
+        with pytest.raises(BusUnavailable, match=f"127.0.0.1:{port}: connection refused") as caught:
+            use(f"redis://:hunter2@127.0.0.1:{port}/0")
+
+    assert "hunter2" not in caught.value.message
+
+
+@pytest.mark.parametrize("reply", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"220 mail ESMTP\r\n", b"\xff\xfe\x00"])
+@pytest.mark.parametrize("use", [checked, connected])
+def test_a_server_that_is_not_redis_is_named(answer: Callable[[bytes], str], use: Callable[[str], None], reply: bytes) -> None:
+    """A web server on that port, say."""
+    with pytest.raises(BusRefused, match=r"not Redis; needed: Redis 7\.0 or newer"):
+        use(answer(reply))
+
+
+@pytest.mark.parametrize("use", [checked, connected])
+def test_a_server_that_is_silent_is_given_up(use: Callable[[str, float], None]) -> None:
+    """Accepted, never answered: the timeout counts."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"redis://:hunter2@127.0.0.1:{listener.getsockname()[1]}/0?socket_timeout=600&retry_on_timeout=yes"
+
+        with pytest.raises(BusUnavailable, match="did not answer in time"):
+            use(url, 0.2)
+
+
+def info(version: str) -> bytes:
+    text = f"# Server\r\nredis_version:{version}\r\n"
+    return f"+OK\r\n${len(text)}\r\n{text}\r\n".encode()
+
+
+def test_a_server_that_is_too_old_is_named_with_the_version_that_is_needed(answer: Callable[[bytes], str]) -> None:
+    """Found and needed, in one line."""
+    with pytest.raises(
+        BusRefused, match=r"Redis 6\.2\.14 at 127\.0\.0\.1:\d+ is too old; needed: Redis 7\.0 or newer, or Valkey"
+    ):
+        checked(answer(info("6.2.14")))
+    checked(answer(info("7.0.0")))
+    checked(answer(info("10.0.1")))

@@ -1,0 +1,80 @@
+"""Redis behind real Sentinels: both kinds of client find the primary, before and after a failover."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headgate import BusRefused, BusUnavailable, Publisher
+from headgate.publisher import Fate
+from headgate.redis.client import call, describe_server, open_client
+from headgate.redis.subscriber_link import SubscriberLink
+from tests.support.redis_server import wait_until
+from tests.support.sentinels import start_sentinels
+
+
+def test_a_failover_is_followed_by_publishers_and_links(tmp_path: Path) -> None:
+    """The primary freezes; the Sentinels promote the replica; each new connection leads there, and the log goes on."""
+    with start_sentinels(tmp_path / "site") as site, Publisher(site.url, timeout_s=2) as publisher:
+        client = open_client(site.url, timeout_s=5)
+        before = publisher.publish("a", 1, id="before")
+        assert call(client, "INFO", "server")["tcp_port"] == site.servers[0].port
+        link = SubscriberLink(site.url)
+        link.connect()
+        wait_until(lambda: site.servers[1].call("XLEN", "hg:{notifications}:log") == 1, "the replica has the event")
+        site.servers[0].freeze()
+
+        def published() -> object:
+            try:
+                return publisher.publish("a", 2, id="after")
+            except BusUnavailable:
+                return None
+
+        after = wait_until(published, "an event is published to the new primary")
+
+        assert after.offset == 2
+        assert after.epoch != before.epoch
+        assert publisher.check(before) is Fate.IN_LOG
+        again = SubscriberLink(site.url)
+        again.connect()
+        again.send(("SUBSCRIBE", "x"))
+        assert again.read()
+        site.servers[0].go_on()
+        for each in (link, again):
+            each.close()
+        client.close()
+
+
+def test_passwords_of_redis_and_of_sentinels_are_two(tmp_path: Path) -> None:
+    """With both, everything works; without either, the error says what is wrong, and shows no password."""
+    with start_sentinels(tmp_path / "site", requirepass="redis-secret", sentinel_password="sentinel-secret") as site:
+        with Publisher(site.url) as publisher:
+            assert publisher.publish("a", 1).offset == 1
+        without_sentinels = site.url.partition("?")[0]
+        without_redis = site.url.replace(":redis-secret@", "")
+        for url, kind, says in (
+            (without_sentinels, BusUnavailable, "none of them answers and knows a primary"),
+            (without_redis, BusRefused, "password"),
+        ):
+            with pytest.raises(kind, match=says) as told:
+                describe_server(url)
+            assert "secret" not in str(told.value)
+
+
+def test_a_primary_that_no_sentinel_knows_is_one_clear_error(tmp_path: Path) -> None:
+    """The error names the primary and the Sentinels that were asked."""
+    with start_sentinels(tmp_path / "site") as site:
+        url = site.url.replace("/mymaster/", "/othermaster/")
+        with pytest.raises(
+            BusUnavailable, match=r"othermaster of the Sentinels 127\.0\.0\.1:\d+, .*: none of them answers and knows"
+        ):
+            describe_server(url)
+
+
+def test_one_sentinel_that_answers_is_enough(tmp_path: Path) -> None:
+    """Those that are down are passed over."""
+    with start_sentinels(tmp_path / "site") as site:
+        site.sentinels[0].kill()
+        site.sentinels[1].kill()
+        assert "mymaster" in describe_server(site.url)

@@ -1,0 +1,220 @@
+"""The Pub/Sub link against a real Redis: what it reads, when it breaks, and that its owner is told."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from headgate.errors import BusRefused, BusUnavailable
+from headgate.redis import subscriber_link
+from headgate.redis.client import Client, call, call_many
+from headgate.redis.subscriber_link import SubscriberLink
+from tests.support.redis_server import DEADLINE_S, wait_until
+
+
+@pytest.fixture
+def link(redis_url: str) -> Iterator[SubscriberLink]:
+    """A connected link that waits at most thirty seconds."""
+    link = SubscriberLink(redis_url)
+    link.connect()
+    link.settimeout(DEADLINE_S)
+    yield link
+    link.close()
+
+
+def read_all(link: SubscriberLink, count: int) -> list[Any]:
+    replies: list[Any] = []
+    while len(replies) < count:
+        replies += link.read()
+    return replies
+
+
+# Reading -----------------------------------------------------------------------------------------------------------------
+
+
+def test_commands_sent_together_are_answered_in_order(link: SubscriberLink) -> None:
+    """Channels, globs and pings; replies are lists of bytes and integers."""
+    link.send(("SUBSCRIBE", "a", "b"), ("PSUBSCRIBE", "c*"), ("PING", b"token"))
+
+    assert read_all(link, 4) == [
+        [b"subscribe", b"a", 1],
+        [b"subscribe", b"b", 2],
+        [b"psubscribe", b"c*", 3],
+        [b"pong", b"token"],
+    ]
+
+
+def test_one_read_returns_everything_that_has_arrived(link: SubscriberLink, redis_client: Client) -> None:
+    """Messages that queued up in the socket come as one list: the fan-out joins what arrived together."""
+    link.send(("SUBSCRIBE", "a"))
+    link.read()
+    call_many(redis_client, [("PUBLISH", "a", f"{number:03d}") for number in range(500)])
+    size = 500 * len(b"*3\r\n$7\r\nmessage\r\n$1\r\na\r\n$3\r\n000\r\n")
+    with socket.socket(fileno=os.dup(link.fileno())) as peek:
+        peek.settimeout(DEADLINE_S)  # the descriptor does not block: nothing may be there yet
+        wait_until(lambda: len(peek.recv(2 * size, socket.MSG_PEEK)) == size, "all messages are in the socket")
+
+    replies = link.read()
+
+    assert [reply[2] for reply in replies] == [b"%03d" % number for number in range(500)]
+
+
+def test_a_pong_comes_after_every_message_published_before_it(link: SubscriberLink, redis_client: Client) -> None:
+    """The fence's argument: one connection, one order."""
+    link.send(("SUBSCRIBE", "a"))
+    link.read()
+    for number in range(20):
+        call(redis_client, "PUBLISH", "a", b"x" * 10_000)
+        link.send(("PING", str(number)))
+
+    replies = read_all(link, 40)
+
+    # Redis may take the next message before a PING that is still on its way: at least the messages before it have come.
+    messages = 0
+    for kind, token, *_ in replies:
+        if kind == b"pong":
+            assert messages > int(token)
+        messages += kind == b"message"
+    assert messages == 20
+
+
+def test_a_message_of_40_megabytes_arrives_whole_and_the_next_one_after_it(link: SubscriberLink, redis_client: Client) -> None:
+    """A poisoned message is the bus's to set aside; the link is not broken by it."""
+    link.send(("SUBSCRIBE", "a"))
+    link.read()
+    call(redis_client, "PUBLISH", "a", b"x" * 40_000_000)
+    call(redis_client, "PUBLISH", "a", b"next")
+
+    sizes = [len(reply[2]) for reply in read_all(link, 2)]
+
+    assert sizes == [40_000_000, 4]
+
+
+def test_a_reply_above_the_bound_breaks_the_link(
+    link: SubscriberLink, redis_client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Memory is bounded: a reply larger than any event is not collected to its end."""
+    monkeypatch.setattr(subscriber_link, "MAX_REPLY_BYTES", 1_000_000)
+    link.send(("SUBSCRIBE", "a"))
+    link.read()
+    call(redis_client, "PUBLISH", "a", b"x" * 5_000_000)
+
+    with pytest.raises(BusUnavailable, match="larger than 1000000 bytes"):
+        link.read()
+
+
+def test_a_timed_out_read_may_be_repeated(link: SubscriberLink, redis_client: Client) -> None:
+    """A timeout is told, and nothing is lost by it."""
+    link.send(("SUBSCRIBE", "a"))
+    link.read()
+    link.settimeout(0.01)
+    with pytest.raises(BusUnavailable, match="did not answer in time"):
+        link.read()
+    link.settimeout(DEADLINE_S)
+    call(redis_client, "PUBLISH", "a", "1")
+
+    assert link.read() == [[b"message", b"a", b"1"]]
+
+
+# Breaking ----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_killed_connection_is_told_and_never_replaced(link: SubscriberLink, redis_client: Client) -> None:
+    """The end of the stream is an error each time, not an empty read: the owner must know that messages may be missing."""
+    link.send(("SUBSCRIBE", "a"))
+    link.read()
+    call(redis_client, "CLIENT", "KILL", "TYPE", "pubsub")
+
+    for _ in range(2):
+        with pytest.raises(BusUnavailable):
+            link.read()
+    assert call(redis_client, "PUBSUB", "NUMSUB", "a") == [b"a", 0]
+
+
+def test_close_wakes_a_read_in_another_thread(link: SubscriberLink) -> None:
+    """A thread that waits without a timeout is told as well."""
+    link.send(("SUBSCRIBE", "a"))
+    link.read()
+    link.settimeout(None)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(link.read)
+        link.close()
+
+        with pytest.raises(BusUnavailable, match="closed"):
+            waiting.result(timeout=DEADLINE_S)
+
+
+def test_a_closed_link_stays_closed(link: SubscriberLink) -> None:
+    """Closing twice is fine; using it afterwards is an error."""
+    link.close()
+    link.close()
+
+    for use in (link.read, link.fileno, lambda: link.send(("PING",)), lambda: link.settimeout(1)):
+        with pytest.raises(BusUnavailable, match="is closed"):
+            use()
+
+
+def test_an_error_reply_is_raised(link: SubscriberLink) -> None:
+    """Redis refused a command: the owner must not wait for its confirmation."""
+    link.send(("SUBSCRIBE",))
+
+    with pytest.raises(BusRefused, match="wrong number of arguments"):
+        link.read()
+
+
+def test_bytes_that_are_no_reply_break_the_link(link: SubscriberLink) -> None:
+    """Garbage in the stream: nothing after it can be trusted."""
+    theirs, ours = socket.socketpair()
+    link.close()
+    link._socket = ours
+    theirs.sendall(b"HTTP/1.1 400 Bad Request\r\n")
+
+    with pytest.raises(BusUnavailable, match="not a Redis reply"):
+        link.read()
+    theirs.close()
+
+
+PATCHED = """
+from gevent import monkey
+monkey.patch_all()
+import gevent, sys
+from headgate.errors import BusRefused, BusUnavailable
+from headgate.redis.subscriber_link import SubscriberLink
+
+link = SubscriberLink(sys.argv[1])
+link.connect()
+link.send(("SUBSCRIBE", "a"))
+link.read()
+turns = []
+
+def read():
+    try:
+        link.read()
+    except BusUnavailable as error:
+        return error.message
+
+reader = gevent.spawn(read)
+for turn in range(3):
+    gevent.sleep(0)  # the hub goes on while the reader waits
+    turns.append(reader.ready())
+link.close()
+reader.join(timeout=30)
+print(turns, reader.value)
+"""
+
+
+def test_close_wakes_a_read_in_another_greenlet(redis_url: str) -> None:
+    """In a patched process a waiting read holds nobody up, and close ends it."""
+    said = subprocess.run(
+        [sys.executable, "-c", PATCHED, redis_url], capture_output=True, text=True, timeout=60, check=True
+    ).stdout
+
+    assert said.startswith("[False, False, False]")
+    assert "closed" in said

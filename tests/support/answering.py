@@ -1,0 +1,50 @@
+"""A server that answers every connection alike, whatever it is asked: a web server, an old Redis, one that speaks TLS."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+
+import pytest
+
+from tests.support.redis_server import DEADLINE_S
+
+
+@contextmanager
+def answering(reply: bytes, context: ssl.SSLContext | None = None) -> Iterator[str]:
+    """Answer the first bytes of each connection with `reply` and end it, over TLS if there is a context; give host and port."""
+
+    def serve() -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            with connection, suppress(OSError):  # the client may have gone, or speak no TLS
+                connection.settimeout(DEADLINE_S)
+                spoken = connection if context is None else context.wrap_socket(connection, server_side=True)
+                spoken.recv(65536)
+                spoken.sendall(reply)
+                spoken.shutdown(socket.SHUT_WR)
+                while spoken.recv(65536):  # or the reply could be lost to a reset
+                    pass
+
+    listener = socket.create_server(("127.0.0.1", 0))
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    try:
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        thread.join(DEADLINE_S)
+
+
+@pytest.fixture
+def answer() -> Iterator[Callable[[bytes], str]]:
+    """Start servers that answer alike, `answer(b"+OK\\r\\n")`; returns the Redis URL of each, with a password in it."""
+    with ExitStack() as running:
+        yield lambda reply: f"redis://:hunter2@{running.enter_context(answering(reply))}/0"

@@ -1,0 +1,51 @@
+"""A gateway in the test's own process, for what is asked of it without a connection: publish, identify, read the log.
+
+Nothing of it runs beside the test: it is never started, so it hears nothing from the bus and serves no browser. Redis is real.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+import pytest
+from flask import Flask
+
+from headgate import Headgate
+from headgate.auth.identity import Authenticator
+from headgate.redis.keys import REVOKED
+from headgate.settings import Settings
+
+
+class GatewayHere(Protocol):
+    """The fixture `gateway_here`: call it with settings, get the extension of an application with a gateway behind it."""
+
+    def __call__(self, settings: Settings, authenticator: Authenticator | None = None) -> Headgate: ...
+
+
+@pytest.fixture
+def patched_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the extension take this process for one that gevent has patched."""
+    for module in ("headgate.flask_extension", "headgate.transport.server"):
+        monkeypatch.setattr(f"{module}.is_patched", lambda: True)
+
+
+@pytest.fixture
+def gateway_here(patched_here: None) -> Iterator[GatewayHere]:
+    """Make gateways in this process: `gateway_here(Settings(redis_url=redis_url))`. All are closed with the test."""
+    made: list[Headgate] = []
+
+    def make(settings: Settings, authenticator: Authenticator | None = None) -> Headgate:
+        gate = Headgate(Flask(__name__), authenticator=authenticator, settings=settings)
+        made.append(gate)
+        know_revocations(gate)
+        return gate
+
+    yield make
+    for gate in made:
+        gate.close()
+
+
+def know_revocations(gate: Headgate) -> None:
+    """Have a gateway that is not started read from Redis who is revoked, as its watch does at the start."""
+    gate.gateway._revocation_watch._take([[b"subscribe", REVOKED.encode(), b"1"]])

@@ -1,0 +1,30 @@
+"""The record in the data folder: a crash may leave anything there, and looking for a server never fails on it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from headgate.redis.data_folder import find_private_redis
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        None,
+        b"",
+        b"{",
+        b"[]",
+        b'{"socket": 7}',
+        b'{"socket": ""}',
+        b"\xff",
+        json.dumps({"socket": "/nowhere/redis.sock", "pid": 1}).encode(),
+    ],
+)
+def test_a_record_that_leads_nowhere_is_no_server(tmp_path: Path, record: bytes | None) -> None:
+    """A crash may leave anything behind, and none was there at first."""
+    if record is not None:
+        (tmp_path / "redis.lock").write_bytes(record)
+    assert find_private_redis(tmp_path) is None

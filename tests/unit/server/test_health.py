@@ -1,0 +1,88 @@
+"""Health for those who run the gateway: alive, ready, and its figures; strangers learn no addresses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+
+from headgate.settings import Settings
+from headgate_server.app import create_app
+from tests.support.recording_gate import RecordingGate
+
+
+def test_healthz_is_200_when_the_gateway_is_ready(demo: FlaskClient) -> None:
+    """Ready: nothing is missing."""
+    answer = demo.get("/healthz")
+    assert (answer.status_code, answer.get_json()) == (200, {"ready": True, "bus": "up", "missing": []})
+
+
+def test_healthz_is_503_and_names_the_missing_part(demo: FlaskClient, gate: RecordingGate) -> None:
+    """Not ready: the bus is down, and the answer says so."""
+    gate.state = {"ready": False, "bus": "down", "clients": 3}
+    answer = demo.get("/healthz")
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
+    assert answer.get_json() == {"ready": False, "bus": "down", "clients": 3, "missing": ["bus"]}
+
+
+DOWN = {
+    "ready": False,
+    "bus": "down",
+    "namespaces": {"notifications": {"bus": "down", "clients": 3, "error": "the bus is unavailable: 10.1.2.3:6379: refused"}},
+}
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        {"environ_base": {"REMOTE_ADDR": "192.0.2.7"}},
+        {"headers": {"X-Forwarded-For": "127.0.0.1"}},
+        {"headers": {"Forwarded": "x"}},
+    ],
+    ids=["another address", "through a proxy", "through another proxy"],
+)
+def test_healthz_tells_strangers_that_the_bus_is_down_and_not_where_it_is(
+    demo: FlaskClient, gate: RecordingGate, request_: dict[str, Any]
+) -> None:
+    """Loopback is told why; nobody else learns Redis' address."""
+    gate.state = DOWN
+    answer = demo.get("/healthz", **request_)
+    assert answer.status_code == 503
+    assert answer.get_json()["namespaces"] == {"notifications": {"bus": "down", "clients": 3}}
+    assert "10.1.2.3" not in answer.text
+    assert "10.1.2.3" in demo.get("/healthz").text
+
+
+def test_livez_does_not_depend_on_the_bus(demo: FlaskClient, gate: RecordingGate) -> None:
+    """A gateway whose Redis is away must not be restarted for it."""
+    gate.state = {"ready": False, "bus": "down"}
+    assert demo.get("/livez").status_code == 200
+
+
+def test_metrics_are_prometheus_text_on_loopback(demo: FlaskClient) -> None:
+    """The default registry, as text."""
+    answer = demo.get("/metrics")
+    assert answer.status_code == 200
+    assert answer.content_type.startswith("text/plain")
+    assert "python_info" in answer.text
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        {"environ_base": {"REMOTE_ADDR": "192.0.2.7"}},
+        {"headers": {"X-Forwarded-For": "127.0.0.1"}},
+        {"environ_base": {"REMOTE_ADDR": ""}},
+    ],
+    ids=["another address", "through a proxy", "no address"],
+)
+def test_metrics_are_refused_to_others(demo: FlaskClient, request_: dict[str, Any]) -> None:
+    """Metrics are for this machine unless the operator opens them."""
+    assert demo.get("/metrics", **request_).status_code == 403
+
+
+def test_open_metrics_are_served_to_others(gate: RecordingGate) -> None:
+    """`HEADGATE_METRICS_OPEN` is the operator's word."""
+    client = create_app(Settings(metrics_open=True), gate=gate).test_client()
+    assert client.get("/metrics", environ_base={"REMOTE_ADDR": "192.0.2.7"}).status_code == 200

@@ -1,0 +1,81 @@
+"""The build backend before it builds: whether the page's files are there and current, and the line that says what to do.
+
+tests/integration/packaging has the wheel and the sdist themselves.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from setuptools import build_meta
+
+from tools import build_backend
+
+SOURCE = Path("web", "src", "gate.js")
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder: a checkout whose page is built, on a machine without npm."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", os.devnull)
+    for path in (SOURCE, *build_backend.BUILT, build_backend.STAMP):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    return tmp_path
+
+
+def told() -> str:
+    """Return the line with which the backend ends the process."""
+    with pytest.raises(SystemExit) as ended:
+        build_backend._have_page()
+    assert isinstance(ended.value.code, str)
+    assert ended.value.code.startswith("headgate: ")
+    assert "\n" not in ended.value.code
+    return ended.value.code
+
+
+def test_a_page_that_is_built_and_current_needs_no_npm(checkout: Path) -> None:
+    """Nothing is run, and nothing is said."""
+    build_backend._have_page()
+
+
+def test_a_built_page_without_its_sources_is_taken_as_it_is(checkout: Path) -> None:
+    """As in an sdist."""
+    SOURCE.unlink()
+    build_backend.STAMP.unlink()
+    build_backend._have_page()
+
+
+def test_an_unbuilt_checkout_without_npm_is_one_clear_line(checkout: Path) -> None:
+    """No wheel, rather than one whose pages are empty."""
+    build_backend.BUILT[0].unlink()
+    line = told()
+    assert "(gateway/headgate/static/headgate.js not there)" in line
+    assert "install Node 20 or newer" in line
+    assert "make build" in line
+
+
+def test_a_checkout_whose_page_is_older_than_its_sources_is_one_clear_line(checkout: Path) -> None:
+    """The wheel would hold the page as it was."""
+    later_ns = build_backend.STAMP.stat().st_mtime_ns + 10**9
+    os.utime(SOURCE, ns=(later_ns, later_ns))
+    line = told()
+    assert "older than its sources (web/src/gate.js)" in line
+    assert "install Node 20 or newer" in line
+
+
+def test_sources_that_are_no_checkout_and_lack_the_page_are_one_clear_line(checkout: Path) -> None:
+    """There is nothing to build it from."""
+    build_backend.BUILT[0].unlink()
+    (checkout / "web").rename(checkout / "elsewhere")
+    assert "take a complete sdist, wheel or checkout" in told()
+
+
+def test_an_editable_install_builds_nothing() -> None:
+    """make does it first, and builds the page after it: these hooks are setuptools' own."""
+    hooks = vars(build_backend)
+    for name in ("build_editable", "prepare_metadata_for_build_editable"):
+        assert hooks[name] is getattr(build_meta, name)

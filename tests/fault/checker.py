@@ -10,9 +10,11 @@ its end.
 - lost: at the end, the same for everything up to where the log stands.
 - phantom: an event that nobody published, that no pattern matches, or whose content is not what was published.
 - miscounted: an overflow gap whose count is not the number of owed events in its range that were not seen.
-- retold: the same loss of a log was reported twice.
+- retold: the same loss of a log was reported twice, or an event was told as rolled back that is in the log.
+- ghost: an event was seen that is not in the log where it was seen, and no gap (`rolled_back`) took it back.
 
-A log that steps back within its epoch (a tail that Redis lost) is beyond `History`: two events would have one place.
+The log that is there at the end is one line of epochs (`History.follow`). Events of other epochs were published, and are lost
+with the end of their log: a client that has seen one must have been told, and nobody is owed one.
 """
 
 from __future__ import annotations
@@ -40,6 +42,7 @@ class History:
 
     events: dict[tuple[str, int], Logged] = field(default_factory=dict)
     doubts: set[str] = field(default_factory=set)
+    lineage: list[tuple[str, int]] = field(default_factory=list)
 
     def published(self, epoch: str, offset: int, topic: str, event_id: str) -> None:
         """A publisher got this receipt."""
@@ -58,10 +61,29 @@ class History:
         known = self.events.setdefault((epoch, offset), Logged(epoch, offset, topic, event_id))
         assert (known.topic, known.id) == (topic, event_id), f"the log holds {topic} {event_id} where a receipt says {known}"
 
+    def follow(self, lineage: Iterable[tuple[str, int]]) -> None:
+        """The log consists of these epochs, the oldest first, each with its first offset."""
+        self.lineage = list(lineage)
+
+    def epoch_at(self, offset: int) -> str:
+        """Return the epoch in which the log's event at an offset was written."""
+        return next((epoch for epoch, first in reversed(self.lineage) if first <= offset), "")
+
     def log(self, epoch: str) -> list[Logged]:
-        """Return everything that is known of one log, in order."""
+        """Return everything that is known of the log that has an epoch, in order."""
         known = list(self.events.values())  # in one step: publishers may be at it
-        return sorted((event for event in known if event.epoch == epoch), key=lambda event: event.offset)
+        if any(name == epoch for name, _ in self.lineage):
+            on_line = (event for event in known if event.epoch == self.epoch_at(event.offset))
+        else:
+            on_line = (event for event in known if event.epoch == epoch)
+        return sorted(on_line, key=lambda event: event.offset)
+
+    def at(self) -> dict[int, dict[str, Logged]]:
+        """Return all events that were ever published, by offset and id."""
+        found: dict[int, dict[str, Logged]] = {}
+        for event in list(self.events.values()):
+            found.setdefault(event.offset, {})[event.id] = event
+        return found
 
 
 # What happens to a client, in the order in which it happens. Times are on the monotonic clock of the client's process.
@@ -99,6 +121,7 @@ class Gap:
     count: int | None
     reason: str
     recoverable: bool = False
+    epoch: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,9 +199,10 @@ def check(history: History, records: Iterable[Record], end: tuple[str, int]) -> 
     Every client must be connected at the end, and have had time to get everything.
     """
     logs: dict[str, list[Logged]] = {}
+    published = history.at()
     violations: list[Violation] = []
     for record in records:
-        violations += _Walk(history, logs, record).walk(end)
+        violations += _Walk(history, logs, published, record).walk(end)
     return violations
 
 
@@ -193,18 +217,37 @@ def assert_kept(history: History, records: Sequence[Record], end: tuple[str, int
         raise AssertionError(f"{len(violations)} violations {kinds} for {len(records)} clients:\n  {first}")
 
 
+_NO_LIMIT = 2**62
+
+
+def _limits(entries: Sequence[Entry]) -> list[int]:
+    """Return for each entry the first offset that will be told as rolled back after it, in the same log."""
+    limits, limit = [], _NO_LIMIT
+    for entry in reversed(entries):
+        limits.append(limit)
+        if isinstance(entry, Gap) and entry.reason == "rolled_back" and entry.first is not None:
+            limit = min(limit, entry.first)
+        elif isinstance(entry, Gap) and entry.reason == "log_lost":
+            limit = _NO_LIMIT
+    return limits[::-1]
+
+
 class _Walk:
     """One client's record, read from its beginning to its end."""
 
-    def __init__(self, history: History, logs: dict[str, list[Logged]], record: Record) -> None:
+    def __init__(
+        self, history: History, logs: dict[str, list[Logged]], published: dict[int, dict[str, Logged]], record: Record
+    ) -> None:
         self._history = history
         self._logs = logs
+        self._published = published
         self._record = record
         self._epoch = ""
         self._owed_from: dict[str, int] = {}  # pattern → the offset above which its events are owed
         self._frontier = 0  # everything owed up to here is accounted for
         self._highest = 0
-        self._seen: set[int] = set()
+        self._seen: dict[int, str] = {}
+        self._limit = _NO_LIMIT  # events from here on are judged later: what is seen there now will be told as rolled back
         self._told: list[Gap] = []
         self._refused: Welcomed | None = None  # a welcome that did not resume, until a gap has said why
         self._lost = False  # the log was reported lost, and the cursor with the new one has not come yet
@@ -212,7 +255,8 @@ class _Walk:
         self.violations: list[Violation] = []
 
     def walk(self, end: tuple[str, int]) -> list[Violation]:
-        for entry in self._record.entries:
+        for entry, limit in zip(self._record.entries, _limits(self._record.entries), strict=True):
+            self._limit = limit
             match entry:
                 case Welcomed():
                     self._welcomed(entry)
@@ -226,12 +270,21 @@ class _Walk:
                     self._owed_from.setdefault(entry.pattern, entry.offset)
                 case Unsubscribed():
                     self._owed_from.pop(entry.pattern, None)
+        self._limit = _NO_LIMIT
         epoch, offset = end
         if self._epoch != epoch:
             self._violate("lost", offset, f"it is still in the log {self._epoch[:6]}, which is gone")
         else:
             self._account(offset + 1, "lost", "never seen, never told")
+            self._find_ghosts()
         return self.violations
+
+    def _find_ghosts(self) -> None:
+        there = {event.offset: event.id for event in self._log()}
+        for offset, event_id in self._seen.items():
+            known = event_id in self._published.get(offset, {})  # else it is a phantom, or a doubt that the log has trimmed
+            if known and there.get(offset) != event_id:
+                self._violate("ghost", offset, f"saw {event_id}, the log has {there.get(offset)}")
 
     def _welcomed(self, entry: Welcomed) -> None:
         if not self._epoch:
@@ -241,30 +294,32 @@ class _Walk:
         elif entry.resumed is None:
             self._violate("lost", entry.offset, "it wanted to resume, and was told that there was nothing to resume")
         elif entry.epoch != self._epoch:
-            self._violate("lost", entry.offset, f"resumed in the log {entry.epoch[:6]}")
+            if not self._history.lineage:
+                self._violate("lost", entry.offset, f"resumed in the log {entry.epoch[:6]}")
+            self._epoch = entry.epoch
 
     def _enter(self, epoch: str, offset: int) -> None:
         self._epoch, self._frontier, self._highest = epoch, offset, 0
-        self._seen, self._told = set(), []
+        self._seen, self._told = {}, []
         self._refused, self._lost = None, False
         self._owed_from = dict.fromkeys(self._owed_from, offset)
 
     def _saw(self, entry: Seen) -> None:
         offset = entry.offset
-        if self._lost or (self._refused is not None and self._refused.epoch != self._epoch):
+        if self._lost or (self._refused is not None and self._refused.epoch != self._epoch and not self._history.lineage):
             self._violate("unreported", offset, "seen before it was told which log it is in")
         if offset in self._seen:
             self._violate("doubled", offset, entry.id)
         elif offset <= self._highest:
             self._violate("reordered", offset, f"after {self._highest}")
-        truth = self._history.events.get((self._epoch, offset))
+        truth = self._published.get(offset, {}).get(entry.id)
         if truth is None:
             if entry.id not in self._history.doubts:
                 self._violate("phantom", offset, f"nobody published {entry.id} on {entry.topic}")
-        elif (truth.id, truth.topic) != (entry.id, entry.topic) or not entry.intact:
+        elif truth.topic != entry.topic or not entry.intact:
             self._violate("phantom", offset, f"saw {entry.topic} {entry.id}, published was {truth.topic} {truth.id}")
         self._account(offset, "unreported", f"before {offset} was seen")
-        self._seen.add(offset)
+        self._seen[offset] = entry.id
         self._highest = max(self._highest, offset)
 
     def _gap(self, entry: Gap) -> None:
@@ -277,8 +332,13 @@ class _Walk:
             else:
                 self._lost = True
             return
+        if self._refused is not None and self._history.lineage:
+            self._epoch = self._refused.epoch
         self._refused = None
         if entry.first is None or entry.last is None:
+            return
+        if entry.reason == "rolled_back":
+            self._rolled_back(entry.first, entry.last, entry.epoch)
             return
         if entry.reason == "overflow" and not self._record.latest:
             missed = sum(event.offset not in self._seen for event in self._owed(entry.first - 1, entry.last + 1))
@@ -286,7 +346,23 @@ class _Walk:
                 self._violate("miscounted", entry.first, f"told {entry.count}, {missed} are missing up to {entry.last}")
         self._told.append(entry)
 
+    def _rolled_back(self, first: int, last: int, epoch: str) -> None:
+        """What it has seen from there on is no longer in the log; everything of the new line from there on is owed."""
+        there = {event.offset: event.id for event in self._log()}
+        for offset in [offset for offset in self._seen if offset >= first]:
+            event_id = self._seen.pop(offset)
+            if offset > last:
+                self._violate("ghost", offset, f"beyond what was told as rolled back: {first} to {last}")
+            if there.get(offset) == event_id:
+                self._violate("retold", offset, f"{event_id} was told as rolled back, and is in the log")
+        self._told = [gap for gap in self._told if (gap.last or 0) < first]
+        self._frontier = min(self._frontier, first - 1)
+        self._highest = min(self._highest, first - 1)
+        self._epoch = epoch
+
     def _moved(self, entry: Moved) -> None:
+        if entry.epoch != self._epoch and not self._lost and self._history.lineage:
+            self._epoch = entry.epoch  # another epoch of the same log
         if entry.epoch != self._epoch and not self._lost:
             self._violate("unreported", entry.offset, "the log is another one, and no gap said so")
             self._lost = True
@@ -300,9 +376,8 @@ class _Walk:
         self._enter(*begins)
 
     def _owed(self, after: int, before: int) -> list[Logged]:
-        log = self._logs.get(self._epoch)
-        if log is None:
-            log = self._logs[self._epoch] = self._history.log(self._epoch)
+        log = self._log()
+        before = min(before, self._limit)
         owed = []
         for at in range(bisect_right(log, after, key=lambda event: event.offset), len(log)):
             event = log[at]
@@ -311,6 +386,12 @@ class _Walk:
             if any(event.offset > since and matches(pattern, event.topic) for pattern, since in self._owed_from.items()):
                 owed.append(event)
         return owed
+
+    def _log(self) -> list[Logged]:
+        log = self._logs.get(self._epoch)
+        if log is None:
+            log = self._logs[self._epoch] = self._history.log(self._epoch)
+        return log
 
     def _account(self, before: int, kind: str, told: str) -> None:
         """Everything owed below `before` must have been seen, or told of."""

@@ -236,8 +236,11 @@ class BrowserClient(asyncio.BufferedProtocol):
             intact = data.get("id") == meta["id"]
             entries.append(Seen(now_s, self.offset, topic, meta["id"], intact, now_s - data.get("at_s", now_s)))
         elif name == "gap":
-            entries.append(Gap(now_s, body["from"], body["to"], body["count"], body["reason"], body["recoverable"]))
-            if body["to"] is not None:
+            first, last, epoch = body["from"], body["to"], body.get("epoch", "")
+            entries.append(Gap(now_s, first, last, body["count"], body["reason"], body["recoverable"], epoch))
+            if body["reason"] == "rolled_back":
+                self.epoch, self.offset = epoch, first - 1
+            elif body["to"] is not None:
                 self.offset = max(self.offset, body["to"])
         elif name == "cursor":
             entries.append(Moved(now_s, body["epoch"], body["offset"]))
@@ -260,10 +263,11 @@ class BrowserClient(asyncio.BufferedProtocol):
         entries.append(Welcomed(now_s, body["epoch"], body["offset"], body["resumed"]))
         for pattern in self.patterns:
             entries.append(Subscribed(now_s, pattern, body["offset"]))
-        if self.epoch is None or (body["resumed"] is False and body["epoch"] != self.epoch):
+        goes_on = body.get("from")
+        if self.epoch is None or (body["resumed"] is False and goes_on is None):
             self.epoch, self.offset = body["epoch"], body["offset"]
-        elif body["resumed"] is False and self.offset > body["offset"]:
-            self.offset = body["offset"]
+        elif goes_on is not None and goes_on["offset"] == self.offset:
+            self.epoch = goes_on["epoch"]  # else a gap follows that says what was rolled back, and moves it
         self.up = True
         self.sessions += 1
         self._retry_s = RETRY_S[0]

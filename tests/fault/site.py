@@ -21,6 +21,7 @@ from typing import Any
 from headgate.errors import BusRefused, BusUnavailable
 from headgate.publisher import Publisher
 from headgate.redis.client import open_client
+from headgate.redis.keys import epochs_key
 from headgate.redis.log import EventLog
 from headgate.topic import matches
 from tests.fault.chaos_proxy import ChaosProxy
@@ -159,13 +160,16 @@ class Site:
                 event_id = f"last-{number}-{uuid.uuid4().hex}"
                 receipt = publisher.publish(topic, {"id": event_id}, id=event_id)
                 history.published(receipt.epoch, receipt.offset, topic, event_id)
-        took_s = wait_until_had(swarm, history, receipt.epoch, receipt.offset, deadline_s)
         self.read_log(history)
+        took_s = wait_until_had(swarm, history, receipt.epoch, receipt.offset, deadline_s)
         assert_kept(history, swarm.records, self.head())
         return took_s
 
     def read_log(self, history: History) -> None:
-        """Add to the history what the log holds now."""
+        """Add to the history what the log holds now, and of which epochs it consists."""
+        epochs = self.redis.call("HGETALL", epochs_key(NAMESPACE))
+        ordered = sorted((tuple(map(int, value.split())), name.decode()) for name, value in epochs.items())
+        history.follow((name, first) for (first, _), name in sorted(ordered, key=lambda each: each[0][1]))
         with _log(self.redis.url) as log:
             head = log.head()
             after = head.first - 1
@@ -173,7 +177,7 @@ class Site:
                 for entry in entries:
                     assert entry.event is not None
                     assert entry.event.id is not None
-                    history.found(head.epoch, entry.offset, entry.event.topic, entry.event.id)
+                    history.found(history.epoch_at(entry.offset), entry.offset, entry.event.topic, entry.event.id)
                 after = entries[-1].offset
 
 

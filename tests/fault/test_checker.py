@@ -179,3 +179,49 @@ def test_a_log_that_contradicts_a_receipt_is_found() -> None:
     """A receipt is a promise."""
     with pytest.raises(AssertionError, match="where a receipt says"):
         history(1).found(OLD, 1, "orders.1", "other")
+
+
+# One line of epochs --------------------------------------------------------------------------------------------------------
+
+
+def one_line(*offsets: int) -> History:
+    """Return a log whose first epoch ends at 2: everything else of it was lost, and its offsets are used again."""
+    truth = history(3, 4, 5, epoch=NEW, into=history(1, 2, *offsets))
+    truth.follow([(OLD, 1), (NEW, 3)])
+    return truth
+
+
+def rolled_back(first: int, last: int) -> Gap:
+    return Gap(0.0, first, last, last - first + 1, "rolled_back", epoch=NEW)
+
+
+def test_another_epoch_of_the_same_log_needs_no_gap() -> None:
+    """A cursor, or a welcome, names it; everything is owed as ever."""
+    again: list[Entry] = [Noted(0.0, "closed"), Welcomed(0.0, NEW, 2, True)]
+    assert kinds(one_line(), life(seen(1, 2), Moved(0.0, NEW, 2), seen(3, 4, 5, epoch=NEW)), (NEW, 5)) == []
+    assert kinds(one_line(), life(seen(1, 2), again, seen(3, 4, 5, epoch=NEW)), (NEW, 5)) == []
+    assert kinds(one_line(), life(seen(1, 2), Moved(0.0, NEW, 2), seen(3, 5, epoch=NEW)), (NEW, 5)) == [("unreported", 4)]
+
+
+def test_lost_events_that_were_seen_must_be_told() -> None:
+    """Told, and followed by the new events at their offsets, they are no violation; else they are ghosts."""
+    truth = one_line(3, 4)
+    assert kinds(truth, life(seen(1, 2, 3, 4), rolled_back(3, 4), seen(3, 4, 5, epoch=NEW)), (NEW, 5)) == []
+    silent = life(seen(1, 2, 3, 4), Moved(0.0, NEW, 4), seen(5, epoch=NEW))
+    assert kinds(truth, silent, (NEW, 5)) == [("ghost", 3), ("ghost", 4)]
+    too_little = life(seen(1, 2, 3, 4), rolled_back(4, 4), seen(4, 5, epoch=NEW))
+    assert kinds(truth, too_little, (NEW, 5)) == [("ghost", 3)]
+
+
+def test_events_that_are_there_must_not_be_told_as_rolled_back() -> None:
+    """The client would take back what is true."""
+    assert kinds(one_line(3), life(seen(1, 2, 3), rolled_back(2, 3), seen(2), seen(3, 4, 5, epoch=NEW)), (NEW, 5)) == [
+        ("retold", 2)
+    ]
+
+
+def test_new_events_at_old_offsets_are_owed() -> None:
+    """After a rollback everything above its beginning is owed again."""
+    assert kinds(one_line(3, 4), life(seen(1, 2, 3, 4), rolled_back(3, 4), seen(4, 5, epoch=NEW)), (NEW, 5)) == [
+        ("unreported", 3)
+    ]

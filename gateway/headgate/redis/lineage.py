@@ -31,6 +31,21 @@ class Lineage:
         """
         return head if epoch == self.epoch else self.ends.get(epoch)
 
+    def fork(self, other: Lineage, head: int) -> int | None:
+        """Return the newest offset that this line shares with another one; None: they have no epoch in common.
+
+        The line of an old server that comes back does not know the epochs of the one that stood in for it, but their ancestors.
+
+        Args:
+            other: the line of a head.
+            head: the offset of that head.
+        """
+        end = other.end_of(self.epoch, head)
+        if end is not None:
+            return end
+        shared = [(own, other.end_of(epoch, head)) for epoch, own in self.ends.items()]
+        return max((min(own, theirs) for own, theirs in shared if theirs is not None), default=None)
+
 
 def alone(epoch: str) -> Lineage:
     """Return the lineage of an epoch that no other is known to have come before."""

@@ -115,7 +115,7 @@ class Feed:
     Attributes:
         state: DOWN, SYNCING or LIVE.
         epoch: the epoch of the position; None before the first connection.
-        lineage: the line that leads to this epoch.
+        lineage: the line that leads to this epoch, and what is remembered of lines before it that Redis has lost.
         offset: everything up to it has been handed on.
         reached: everything up to it has been handed on, or is being handed on now.
         head: the newest known offset of the log.
@@ -305,7 +305,7 @@ class Feed:
             if end is None:
                 yield from self._lose_log(Head(head.epoch, head.first - 1, head.first, head.library, lineage))
             else:
-                yield from self._change_line(head, lineage, end)
+                yield from self._change_line(head, lineage.following(self.lineage), end)
         elif head.offset < self.offset:  # an older library goes on in the same epoch
             yield from self._change_line(head, self.lineage, head.offset)
         yield from self._repair(head.offset)

@@ -372,7 +372,11 @@ local function publish(keys, args)
   if id_key and head.exists then
     -- Receipt and event are written in one step, so they are lost together; but a receipt outlives a log that was replaced.
     local epoch, offset = string.match(redis.call('GET', id_key) or '', '^(%x+)-(%d+)$')
-    if epoch and (epoch == head.epoch or redis.call('HMGET', name.epochs, epoch)[1]) then return { epoch, tonumber(offset), 1 } end
+    if epoch and (epoch == head.epoch or redis.call('HMGET', name.epochs, epoch)[1]) then
+      -- A write of the same, so that a publisher that waits for replicas behind it (WAIT) waits for the event too.
+      if not may('SET', id_key, '') then redis.call('SET', id_key, epoch .. '-' .. offset, 'KEEPTTL') end
+      return { epoch, tonumber(offset), 1 }
+    end
   end
 
   local user = user_of(topic)

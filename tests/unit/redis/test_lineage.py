@@ -45,6 +45,42 @@ def test_an_event_is_on_the_line_exactly_while_its_epoch_lasts(lengths: list[int
         assert lineage.end_of(str(number), len(written)) == end
 
 
+def test_lines_that_parted_share_what_came_before() -> None:
+    """Redis goes on from a copy that lacks the newest epoch; a client that saw that epoch has lost its part of it."""
+    before = read_lineage("b", [("a", 1, 0), ("b", 11, 1)])
+    after = read_lineage("c", [("a", 1, 0), ("c", 8, 1)]).following(before)
+
+    assert before.fork(after, 20) == 7
+    assert after.end_of("b", 20) == 7
+    assert after.end_of("x", 20) is None
+
+
+def test_the_end_of_a_lost_epoch_is_measured_against_the_line_there_is() -> None:
+    """A later server may have more of the epochs before it than the one that lost it."""
+    first = read_lineage("b", [("a", 1, 0), ("b", 11, 1)])
+    short = read_lineage("c", [("a", 1, 0), ("c", 8, 1)]).following(first)
+    longer = read_lineage("d", [("a", 1, 0), ("d", 14, 1)]).following(short)
+
+    assert longer.end_of("b", 20) == 10
+    assert longer.end_of("c", 20) == 7
+
+
+def test_another_log_shares_nothing() -> None:
+    """Without an epoch in common there is no offset in common."""
+    assert read_lineage("b", [("a", 1, 0), ("b", 5, 1)]).fork(read_lineage("z", [("z", 1, 0)]), 9) is None
+
+
+def test_few_lost_epochs_are_remembered() -> None:
+    """A gateway whose Redis is put back again and again keeps the newest of what was lost."""
+    line = read_lineage("0", [("a", 1, 0), ("0", 5, 1)])
+    for number in range(1, 200):
+        line = read_lineage(str(number), [("a", 1, 0), (str(number), 5, 1)]).following(line)
+
+    assert len(line.lost) == 64
+    assert line.end_of("198", 9) == 4
+    assert line.end_of("1", 9) is None
+
+
 @given(st.lists(st.tuples(st.integers(0, 7), st.integers(0, 5), st.integers(0, 4)), min_size=1, max_size=8))
 def test_two_lines_part_where_their_events_differ(steps: list[tuple[int, int, int]]) -> None:
     """Against the events themselves: each epoch takes an earlier one over, without some of its end, and writes some events."""
@@ -67,8 +103,3 @@ def test_two_lines_part_where_their_events_differ(steps: list[tuple[int, int, in
 
         assert end is not None
         assert min(end, len(lines[one])) == shared
-
-
-def test_logs_without_a_common_epoch_share_nothing() -> None:
-    """Not even an offset that both have."""
-    assert alone("a").fork(alone("b"), 10) is None

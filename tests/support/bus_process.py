@@ -33,7 +33,7 @@ class BusProcess:
 
     Attributes:
         told: everything that it told, in order: `["route", [[topic, offset, data], …]]`, `["missing", first, last, reason]`,
-            `["log_lost", epoch, offset]`, `["bus", up]`, `["fenced"]`.
+            `["log_lost", epoch, offset]`, `["line_changed", epoch, end, position]`, `["bus", up]`, `["fenced"]`.
     """
 
     def __init__(
@@ -188,6 +188,9 @@ def main(redis_url: str, settings: str, linger_s: str, late_fences: str, *patter
 
         def log_lost(self, head: Any) -> None:
             tell("log_lost", head.epoch, head.offset)
+
+        def line_changed(self, end: int) -> None:
+            tell("line_changed", bus.epoch, end, bus.reached)
 
         def bus_changed(self, up: bool) -> None:
             tell("bus", up)

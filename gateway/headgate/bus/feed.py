@@ -17,9 +17,10 @@ Rules.
 4. The fence (fence.py) reads the head, then sends PING. The PONG proves that everything up to that head has arrived. After two
    late fences the connection is replaced, as it is after any error. Sources that Redis acknowledged before the head was read are
    active once the fence has passed; an expedited fence spares them the wait for the next tick.
-5. A new epoch, or a head below the position, means that the log was lost. The feed says so once and goes on. Every event of a
-   new epoch is new, so it hands them on from the first. After a step back nobody knows which events are new, so it goes on
-   from the head.
+5. The position follows the line of the log (redis/lineage.py). When a head is of another epoch, the feed says up to where the two
+   lines are one, goes back to there if it is above, and hands on everything of the new line. A head of the same epoch below the
+   position is the data of an earlier moment: configuring the log begins another epoch, and the feed judges by that answer. A line
+   with no epoch in common is another log: the feed says that the log was lost, and hands its events on from the first.
 6. The log decides about a message that is not simply the next event: one behind a hole, a bad one, one of another epoch.
 7. An older function library does not publish on the channels of users. Where such channels are in use, a head that an older
    library has answered ends the connection, and the next one begins with a gap from the last verified offset to the position.
@@ -37,6 +38,7 @@ from headgate.event import Event, decode_message, read_offset
 from headgate.protocol.packets import GapReason
 from headgate.redis.entries import Entry, Head
 from headgate.redis.keys import channel_prefix, user_channel
+from headgate.redis.lineage import Lineage, alone
 from headgate.topic import check_topic
 
 from .actions import (
@@ -46,6 +48,7 @@ from .actions import (
     Deliver,
     Down,
     Gap,
+    LineChanged,
     LogLost,
     Ping,
     Quarantine,
@@ -111,7 +114,8 @@ class Feed:
 
     Attributes:
         state: DOWN, SYNCING or LIVE.
-        epoch: the log that the position is in; None before the first connection.
+        epoch: the epoch of the position; None before the first connection.
+        lineage: the line that leads to this epoch, and what is remembered of lines before it that Redis has lost.
         offset: everything up to it has been handed on.
         reached: everything up to it has been handed on, or is being handed on now.
         head: the newest known offset of the log.
@@ -137,6 +141,7 @@ class Feed:
         self._library_downgraded = False
         self.state = State.DOWN
         self.epoch: str | None = None
+        self.lineage = alone("")
         self.offset = self.reached = 0
         self.first = 1
         self.head = 0
@@ -233,7 +238,7 @@ class Feed:
 
     def _converse(self) -> Steps:
         if self._interest.by_user:
-            self._is_downgraded((yield from self._ask(ReadHead())))  # Configure would replace an older library unseen
+            self._is_downgraded((yield from self._ask(self._question())))  # Configure would replace an older library unseen
         if self._library_downgraded and self._verified < self.offset:
             yield Gap(self._verified + 1, self.offset, GapReason.UPSTREAM)
             self._verified = self.offset
@@ -265,10 +270,7 @@ class Feed:
             early.append(reply)
         self._replies.extendleft(reversed(early))
         sources = self._interest.acknowledged
-        head = yield from self._ask(ReadHead())
-        if self._is_downgraded(head):
-            yield Close(_downgraded())
-            raise IllegalTransition("a connection that was to be closed goes on")
+        head = yield from self._read_head()
         yield from self._settle(head)
         self._complete(sources, head)
         self._move(Cause.SYNCED)
@@ -279,26 +281,58 @@ class Feed:
         assert isinstance(answer, Head)
         return answer
 
+    def _question(self) -> ReadHead:
+        return ReadHead(self.epoch or "")
+
+    def _read_head(self) -> Generator[Action | None, Answer, Head]:
+        head = yield from self._ask(self._question())
+        if self._is_downgraded(head):
+            yield Close(_downgraded())
+            raise IllegalTransition("a connection that was to be closed goes on")
+        return head
+
     def _settle(self, head: Head) -> Steps:
-        """Bring the position to `head`: from the log, or by saying that the log is another one."""
-        if not head.epoch:
-            # Redis was emptied a moment ago, and nobody has published since: begin the new epoch ourselves.
+        """Bring the position to `head`: from the log, behind word of another line or another log."""
+        if not self._can_judge(head):
             head = yield from self._ask(Configure())
         self.first, self.head = head.first, head.offset
+        lineage = head.lineage or alone(head.epoch)
         if self.epoch is None:
-            self.epoch = head.epoch
+            self.epoch, self.lineage = head.epoch, lineage
             self._go_to(head.offset)
         elif head.epoch != self.epoch:
-            yield from self._lose_log(Head(head.epoch, head.first - 1, head.first))
-            yield from self._repair(head.offset)
-        elif head.offset < self.offset:
-            yield from self._lose_log(head)
-        else:
-            yield from self._repair(head.offset)
+            end = self.lineage.fork(lineage, head.offset)
+            if end is None:
+                yield from self._lose_log(Head(head.epoch, head.first - 1, head.first, head.library, lineage))
+            else:
+                yield from self._change_line(head, lineage.following(self.lineage), end)
+        elif head.offset < self.offset:  # an older library goes on in the same epoch
+            yield from self._change_line(head, self.lineage, head.offset)
+        yield from self._repair(head.offset)
+
+    def _can_judge(self, head: Head) -> bool:
+        """Return whether a head says which line its log is on; else it takes a `Configure` to know that.
+
+        Redis may just have been emptied, or hold the data of an earlier moment: then the epoch of its next event has not begun.
+        Without a lineage, an older library has replaced ours.
+        """
+        if not head.epoch:
+            return False
+        if head.epoch == self.epoch:
+            return head.offset >= self.offset
+        return head.lineage is not None
+
+    def _change_line(self, head: Head, lineage: Lineage, end: int) -> Steps:
+        was_offset = self.offset
+        self.epoch, self.lineage = head.epoch, lineage
+        self._go_to(min(was_offset, end))
+        self._verified = min(self._verified, self.offset)
+        yield LineChanged(head, end, was_offset)
 
     def _lose_log(self, head: Head) -> Steps:
         was_offset = self.offset
-        self.epoch, self._verified = head.epoch, head.offset
+        self.epoch, self.lineage = head.epoch, head.lineage or alone(head.epoch)
+        self._verified = head.offset
         self._go_to(head.offset)
         yield LogLost(head, was_offset)
 
@@ -308,7 +342,11 @@ class Feed:
             entries = yield ReadLog(self.offset, upto, self.epoch)
             assert isinstance(entries, list)
             if not entries:
-                yield from self._skip(upto, GapReason.TRIMMED)
+                head = yield from self._read_head()
+                if head.epoch == self.epoch and head.offset >= upto:
+                    yield from self._skip(upto, GapReason.TRIMMED)
+                else:  # it is the end of the log that is gone
+                    yield from self._settle(head)
                 return
             events: list[Event] = []  # consecutive ones go in one piece: one write per client, not one per event
             for entry in entries:
@@ -426,24 +464,29 @@ class Feed:
                 yield Quarantine(event)
             return
         epoch, offset = where
-        if epoch != self.epoch or offset > self.offset:
-            head = yield from self._ask(ReadHead())
-            if head.epoch != self.epoch:
+        if not self._is_behind(epoch, offset):
+            head = yield from self._read_head()
+            if head.epoch != self.epoch or head.offset < self.offset:
                 yield from self._settle(head)
             else:
                 self.head = head.offset
-        if epoch != self.epoch:
-            yield Quarantine(InvalidEvent("header", "its epoch is not the log's"))
-        elif offset <= self.offset:
+        if self._is_behind(epoch, offset):
             # A good one was handed on before: by a repair, or through an overlapping source.
             if isinstance(event, HeadgateError):
                 yield Quarantine(event)
+        elif epoch != self.epoch:
+            yield Quarantine(InvalidEvent("header", "its epoch is not the log's, or has lost this offset"))
         elif offset > self.head:
             yield Quarantine(InvalidEvent("header", "its offset is above the log's head"))
         else:
             if not self._interest.whole:
                 self._go_to(offset - 1)  # every active event before it has come before it
             yield from self._repair(offset)
+
+    def _is_behind(self, epoch: str, offset: int) -> bool:
+        """Return whether an event is on the feed's line, and not above the position."""
+        end = self.lineage.end_of(epoch, self.offset)
+        return end is not None and offset <= min(end, self.offset)
 
     # -- the fence ------------------------------------------------------------------------------------------------
 
@@ -536,8 +579,8 @@ class Feed:
         position, sources = fence.position, fence.sources
         self.first = head.first
         if head.epoch != self.epoch or head.offset < position:
-            # The log is another one, unless it was replaced once more since.
-            yield from self._settle((yield from self._ask(ReadHead())))
+            # The log is on another line, or is another one, unless it has changed once more since.
+            yield from self._settle((yield from self._read_head()))
         elif head.offset > self.offset:
             if self._interest.whole:
                 yield from self._settle(head)  # Redis answers in order: an event that has not arrived by now will not come

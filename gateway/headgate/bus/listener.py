@@ -7,6 +7,7 @@ Redis. The feed (feed.py) makes all decisions about the protocol. This file only
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Callable, Iterable
 from time import monotonic, time
@@ -16,10 +17,11 @@ import structlog
 
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError
 from headgate.event import Event
-from headgate.metrics import BUS_RECONNECTS, BUS_SUBSCRIPTIONS, BUS_UP, EVENTS, LOG_LOST, QUARANTINED, REPAIRED
+from headgate.metrics import BUS_RECONNECTS, BUS_SUBSCRIPTIONS, BUS_UP, EVENTS, LOG_LOST, QUARANTINED, REPAIRED, ROLLED_BACK
 from headgate.protocol.packets import GapReason
 from headgate.redis.client import is_forbidden, open_client
 from headgate.redis.entries import Head
+from headgate.redis.lineage import Lineage
 from headgate.redis.log import EventLog
 from headgate.redis.subscriber_link import SubscriberLink
 from headgate.runtime.loop import Greenlet, Signal, sleep, spawn
@@ -32,6 +34,7 @@ from .actions import (
     Deliver,
     Down,
     Gap,
+    LineChanged,
     LogLost,
     Ping,
     Quarantine,
@@ -75,6 +78,12 @@ class Receiver(Protocol):
     def log_lost(self, head: Head) -> None:
         """The log is another one now; `head` is its position."""
 
+    def line_changed(self, end: int) -> None:
+        """The log goes on in another epoch, `bus.epoch`; it shares with the one before everything up to `end`.
+
+        The feed's position is not above `end` now; what lies above comes next.
+        """
+
     def bus_changed(self, up: bool) -> None:
         """The feed is live, or is not."""
 
@@ -116,8 +125,13 @@ class Bus:
 
     @property
     def epoch(self) -> str | None:
-        """The log that the position is in; None before the first connection."""
+        """The epoch of the position; None before the first connection."""
         return self.feed.epoch
+
+    @property
+    def lineage(self) -> Lineage:
+        """The line that leads to this epoch: it says which positions are on it."""
+        return self.feed.lineage
 
     @property
     def offset(self) -> int:
@@ -312,13 +326,15 @@ class Bus:
             case Configure():
                 self.feed.answer(self._log.configure(self._settings.log_max_events, self._settings.log_max_age_s))
             case ReadHead():
-                self.feed.answer(self._log.head())
+                self.feed.answer(self._log.head(action.known_epoch))
             case ReadLog():
                 entries = self._log.page(action.after, action.upto, epoch=action.epoch)
                 REPAIRED.labels(self._namespace).inc(len(entries))
                 self.feed.answer(entries)
             case Quarantine():
                 self.quarantine(action.error)
+            case LineChanged():
+                self._change_line(action)
             case LogLost():
                 LOG_LOST.labels(self._namespace).inc()
                 log.error("log lost", namespace=self._namespace, was_offset=action.was_offset, now_offset=action.head.offset)
@@ -340,6 +356,19 @@ class Bus:
             # If routing fails midway, report the range as a gap and re-raise.
             self._carry_out_all(self.feed.failed())
             raise
+
+    def _change_line(self, action: LineChanged) -> None:
+        rolled_back = max(0, action.was_offset - action.end)
+        log.log(
+            logging.ERROR if rolled_back else logging.INFO,
+            "line changed",
+            namespace=self._namespace,
+            epoch=action.head.epoch,
+            end=action.end,
+            rolled_back=rolled_back,
+        )
+        ROLLED_BACK.labels(self._namespace).inc(rolled_back)
+        self._receiver.line_changed(action.end)
 
     def _send_commands(self, commands: list[tuple[bytes, ...]]) -> None:
         link = self._link

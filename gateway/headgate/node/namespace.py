@@ -199,6 +199,11 @@ class Namespace:
         for _ in self._live.lose_log(head.epoch or "", head.offset):
             sleep()
 
+    def line_changed(self, end: int) -> None:
+        """Take a log that has lost its end for a lost one."""
+        if self._live.position() > end:
+            self.log_lost(Head(self.bus.epoch or "", end, self.bus.first))
+
     def bus_changed(self, up: bool) -> None:
         """Tell every client whether live delivery is proven; read over new connections from then on."""
         for log in self._logs:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -77,3 +79,27 @@ def test_few_lost_epochs_are_remembered() -> None:
     assert len(line.lost) == 64
     assert line.end_of("198", 9) == 4
     assert line.end_of("1", 9) is None
+
+
+@given(st.lists(st.tuples(st.integers(0, 7), st.integers(0, 5), st.integers(0, 4)), min_size=1, max_size=8))
+def test_two_lines_part_where_their_events_differ(steps: list[tuple[int, int, int]]) -> None:
+    """Against the events themselves: each epoch takes an earlier one over, without some of its end, and writes some events."""
+    epochs: list[list[tuple[str, int, int]]] = [[("0", 1, 0)]]
+    lines: list[list[str]] = [["a0"]]
+    for number, (from_, lost, written) in enumerate(steps, 1):
+        from_ %= len(lines)
+        # At most what the epoch itself wrote: whoever loses more takes an earlier one over.
+        kept = max(len(lines[from_]) - lost, epochs[from_][-1][1] - 1)
+        epochs.append([*epochs[from_], (str(number), kept + 1, len(epochs[from_]))])
+        lines.append([*lines[from_][:kept], *(f"{number}.{each}" for each in range(written))])
+
+    for one, other in product(range(len(lines)), repeat=2):
+        mine, theirs = (read_lineage(epochs[each][-1][0], epochs[each]) for each in (one, other))
+        shared = 0
+        while lines[one][shared : shared + 1] == lines[other][shared : shared + 1] != []:
+            shared += 1
+
+        end = mine.fork(theirs, len(lines[other]))
+
+        assert end is not None
+        assert min(end, len(lines[one])) == shared

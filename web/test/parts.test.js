@@ -194,13 +194,21 @@ describe("Cursor", () => {
     assert.equal(cursor.position().epoch, "e");
   });
 
-  it("never moves back within an epoch", () => {
+  it("never moves back by itself, in another epoch neither", () => {
     welcome("e", 5);
     cursor.follow({ epoch: "e", offset: 3 });
     cursor.skip(4);
-    assert.equal(cursor.position().offset, 5);
+    assert.deepEqual(cursor.position(), { epoch: "e", offset: 5 });
     cursor.follow({ epoch: "f", offset: 1 });
-    assert.deepEqual(cursor.position(), { epoch: "f", offset: 1 });
+    assert.deepEqual(cursor.position(), { epoch: "f", offset: 5 });
+  });
+
+  it("moves back to where the log has lost its end, from which everything is new", () => {
+    welcome("e", 5);
+    for (const offset of [6, 8]) seen(offset);
+    cursor.rollBack(6, "f");
+    assert.deepEqual([cursor.position(), cursor.state()], [{ epoch: "f", offset: 6 }, "live"]);
+    assert.deepEqual([6, 7, 8].map((offset) => seen(offset)), [false, true, true]);
   });
 
   it("admits an event above it, once", () => {
@@ -220,11 +228,21 @@ describe("Cursor", () => {
     welcome("e", 50);
     pasts.expect("p", { last: 5 });
     assert.deepEqual([10, 10, 12, 11, 50].map((offset) => who(offset, replayed)), ["p", "", "p", "", "p"]);
-    assert.deepEqual(expected(), [["p", { epoch: "e", offset: 50 }]]);
     assert.equal(who(51, replayed), "pq");
     assert.deepEqual(expected(), []);
     assert.equal(who(49, replayed), "");
     assert.equal(cursor.position().offset, 51);
+  });
+
+  it("does not take a past for over that a broken connection has interrupted, though new events come before it goes on", () => {
+    welcome("e", 50);
+    pasts.expect("p", { last: 5 });
+    assert.equal(who(40, replayed), "p");
+    cursor.resume();
+    welcome("e", 60, true);
+    assert.deepEqual(expected(), [["p", { epoch: "e", offset: 40 }]]);
+    assert.deepEqual([51, 40, 41, 51, 60].map((offset) => who(offset, replayed)), ["pq", "", "p", "", "pq"]);
+    assert.deepEqual(expected(), []);
   });
 
   it("admits the past that was asked for before the first welcome", () => {

@@ -65,7 +65,7 @@ export function createCursor(from, pasts, changed) {
 
   /** What comes above an offset is new, though events above it were seen. @param {number} to */
   function lose(to) {
-    seen = to;
+    seen = Math.min(seen, to);
     losses++;
     pasts.rollBack(to);
     take("lose");
@@ -74,7 +74,6 @@ export function createCursor(from, pasts, changed) {
   /** The log was lost: another begins, of which anything may come. Until something does, resume from where it was announced. */
   function restart() {
     if (standing.is("announced")) ({ epoch, offset } = announced);
-    pasts.clear();
     lose(NOTHING);
   }
 
@@ -142,7 +141,7 @@ export function createCursor(from, pasts, changed) {
     /** The log has lost its end above an offset, and goes on in another epoch. @param {number} to @param {string} of epoch */
     rollBack(to, of) {
       epoch = of;
-      offset = to;
+      offset = Math.min(offset, to);
       lose(to);
     },
 

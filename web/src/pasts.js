@@ -38,9 +38,6 @@ export function createPasts() {
     /** The pattern has no handlers any more. @param {string} pattern */
     forget: (pattern) => pasts.delete(pattern),
 
-    /** The log was lost, and every past with it. */
-    clear: () => pasts.clear(),
-
     /** The log has lost its end: what was seen of it above an offset counts for nothing. @param {number} to */
     rollBack(to) {
       for (const past of pasts.values()) {

@@ -5,6 +5,9 @@
  * from, and `admit`, the patterns whose handlers may see an event. Rule: an event is new if and only if its offset is above the cursor. One at or
  * below it is a duplicate, unless it is marked `replayed` and belongs to a past that a pattern has asked for (pasts.js).
  *
+ * A position is an epoch and an offset. Offsets go on when the log begins another epoch, so another epoch alone renames the
+ * position. If the log has lost its end, a gap moves the position back to where the lines part, and what comes above it is new.
+ *
  * The state is that of the last connection as long as its messages are dispatched, even if it has broken meanwhile.
  *
  * @import { EventMeta, Position, Since, Welcome } from "./protocol.js"
@@ -20,8 +23,8 @@ import { Machine } from "./machine.js";
  * connection breaks in between, the next one must tell the loss again.
  *
  * `resume`: an attempt begins · `accept`: welcome, the gateway goes on from here · `announce`: welcome, it does not ·
- * `replay`: a new event, read from the log · `follow`: a live event, or word that everything was sent · `lose`: the log was
- * lost, another begins.
+ * `replay`: a new event, read from the log · `follow`: a live event, or word that everything was sent · `lose`: a gap, the log
+ * or its end was lost.
  * @type {Record<Standing, Partial<Record<Step, Standing>>>}
  */
 export const CURSOR = {
@@ -48,6 +51,7 @@ export function createCursor(from, pasts, changed) {
   let seen = offset;
   /** The position in the other log. @type {Position} */
   let announced;
+  let losses = 0;
 
   /** @param {Step} step */
   function take(step) {
@@ -59,22 +63,24 @@ export function createCursor(from, pasts, changed) {
     offset = seen = to;
   }
 
-  /**
-   * The log was lost: another begins, the announced one if there is, of which anything may come. Until something does,
-   * resume from there.
-   * @param {string} [of] epoch
-   */
-  function restart(of) {
-    if (standing.is("announced")) ({ epoch, offset } = announced);
-    epoch = of ?? epoch;
-    seen = NOTHING;
-    pasts.clear();
+  /** What comes above an offset is new, though events above it were seen. @param {number} to */
+  function lose(to) {
+    seen = Math.min(seen, to);
+    losses++;
+    pasts.rollBack(to);
     take("lose");
   }
 
-  /** Nothing at or below an offset is still to come; a new epoch starts anew. @param {number} to @param {string} [of] epoch */
+  /** The log was lost: another begins, of which anything may come. Until something does, resume from where it was announced. */
+  function restart() {
+    if (standing.is("announced")) ({ epoch, offset } = announced);
+    lose(NOTHING);
+  }
+
+  /** Nothing at or below an offset is still to come; another epoch goes on with the log. @param {number} to @param {string} [of] epoch */
   function skip(to, of = epoch) {
-    if (standing.is("announced") || of !== epoch) restart(of);
+    if (standing.is("announced")) restart();
+    epoch = of;
     if (to >= seen) move(to);
   }
 
@@ -88,8 +94,8 @@ export function createCursor(from, pasts, changed) {
     /** Return the position to resume from. */
     position,
 
-    /** Return the position that an application is told. */
-    shown: () => (standing.is("announced") ? announced : position()),
+    /** Return how often the log or its end was lost: what was asked for before may no longer be in it. */
+    losses: () => losses,
 
     /** An attempt begins. Return the position that its CONNECT asks to resume from. */
     resume() {
@@ -100,19 +106,19 @@ export function createCursor(from, pasts, changed) {
     /**
      * Take the gateway's welcome.
      *
-     * Resumed: the events between our position and the gateway's follow. Not resumed, same log: so do those that the log
-     * still has, behind a gap. Another log, or one that has lost its end: events start there, behind a gap. A new client
-     * starts at the head.
+     * The gateway goes on from our position, under the newest epoch: what the log still has follows, behind a gap if that is
+     * not all. From a lower one, or in another log: behind a gap that moves us there. A new client starts at the head.
      * @param {Welcome} welcome
      * @returns {boolean} false: none was due
      */
-    welcome({ epoch: of, offset: at, resumed }) {
+    welcome({ epoch: of, offset: at, resumed, from }) {
       if (!standing.can("accept")) return false;
       if (standing.is("none")) {
-        epoch = of;
+        from = { epoch: of, offset: at };
         move(at);
       }
-      if (resumed || (of === epoch && at >= offset)) {
+      if (resumed || (from && from.offset >= offset)) {
+        epoch = from?.epoch ?? epoch;
         take("accept");
         if (at <= offset) take("follow");
       } else {
@@ -132,6 +138,13 @@ export function createCursor(from, pasts, changed) {
 
     restart,
 
+    /** The log has lost its end above an offset, and goes on in another epoch. @param {number} to @param {string} of epoch */
+    rollBack(to, of) {
+      epoch = of;
+      offset = Math.min(offset, to);
+      lose(to);
+    },
+
     /**
      * Count an event as seen. Return which patterns' handlers may see it, to be called once for each pattern that matches;
      * null: it is a duplicate.
@@ -147,7 +160,7 @@ export function createCursor(from, pasts, changed) {
         pasts.pass();
         take(replayed ? "replay" : "follow");
       } else if (!replayed) return null;
-      return (pattern) => pasts.admit(pattern, at, isNew);
+      return (pattern) => pasts.admit(pattern, { epoch, offset: at }, isNew);
     },
   };
 }

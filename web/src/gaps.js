@@ -8,6 +8,7 @@
  * @import { EventMeta, Gap } from "./protocol.js"
  *
  * @typedef {{ repairing: boolean, lost: boolean }} Fate
+ * @typedef {{ from: number, to: number, epoch?: string }} Range offsets, inclusive, and the epoch in which they are meant: now's unless given
  *
  * @typedef {object} GapsOwner
  * @property {ReturnType<typeof import("./cursor.js").createCursor>} cursor
@@ -31,7 +32,12 @@ export function createGaps({ cursor, subscriptions, request, waitMs, deliver, te
   function take(gap) {
     const { from, to, reason, recoverable } = gap;
     counts.gaps++;
-    counts.missed += gap.count ?? (from && to ? to - from + 1 : 0);
+    if (reason === wire.ROLLED_BACK) {
+      // These were seen, and are no longer in the log.
+      const end = /** @type {number} */ (from) - 1;
+      cursor.rollBack(end, /** @type {string} */ (gap.epoch));
+      repair.giveUp(end);
+    } else counts.missed += gap.count ?? (from && to ? to - from + 1 : 0);
     // In the ranges of other reasons there may be events of another policy that are still to come.
     if (reason === wire.LOG_LOST) {
       cursor.restart();
@@ -50,12 +56,15 @@ export function createGaps({ cursor, subscriptions, request, waitMs, deliver, te
   }
 
   /**
-   * @param {string} pattern @param {number | null} from @param {number | null} to
+   * @param {string} pattern @param {number | null} from @param {number | null} to @param {string | undefined} epoch in which these offsets are meant
    * @param {(topic: string, data: any, meta: EventMeta) => void} each
    * @returns {Promise<number | null>} where the next page begins
    */
-  async function page(pattern, from, to, each) {
-    const { events, next } = await request(wire.REPLAY, { pattern, from, to });
+  async function page(pattern, from, to, epoch, each) {
+    const losses = cursor.losses();
+    const { events, next } = await request(wire.REPLAY, { pattern, from, to, epoch });
+    // It may hold what the log has lost since: this page again.
+    if (losses !== cursor.losses()) return from;
     for (const event of events) each(.../** @type {[string, any, EventMeta]} */ (event));
     return next;
   }
@@ -63,7 +72,7 @@ export function createGaps({ cursor, subscriptions, request, waitMs, deliver, te
   /** @param {Job} job */
   function fetch(job) {
     const { gap, patterns, nth } = job;
-    return page(patterns[nth], job.from, gap.to, (topic, data, meta) => {
+    return page(patterns[nth], job.from, gap.to, cursor.position()?.epoch, (topic, data, meta) => {
       // An event that a stronger policy matches was not left out; one that an earlier pattern matches was fetched with it.
       if (subscriptions.policy(topic) !== "drop" || patterns.slice(0, nth).some((each) => matches(each, topic))) return;
       job.count++;
@@ -87,11 +96,11 @@ export function createGaps({ cursor, subscriptions, request, waitMs, deliver, te
     /** How many there were, and how many of their events are missing, as far as they are numbered. */
     counts,
 
-    /** Dispatch a part of the log again, to one pattern's handlers. @param {string} pattern @param {{ from: number, to: number }} range */
-    async replay(pattern, { from, to }) {
+    /** Dispatch a part of the log again, to one pattern's handlers. @param {string} pattern @param {Range} range */
+    async replay(pattern, { from, to, epoch = cursor.position()?.epoch }) {
       let count = 0;
       for (let next = /** @type {number | null} */ (from); next; ) {
-        next = await page(pattern, next, to, (topic, data, meta) => {
+        next = await page(pattern, next, to, epoch, (topic, data, meta) => {
           count++;
           deliver(topic, data, meta, (each) => each === pattern);
         });

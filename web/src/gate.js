@@ -143,7 +143,7 @@ export class Gate extends Dispatcher {
    * Dispatch a part of the log again, to the handlers of one pattern; its events are marked `replayed`. For a gap
    * that is not repaired by itself: `gate.replay("orders.#", gap)`.
    * @param {string} pattern
-   * @param {{ from: number, to: number }} range offsets, inclusive
+   * @param {import("./gaps.js").Range} range
    * @returns {Promise<number>} how many events there were; rejected with HeadgateError
    */
   async replay(pattern, range) {

@@ -10,18 +10,23 @@
  * repeated fetch fails, Backbone's `error` event says so, and the next attempt waits for the next loss. Events that arrive while a
  * request is under way are applied at once, and again after its answer, which may be older.
  *
+ * When the log has lost its end (`rolled_back`), the version that is held may be of an event that no longer is. So the next answer
+ * to each fetch that begins after it is taken whatever its version is.
+ *
  * @import { Gate, HeadgateEvent } from "./gate.js"
  * @import { State } from "./session.js"
  * @import { LiveOptions } from "./live.js"
  * @typedef {{ listenTo: Function, stopListening: Function, fetch: (options: any) => unknown }} Follower
- * @typedef {{ options: any, adds: boolean, current: boolean }} Fetch adds: it leaves in place the models that other fetches brought;
- *   current: it began while the subscription was active, and nothing was lost since
+ * @typedef {{ options: any, adds: boolean, current: boolean, rolledBack?: object }} Fetch adds: it leaves in place the models that
+ *   other fetches brought; current: it began while the subscription was active, and nothing was lost since; rolledBack: the gap after
+ *   which it has not been answered, if the log has lost its end
  * @typedef {"idle" | "requested" | "active" | "refused"} FollowState
  * @typedef {"follow" | "acknowledge" | "refuse" | "retry" | "restart" | "leave"} Step
  */
 import { report } from "./dispatcher.js";
 import { whenEnded } from "./live.js";
 import { Machine } from "./machine.js";
+import { ROLLED_BACK } from "./protocol.js";
 
 /** Fetches with `remove: false` (pages of a long list) that are remembered. */
 const MAX_FETCHES = 100;
@@ -83,9 +88,9 @@ export class Follow {
     this.stop();
     const handlers = {
       [pattern]: (/** @type {any} */ _data, /** @type {HeadgateEvent} */ event) => take(event),
-      "delivery:gap": (/** @type {{ patterns?: string[], lost?: boolean, recoverable: boolean }} */ gap) => {
+      "delivery:gap": (/** @type {{ patterns?: string[], lost?: boolean, recoverable: boolean, reason?: string }} */ gap) => {
         const concerned = !gap.patterns?.length || gap.patterns.includes(pattern);
-        if (concerned && (gap.lost ?? !gap.recoverable)) this.lost();
+        if (concerned && (gap.lost ?? !gap.recoverable)) this.lost(gap.reason === ROLLED_BACK ? gap : undefined);
       },
       "connection:up": (/** @type {{ resumed: boolean | null }} */ { resumed }) => this.#connected(resumed),
       "state:change": (/** @type {State} */ state) => this.#changed(state, pattern),
@@ -127,7 +132,11 @@ export class Follow {
     const fetch = this.#repeating ?? this.#remember(options, adds);
     this.#repeating = undefined;
     fetch.current = this.#subscription.is("active");
-    return this.request(options, make, adds);
+    const { rolledBack } = fetch;
+    return this.request(rolledBack ? { ...options, rolledBack } : options, make, adds, (ok) => {
+      // Not if that was lost while it was under way.
+      if (ok && fetch.rolledBack === rolledBack) fetch.rolledBack = undefined;
+    });
   }
 
   /**
@@ -135,17 +144,17 @@ export class Follow {
    * @param {any} options Backbone's
    * @param {(options: any) => any} make called with options whose `finish` ends a request that will have no answer
    * @param {boolean} [adds]
-   * @param {() => void} [ended]
+   * @param {(ok?: boolean) => void} [ended]
    * @returns {any} as `make`
    */
   request(options, make, adds = true, ended) {
     const number = ++this.#begun;
     this.#running.add(number);
-    const how = whenEnded(options, () => {
+    const how = whenEnded(options, (ok) => {
       this.#running.delete(number);
       if (number < this.#latest) this.#outdate();
       else if (!adds) this.#latest = number;
-      ended?.();
+      ended?.(ok);
       this.#applyKept();
       // When Backbone has told `sync`.
       queueMicrotask(() => this.#repeat());
@@ -164,10 +173,11 @@ export class Follow {
     if (this.#kept.length <= MAX_KEPT) this.#kept.push(apply);
   }
 
-  /** Events were lost for good. */
-  lost() {
+  /** Events were lost for good. @param {object} [rolledBack] the gap, if the log has lost its end */
+  lost(rolledBack) {
     this.#outdate();
     this.#fetchAll();
+    if (rolledBack) for (const fetch of this.#fetches) fetch.rolledBack = rolledBack;
     if (!this.#bound?.refetch) return;
     this.#timer ??= setTimeout(() => {
       this.#timer = undefined;
@@ -221,7 +231,8 @@ export class Follow {
   #remember(options, adds) {
     // The callbacks are the application's, for its own request.
     const { success: _success, error: _error, ...kept } = options ?? {};
-    const fetch = { options: kept, adds, current: false };
+    const rolledBack = this.#fetches.find((each) => each.rolledBack)?.rolledBack;
+    const fetch = { options: kept, adds, current: false, rolledBack };
     // The models that it adds to came with the page.
     if (adds && this.#holds()) this.#fetchAll(this.#subscription.is("active"));
     this.#fetches = adds ? this.#fetches.filter((each) => !each.adds || keyOf(each) !== keyOf(fetch)) : [];

@@ -4,7 +4,7 @@
  * In: events of `<topic>.<id>.*` (or changes that `mapping` makes of them), answers of the server, edits of the user. Out: the usual
  * Backbone events, with `{live: true, event}` as options where an event is the cause. Rules:
  * - attributes whose version is not above the model's are stale and change nothing, whether an event or an answer brings
- *   them;
+ *   them; but the fetch that follows when the log has lost its end is taken whatever its version is (live-follow.js);
  * - while a save is under way, only the user changes the attributes that are being saved, so an optimistic edit does
  *   not flicker (pending.js says which value holds afterwards); a save that fails puts it back;
  * - a model that was fetched, or given, before the subscription was acknowledged is fetched again then, and after that only when
@@ -159,7 +159,7 @@ function arriving(model, key, value, options) {
   if (!value?.parse || key === null || typeof key !== "object") return [key, value, options];
   if (key === sending.get(model)) return undefined;
   const attributes = key instanceof Backbone.Model ? key.attributes : key;
-  if (isStale(attributes, model.attributes, versionKey(model), false)) return undefined;
+  if (!value.rolledBack && isStale(attributes, model.attributes, versionKey(model), false)) return undefined;
   return [edits.get(model)?.sift(attributes, "answer") ?? attributes, value];
 }
 

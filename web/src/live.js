@@ -73,23 +73,23 @@ export function sound(attributes, idAttribute) {
 /**
  * Return Backbone options that call `ended` once, when the request is over and Backbone has taken the answer, before the
  * caller's own callback.
- * @param {any} options @param {() => void} ended
+ * @param {any} options @param {(ok?: boolean) => void} ended
  * @returns {any} with `finish`, for a request that will have no answer
  */
 export function whenEnded(options, ended) {
   const { success, error } = options ?? {};
   let over = false;
-  const finish = () => {
+  const finish = (ok = false) => {
     if (over) return;
     over = true;
-    ended();
+    ended(ok);
   };
-  /** @param {((...args: any[]) => void) | undefined} callback @returns {(...args: any[]) => void} */
-  const around = (callback) => (...args) => {
-    finish();
+  /** @param {boolean} ok @param {((...args: any[]) => void) | undefined} callback @returns {(...args: any[]) => void} */
+  const around = (ok, callback) => (...args) => {
+    finish(ok);
     callback?.apply(options?.context, args);
   };
-  return { ...options, finish, success: around(success), error: around(error) };
+  return { ...options, finish, success: around(true, success), error: around(false, error) };
 }
 
 /** @param {any} value */

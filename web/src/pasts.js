@@ -6,8 +6,9 @@
  * after some of it ends it. Events that were under way before any of it came may reach the pattern's handlers too; they are
  * noted, so that they do not come twice.
  *
- * @import { Since } from "./protocol.js"
- * @typedef {{ since: Since, last: number, noted: Set<number> }} Past `last`: the latest offset of it that came
+ * @import { Position, Since } from "./protocol.js"
+ * @typedef {{ since: Since, last: number, begun: boolean, noted: Set<number> }} Past `last`: the latest offset of it that came;
+ *   `begun`: some of it has come since it was asked for the last time
  */
 
 /** Events that may be noted before a past begins; if that many come first, it will not begin any more. */
@@ -20,30 +21,42 @@ export function createPasts() {
   const pasts = new Map();
 
   return {
-    /** Expect a past for a pattern. @param {string} pattern @param {Since} since */
-    expect(pattern, since) {
-      pasts.set(pattern, { since, last: NOTHING, noted: new Set() });
+    /** Expect a past for a pattern. @param {string} pattern @param {Since} since @param {Position} [position] of the client */
+    expect(pattern, since, position) {
+      // An offset is one of the log that the client knows.
+      pasts.set(pattern, { since: "offset" in since ? { ...position, ...since } : since, last: NOTHING, begun: false, noted: new Set() });
     },
 
-    /** Return the pasts that are not over: pattern and where it goes on. @returns {[string, Since][]} */
-    expected: () => [...pasts].map(([pattern, { since }]) => [pattern, since]),
+    /** Ask again for the pasts that are not over, each where it goes on. @param {(pattern: string, since: Since) => void} ask */
+    rewind(ask) {
+      for (const [pattern, past] of pasts) {
+        past.begun = false;
+        ask(pattern, past.since);
+      }
+    },
 
     /** The pattern has no handlers any more. @param {string} pattern */
     forget: (pattern) => pasts.delete(pattern),
 
-    /** The log was lost, and every past with it. */
-    clear: () => pasts.clear(),
+    /** The log has lost its end: what was seen of it above an offset counts for nothing. @param {number} to */
+    rollBack(to) {
+      for (const past of pasts.values()) {
+        past.last = Math.min(past.last, to);
+        for (const offset of past.noted) if (offset > to) past.noted.delete(offset);
+      }
+    },
 
     /** A new event came: each past that was coming is over. */
     pass() {
-      for (const [pattern, { last }] of pasts) if (last > NOTHING) pasts.delete(pattern);
+      for (const [pattern, { begun }] of pasts) if (begun) pasts.delete(pattern);
     },
 
     /**
      * Return whether the handlers of a pattern may see an event: a new one always, an old one if it belongs to the past.
-     * @param {string} pattern @param {number} offset @param {boolean} isNew
+     * @param {string} pattern @param {Position} position @param {boolean} isNew
      */
-    admit(pattern, offset, isNew) {
+    admit(pattern, position, isNew) {
+      const { offset } = position;
       const past = pasts.get(pattern);
       if (isNew) {
         if (past && past.noted.add(offset).size > MAX_NOTED) pasts.delete(pattern);
@@ -51,7 +64,8 @@ export function createPasts() {
       }
       if (!past || offset <= past.last || past.noted.has(offset)) return false;
       past.last = offset;
-      past.since = { offset };
+      past.since = position;
+      past.begun = true;
       return true;
     },
   };

@@ -3,7 +3,7 @@
  * every message, and `tests/golden/wire.json` is read by both sides' tests. No I/O.
  *
  * @typedef {"catch_up" | "latest" | "drop"} Overflow the policy of a subscription when its client queue is full
- * @typedef {{ offset: number } | { time: number } | { last: number }} Since where in the log a subscription starts
+ * @typedef {{ offset: number, epoch?: string } | { time: number } | { last: number }} Since where in the log a subscription starts
  * @typedef {{ epoch: string, offset: number }} Position a place in the log
  * @typedef {{ pattern: string, overflow?: Overflow, since?: Since }} SubscribeRequest
  * @typedef {{ code: string, message: string, retry?: boolean, retry_after_s?: number, [part: string]: any }} WireError
@@ -17,6 +17,7 @@
  * @property {number} offset position of the gateway's live feed; a resumed client is brought there from its own
  * @property {Limits} limits
  * @property {boolean | null} resumed null: the client did not ask to resume
+ * @property {Position | null} [from] where the gateway goes on for a client that resumes; null: nowhere in the log that it knows
  * @property {SubscribeResult[]} subscriptions
  * @property {number} [heartbeat_s]
  *
@@ -28,8 +29,9 @@
  * @property {number | null} to
  * @property {number | null} count
  * @property {number | null} bytes
- * @property {"overflow" | "upstream" | "trimmed" | "log_lost" | "quarantined"} reason
+ * @property {"overflow" | "upstream" | "trimmed" | "rolled_back" | "log_lost" | "quarantined"} reason
  * @property {boolean} recoverable
+ * @property {string} [epoch] of `rolled_back`: in which the log goes on behind `from - 1`
  *
  * @typedef {{ state: "warning" | "on" | "off", queued: number, queued_bytes: number, discarded: number, conflated?: number }} Backpressure
  * @typedef {{ bus?: "up" | "down", moving?: { reason: string, within_s: number }, ended?: { pattern: string, error: WireError }[],
@@ -55,6 +57,8 @@ export const REPLAY = "replay";
 /** Overflow policies, stronger first. @type {Overflow[]} */
 export const OVERFLOW = ["catch_up", "latest", "drop"];
 
+/** Reason of a gap whose events were seen, and are no longer in the log: it has lost its end, and goes on without them. */
+export const ROLLED_BACK = "rolled_back";
 /** Reason of a gap after which offsets start anew: the log itself was lost. */
 export const LOG_LOST = "log_lost";
 /** Reason of a gap whose events are no longer in the log. */

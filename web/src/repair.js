@@ -62,6 +62,20 @@ export function createRepair(fetch, waitMs, ended) {
       return true;
     },
 
+    /** Give up the gaps that reach above an offset. @param {number} to */
+    giveUp(to) {
+      const [first] = jobs;
+      const kept = jobs.filter(({ gap }) => /** @type {number} */ (gap.to) <= to);
+      const rest = jobs.filter((job) => !kept.includes(job));
+      jobs = kept;
+      // The one under way: its answer counts for nothing.
+      if (jobs[0] !== first) {
+        clearTimeout(timer);
+        after(0);
+      }
+      rest.forEach(ended);
+    },
+
     /** Forget every gap. */
     clear() {
       clearTimeout(timer);

@@ -101,7 +101,7 @@ export function createSession(gate, address, options) {
   function greeting() {
     const resume = cursor.resume();
     // Asked for again once the connection is up: a position and a past do not go together in one CONNECT.
-    for (const [pattern, since] of pasts.expected()) subscriptions.rewind(pattern, since);
+    pasts.rewind(subscriptions.rewind);
     // A new page that goes on where another stopped wants the past for all that it has.
     return { ...options.auth, resume, subscriptions: subscriptions.connect(resume && welcome.facts().session) };
   }
@@ -134,7 +134,7 @@ export function createSession(gate, address, options) {
       ...counts,
       epoch: null,
       offset: null,
-      ...cursor.shown(),
+      ...cursor.position(),
       position: cursor.state(),
       connection: connection.state(),
       bus: status.bus(),
@@ -177,7 +177,7 @@ export function createSession(gate, address, options) {
         subscriptions.release(pattern);
         pasts.forget(pattern);
       }
-      if (added?.since) pasts.expect(pattern, added.since);
+      if (added?.since) pasts.expect(pattern, added.since, cursor.position());
       changed();
     },
 

@@ -96,7 +96,7 @@ export class FakeGateway {
     const auth = this.connects[nth - 1];
     this.connected = true;
     this.emit("welcome", {
-      session: `s${nth}`, user: "ann", epoch: "e1", offset: 100, resumed: auth.resume ? true : null, heartbeat_s: 10,
+      session: `s${nth}`, user: "ann", epoch: "e1", offset: 100, resumed: auth.resume ? true : null, from: auth.resume ?? null, heartbeat_s: 10,
       limits: { max_payload_bytes: 1000, inbound_per_s: 1000, inbound_burst: 1000 },
       subscriptions: auth.subscriptions.map(({ pattern }) => ({ pattern, ok: true })),
       ...more,

@@ -1,7 +1,7 @@
 /**
  * A gateway, a network and a page in virtual time, driven by a seed: every order in which messages, timers, turns of the page
- * and faults can fall is one history. Nothing here knows how the client works: it keeps a log, answers as docs/protocol.md
- * says, and compares its log with the events that handlers saw and the gaps that the application was told.
+ * and faults can fall is one history. Nothing here knows how the client works: it keeps a log with its lineage, answers as
+ * docs/protocol.md says, and compares its log with the events that handlers saw and the gaps that the application was told.
  */
 const realImmediate = setImmediate;
 
@@ -94,21 +94,86 @@ export class World {
   settle = settle;
 }
 
+/** The tree of everything that was ever logged. An event is named by its epoch and offset; an epoch goes on where another ended. */
+class Lines {
+  /** Epoch → the epoch before it and the last offset that both share; none: it began a log. @type {Map<string, { epoch: string, end: number } | null>} */
+  #before = new Map();
+  #shared = new Map();
+
+  begin(before) {
+    const epoch = `e${this.#before.size}`;
+    this.#before.set(epoch, before);
+    return epoch;
+  }
+
+  /** Return how many epochs began before this one. */
+  order(epoch) {
+    return Number(epoch.slice(1));
+  }
+
+  /** Return the highest offset that the line of an epoch shares with the line to a position; -1: they are of different logs. */
+  shared(epoch, { epoch: of, offset }) {
+    const key = `${epoch} ${of}`;
+    if (!this.#shared.has(key)) this.#shared.set(key, this.#common(epoch, of));
+    return Math.min(this.#shared.get(key), offset);
+  }
+
+  #common(one, other) {
+    const ends = new Map();
+    for (const [epoch, end] of this.#line(one)) ends.set(epoch, end);
+    for (const [epoch, end] of this.#line(other)) if (ends.has(epoch)) return Math.min(end, ends.get(epoch));
+    return -1;
+  }
+
+  /** The epochs from one back to the beginning of its log, each with its last offset that is on the line. */
+  *#line(epoch) {
+    for (let end = Infinity; epoch; ) {
+      yield [epoch, end];
+      const before = this.#before.get(epoch);
+      end = Math.min(end, before?.end ?? 0);
+      epoch = before?.epoch;
+    }
+  }
+
+  /** Whether an event is on the line that leads to a position. */
+  leads({ epoch, offset }, to) {
+    return offset <= this.shared(epoch, to);
+  }
+}
+
 class ModelGateway {
-  epoch = "e0";
-  /** Everything that was ever logged: epoch → entries by offset - 1. */
-  history = new Map([["e0", []]]);
+  lines = new Lines();
+  epoch = this.lines.begin(null);
+  /** The log: entries by offset - 1. */
+  log = [];
+  /** Its epochs, each with its first offset. */
+  lineage = [{ epoch: this.epoch, first: 1 }];
+  /** Everything that was ever logged. */
+  history = [];
   /** The oldest offset that the log still holds. */
   first = 1;
   /** The outcome of the next CONNECT. @type {"accept" | "refuse" | "fail" | "silence"} */
   next = "accept";
   /** The position from which each pattern was acknowledged last, once that has been delivered. */
   acknowledged = {};
+  /** Called with each position that a CONNECT resumes from, and the patterns that it carries. */
+  resumes = () => {};
   #listeners = new Map();
   #any = [];
-  #stream = [];
+  /** Messages under way: events and notices in order, acknowledgements that may overtake them, requests. */
+  #lane = [];
+  #acks = [];
+  #requests = [];
   #connected = false;
-  #subscribed = new Set();
+  /** Patterns with their policies. @type {Map<string, string | undefined>} */
+  #subscribed = new Map();
+  /** Whether the log brings the client's events, from `position` on; each pattern has had those up to its start, or to `base`. */
+  #reading = false;
+  #position = 0;
+  #base = 0;
+  #starts = new Map();
+  /** What a full queue leaves out, while it is full. @type {object[] | null} */
+  #dropped = null;
   #nth = 0;
 
   constructor(world) {
@@ -116,7 +181,7 @@ class ModelGateway {
   }
 
   get head() {
-    return this.history.get(this.epoch).length;
+    return this.log.length;
   }
 
   // Called by the client: socket.io-client's interface.
@@ -146,7 +211,7 @@ class ModelGateway {
   connect() {
     const nth = ++this.#nth;
     this.options.auth((auth) => {
-      if (nth === this.#nth) this.#connectArrives(JSON.parse(JSON.stringify(auth)), nth);
+      if (nth === this.#nth) this.#connectArrives(wired(auth), nth);
     });
   }
 
@@ -160,7 +225,11 @@ class ModelGateway {
         new Promise((resolve, reject) => {
           const lost = () => reject(new Error("socket has been disconnected"));
           if (!this.#connected) return lost();
-          this.#send(() => resolve(this.#answer(name, JSON.parse(JSON.stringify(body)))), lost);
+          const act = () => {
+            const [reply, delivered] = this.#answer(name, wired(body));
+            this.#acks.push({ lost, act: () => resolve(reply, delivered?.()) });
+          };
+          this.#requests.push({ lost, act });
         }),
     };
   }
@@ -172,60 +241,147 @@ class ModelGateway {
     this.next = "accept";
     const ifPresent = (act) => () => nth === this.#nth && act();
     if (how === "silence") return;
-    if (how === "fail") return this.#stream.push({ act: ifPresent(() => this.#tell("connect_error", new Error("xhr poll error"))) });
+    if (how === "fail") return this.#lane.push({ act: ifPresent(() => this.#tell("connect_error", new Error("xhr poll error"))) });
     if (how === "refuse") {
       const data = { code: "unauthorized", message: "no", retry: false };
-      return this.#stream.push({ act: ifPresent(() => this.#tell("connect_error", Object.assign(new Error("no"), { data }))) });
+      return this.#lane.push({ act: ifPresent(() => this.#tell("connect_error", Object.assign(new Error("no"), { data }))) });
     }
     this.#connected = true;
-    this.#subscribed = new Set(subscriptions.map(({ pattern }) => pattern));
+    this.#subscribed = new Map(subscriptions.map(({ pattern, overflow }) => [pattern, overflow]));
+    this.#starts.clear();
+    this.#dropped = null;
     const { epoch, head } = this;
-    const same = resume?.epoch === epoch && resume.offset <= head;
-    // Another log: it goes on at the head, and all that was before is told as lost.
-    const from = same ? resume.offset : head;
-    const gone = this.first - 1;
-    const resumed = resume ? same && from >= gone : null;
-    const base = { epoch, offset: resume ? Math.max(from, gone) : head };
+    const end = resume && this.#endOf(resume.epoch);
+    const from = end === null || !resume ? null : { epoch, offset: Math.min(resume.offset, end) };
+    if (resume) this.resumes(resume, [...this.#subscribed.keys()]);
+    const base = from ?? { epoch, offset: head };
     this.#emit("welcome", {
-      session: `s${nth}`, user: "ann", epoch, offset: head, resumed, heartbeat_s: 10,
+      session: `s${nth}`, user: "ann", epoch, offset: head, heartbeat_s: 10, from,
+      resumed: resume ? from?.offset === resume.offset && from.offset >= this.first - 1 : null,
       limits: { max_payload_bytes: 1000, inbound_per_s: 1000, inbound_burst: 1000 },
       subscriptions: subscriptions.map(({ pattern }) => ({ pattern, ok: true })),
     }, () => {
       for (const { pattern } of subscriptions) this.acknowledged[pattern] ??= base;
     });
-    if (!resume) return;
-    if (!same) this.#gap("log_lost", [...this.history].map(([each, { length: to }]) => ({ epoch: each, from: 1, to })));
-    else if (from < gone) this.#gap("trimmed", [{ epoch, from: from + 1, to: gone }]);
-    for (const entry of this.history.get(epoch).slice(base.offset)) this.#event(entry, true);
-  }
-
-  #answer(name, { pattern }) {
-    if (name === "subscribe") {
-      this.#subscribed.add(pattern);
-      const { epoch, head: offset } = this;
-      this.acknowledged[pattern] ??= { epoch, offset };
-      return { ok: true, pattern, epoch, offset };
+    this.#reading = Boolean(from);
+    this.#position = this.#base = base.offset;
+    if (!resume) {
+      const pasts = subscriptions.filter(({ since }) => since);
+      for (const { pattern, since } of pasts) this.#past(pattern, since);
+      return;
     }
-    return { ok: true };
+    if (!from) this.#lost();
+    else if (from.offset < resume.offset) this.#rolledBack(from.offset, resume.offset);
   }
 
-  #gap(reason, covers) {
-    const [{ from, to }] = covers;
-    const numbers = reason === "trimmed" ? { from, to, count: to - from + 1 } : { from: null, to: null, count: null };
-    this.#emit("gap", { patterns: [...this.#subscribed], ...numbers, bytes: null, reason, recoverable: false, covers });
+  /** Return the last offset of an epoch that is on the line; null: its log is another one. */
+  #endOf(epoch) {
+    const nth = this.lineage.findIndex((each) => each.epoch === epoch);
+    return nth < 0 ? null : nth === this.lineage.length - 1 ? this.head : this.lineage[nth + 1].first - 1;
   }
 
-  #event({ topic, epoch, offset }, replayed) {
-    const pattern = `${topic}.#`;
-    // Looked at when it is sent: a request that is answered later does not change it.
-    this.#send(() => this.#subscribed.has(pattern) && this.#receive("event", topic, { epoch, offset }, { id: `${epoch}-${offset}`, time: 1, offset, ...(replayed && { replayed }) }));
+  #answer(name, { pattern, overflow, since, from, to, epoch: of }) {
+    const { epoch, head } = this;
+    if (name === "replay") {
+      const last = Math.min(to, of === undefined ? head : (this.#endOf(of) ?? 0));
+      const pageEnd = Math.min(last, from + this.world.below(3));
+      const events = this.log.slice(from - 1, pageEnd).filter(({ topic, offset }) => offset >= this.first && matches(pattern, topic));
+      return [{ ok: true, events: events.map((entry) => [entry.topic, entry, metaOf(entry, true)]), next: pageEnd < last ? pageEnd + 1 : null, epoch }];
+    }
+    this.#subscribed.set(pattern, overflow);
+    let offset = head;
+    if (since) offset = this.#past(pattern, since);
+    else if (this.#reading) this.#starts.set(pattern, head);
+    return [{ ok: true, pattern, epoch, offset: head }, () => (this.acknowledged[pattern] ??= { epoch, offset })];
+  }
+
+  /** Have the log bring a pattern's events from where it asks. */
+  #past(pattern, { offset, epoch }) {
+    this.relieve();
+    const start = Math.min(offset, epoch === undefined ? this.head : (this.#endOf(epoch) ?? this.first - 1));
+    if (!this.#reading) {
+      this.#base = this.head;
+      this.#starts.clear();
+    } else {
+      this.#base = Math.max(this.#base, this.#position);
+      for (const [other, begin] of this.#starts) this.#starts.set(other, Math.max(begin, this.#position));
+    }
+    this.#starts.set(pattern, start);
+    this.#position = Math.min(this.#base, ...this.#starts.values());
+    this.#reading = true;
+    return start;
+  }
+
+  /** Serve some of the log to a client that reads it. Return whether it does. */
+  #read() {
+    if (!this.#connected || !this.#reading) return false;
+    if (this.#position < this.first - 1) {
+      this.#gap("trimmed", this.#position + 1, this.first - 1, this.log.slice(this.#position, this.first - 1));
+      this.#position = this.first - 1;
+    }
+    for (const entry of this.log.slice(this.#position, this.#position + 1 + this.world.below(4))) {
+      const wanted = [...this.#subscribed.keys()].some((each) => matches(each, entry.topic) && entry.offset > (this.#starts.get(each) ?? this.#base));
+      if (wanted) this.#event(entry, true);
+      this.#position = entry.offset;
+    }
+    const even = Math.max(this.#base, ...this.#starts.values());
+    if (this.#position >= even) this.#starts.clear();
+    if (this.#position >= Math.max(this.head, even)) this.#reading = false;
+    return true;
+  }
+
+  #gap(reason, from, to, covers, more = {}, then = () => {}) {
+    const numbers = { from, to, count: from === null ? null : to - from + 1, bytes: 0 };
+    const gone = covers.filter((entry) => this.log[entry.offset - 1] !== entry).map(idOf);
+    this.#emit("gap", { patterns: [...this.#subscribed.keys()], ...numbers, reason, recoverable: false, ...more, covers: covers.map(idOf), gone }, undefined, then);
+  }
+
+  #event(entry, replayed) {
+    this.#send(() => this.#receive("event", entry.topic, entry, metaOf(entry, replayed)));
   }
 
   publish(topic) {
-    const entries = this.history.get(this.epoch);
-    const entry = { topic, epoch: this.epoch, offset: entries.length + 1 };
-    entries.push(entry);
-    if (this.#connected) this.#event(entry, false);
+    const { epoch } = this;
+    const entry = { topic, epoch, offset: this.head + 1 };
+    this.log.push(entry);
+    this.history.push(entry);
+    if (!this.#connected || this.#reading) return;
+    const policies = [...this.#subscribed].filter(([pattern]) => matches(pattern, topic)).map(([, policy]) => policy);
+    if (!policies.length) return;
+    if (!this.#dropped) this.#event(entry, false);
+    else if (policies.every((policy) => policy === "drop")) this.#dropped.push(entry);
+    else this.#readFrom(entry.offset - 1);
+  }
+
+  /** The client's queue is full for policy \`drop\`, or is not any more. */
+  full() {
+    if (!this.#connected || this.#reading) return;
+    if (this.#dropped) this.relieve();
+    else this.#dropped = [];
+  }
+
+  /** Tell what a full queue has left out. */
+  relieve() {
+    const left = this.#dropped;
+    this.#dropped = null;
+    if (!left?.length) return;
+    const patterns = [...this.#subscribed.keys()].filter((pattern) => left.some(({ topic }) => matches(pattern, topic)));
+    const [{ offset: from }, { offset: to }] = [left[0], left.at(-1)];
+    // With its cursor: a client that came back to a position before the gap would get its events from there, beside their repair.
+    const { epoch } = this;
+    this.#gap("overflow", from, to, left, { patterns, count: left.length, recoverable: true }, () => this.#receive("cursor", { epoch, offset: to }));
+  }
+
+  /** The client falls behind: the log brings what comes next. */
+  behind() {
+    if (!this.#connected || this.#reading) return;
+    this.#readFrom(this.head);
+  }
+
+  #readFrom(offset) {
+    this.relieve();
+    this.#reading = true;
+    this.#position = this.#base = offset;
   }
 
   trim() {
@@ -234,13 +390,47 @@ class ModelGateway {
 
   /** Redis comes back empty. */
   lose() {
-    const covers = [...this.history].map(([epoch, { length: to }]) => ({ epoch, from: 1, to }));
-    this.epoch = `e${this.history.size}`;
-    this.history.set(this.epoch, []);
+    this.epoch = this.lines.begin(null);
+    this.lineage = [{ epoch: this.epoch, first: 1 }];
+    this.log = [];
     this.first = 1;
     if (!this.#connected) return;
-    this.#gap("log_lost", covers);
-    this.#emit("cursor", { epoch: this.epoch, offset: 0 });
+    this.relieve();
+    this.#lost();
+  }
+
+  /** The log is another one: what was published until now counts as lost. */
+  #lost() {
+    this.#reading = false;
+    this.#starts.clear();
+    this.#gap("log_lost", null, null, this.history);
+    this.#emit("cursor", { epoch: this.epoch, offset: this.head });
+  }
+
+  /** Another Redis process goes on with the log, without the last events of it. @param {number} without */
+  roll(without) {
+    const was = { head: this.head, epoch: this.epoch };
+    const end = Math.max(0, was.head - without);
+    this.log.length = end;
+    this.first = Math.min(this.first, end + 1);
+    this.lineage = this.lineage.filter(({ first }) => first <= end + 1);
+    // The epoch that wrote the last event that is left.
+    this.epoch = this.lines.begin({ epoch: this.lineage.at(-1).epoch, end });
+    this.lineage.push({ epoch: this.epoch, first: end + 1 });
+    if (!this.#connected) return;
+    this.relieve();
+    const place = this.#reading ? Math.max(this.#position, this.#base) : was.head;
+    this.#base = Math.min(this.#base, end);
+    for (const [pattern, start] of this.#starts) this.#starts.set(pattern, Math.min(start, end));
+    this.#position = this.#reading ? Math.min(this.#position, end) : end;
+    if (place > end) this.#rolledBack(end, place);
+    else this.#emit("cursor", { epoch: this.epoch, offset: this.#position });
+  }
+
+  #rolledBack(end, to) {
+    const { epoch } = this;
+    const gone = this.history.filter((entry) => entry.offset > end && entry.offset <= to && this.log[entry.offset - 1] !== entry);
+    this.#gap("rolled_back", end + 1, to, gone, { epoch });
   }
 
   moving() {
@@ -248,30 +438,33 @@ class ModelGateway {
   }
 
   heartbeat() {
-    if (this.#connected) this.#emit("cursor", { epoch: this.epoch, offset: this.head });
+    if (this.#connected && !this.#reading && !this.#dropped) this.#emit("cursor", { epoch: this.epoch, offset: this.head });
   }
 
   // The network.
 
-  /** Deliver the next message under way. */
+  /** Something that is under way arrives, or a reader gets some of the log. Return whether there was anything. */
   deliver() {
-    const next = this.#stream.shift();
-    next?.act();
-    return Boolean(next);
+    const ways = [this.#lane, this.#acks, this.#requests].filter(({ length }) => length);
+    const nth = this.world.below(ways.length + (this.#connected && this.#reading ? 1 : 0));
+    if (!ways[nth]) return this.#read();
+    ways[nth].shift().act();
+    return true;
   }
 
   cut() {
     this.#gone("transport close");
   }
 
-  #send(act, lost) {
-    this.#stream.push({ act, lost });
+  #send(act) {
+    this.#lane.push({ act });
   }
 
-  #emit(name, body, delivered) {
+  #emit(name, body, delivered, then) {
     this.#send(() => {
       delivered?.();
       this.#receive(name, body);
+      then?.();
     });
   }
 
@@ -285,53 +478,125 @@ class ModelGateway {
 
   #gone(reason) {
     const was = this.#connected;
-    this.#connected = false;
+    this.#connected = this.#reading = false;
     this.#nth++;
+    const lost = [this.#lane, this.#acks, this.#requests].flatMap((way) => way.splice(0));
     if (was) this.#tell("disconnect", reason);
-    for (const { lost } of this.#stream.splice(0)) lost?.();
+    for (const each of lost) each.lost?.();
   }
 }
 
-/** Received or told: the events that one pattern's handler sees, compared with the log. */
+const wired = (message) => JSON.parse(JSON.stringify(message));
+const idOf = ({ epoch, offset }) => `${epoch}-${offset}`;
+const metaOf = (entry, replayed) => ({ id: idOf(entry), time: 1, offset: entry.offset, ...(replayed && { replayed }) });
+const matches = (pattern, topic) => pattern === "*" || pattern === `${topic}.#`;
+
+/**
+ * Received or told: the events that one pattern's handler sees, compared with the log.
+ *
+ * - Each event of the line comes once, or a gap has told that it will not.
+ * - Events come in the order of the line, where the pattern has asked for no past and lets go of none.
+ * - What was shown and is no longer on the line is told before anything of the other line, and never shown after that.
+ * - Each position that a CONNECT resumes from is true: what lies before it was received or told, what lies above it was not shown.
+ */
 export class Oracle {
   #seen = new Set();
-  #last = new Map();
-  /** Everything up to here was received or told. */
-  #checked = null;
+  /** Epoch → the highest offset that was shown and not told as gone. */
+  #shown = new Map();
+  /** Told by gaps: at all, for good, and as no longer in the log. */
+  #told = new Set();
+  #lost = new Set();
+  #gone = new Set();
+  /** Shown before a log was told to be lost that has lost only the epoch of the client's position: a past may bring it once more. */
+  #again = new Set();
+  #last = null;
   /** Where the promise begins: set once, when the application was told that the subscription is active. */
   base = null;
 
-  constructor(gateway, topic, told) {
-    Object.assign(this, { gateway, topic, told });
+  /** @param {ModelGateway} gateway @param {string} pattern @param {boolean} [ordered] */
+  constructor(gateway, pattern, ordered = true) {
+    Object.assign(this, { gateway, pattern, ordered });
   }
 
   promised() {
-    this.base ??= this.gateway.acknowledged[`${this.topic}.#`];
+    this.base ??= this.gateway.acknowledged[this.pattern];
+  }
+
+  #fail(text) {
+    throw new Error(`${this.pattern}: ${text}`);
+  }
+
+  /** The application was told of a gap. */
+  told({ reason, patterns, covers, gone, lost, recoverable }) {
+    if (reason === "overflow" && !patterns.includes(this.pattern)) return;
+    if (reason === "rolled_back" && !covers.length) this.#fail("told of a log that has lost nothing");
+    if (lost && reason === "overflow" && covers.every((id) => this.#seen.has(id))) this.#fail("told of a loss that there is not");
+    for (const id of covers) {
+      this.#told.add(id);
+      if (lost || !recoverable) this.#lost.add(id);
+    }
+    if (reason !== "rolled_back" && reason !== "log_lost") return;
+    for (const id of gone) this.#gone.add(id);
+    if (reason === "log_lost") this.#again = new Set(this.#seen);
+    this.#last = null;
+    this.#shown.clear();
+    for (const id of this.#seen) if (!this.#gone.has(id)) this.#show(positionOf(id));
+  }
+
+  #show({ epoch, offset }) {
+    this.#shown.set(epoch, Math.max(offset, this.#shown.get(epoch) ?? 0));
   }
 
   /** The handler saw an event. */
-  saw({ epoch, offset }) {
-    const key = `${epoch}-${offset}`;
-    if (this.#seen.has(key)) throw new Error(`${this.topic}: ${key} twice`);
-    if (offset <= (this.#last.get(epoch) ?? 0)) throw new Error(`${this.topic}: ${key} after ${this.#last.get(epoch)}`);
-    this.check(epoch, offset);
-    this.#seen.add(key);
-    this.#last.set(epoch, offset);
-    // Everything before it has been compared with the log.
-    if (this.base) this.#checked = { epoch, offset };
+  saw(entry) {
+    const id = idOf(entry);
+    const { lines } = this.gateway;
+    if (this.#seen.has(id) && !this.#again.delete(id)) this.#fail(`${id} twice`);
+    if (this.#gone.has(id)) this.#fail(`${id} after it was told as gone`);
+    for (const [epoch, offset] of this.#shown) {
+      const other = { epoch, offset };
+      if (!lines.leads(other, entry) && !lines.leads(entry, other)) this.#fail(`${id} after ${idOf(other)}, of another line, and nothing was told`);
+    }
+    if (this.ordered) {
+      if (this.#last && !lines.leads(this.#last, entry)) this.#fail(`${id} after ${idOf(this.#last)}`);
+      this.#complete(entry, entry.offset - 1, this.#told);
+      this.#last = entry;
+    }
+    this.#seen.add(id);
+    this.#show(entry);
   }
 
-  /** Everything before this position was received or told. */
-  check(epoch, before = Infinity) {
+  /** A CONNECT resumes from a position, and carries these patterns. */
+  resumed(position, patterns) {
+    for (const [epoch, offset] of this.#shown) {
+      if (!this.gateway.lines.leads({ epoch, offset }, position)) this.#fail(`resumes from ${idOf(position)} after ${epoch}-${offset}`);
+    }
+    if (patterns.includes(this.pattern) && this.base) this.#complete(position, position.offset, this.#told);
+  }
+
+  /** In the end everything on the line was received, or told for good. */
+  end() {
+    const { epoch, head } = this.gateway;
+    this.#complete({ epoch, offset: head }, head, this.#lost);
+  }
+
+  /** Everything on the line to a position, up to an offset, was received or told. */
+  #complete(position, upTo, told) {
     if (!this.base) return;
-    const from = this.#checked ?? this.base;
-    const epochs = [...this.gateway.history.keys()];
-    for (const each of epochs.slice(epochs.indexOf(from.epoch), epochs.indexOf(epoch) + 1)) {
-      for (const { topic, offset } of this.gateway.history.get(each).slice(each === from.epoch ? from.offset : 0)) {
-        if (topic !== this.topic || (each === epoch && offset >= before)) continue;
-        const told = () => this.told.some(({ covers }) => covers.some((range) => range.epoch === each && range.from <= offset && offset <= range.to));
-        if (!this.#seen.has(`${each}-${offset}`) && !told()) throw new Error(`${this.topic}: ${each}-${offset} neither received nor told, before ${epoch}-${before}`);
-      }
+    const { lines, history } = this.gateway;
+    const from = Math.min(this.base.offset, lines.shared(this.base.epoch, position));
+    // The acknowledgement may overtake the word that the log has lost its end: it promises nothing of the line before.
+    const ahead = lines.order(this.base.epoch) > lines.order(position.epoch) && { ...this.base, offset: Infinity };
+    for (const entry of history) {
+      if (ahead && !lines.leads(entry, ahead)) continue;
+      if (entry.offset <= from || entry.offset > upTo || !matches(this.pattern, entry.topic) || !lines.leads(entry, position)) continue;
+      const id = idOf(entry);
+      if (!this.#seen.has(id) && !told.has(id)) this.#fail(`${id} neither received nor told, at ${idOf(position)}`);
     }
   }
 }
+
+const positionOf = (id) => {
+  const [epoch, offset] = id.split("-");
+  return { epoch, offset: Number(offset) };
+};

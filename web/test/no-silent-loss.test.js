@@ -1,31 +1,45 @@
 /**
  * Received or told: the whole client through random histories of cuts, stalls, overflows, refused and failing
- * tokens, drains, trimmed and lost logs. HEADGATE_HISTORIES sets how many (`make fuzz`: 100,000), HEADGATE_SEED tries one.
+ * tokens, drains, trimmed and lost logs, logs that lose their end or go on in another epoch, pasts and repairs. HEADGATE_HISTORIES sets how many (`make fuzz`: 100,000), HEADGATE_SEED tries one.
  */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { connect } from "#headgate";
 import { Oracle, World } from "./model-gateway.js";
 
-const HISTORIES = Number(process.env.HEADGATE_HISTORIES ?? 3000);
+const HISTORIES = Number(process.env.HEADGATE_HISTORIES ?? 2000);
 const STEPS = 60;
 /** Steps after which a client that meets no more faults must have everything. */
 const SETTLE_STEPS = 5000;
+/** Timers that are let go by when nothing else is left: a repair may wait for one. */
+const CALM_STEPS = 8;
 
 /** The greatest weight of each action. Each history draws its own below it, so that rare mixtures have their share. */
-const ORDINARY = { deliver: 12, turn: 4, timer: 4, publish: 4, burst: 4, slow: 2 };
-const FAULTS = { cut: 3, lose: 2, trim: 2, moving: 2, refuse: 2, fail: 2, silence: 2, badToken: 2, heartbeat: 2, open: 2, join: 2 };
+const ORDINARY = { deliver: 20, turn: 4, timer: 4, publish: 4, burst: 4, slow: 2 };
+const FAULTS = {
+  cut: 3, lose: 2, trim: 2, moving: 2, refuse: 2, fail: 2, silence: 2, badToken: 2, heartbeat: 2, open: 2, join: 2, past: 2, drop: 2, full: 3, behind: 2, roll: 2, rollBack: 3,
+};
 
 async function history(seed) {
   const world = new World(seed);
   const { gateway } = world;
-  const told = [];
-  const oracles = { a: new Oracle(gateway, "a", told), b: new Oracle(gateway, "b", told) };
+  /** Patterns that the page listens to, and the oracle of each. */
+  const oracles = new Map();
   /** Errors that a handler would have to throw: the client reports those, and goes on. */
   const faults = [];
   let badToken = false;
-  let joined = false;
   let costMs = 0;
+  const attempt = (act) => {
+    try {
+      act();
+    } catch (error) {
+      faults.push(error);
+    }
+  };
+  const all = (act) => {
+    for (const oracle of oracles.values()) attempt(() => act(oracle));
+  };
+  gateway.resumes = (...at) => all((oracle) => oracle.resumed(...at));
   const gate = connect("http://gateway.test", {
     io: gateway.io,
     token: () => (badToken ? Promise.reject(undefined) : "t"),
@@ -34,44 +48,45 @@ async function history(seed) {
     reconnectDelayMaxMs: 20,
     connectTimeoutMs: 50,
   });
-  const listen = (topic) =>
-    gate.on(`${topic}.#`, (data) => {
+  const listen = (pattern, options = {}) => {
+    if (oracles.has(pattern)) return;
+    const oracle = new Oracle(gateway, pattern, !options.since && !options.overflow);
+    oracles.set(pattern, oracle);
+    gate.subscribe(pattern, options, (data) => {
       world.nowMs += costMs;
-      try {
-        oracles[topic].saw(data);
-      } catch (error) {
-        faults.push(error);
-      }
+      attempt(() => oracle.saw(data));
     });
-  const acknowledge = () => {
-    for (const topic of ["a", "b"]) if (gate.state.subscriptions[`${topic}.#`] === "active") oracles[topic].promised();
   };
-  listen("a");
-  gate.on("delivery:gap", (gap) => told.push(gap)).on("state:change", acknowledge).on("delivery:error connection:refused", () => {});
+  listen("a.#");
+  gate.on("delivery:gap", (gap) => all((oracle) => oracle.told(gap))).on("delivery:error connection:refused", () => {});
+  gate.on("state:change", ({ subscriptions }) => all((oracle) => subscriptions[oracle.pattern] === "active" && oracle.promised()));
 
   const actions = {
     deliver: () => gateway.deliver(),
     turn: () => world.turn(),
     timer: () => world.timer(),
-    publish: () => gateway.publish(world.below(2) ? "a" : "b"),
+    publish: () => gateway.publish(["a", "b", "c"][world.below(3)]),
     burst: () => {
-      for (let n = world.below(12); n >= 0; n--) gateway.publish("a");
+      for (let n = world.below(12); n >= 0; n--) gateway.publish(["a", "a", "c"][world.below(3)]);
     },
     slow: () => (costMs = world.below(2) ? 0 : 13),
     cut: () => gateway.cut(),
     lose: () => gateway.lose(),
+    roll: () => gateway.roll(0),
+    rollBack: () => gateway.roll(1 + world.below(8)),
     trim: () => gateway.trim(),
     moving: () => gateway.moving(),
     heartbeat: () => gateway.heartbeat(),
+    full: () => gateway.full(),
+    behind: () => gateway.behind(),
     refuse: () => (gateway.next = "refuse"),
     fail: () => (gateway.next = "fail"),
     silence: () => (gateway.next = "silence"),
     badToken: () => (badToken = !badToken),
     open: () => gate.open(),
-    join() {
-      if (!joined) listen("b");
-      joined = true;
-    },
+    join: () => listen("b.#"),
+    past: () => listen("*", { since: { offset: world.below(gateway.head + 1) } }),
+    drop: () => listen("c.#", { overflow: "drop" }),
   };
   const bag = Object.entries({ ...ORDINARY, ...FAULTS }).flatMap(([name, most]) => Array(world.below(most + 1)).fill(name));
   bag.push("deliver");
@@ -84,19 +99,21 @@ async function history(seed) {
   // No more faults: everything must come, in bounded time.
   badToken = false;
   gateway.next = "accept";
+  gateway.relieve();
   const done = () => gate.state.connection === "up" && !gate.state.waiting && gate.state.offset === gateway.head && gate.state.epoch === gateway.epoch;
-  for (let step = 0; !done() || gateway.deliver(); step++) {
+  let calm = 0;
+  for (let step = 0; calm < CALM_STEPS; step++) {
     if (step > SETTLE_STEPS) faults.push(new Error(`does not settle: ${JSON.stringify(gate.state)}, head ${gateway.head}`));
     if (faults.length) break;
     if (gate.state.connection === "refused") gate.open();
     if (gate.state.connection === "up" && world.below(4) === 0) gateway.heartbeat();
     // A turn before a timer: virtual time would let attempts run out while the page has something to do.
-    if (!gateway.deliver() && !world.turn()) world.timer();
+    const moved = gateway.deliver() || world.turn();
+    if (!moved) world.timer();
+    calm = moved || !done() ? 0 : calm + 1;
     await world.settle();
   }
-  if (!faults.length) {
-    for (const oracle of Object.values(oracles)) oracle.check(gateway.epoch);
-  }
+  if (!faults.length) all((oracle) => oracle.end());
   gate.close();
   await world.settle();
   world.end();

@@ -112,7 +112,8 @@ describe("requests", () => {
         (error) => ({ error }),
       );
       const sent = await gateway.answer(kind, reply);
-      assert.deepEqual(sent, body);
+      // Our client always says in which epoch it means a range.
+      assert.deepEqual(sent, kind === "replay" ? { epoch: "0123456789abcdef", ...body } : body);
       if (kind === "subscribe" && reply.error?.retry) return;
       const { value, error } = await outcome;
       if (reply.ok) assert.equal(error, undefined);

@@ -1,0 +1,363 @@
+/** The lineage of the log, as a page meets it: another epoch renames the position, a lost end moves it back and is told. */
+import assert from "node:assert/strict";
+import { afterEach, beforeEach, describe, it, mock } from "node:test";
+import { connect } from "#headgate";
+import { LiveCollection, LiveModel } from "#headgate/backbone";
+import { FakeGateway, settle } from "./fake-gateway.js";
+
+const REPLAYED = { replayed: true };
+const OVERFLOW = { patterns: ["a"], bytes: 9, reason: "overflow", recoverable: true };
+
+/** @type {FakeGateway} */
+let gateway;
+let gate;
+/** What the application saw, in order: offsets of events, gaps as "reason from-to". */
+let seen;
+let resyncs;
+
+const record = (_data, { offset }) => seen.push(offset);
+
+/** The log goes on behind `end` in another epoch, and the client is told that it saw more. */
+const rolledBack = (end, to, epoch) =>
+  gateway.emit("gap", { patterns: ["a"], from: end + 1, to, count: to - end, bytes: 0, reason: "rolled_back", recoverable: false, epoch });
+
+/** A page of the log at these offsets. */
+const page = (offsets, next = null, epoch = "e1") => ({
+  ok: true, events: offsets.map((offset) => ["a", null, { id: `i${offset}`, time: 1, offset, ...REPLAYED }]), next, epoch,
+});
+
+const position = () => [gate.state.epoch, gate.state.offset];
+
+/** Connect for the first time. */
+async function begin() {
+  gate.open();
+  await gateway.welcome();
+}
+
+/** Break the connection, and return the position from which the next one resumes. */
+async function resumed() {
+  const before = gateway.connects.length;
+  gateway.cut();
+  await gateway.until(() => gateway.connects.length > before, "another CONNECT");
+  return Object.values(gateway.connects.at(-1).resume);
+}
+
+beforeEach(() => {
+  mock.method(console, "error", () => {});
+  gateway = new FakeGateway();
+  seen = [];
+  resyncs = [];
+  gate = connect("http://gateway.test", { io: gateway.io, reconnectDelayMinMs: 1, reconnectDelayMaxMs: 2, autoConnect: false, resync: (gap) => resyncs.push(gap) });
+  gate.on("delivery:gap", ({ reason, from, to }) => seen.push(`${reason} ${from}-${to}`));
+});
+
+afterEach(() => {
+  gate.close();
+  mock.restoreAll();
+});
+
+describe("a log that goes on in another epoch", () => {
+  beforeEach(async () => {
+    gate.on("a", record);
+    await begin();
+  });
+
+  it("costs nothing but a new name of the position, when a cursor says so", async () => {
+    gateway.event("a", null, 101);
+    gateway.emit("cursor", { epoch: "e2", offset: 101 });
+    gateway.event("a", null, 101, REPLAYED);
+    gateway.event("a", null, 102);
+    assert.deepEqual([seen, position()], [[101, 102], ["e2", 102]]);
+    assert.deepEqual(await resumed(), ["e2", 102]);
+  });
+
+  it("does not move the position back, when the gateway knows less of it than the client", () => {
+    gateway.event("a", null, 105);
+    gateway.emit("cursor", { epoch: "e2", offset: 103 });
+    gateway.event("a", null, 104);
+    assert.deepEqual([seen, position()], [[105], ["e2", 105]]);
+  });
+
+  it("costs nothing but a new name of the position, when the connection resumes in it", async () => {
+    gateway.event("a", null, 105);
+    assert.deepEqual(await resumed(), ["e1", 105]);
+    await gateway.welcome({ epoch: "e2", offset: 107, from: { epoch: "e2", offset: 105 } }, 2);
+    for (const offset of [105, 106]) gateway.event("a", null, offset, REPLAYED);
+    assert.deepEqual([seen, position(), resyncs], [[105, 106], ["e2", 106], []]);
+  });
+
+  it("is named anew by a welcome that says that some of it was trimmed", async () => {
+    await resumed();
+    await gateway.welcome({ epoch: "e2", offset: 107, resumed: false, from: { epoch: "e2", offset: 100 } }, 2);
+    assert.deepEqual([position(), gate.state.position], [["e2", 100], "catching_up"]);
+    gateway.emit("gap", { patterns: ["a"], from: 101, to: 104, count: 4, bytes: 0, reason: "trimmed", recoverable: false });
+    gateway.event("a", null, 105, REPLAYED);
+    assert.deepEqual([seen, position()], [["trimmed 101-104", 105], ["e2", 105]]);
+  });
+
+  it("is resumed in by a gateway that does not say from where", async () => {
+    gateway.event("a", null, 105);
+    await resumed();
+    await gateway.welcome({ offset: 107, from: undefined }, 2);
+    gateway.event("a", null, 106, REPLAYED);
+    assert.deepEqual([seen, position()], [[105, 106], ["e1", 106]]);
+  });
+});
+
+describe("a log that has lost its end", () => {
+  const ROLLED_BACK = "rolled_back 104-106";
+
+  beforeEach(async () => {
+    gate.on("a", record);
+    await begin();
+    for (const offset of [103, 106]) gateway.event("a", null, offset);
+    seen = [];
+  });
+
+  it("is told, and what comes above its end is new, though these offsets were seen", async () => {
+    const told = [];
+    gate.on("delivery:gap", (gap) => told.push(gap));
+    rolledBack(103, 106, "e2");
+    assert.deepEqual(position(), ["e2", 103]);
+    for (const offset of [103, 104, 106]) gateway.event("a", null, offset);
+    assert.deepEqual([seen, position()], [[ROLLED_BACK, 104, 106], ["e2", 106]]);
+    assert.deepEqual(told, resyncs);
+    const { reason, epoch, lost, repairing } = resyncs[0];
+    assert.deepEqual([reason, epoch, lost, repairing, gate.state.missed], ["rolled_back", "e2", true, false, 0]);
+    assert.deepEqual(await resumed(), ["e2", 106]);
+  });
+
+  it("is told to a client that resumes, which keeps the old position until then", async () => {
+    assert.deepEqual(await resumed(), ["e1", 106]);
+    const welcome = { epoch: "e2", offset: 120, resumed: false, from: { epoch: "e2", offset: 103 } };
+    await gateway.welcome(welcome, 2);
+    assert.deepEqual([position(), gate.state.position], [["e1", 106], "announced"]);
+    // The connection breaks before the gap came: the next one must tell it.
+    assert.deepEqual(await resumed(), ["e1", 106]);
+    await gateway.welcome(welcome, 3);
+    rolledBack(103, 106, "e2");
+    assert.deepEqual([position(), gate.state.position], [["e2", 103], "catching_up"]);
+    assert.deepEqual(await resumed(), ["e2", 103]);
+    await gateway.welcome({ epoch: "e2", offset: 120, from: { epoch: "e2", offset: 103 } }, 4);
+    gateway.event("a", null, 105, REPLAYED);
+    assert.deepEqual([seen, resyncs.length], [[ROLLED_BACK, 105], 1]);
+  });
+
+  it("may do so again before the first loss has been dispatched", async () => {
+    await resumed();
+    await gateway.welcome({ epoch: "e2", offset: 120, resumed: false, from: { epoch: "e2", offset: 103 } }, 2);
+    rolledBack(103, 106, "e2");
+    rolledBack(101, 103, "e3");
+    gateway.event("a", null, 102, REPLAYED);
+    assert.deepEqual([seen, position()], [[ROLLED_BACK, "rolled_back 102-103", 102], ["e3", 102]]);
+  });
+});
+
+describe("a past, while the log loses its end,", () => {
+  const asked = async () => (await gateway.answer("subscribe")).since;
+
+  beforeEach(async () => {
+    gate.on("live", record);
+    await begin();
+  });
+
+  it("begins again where the lines part, for its own handlers and only once", async () => {
+    gate.subscribe("a", { since: { offset: 90 } }, record);
+    await asked();
+    for (const offset of [95, 98]) gateway.event("a", null, offset, REPLAYED);
+    rolledBack(97, 100, "e2");
+    for (const offset of [97, 98, 98, 99]) gateway.event("a", null, offset, REPLAYED);
+    assert.deepEqual([seen, position()], [[95, 98, "rolled_back 98-100", 98, 99], ["e2", 99]]);
+  });
+
+  it("is asked for again from what was seen of it, in the epoch in which that was, though other events come first", async () => {
+    gate.subscribe("a", { since: { offset: 90 } }, record);
+    await asked();
+    gateway.event("a", null, 98, REPLAYED);
+    await resumed();
+    await gateway.welcome({ epoch: "e2", offset: 120, resumed: false, from: { epoch: "e2", offset: 96 } }, 2);
+    rolledBack(96, 100, "e2");
+    gateway.event("live", null, 110, REPLAYED);
+    assert.deepEqual(await asked(), { epoch: "e1", offset: 98 });
+    for (const offset of [96, 97, 98]) gateway.event("a", null, offset, REPLAYED);
+    assert.deepEqual(seen, [98, "rolled_back 97-100", 110, 97, 98]);
+  });
+
+  it("is not cut short by events that came before it and are no longer there", async () => {
+    gate.on("*", () => {});
+    gate.subscribe("a", { since: { offset: 90 } }, record);
+    gateway.event("a", null, 105);
+    rolledBack(100, 105, "e2");
+    gateway.event("live", null, 106);
+    for (const offset of [99, 105]) gateway.event("a", null, offset, REPLAYED);
+    assert.deepEqual(seen, [105, "rolled_back 101-105", 106, 99, 105]);
+  });
+
+  it("that was asked for by an offset is asked for again with the epoch of that time", async () => {
+    gate.subscribe("a", { since: { offset: 90 } }, record);
+    assert.deepEqual(await asked(), { offset: 90 });
+    await resumed();
+    await gateway.welcome({ epoch: "e2", from: { epoch: "e2", offset: 100 } }, 2);
+    assert.deepEqual(await asked(), { epoch: "e1", offset: 90 });
+  });
+});
+
+describe("a repair, while the log loses its end,", () => {
+  beforeEach(async () => {
+    gate.on("a", record, null, { overflow: "drop" });
+    await begin();
+  });
+
+  const gap = (from, to, count) => gateway.emit("gap", { ...OVERFLOW, from, to, count });
+
+  it("is given up if it reaches above that, and told as lost", async () => {
+    gap(101, 104, 4);
+    await gateway.answer("replay", page([101], 102));
+    await gateway.until(() => gateway.requests.length === 1, "the next page");
+    rolledBack(102, 104, "e2");
+    await gateway.answer("replay", page([102, 103, 104]));
+    await settle();
+    assert.deepEqual(seen, ["overflow 101-104", 101, "overflow 101-104", "rolled_back 103-104"]);
+    assert.deepEqual(resyncs.map(({ reason, count }) => [reason, count]), [["overflow", 3], ["rolled_back", 2]]);
+    assert.deepEqual(gateway.requests, []);
+  });
+
+  it("goes on below that in the new epoch, without the answer that was under way", async () => {
+    gap(101, 102, 2);
+    gap(105, 106, 2);
+    await gateway.until(() => gateway.requests.length === 1, "a page");
+    rolledBack(104, 106, "e2");
+    assert.deepEqual(await gateway.answer("replay", page([101, 102])), { pattern: "a", from: 101, to: 102, epoch: "e1" });
+    assert.deepEqual(await gateway.answer("replay", page([101, 102], null, "e2")), { pattern: "a", from: 101, to: 102, epoch: "e2" });
+    await settle();
+    assert.deepEqual(seen.slice(-2), [101, 102]);
+    assert.deepEqual(gateway.requests, []);
+  });
+
+  it("goes on when another epoch is all that there is to tell", async () => {
+    gap(101, 102, 2);
+    await gateway.answer("replay", page([101], 102, "e2"));
+    gateway.emit("cursor", { epoch: "e2", offset: 103 });
+    assert.equal((await gateway.answer("replay", page([102], null, "e2"))).epoch, "e2");
+    await gateway.until(() => gate.state.missed === 0, "the end of the repair");
+    assert.deepEqual([seen, resyncs], [["overflow 101-102", 101, 102], []]);
+  });
+
+  it("by hand asks again for the page that was under way, in the epoch that it meant", async () => {
+    const replaying = gate.replay("a", { from: 98, to: 100 });
+    await gateway.until(() => gateway.requests.length === 1, "a page");
+    rolledBack(98, 100, "e2");
+    for (const answer of [page([98, 99, 100]), page([98], null, "e2")]) {
+      assert.deepEqual(await gateway.answer("replay", answer), { pattern: "a", from: 98, to: 100, epoch: "e1" });
+    }
+    assert.equal(await replaying, 1);
+    assert.deepEqual(seen, ["rolled_back 99-100", 98]);
+  });
+
+  it("by hand may be of an epoch that an earlier page knew", async () => {
+    void gate.replay("a", { from: 98, to: 100, epoch: "e0" }).catch(() => {});
+    assert.equal((await gateway.answer("replay", page([98]))).epoch, "e0");
+  });
+
+  it("shows nothing of a lost log once that was told", async () => {
+    const replaying = gate.replay("a", { from: 98, to: 100 });
+    await gateway.until(() => gateway.requests.length === 1, "a page");
+    gateway.emit("gap", { ...OVERFLOW, from: null, to: null, count: null, reason: "log_lost", recoverable: false });
+    await gateway.answer("replay", page([98, 99, 100]));
+    gateway.emit("cursor", { epoch: "f1", offset: 0 });
+    await gateway.answer("replay", page([], null, "f1"));
+    assert.equal(await replaying, 0);
+    assert.deepEqual(seen, ["log_lost null-null"]);
+  });
+});
+
+describe("a model that follows, when the log has lost its end,", () => {
+  /** @type {{ options: any, succeed: (answer: any) => void, fail: () => void }[]} */
+  let requests;
+  const sync = (_method, _model, options) => {
+    requests.push({ options, succeed: (answer) => options.success(answer), fail: () => options.error({ status: 500 }) });
+    return {};
+  };
+  const Order = LiveModel.extend({ sync, urlRoot: "/orders" });
+  const Orders = LiveCollection.extend({ sync, model: Order, url: "/orders", topic: "orders" });
+  const AT_ONCE = { resyncSpreadMs: 0 };
+  const versions = (orders) => orders.map(({ id, attributes }) => [id, attributes.version]);
+  const answer = async (nth, state) => {
+    await gateway.until(() => requests.length === nth, `fetch ${nth}`);
+    requests[nth - 1].succeed(state);
+  };
+  const lose = () => gateway.emit("gap", { patterns: [], from: 101, to: 110, count: 10, bytes: 0, reason: "rolled_back", recoverable: false, epoch: "e2" });
+
+  beforeEach(() => {
+    requests = [];
+  });
+
+  it("is fetched again, and takes a version below the one that an event had brought", async () => {
+    const order = new Order({ id: 7, version: 3 }, { gate, topic: "orders", ...AT_ONCE });
+    await begin();
+    await answer(1, { id: 7, version: 3 });
+    gateway.event("orders.7.updated", { version: 8, status: "shipped" }, 105);
+    lose();
+    await answer(2, { id: 7, version: 4, status: "packed" });
+    assert.deepEqual(order.attributes, { id: 7, version: 4, status: "packed" });
+    // From then on versions count again.
+    order.fetch();
+    requests[2].succeed({ id: 7, version: 3, status: "old" });
+    gateway.event("orders.7.updated", { version: 5, status: "shipped" }, 101);
+    assert.deepEqual(order.attributes, { id: 7, version: 5, status: "shipped" });
+  });
+
+  it("takes no lower version from a fetch that began before, and waits for the one that follows", async () => {
+    const order = new Order({ id: 7, version: 3 }, { gate, topic: "orders", ...AT_ONCE });
+    await begin();
+    gateway.event("orders.7.updated", { version: 8 }, 105);
+    await gateway.until(() => requests.length === 1, "the fetch after the acknowledgement");
+    lose();
+    requests[0].succeed({ id: 7, version: 2 });
+    assert.equal(order.get("version"), 8);
+    await answer(2, { id: 7, version: 4 });
+    assert.equal(order.get("version"), 4);
+  });
+
+  it("waits for the next fetch when that one fails, or the log loses its end once more", async () => {
+    const order = new Order({ id: 7, version: 3 }, { gate, topic: "orders", ...AT_ONCE });
+    await begin();
+    await answer(1, { id: 7, version: 3 });
+    gateway.event("orders.7.updated", { version: 8 }, 105);
+    lose();
+    await gateway.until(() => requests.length === 2, "the fetch after the loss");
+    requests[1].fail();
+    order.fetch();
+    lose();
+    requests[2].succeed({ id: 7, version: 6 });
+    assert.equal(order.get("version"), 6);
+    await answer(4, { id: 7, version: 4 });
+    assert.equal(order.get("version"), 4);
+  });
+
+  it("in a collection too, on each page that was fetched", async () => {
+    const orders = new Orders([], { gate, ...AT_ONCE });
+    await begin();
+    await gate.subscribed("orders.*.*");
+    orders.fetch();
+    requests[0].succeed([{ id: 1, version: 1 }]);
+    orders.fetch({ remove: false, data: { page: 2 } });
+    requests[1].succeed([{ id: 2, version: 1 }]);
+    for (const id of [1, 2, 3]) gateway.event(`orders.${id}.created`, { id, version: 8 }, 104 + id);
+    lose();
+    await answer(3, [{ id: 1, version: 2 }]);
+    await answer(4, [{ id: 2, version: 3 }]);
+    assert.deepEqual(versions(orders), [[1, 2], [2, 3]]);
+  });
+
+  it("also when the application fetches by itself", async () => {
+    const orders = new Orders([{ id: 1, version: 1 }], { gate, refetch: false });
+    await begin();
+    await gate.subscribed("orders.*.*");
+    gateway.event("orders.1.updated", { version: 8 }, 105);
+    lose();
+    orders.fetch();
+    requests[0].succeed([{ id: 1, version: 2 }]);
+    assert.deepEqual(versions(orders), [[1, 2]]);
+  });
+});

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol
 
 from headgate.errors import BusRefused, BusUnavailable
 from headgate.publisher import Publisher
@@ -61,31 +61,57 @@ def topics_of(client: int) -> list[str]:
     return [*(f"load.t{number}.changed" for number in exact), f"load.t{last}.*"]
 
 
-class Site:
-    """Redis, proxies and gateways. Use as a context manager."""
+class Redis(Protocol):
+    """What a site needs of its Redis: a server, or several behind Sentinels. A context manager that starts and ends it."""
 
-    def __init__(self, folder: Path, load: Load, **settings: Any) -> None:
+    @property
+    def url(self) -> str: ...
+
+    def call(self, *command: str | bytes | int) -> Any: ...
+
+    def __enter__(self) -> Any: ...
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
+
+
+class Site:
+    """Redis, proxies and gateways. Use as a context manager.
+
+    Args:
+        folder, load: where it lives, and how much it bears.
+        behind: a Redis of another kind, that gateways reach without a proxy.
+    """
+
+    redis: RedisProcess
+
+    def __init__(self, folder: Path, load: Load, *, behind: Redis | None = None, **settings: Any) -> None:
         self.load = load
-        self.redis = RedisProcess(folder / "redis")
-        self.proxies = [ChaosProxy(("127.0.0.1", self.redis.port)) for _ in range(load.gateways)]
-        self._ports = [HeldPort() for _ in self.proxies]
+        self._redis: Redis
+        if behind is None:
+            self._redis = self.redis = RedisProcess(folder / "redis")
+            self.proxies = [ChaosProxy(("127.0.0.1", self.redis.port)) for _ in range(load.gateways)]
+            urls = [f"redis://127.0.0.1:{proxy.port}" for proxy in self.proxies]
+        else:
+            self._redis, self.proxies = behind, []
+            urls = [behind.url] * load.gateways
+        self._ports = [HeldPort() for _ in urls]
         self.gateways = [
             GatewayProcess(
                 folder / f"gateway-{number}",
                 {
-                    "HEADGATE_REDIS_URL": f"redis://127.0.0.1:{proxy.port}",
+                    "HEADGATE_REDIS_URL": url,
                     "HEADGATE_PORT": str(held.port),
                     **{f"HEADGATE_{name.upper()}": str(value) for name, value in settings.items()},
                 },
                 ("--dev",),
             )
-            for number, (proxy, held) in enumerate(zip(self.proxies, self._ports, strict=True))
+            for number, (url, held) in enumerate(zip(urls, self._ports, strict=True))
         ]
         self._ended = contextlib.ExitStack()
 
     def __enter__(self) -> Site:
         with contextlib.ExitStack() as started:
-            started.enter_context(self.redis)
+            started.enter_context(self._redis)
             for proxy in self.proxies:
                 started.enter_context(proxy)
             for held in self._ports:
@@ -140,11 +166,11 @@ class Site:
 
     def publishing(self, **options: Any) -> Publishing:
         """Return the load's publisher, not started yet. It reaches Redis directly."""
-        return Publishing(self.redis.url, self.load, **options)
+        return Publishing(self._redis.url, self.load, **options)
 
     def head(self) -> tuple[str, int]:
         """Return epoch and offset of the log."""
-        with _log(self.redis.url) as log:
+        with _log(self._redis.url) as log:
             head = log.head()
         return head.epoch, head.offset
 
@@ -154,7 +180,7 @@ class Site:
         Raises:
             AssertionError: with the violations.
         """
-        with Publisher(self.redis.url, timeout_s=DEADLINE_S) as publisher:
+        with Publisher(self._redis.url, timeout_s=DEADLINE_S) as publisher:
             for number in range(TOPICS):
                 topic = f"load.t{number}.changed"
                 event_id = f"last-{number}-{uuid.uuid4().hex}"
@@ -167,10 +193,10 @@ class Site:
 
     def read_log(self, history: History) -> None:
         """Add to the history what the log holds now, and of which epochs it consists."""
-        epochs = self.redis.call("HGETALL", epochs_key(NAMESPACE))
+        epochs = self._redis.call("HGETALL", epochs_key(NAMESPACE))
         ordered = sorted((tuple(map(int, value.split())), name.decode()) for name, value in epochs.items())
         history.follow((name, first) for (first, _), name in sorted(ordered, key=lambda each: each[0][1]))
-        with _log(self.redis.url) as log:
+        with _log(self._redis.url) as log:
             head = log.head()
             after = head.first - 1
             while entries := log.page(after, head.offset):

@@ -62,16 +62,12 @@ def topics_of(client: int) -> list[str]:
 
 
 class Redis(Protocol):
-    """What a site needs of its Redis: a server, or several behind Sentinels. A context manager that starts and ends it."""
+    """What a site needs of its Redis: a server, or several behind Sentinels."""
 
     @property
     def url(self) -> str: ...
 
     def call(self, *command: str | bytes | int) -> Any: ...
-
-    def __enter__(self) -> Any: ...
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
 
 
 class Site:
@@ -79,7 +75,7 @@ class Site:
 
     Args:
         folder, load: where it lives, and how much it bears.
-        behind: a Redis of another kind, that gateways reach without a proxy.
+        behind: a Redis of another kind, which runs, and which gateways reach without a proxy.
     """
 
     redis: RedisProcess
@@ -111,7 +107,8 @@ class Site:
 
     def __enter__(self) -> Site:
         with contextlib.ExitStack() as started:
-            started.enter_context(self._redis)
+            if self._redis is getattr(self, "redis", None):
+                started.enter_context(self.redis)
             for proxy in self.proxies:
                 started.enter_context(proxy)
             for held in self._ports:

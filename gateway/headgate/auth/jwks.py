@@ -24,7 +24,8 @@ import structlog
 from headgate.metrics import JWKS_FETCHES
 from headgate.runtime.loop import Greenlet, Signal, deadline, sleep, spawn
 
-from .tokens import Key, read_jwks
+from .key_sets import read_jwks
+from .keys import Key
 
 log = structlog.get_logger("headgate.jwks")
 

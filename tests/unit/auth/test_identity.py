@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headgate.auth.identity import Handshake, Identity
-from headgate.auth.tokens import Key
+from headgate.auth.keys import Key
 from headgate.errors import InvalidPattern
 from headgate.publisher import Receipt
 from headgate.settings import Settings

@@ -17,18 +17,11 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headgate.auth.claims import MAX_GRANTS
 from headgate.auth.identity import ANONYMOUS, Handshake, Identity
-from headgate.auth.tokens import (
-    MAX_GRANTS,
-    MAX_TOKEN_BYTES,
-    SECRET_KEY_ID,
-    Key,
-    Tokens,
-    _decode_part,
-    read_jwks,
-    read_keys,
-    token_authenticator,
-)
+from headgate.auth.key_sets import SECRET_KEY_ID, read_jwks, read_keys
+from headgate.auth.keys import Key
+from headgate.auth.tokens import MAX_TOKEN_BYTES, Tokens, _decode_part, token_authenticator
 from headgate.errors import SettingsError, Unauthorized, UnauthorizedReason
 from headgate.settings import Settings
 

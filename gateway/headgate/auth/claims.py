@@ -1,7 +1,7 @@
 """Claims: from the payload of a token whose signature is proven to an identity, or to one word that says why not. No I/O.
 
-In: the bytes of the payload. Out: an `Identity`, or `Unauthorized` with its reason (errors.py), whose text never holds any part of
-the token. `exp`, `aud` and `sub` are required (RFC 8725), and every claim that we read must have the type that it should have.
+In: the bytes of the payload. Out: an `Identity`, or `Unauthorized` with its reason (errors.py), whose text never holds any part
+of the token. `exp`, `aud` and `sub` are required (RFC 8725), and every claim that we read must have the type that it should have.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Sets of keys: those that the operator configures, in the settings and in a file, and an issuer's (JWKS, RFC 7517).
 
 In: the settings, and the bytes that jwks.py has fetched. Out: lists of `Key` with distinct ids, or the fault: each key that is
-wrong is named by its id, and no part of a key is ever shown. No I/O but for the file, which is read at start and when the operator
-asks for it.
+wrong is named by its id, and no part of a key is ever shown. No I/O but for the file, which is read at start and when the
+operator asks for it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Keys: one key of tokens with its one algorithm. The one file that imports jwt and cryptography.
 
-In: the text of a configured key, or an entry of an issuer's set (RFC 7517). Out: a `Key`, which verifies signatures and, if it is a
-secret, makes them. A key that is weak, private where a public one belongs, or of another kind than its algorithm is never made.
+In: the text of a configured key, or an entry of an issuer's set (RFC 7517). Out: a `Key`, which verifies signatures and, if it is
+a secret, makes them. A key that is weak, private where a public one belongs, or of another kind than its algorithm is never made.
 key_sets.py reads files and sets of keys; tokens.py chooses among them. No I/O.
 """
 
@@ -88,7 +88,7 @@ class Key:
 
     @classmethod
     def from_jwk(cls, entry: object) -> Key | None:
-        """Return the key of an entry of an issuer's set: public, named, for signatures, of one algorithm. None: it is no such key."""
+        """Return the key of an entry of an issuer's set: public, named, for signatures, of one algorithm; None for any other."""
         if not isinstance(entry, dict):
             return None
         key_id, operations = entry.get("kid"), entry.get("key_ops")

@@ -12,27 +12,21 @@ from typing import Any
 
 import jwt
 import pytest
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.asymmetric import ed25519, rsa
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.auth.claims import MAX_GRANTS
 from headgate.auth.identity import ANONYMOUS, Handshake, Identity
-from headgate.auth.key_sets import SECRET_KEY_ID, read_jwks, read_keys
+from headgate.auth.key_sets import SECRET_KEY_ID, read_jwks
 from headgate.auth.keys import Key
 from headgate.auth.tokens import MAX_TOKEN_BYTES, Tokens, _decode_part, token_authenticator
 from headgate.errors import SettingsError, Unauthorized, UnauthorizedReason
 from headgate.settings import Settings
+from tests.support.token_keys import EC_KEY, ED_KEY, OTHER_SECRET, RSA_KEY, SECRET, jwks, pem, segment
 
 NOW_S = 1_800_000_000
 LEEWAY_S = 5.0
-SECRET = b"canary-secret-0123456789abcdefghijkl"
-OTHER_SECRET = b"another-secret-0123456789abcdefghijk"
-
-RSA_KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-EC_KEY = ec.generate_private_key(ec.SECP256R1())
-ED_KEY = ed25519.Ed25519PrivateKey.generate()
 # Those that a token itself is refused for.
 OF_TOKENS = set(UnauthorizedReason) - {
     UnauthorizedReason.KEYS_PENDING,
@@ -47,22 +41,10 @@ OF_TOKENS = set(UnauthorizedReason) - {
 PRIVATE: dict[str, Any] = {"RS256": RSA_KEY, "ES256": EC_KEY, "EdDSA": ED_KEY, "HS256": SECRET}
 
 
-def pem(private: Any) -> str:
-    """The public half of a key, as configured."""
-    form = serialization.PublicFormat.SubjectPublicKeyInfo
-    text: bytes = private.public_key().public_bytes(serialization.Encoding.PEM, form)
-    return text.decode()
-
-
 def claims(**changes: Any) -> dict[str, Any]:
     """Good claims, changed; None takes one out."""
     good = {"sub": "ana", "aud": "headgate", "exp": NOW_S + 60, "iat": NOW_S, "subscribe": ["orders.#"], **changes}
     return {name: value for name, value in good.items() if value is not None}
-
-
-def segment(value: Any) -> str:
-    text = value if isinstance(value, bytes) else json.dumps(value).encode()
-    return base64.urlsafe_b64encode(text).rstrip(b"=").decode()
 
 
 def signed(header: Any, payload: Any, secret: bytes = SECRET) -> str:
@@ -379,43 +361,6 @@ def test_a_wrong_setting_is_told_at_start(name: str, bad: str) -> None:
         Settings.read({f"HEADGATE_{name}": bad})
 
 
-WEAK = ["", "x" * 31, "x" * 32, "x" * 1000, "ab" * 40, "abcdefg" * 10, "password" * 8, "0123456789abcde" * 4, "ß" * 40]
-STRONG = [
-    "0123456789abcdef" * 2,
-    "a secret of thirty-two bytes or more",
-    "d41d8cd98f00b204e9800998ecf8427e",
-    "1357924680" * 3 + "42",
-]
-
-
-@pytest.mark.parametrize("secret", WEAK, ids=lambda secret: secret[:12])
-def test_a_secret_that_can_be_guessed_is_refused(tmp_path: Path, secret: str) -> None:
-    """One letter again and again, a word that fills up the length: told at start with what is expected, and not shown."""
-    if secret:
-        with pytest.raises(SettingsError, match="expected a secret of at least 32 bytes, 8 of them different") as caught:
-            Settings.read({"HEADGATE_TOKEN_SECRET": secret})
-        assert secret not in str(caught.value)
-    (tmp_path / "keys.json").write_text(json.dumps({"k": {"alg": "HS256", "key": secret}}))
-    with pytest.raises(SettingsError, match="expected a secret of at least 32 bytes, 8 of them different"):
-        read_keys(str(tmp_path / "keys.json"))
-
-
-@pytest.mark.parametrize("secret", STRONG)
-def test_a_secret_that_looks_random_or_is_a_sentence_is_accepted(secret: str) -> None:
-    """The check is for what is certainly weak."""
-    assert Settings.read({"HEADGATE_TOKEN_SECRET": secret}).token_secret == secret
-
-
-def test_keys_are_read_from_json_and_from_toml(tmp_path: Path) -> None:
-    """One key per id, each with its algorithm."""
-    entries = {"a": {"alg": "HS256", "key": SECRET.decode()}, "b": {"alg": "EdDSA", "key": pem(ED_KEY)}}
-    (tmp_path / "keys.json").write_text(json.dumps(entries))
-    toml = f'[a]\nalg = "HS256"\nkey = "{SECRET.decode()}"\n[b]\nalg = "EdDSA"\nkey = """{pem(ED_KEY)}"""\n'
-    (tmp_path / "keys.toml").write_text(toml)
-    for name in ("keys.json", "keys.toml"):
-        assert [(key.key_id, key.algorithm) for key in read_keys(str(tmp_path / name))] == [("a", "HS256"), ("b", "EdDSA")]
-
-
 def test_a_secret_stands_beside_a_file_of_keys_under_its_own_id(tmp_path: Path) -> None:
     """So that a key can be exchanged without a gap in service."""
     (tmp_path / "keys.json").write_text(json.dumps({"new": {"alg": "HS256", "key": OTHER_SECRET.decode()}}))
@@ -426,56 +371,6 @@ def test_a_secret_stands_beside_a_file_of_keys_under_its_own_id(tmp_path: Path) 
         assert tokens.verify(tokens.mint("ana", [], [], 60, key_id=key_id)).user == "ana"
     with pytest.raises(SettingsError, match="name one of new, default"):
         tokens.mint("ana", [], [], 60)
-
-
-@pytest.mark.parametrize(
-    ("content", "told"),
-    [
-        ("", "expected JSON"),
-        ("[]", "expected 1 to 64 keys"),
-        ("{}", "expected 1 to 64 keys"),
-        ('{"a": "x"}', r"key 'a': expected \{alg, key\}"),
-        ('{"a": {"alg": "none", "key": ""}}', "alg: expected one of"),
-        ('{"a": {"alg": "HS256", "key": "short-secret"}}', "at least 32 bytes"),
-        ('{"a": {"alg": "RS256", "key": "canary-not-a-pem"}}', "does not fit RS256"),
-        (json.dumps({"a": {"alg": "HS256", "key": pem(RSA_KEY)}}), "does not fit HS256"),
-        (json.dumps({"a": {"alg": "RS256", "key": pem(EC_KEY)}}), "does not fit RS256|expected an RSA"),
-        (json.dumps({"a": {"alg": "ES256", "key": pem(ec.generate_private_key(ec.SECP384R1()))}}), "ES256|P-256"),
-        (
-            json.dumps({"a": {"alg": "RS256", "key": pem(rsa.generate_private_key(public_exponent=65537, key_size=1024))}}),
-            "at least 2048 bits",
-        ),
-        (
-            json.dumps(
-                {
-                    "a": {
-                        "alg": "EdDSA",
-                        "key": ED_KEY.private_bytes(
-                            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-                        ).decode(),
-                    }
-                }
-            ),
-            "Ed25519 public key",
-        ),
-    ],
-)
-def test_a_file_of_keys_that_is_wrong_is_told_by_key_id_and_never_shown(tmp_path: Path, content: str, told: str) -> None:
-    """Wrong kinds, short secrets, small keys, private keys where public ones belong."""
-    (tmp_path / "keys.json").write_text(content)
-    with pytest.raises(SettingsError, match=told) as caught:
-        read_keys(str(tmp_path / "keys.json"))
-    text = str(caught.value)
-    assert not any(secret in text for secret in ("short-secret", "canary", "BEGIN"))
-
-
-def test_a_file_of_keys_that_is_missing_or_huge_is_told(tmp_path: Path) -> None:
-    """With its path, which the operator needs."""
-    with pytest.raises(SettingsError, match="No such file"):
-        read_keys(str(tmp_path / "none.json"))
-    (tmp_path / "huge.json").write_text(" " * 300_000)
-    with pytest.raises(SettingsError, match="at most 262144 bytes"):
-        read_keys(str(tmp_path / "huge.json"))
 
 
 def test_a_public_key_cannot_mint() -> None:
@@ -554,60 +449,6 @@ def test_where_an_issuer_is_set_the_token_must_be_from_it(issuer: Any, reason: s
     assert strict.verify(strict.mint("ana", [], [], 60)).user == "ana"
 
 
-def jwk(key_id: object, private: Any, **changes: Any) -> dict[str, Any]:
-    """The public half of a key as an issuer shows it."""
-    algorithm = "RS256" if isinstance(private, rsa.RSAPrivateKey) else "ES256" if private is EC_KEY else "EdDSA"
-    body = jwt.get_algorithm_by_name(algorithm).to_jwk(private.public_key(), as_dict=True)
-    shown = {**body, "kid": key_id, "use": "sig", **changes}
-    shown.pop("key_ops", None) if "key_ops" not in changes else None
-    return {name: value for name, value in shown.items() if value is not None}
-
-
-SMALL_RSA = rsa.generate_private_key(public_exponent=65537, key_size=1024)
-# Entries of a set of keys → whether each is taken.
-JWKS = [
-    ("RSA", jwk("k", RSA_KEY), True),
-    ("RSA with its algorithm", jwk("k", RSA_KEY, alg="RS256"), True),
-    ("EC", jwk("k", EC_KEY), True),
-    ("Ed25519", jwk("k", ED_KEY), True),
-    ("for verifying", jwk("k", RSA_KEY, key_ops=["verify"]), True),
-    ("without use", jwk("k", RSA_KEY, use=None), True),
-    ("for encryption", jwk("k", RSA_KEY, use="enc"), False),
-    ("for signing only", jwk("k", RSA_KEY, key_ops=["sign"]), False),
-    ("another algorithm", jwk("k", RSA_KEY, alg="HS256"), False),
-    ("an algorithm that we do not have", jwk("k", RSA_KEY, alg="PS256"), False),
-    ("another curve", jwk("k", EC_KEY, crv="P-384"), False),
-    ("no name", jwk(None, RSA_KEY), False),
-    ("a name that is none", jwk(7, RSA_KEY), False),
-    ("a huge name", jwk("k" * 256, RSA_KEY), False),
-    ("a weak key", jwk("k", SMALL_RSA), False),
-    ("a private key", {**jwt.get_algorithm_by_name("RS256").to_jwk(RSA_KEY, as_dict=True), "kid": "k", "use": "sig"}, False),
-    ("a secret", {"kty": "oct", "kid": "k", "k": segment(SECRET)}, False),
-    ("damaged", jwk("k", EC_KEY, x="AAAA"), False),
-    ("no type", {"kid": "k"}, False),
-    ("a list", ["k"], False),
-]
-
-
-@pytest.mark.parametrize(("what", "entry", "taken"), JWKS, ids=[row[0] for row in JWKS])
-def test_only_named_public_signature_keys_are_taken_from_an_issuer(what: str, entry: Any, taken: bool) -> None:
-    """Others are passed over; a set of nothing else is refused."""
-    sound = jwk("sound", RSA_KEY)
-    assert [key.key_id for key in read_jwks(json.dumps({"keys": [entry, sound]}).encode())] == (["k"] if taken else []) + [
-        "sound"
-    ]
-    if not taken:
-        with pytest.raises(ValueError, match="no public key"):
-            read_jwks(json.dumps({"keys": [entry]}).encode())
-
-
-@pytest.mark.parametrize("text", [b"", b"[]", b"{}", b"nonsense", b"\xff", b'{"keys": 7}', b'{"keys": []}', b"[" * 100_000])
-def test_what_is_no_set_of_keys_is_refused(text: bytes) -> None:
-    """With a ValueError and no other: the fetch goes on."""
-    with pytest.raises(ValueError, match="the answer"):
-        read_jwks(text)
-
-
 def test_fetched_keys_replace_those_before_and_never_a_configured_one() -> None:
     """An issuer's key of the name of ours would otherwise take its place."""
     tokens = Tokens([Key("ours", "HS256", SECRET)], "headgate", LEEWAY_S, lambda: NOW_S)
@@ -615,11 +456,11 @@ def test_fetched_keys_replace_those_before_and_never_a_configured_one() -> None:
     def by_issuer(key_id: str) -> str:
         return jwt.encode(claims(), RSA_KEY, "RS256", headers={"kid": key_id})
 
-    tokens.use_fetched(read_jwks(json.dumps({"keys": [jwk("a", RSA_KEY), jwk("ours", RSA_KEY)]}).encode()))
+    tokens.use_fetched(read_jwks(jwks(a=RSA_KEY, ours=RSA_KEY)))
     assert tokens.verify(by_issuer("a")).user == "ana"
     assert tokens.verify(token({"kid": "ours"})).user == "ana"
     assert refused(tokens, by_issuer("ours")).reason == "algorithm_mismatch"
-    tokens.use_fetched(read_jwks(json.dumps({"keys": [jwk("b", RSA_KEY)]}).encode()))
+    tokens.use_fetched(read_jwks(jwks(b=RSA_KEY)))
     assert refused(tokens, by_issuer("a")).reason == "unknown_key"
     assert tokens.verify(by_issuer("b")).user == "ana"
     tokens.configure([Key("newer", "HS256", OTHER_SECRET)])

@@ -1,4 +1,4 @@
-"""Claims: from the payload of a token whose signature is proven to an identity, or to one word that says why not. No I/O.
+"""Claims: from the payload of a token whose signature is proven to an identity, or to the reason of the refusal. No I/O.
 
 In: the bytes of the payload. Out: an `Identity`, or `Unauthorized` with its reason (errors.py), whose text never holds any part
 of the token. `exp`, `aud` and `sub` are required (RFC 8725), and every claim that we read must have the type that it should have.

@@ -67,7 +67,7 @@ class RevocationWatch:
             spawn(self._run_pings)
 
     def check(self, identity: Identity) -> None:
-        """Refuse a revoked identity; and any, before it is known what is revoked.
+        """Refuse a revoked identity; and any, before the set has been read.
 
         Raises:
             Unauthorized: `revoked`.
@@ -120,7 +120,7 @@ class RevocationWatch:
                 continue  # the watch's own read tells
 
     def _take(self, replies: list[list[bytes]]) -> None:
-        """Act on what one read brought; the confirmation of the subscription is the moment to read everything."""
+        """Act on the replies of one read; the confirmation of the subscription is the moment to read everything."""
         hit: list[str] = []
         for reply in replies:
             if reply[0] == b"subscribe":

@@ -1,4 +1,4 @@
-"""Tokens: what makes an identity, and the table of those that do not, each with its word."""
+"""Tokens: those that give an identity, and the table of those that do not, each with its word. Keys and claims together."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def flipped(text: str) -> str:
 
 
 def one_secret() -> Tokens:
-    """What HEADGATE_TOKEN_SECRET alone configures."""
+    """The keys of a gateway that has HEADGATE_TOKEN_SECRET alone."""
     return Tokens([Key(SECRET_KEY_ID, "HS256", SECRET)], "headgate", LEEWAY_S, lambda: NOW_S)
 
 
@@ -282,7 +282,7 @@ MANY_BAD: list[tuple[str, str, Callable[[], str]]] = [
 
 @pytest.mark.parametrize(("reason", "make"), [pytest.param(r, make, id=f"{r}: {what}") for r, what, make in MANY_BAD])
 def test_each_key_has_one_algorithm(reason: str, make: Callable[[], str]) -> None:
-    """What one key signs, and how, no other key or algorithm vouches for."""
+    """No other key or algorithm vouches for a signature."""
     assert refused(many_keys(), make()).reason == reason
 
 
@@ -290,7 +290,7 @@ def test_each_key_has_one_algorithm(reason: str, make: Callable[[], str]) -> Non
     st.sampled_from(["sub", "aud", "exp", "nbf", "iat", "jti", "subscribe", "publish"]),
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20) | st.lists(st.text(max_size=9), max_size=3),
 ).map(lambda changes: signed(HS, {**claims(), **changes})))  # fmt: skip
-def test_whatever_is_shown_the_answer_is_an_identity_or_unauthorized(shown: str) -> None:
+def test_for_every_text_the_answer_is_an_identity_or_unauthorized(shown: str) -> None:
     """No token, however odd, escapes as another kind of exception."""
     try:
         user, reason = one_secret().verify(shown).user, None
@@ -322,7 +322,7 @@ def test_anonymous_clients_come_in_where_configured_with_those_grants_only() -> 
 
 @pytest.mark.parametrize("bad", ["", "x", 7, ["a"]])
 def test_a_bad_token_never_makes_anyone_anonymous(bad: object) -> None:
-    """Who shows something is who it says, or nobody; in development too."""
+    """A client that shows something is the user that it proves, or nobody; in development too."""
     for extra in ({"anonymous_subscribe": "#"}, {"dev": "1"}):
         with pytest.raises(Unauthorized):
             authenticate({"token": bad}, token_secret=SECRET.decode(), **extra)
@@ -374,7 +374,7 @@ def test_a_secret_stands_beside_a_file_of_keys_under_its_own_id(tmp_path: Path) 
 
 
 def test_a_public_key_cannot_mint() -> None:
-    """Whoever has the private key makes tokens."""
+    """Only the owner of the private key makes tokens."""
     tokens = Tokens([Key("k", "EdDSA", ED_KEY.public_key())], "headgate", LEEWAY_S, lambda: NOW_S)
     for key_id in (None, "k"):
         with pytest.raises(SettingsError, match="public, and cannot sign"):
@@ -414,7 +414,7 @@ def test_a_changed_token_is_accepted_only_if_pyjwt_accepts_it(position: int, let
 
 
 def test_a_public_key_is_no_secret() -> None:
-    """Whoever knows it, and that is everyone, could sign with it."""
+    """Everyone knows it, and could sign with it."""
     secret = pem(RSA_KEY).encode()
     tokens = Tokens([Key("default", "HS256", secret)], "headgate", LEEWAY_S, lambda: NOW_S)
     with pytest.raises(Unauthorized) as refusal:

@@ -29,7 +29,7 @@ class RecordedConnection:
 
 @dataclass(eq=False)
 class RecordedClient:
-    """What the gateway looks at of a client."""
+    """A client, as far as the gateway looks at it."""
 
     session: str
     connection: RecordedConnection

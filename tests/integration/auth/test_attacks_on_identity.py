@@ -177,10 +177,10 @@ def test_a_token_reaches_no_log_metric_page_or_error(sign_up: GatewayProcess, jo
 # Failed logins -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def strict(start_gateway: StartGateway) -> GatewayProcess:
+@pytest.fixture(scope="module")
+def strict(start_module_gateway: StartGateway) -> GatewayProcess:
     """A gateway behind a proxy, of which an address may fail three times, and then once in 100 s."""
-    return start_gateway(
+    return start_module_gateway(
         {
             "HEADGATE_TOKEN_SECRET": SECRET,
             "HEADGATE_PROXIES": "1",

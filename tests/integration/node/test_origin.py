@@ -43,12 +43,6 @@ def open_to_all(start_module_gateway: StartGateway) -> GatewayProcess:
     return start_module_gateway({"HEADGATE_ALLOWED_ORIGINS": "*"}, "--dev")
 
 
-@pytest.fixture(scope="module")
-def in_development(start_module_gateway: StartGateway) -> GatewayProcess:
-    """A gateway in development."""
-    return start_module_gateway({}, "--dev")
-
-
 # A page's origin → whether it may connect to each gateway. Every other origin: tests/unit/node/test_origin.py.
 TABLE = [
     # origin, alone, listed
@@ -127,16 +121,11 @@ def test_behind_a_proxy_that_ends_tls_the_own_origin_is_the_proxys(alone: Gatewa
         assert websocket(gateway, {"Origin": plain}) == (101 if gateway is alone else 403)
 
 
-def test_in_development_a_name_that_was_rebound_to_this_machine_is_not_ours(in_development: GatewayProcess) -> None:
-    """The page and its Host have one name, as they would if it were ours; and development lets anyone in."""
-    port = urlsplit(in_development.url).port
-    assert websocket(in_development, {"Origin": in_development.url}) == 101
-    status, body, _ = polling(in_development, "GET", {"Host": f"evil.example:{port}", "Origin": f"http://evil.example:{port}"})
-    assert (status, json.loads(body)["error"]["code"]) == (421, "unknown_host")
-    assert page(in_development, "/healthz", f"evil.example:{port}") == 421  # the application's paths, too
-    assert polling(in_development, "GET", {"Host": f"localhost:{port}", "Origin": f"http://localhost:{port}"})[0] == 200
-
-
-def test_any_origin_is_let_in_only_by_the_insecure_switch(open_to_all: GatewayProcess) -> None:
+def test_the_insecure_switch_lets_in_every_origin_and_no_rebound_name(open_to_all: GatewayProcess) -> None:
     """`*` together with --dev; the settings refuse it otherwise (tests/unit/test_settings.py)."""
+    port = urlsplit(open_to_all.url).port
     assert websocket(open_to_all, {"Origin": "https://evil.example"}) == 101
+    assert polling(open_to_all, "GET", {"Host": f"localhost:{port}", "Origin": f"http://localhost:{port}"})[0] == 200
+    status, body, _ = polling(open_to_all, "GET", {"Host": f"evil.example:{port}", "Origin": f"http://evil.example:{port}"})
+    assert (status, json.loads(body)["error"]["code"]) == (421, "unknown_host")
+    assert page(open_to_all, "/healthz", f"evil.example:{port}") == 421  # the application's paths, too

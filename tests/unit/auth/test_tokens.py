@@ -1,4 +1,4 @@
-"""Tokens: those that give an identity, and the table of those that do not, each with its word. Keys and claims together."""
+"""Tokens: those that give an identity, and the table of those that do not, each with its word. Every claim: test_claims.py."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from cryptography.hazmat.primitives.asymmetric import ed25519, rsa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.auth.claims import MAX_GRANTS
 from headgate.auth.identity import ANONYMOUS, Handshake, Identity
 from headgate.auth.key_sets import SECRET_KEY_ID, read_jwks
 from headgate.auth.keys import Key
@@ -97,60 +96,11 @@ def test_a_token_gives_its_user_grants_and_expiry() -> None:
     assert found == Identity("ana", ("orders.#",), ("chat.ana",), NOW_S + 60 + LEEWAY_S, "t1")
 
 
-def test_a_token_without_grants_gives_the_users_own_topics_only() -> None:
-    """Nothing else is granted by default."""
-    found = one_secret().verify(token(subscribe=None))
-    assert (found.subscribe, found.publish) == ((), ())
-    assert found.with_own_topics().subscribe == ("users.ana.#",)
-
-
-@pytest.mark.parametrize(
-    ("namespaces", "entered"),
-    [(None, ["first"]), (["second"], ["second"]), (["first", "/second"], ["first", "second"]), ([], [])],
-)
-def test_a_token_is_for_the_namespaces_that_it_names(namespaces: list[str] | None, entered: list[str]) -> None:
-    """Without the claim: for the gateway's first."""
-    found = one_secret().verify(token(namespaces=namespaces))
-    assert [name for name in ("first", "second", "third") if found.may_enter(name, "first")] == entered
-
-
-def test_sub_in_a_pattern_is_the_user() -> None:
-    """One template serves every user."""
-    found = one_secret().verify(token(subscribe=["teams.*.{sub}.#"]))
-    assert found.may_subscribe("teams.x.ana.y")
-    assert not found.may_subscribe("teams.x.ben.y")
-
-
-@pytest.mark.parametrize("user", ["ana@example.com", "a.b", "a#b", "**", "auth0|1", "x" * 250, "Ана"])
-def test_a_user_whose_name_is_not_one_word_has_no_topics_of_its_own(user: str) -> None:
-    """A dot or a wildcard in a name must not become part of a pattern."""
-    found = one_secret().verify(token(sub=user, subscribe=None)).with_own_topics()
-    assert (found.user, found.subscribe) == (user, ())
-
-
 @pytest.mark.parametrize("algorithm", list(PRIVATE))
 def test_every_algorithm_is_accepted_under_its_own_key(algorithm: str) -> None:
     """HS256, RS256, ES256, EdDSA."""
     shown = jwt.encode(claims(), PRIVATE[algorithm], algorithm, headers={"kid": algorithm.lower()})
     assert many_keys().verify(shown).user == "ana"
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"aud": ["other", "headgate"]},
-        {"exp": NOW_S - LEEWAY_S + 0.5},
-        {"exp": NOW_S + 0.25},
-        {"nbf": NOW_S + LEEWAY_S},
-        {"iat": NOW_S + LEEWAY_S},
-        {"iat": None},
-        {"subscribe": []},
-        {"subscribe": ["a"] * MAX_GRANTS},
-    ],
-)
-def test_these_are_good_tokens_too(changes: dict[str, Any]) -> None:
-    """Several audiences, times within the leeway, fractions of seconds, the most grants."""
-    assert one_secret().verify(token(**changes)).user == "ana"
 
 
 def test_a_key_id_may_name_the_only_key() -> None:
@@ -180,10 +130,6 @@ BAD: list[tuple[str, str, Callable[[], object]]] = [
     ("malformed", "a header nested too deep", lambda: signed(b"[" * 5000, claims())),
     ("malformed", "a key id that is a number", lambda: signed({**HS, "kid": 1}, claims())),
     ("malformed", "claims that are not JSON", lambda: signed(HS, b"{sub:ana}")),
-    ("malformed", "claims that are a list", lambda: signed(HS, [])),
-    ("malformed", "claims that are not UTF-8", lambda: signed(HS, b'{"sub":"\xff"}')),
-    ("malformed", "claims with NaN", lambda: signed(HS, b'{"exp":NaN}')),
-    ("malformed", "claims nested too deep", lambda: signed(HS, b"[" * 4000)),
     ("too_large", "one byte above the limit", lambda: "a" * (MAX_TOKEN_BYTES + 1)),
     ("too_large", "a megabyte, otherwise good", lambda: token(padding="x" * 1_000_000)),
     ("algorithm_mismatch", "alg none, unsigned", lambda: f"{segment({'alg': 'none'})}.{segment(claims())}."),
@@ -206,45 +152,11 @@ BAD: list[tuple[str, str, Callable[[], object]]] = [
     ("bad_signature", "one bit of it flipped", lambda: flipped(token())),
     ("bad_signature", "claims exchanged", lambda: tampered(token())),
     ("missing_claim", "no exp", lambda: token(exp=None)),
-    ("missing_claim", "no aud", lambda: token(aud=None)),
-    ("missing_claim", "no sub", lambda: token(sub=None)),
-    ("missing_claim", "exp null", lambda: signed(HS, {**claims(), "exp": None})),
-    ("invalid_claim", "exp as text", lambda: signed(HS, claims(exp=str(NOW_S + 60)))),
-    ("invalid_claim", "exp true", lambda: signed(HS, claims(exp=True))),
-    ("invalid_claim", "exp negative", lambda: signed(HS, claims(exp=-1))),
-    ("invalid_claim", "exp in milliseconds, far off", lambda: signed(HS, claims(exp=NOW_S * 1000))),
-    ("invalid_claim", "exp of 400 digits", lambda: signed(HS, b'{"exp":%b,"aud":"headgate","sub":"a"}' % (b"9" * 400))),
-    ("invalid_claim", "nbf as text", lambda: signed(HS, claims(nbf="now"))),
-    ("invalid_claim", "aud a number", lambda: signed(HS, claims(aud=1))),
-    ("invalid_claim", "aud an object", lambda: signed(HS, claims(aud={"headgate": 1}))),
     ("invalid_claim", "sub a number", lambda: signed(HS, claims(sub=42))),
-    ("invalid_claim", "sub empty", lambda: signed(HS, claims(sub=""))),
-    ("invalid_claim", "sub with a line break", lambda: signed(HS, claims(sub="ana\nadmin"))),
-    ("invalid_claim", "sub too long", lambda: signed(HS, claims(sub="x" * 256))),
-    ("invalid_claim", "sub the name of nobody", lambda: signed(HS, claims(sub=ANONYMOUS))),
-    ("invalid_claim", "jti a list", lambda: signed(HS, claims(jti=["a"]))),
-    ("invalid_claim", "subscribe a string", lambda: signed(HS, claims(subscribe="#"))),
-    ("invalid_claim", "subscribe with a number", lambda: signed(HS, claims(subscribe=[1]))),
-    ("invalid_claim", "too many grants", lambda: signed(HS, claims(subscribe=["a"] * (MAX_GRANTS + 1)))),
-    ("invalid_claim", "publish an object", lambda: signed(HS, claims(publish={"#": True}))),
-    ("invalid_claim", "namespaces a string", lambda: signed(HS, claims(namespaces="audit"))),
-    ("invalid_claim", "namespaces that none can be", lambda: signed(HS, claims(namespaces=["a b"]))),
-    ("invalid_claim", "namespaces with a number", lambda: signed(HS, claims(namespaces=[1]))),
-    ("invalid_claim", "too many namespaces", lambda: signed(HS, claims(namespaces=["a"] * (MAX_GRANTS + 1)))),
     ("invalid_grant", "a pattern that is none", lambda: token(subscribe=["orders..#"])),
-    ("invalid_grant", "a publish pattern that is none", lambda: token(publish=["a*"])),
-    ("invalid_grant", "{sub} with a dot", lambda: token(sub="ana.ben", subscribe=["users.{sub}"])),
-    ("invalid_claim", "a user whose name is a wildcard", lambda: token(sub="#", subscribe=["users.{sub}"])),
-    ("invalid_grant", "{sub} an address", lambda: token(sub="ana@example.com", publish=["{sub}"])),
     ("wrong_audience", "another audience", lambda: token(aud="shop")),
-    ("wrong_audience", "other audiences", lambda: token(aud=["shop", "mail"])),
-    ("wrong_audience", "no audience in the list", lambda: token(aud=[])),
-    ("wrong_audience", "the audience in capitals", lambda: token(aud="Headgate")),
     ("expired", "a minute ago", lambda: token(exp=NOW_S - 60)),
-    ("expired", "at the leeway's end", lambda: token(exp=NOW_S - LEEWAY_S)),
-    ("expired", "in 1970", lambda: token(exp=0)),
     ("not_yet_valid", "nbf in a minute", lambda: token(nbf=NOW_S + 60)),
-    ("not_yet_valid", "iat in a minute", lambda: token(iat=NOW_S + 60)),
 ]
 
 
@@ -422,31 +334,15 @@ def test_a_public_key_is_no_secret() -> None:
     assert refusal.value.reason == "bad_signature"
 
 
-# the issuer ----------------------------------------------------------------------------------------------------------------
+# keys that change ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("issuer", "reason"),
-    [
-        ("https://login.example.com", None),
-        ("https://login.example.com/", "wrong_issuer"),
-        ("https://evil.example", "wrong_issuer"),
-        (["https://login.example.com"], "wrong_issuer"),
-        ("", "wrong_issuer"),
-        (None, "missing_claim"),
-    ],
-)
-def test_where_an_issuer_is_set_the_token_must_be_from_it(issuer: Any, reason: str | None) -> None:
-    """Letter by letter; without the setting nobody looks."""
+def test_where_an_issuer_is_set_a_minted_token_is_from_it() -> None:
+    """The rule and the mint read the same setting."""
     key = Key(SECRET_KEY_ID, "HS256", SECRET)
     strict = Tokens([key], "headgate", LEEWAY_S, lambda: NOW_S, issuer="https://login.example.com")
-    shown = signed(HS, claims(iss=issuer))
-    assert one_secret().verify(shown).user == "ana"
-    if reason is None:
-        assert strict.verify(shown).user == "ana"
-    else:
-        assert refused(strict, shown).reason == reason
     assert strict.verify(strict.mint("ana", [], [], 60)).user == "ana"
+    assert refused(strict, token(iss="https://evil.example")).reason == "wrong_issuer"
 
 
 def test_fetched_keys_replace_those_before_and_never_a_configured_one() -> None:

@@ -167,7 +167,7 @@ def test_a_token_reaches_no_log_metric_page_or_error(sign_up: GatewayProcess, jo
     status, read = http(sign_up, "GET", "/me", CANARY)
     assert (status, answer["ok"]) == (401, False)
     pages = [client.refusal, answer, read, http(sign_up, "GET", "/healthz", CANARY, Cookie=f"session={CANARY}")]
-    found = sign_up.wait_for_line(r"RuntimeError.*\(hidden\).*sign_up_app\.py:\d+ in who.*authenticator failed")
+    found = sign_up.wait_for_line(r"RuntimeError.*\(hidden\).*sign_up_app\.py:\d+ in identify.*authenticator failed")
     with urlopen(f"{sign_up.url}/metrics", timeout=DEADLINE_S) as metrics:
         seen = metrics.read().decode() + json.dumps(pages) + sign_up.output + found.string
     assert "ValueError" not in sign_up.output  # nor its cause, which quotes it too

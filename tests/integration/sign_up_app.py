@@ -20,7 +20,7 @@ def misused(token: str) -> Identity:
 
 
 @gate.authenticate
-def who(handshake: Handshake) -> Identity | None:
+def identify(handshake: Handshake) -> Identity | None:
     """The token is JSON: `{name}` of a user who chose it, and what goes wrong with it."""
     token = handshake.token or ""
     if token.startswith("leak:"):

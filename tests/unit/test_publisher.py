@@ -176,6 +176,13 @@ def test_arguments_are_checked_before_anything_is_sent(publisher: Publisher) -> 
         publisher.publish("a", 1)
 
 
+@pytest.mark.parametrize("user", ["", "a.b", "*", "#", "a b", "x" * 250, 42])
+def test_a_user_that_is_not_one_word_is_refused(publisher: Publisher, user: Any) -> None:
+    """Nothing is published to a topic that was not meant."""
+    with pytest.raises(InvalidTopic):
+        publisher.publish("mail", 1, user=user)
+
+
 def test_a_batch_is_checked_whole_before_anything_is_sent(publisher: Publisher) -> None:
     """The error of the item, with its number, instead of BusUnavailable."""
     with pytest.raises(InvalidTopic) as caught:

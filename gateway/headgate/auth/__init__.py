@@ -1,1 +1,1 @@
-"""Authority: whose a client is, what it may do and for how long. Tokens, grants, admission, expiry, revocation."""
+"""Authority: the user of a client, its rights, and their end. Tokens, grants, admission, expiry, revocation."""

@@ -1,10 +1,10 @@
-"""Admission: who is connected, how many per user and per address, and whom a revocation concerns. No I/O.
+"""Admission: the connected clients, counted per user and per address, and found by user and by token. No I/O.
 
 In: clients as they join and leave, from the gateway; sessions that have not joined. Out: `LimitReached` before one too many
 joins, or opens; the clients of a user or of a token. It counts this gateway's; one browser in two namespaces is two clients.
 
 Addresses may be spread and users may not know each other, so a limit is not a defence against everyone; it keeps one broken
-page, or one visitor, from using up what belongs to all.
+page, or one visitor, from using up the places of all.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ class PendingSessions:
 class FailedLogins:
     """How many logins of an address have failed of late. Bounded: beyond that, the address that failed longest ago is forgotten.
 
-    Only what failed counts, so that any number may come in from one address, and good tokens are taken again as soon as bad ones
+    Only failures count, so that any number may come in from one address, and good tokens are taken again as soon as bad ones
     have become fewer.
 
     Args:

@@ -1,6 +1,6 @@
 """The audit log: refused logins, refused rights, revocations. One line each, under the logger name `headgate.audit`.
 
-In: what the gateway, the HTTP API and the command line have decided. Out: structured lines without secrets: a reason is a word of
+In: decisions of the gateway, the HTTP API and the command line. Out: structured lines without secrets: a reason is a word of
 ours, or an application's with the token taken out; tokens, cookies and payloads are never passed in.
 
 An attacker can be refused again at will, so these lines are limited, per address and in all; the next line that is written
@@ -49,11 +49,11 @@ class Audit:
         self._limited("login refused", address, namespace=namespace, code=code, reason=str(reason), detail=detail)
 
     def right_refused(self, *, address: str | None, namespace: str, user: str, action: str, name: str) -> None:
-        """Tell of a known user who asked over HTTP for what the user has no right to."""
+        """Log a known user who asked over HTTP for something without the right to it."""
         self._limited("right refused", address, namespace=namespace, user=user, action=action, name=name)
 
     def revoked(self, *, kind: str, name: str, for_s: int, by: str) -> None:
-        """Tell of a revocation, or that one was lifted (`for_s` is 0): who made it, or that this gateway has heard of it."""
+        """Log a revocation, or that one was lifted (`for_s` is 0); `by` made it, or says that this gateway has heard of it."""
         log.info(
             "revocation lifted" if for_s == 0 else "revoked",
             kind=kind,

@@ -1,4 +1,4 @@
-"""Expiry: when clients' identities end. One timer for all of them, a slot per tick; monotonic clock.
+"""Expiry: the ends of clients' identities. One timer for all of them, a slot per tick; monotonic clock.
 
 In: clients with their time of expiry, from the gateway. Out: a call with those that are due, at most one tick late. A client that
 leaves, or is renewed, is forgotten at once: a token of a day must not keep a browser of a minute in memory.
@@ -21,14 +21,22 @@ C = TypeVar("C", bound=Hashable)
 
 
 class Expiry(Generic[C]):
-    """Calls `on_due(clients)` in a greenlet of its own; who is renewed, or leaves, while that goes through them is passed over.
+    """Calls `on_due(clients)` in a greenlet of its own; a client that is renewed, or leaves, during that call is passed over.
 
     A wall clock that jumps changes nothing for a client that is in: its time is reckoned once, when it is set.
+
+    Args:
+        now: seconds since 1970; now_s: monotonic.
     """
 
-    def __init__(self, on_due: Callable[[Iterator[C]], None], now: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        on_due: Callable[[Iterator[C]], None],
+        now: Callable[[], float] = time.time,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._on_due = on_due
-        self._now = now
+        self._now, self._now_s = now, now_s
         self._slots: dict[int, set[C]] = {}
         self._slot_of: dict[C, int] = {}
         self._due: set[C] = set()
@@ -40,7 +48,7 @@ class Expiry(Generic[C]):
         if expires_at is None:
             return
         left_s = min(expires_at - self._now(), LONGEST_S)
-        slot = math.ceil((time.monotonic() + left_s) / TICK_S)
+        slot = math.ceil((self._now_s() + left_s) / TICK_S)
         self._slots.setdefault(slot, set()).add(client)
         self._slot_of[client] = slot
         if self._timer is None:
@@ -57,8 +65,8 @@ class Expiry(Generic[C]):
                 del self._slots[slot]
 
     def tick(self) -> None:
-        """Look who is due. Runs in the hub; costs a pass over the slots that are in use, not over the clients."""
-        reached = time.monotonic() / TICK_S
+        """Pass on the clients that are due. Runs in the hub; costs a pass over the slots in use, not over the clients."""
+        reached = self._now_s() / TICK_S
         due = [client for slot in [slot for slot in self._slots if slot <= reached] for client in self._slots.pop(slot)]
         for client in due:
             del self._slot_of[client]

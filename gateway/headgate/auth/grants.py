@@ -3,7 +3,7 @@
 In: the granted patterns. Out: `contain(pattern)`: whether one of them contains it, exactly as `topic.contains` defines that; two
 grants that cover a pattern only together do not contain it.
 
-Three kinds of grants, in the order of what they cost. A topic, and a pattern asked for letter by letter: one look into a set. A
+Three kinds of grants, in the order of their cost. A topic, and a pattern asked for letter by letter: one look into a set. A
 whole branch (`orders.#`, `orders.*.#`, `#`): one look into a dict for each literal word that the pattern begins with. All others
 are walked together, as bits of one number.
 

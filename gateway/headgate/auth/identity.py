@@ -18,7 +18,7 @@ _WILDCARDS = frozenset("*#")
 # Bounds of a text for the log that may hold a secret, and of the part of a secret that is hidden in it.
 MAX_LOGGED_CHARACTERS = 500
 _RUN, _SHORTEST_SECRET, _MAX_DEPTH = 8, 4, 4
-# Of a query, what is Engine.IO's own.
+# The fields of a query that are Engine.IO's own.
 _TRANSPORT_FIELDS = ("EIO", "transport", "sid", "t")
 
 
@@ -55,9 +55,9 @@ ANONYMOUS = "anonymous"
 class Identity:
     """An authenticated client: a name and the patterns that it may subscribe to and publish to.
 
-    By default it may do nothing, but for what the gateway grants to every user: the user's own topics, `users.<user>.#`.
+    By default it may do nothing, but for the grant that the gateway gives to every user: the user's own topics, `users.<user>.#`.
     `expires_at` (seconds since 1970, None: never) ends the client then, unless a `refresh` has brought a later one;
-    `token_id` is what a single token can be revoked by; `namespaces` are those that it is for (None: the gateway's first).
+    a single token can be revoked by its `token_id`; `namespaces` are those that it is for (None: the gateway's first).
 
     Grants made of variables go through `headgate.pattern`. A name of which a part between dots is `*` or `#` is refused: in
     an f-string it would be a wildcard.

@@ -1,22 +1,18 @@
 """Keys of tokens from a URL that the operator configures (JWKS, RFC 7517): fetched in the background, never for a token.
 
-In: HEADGATE_TOKEN_JWKS_URL. Out: `on_keys(keys)`, from a greenlet of its own, after every fetch that brought some. A token
-decides at most *whether* there is another fetch, and that at most every AGAIN_S; never where from.
+In: HEADGATE_TOKEN_JWKS_URL. Out: `on_keys(keys)`, from a greenlet of its own, after every fetch that brought some, and with none
+when the known ones count no longer. A token decides at most *whether* there is another fetch (fetch_plan.py); never where from.
 
 Rules. 1. One GET at a time, without redirects or proxies, under one deadline from the name's resolution to the last byte, and of
-bounded size. 2. A set replaces the one before it. 3. When a fetch fails, the known keys stay active, for KEPT_S at
-most: after that nobody knows whether the issuer has withdrawn them. 4. An unknown key id is `keys_pending` until a fetch that
-began after it was asked for has come back, and `unknown_key` for the AGAIN_S after that.
+bounded size. 2. A set replaces the one before it. The rest is the plan's.
 """
 
 from __future__ import annotations
 
 import http.client
-import random
 import ssl
 import time
 from collections.abc import Callable
-from enum import Enum
 from urllib.parse import urlsplit
 
 import structlog
@@ -24,40 +20,40 @@ import structlog
 from headgate.metrics import JWKS_FETCHES
 from headgate.runtime.loop import Greenlet, Signal, deadline, sleep, spawn
 
-from .tokens import Key, read_jwks
+from .fetch_plan import AGAIN_S, FetchPlan, State
+from .key_sets import read_jwks
+from .keys import Key
 
 log = structlog.get_logger("headgate.jwks")
 
 TIMEOUT_S = 10.0
 MAX_BYTES = 256 * 1024
-REFRESH_S = 300.0
-# After one fetch, the earliest that an unknown key id can bring about another.
-AGAIN_S = 10.0
-FIRST_RETRY_S, LAST_RETRY_S = 1.0, 60.0
-KEPT_S = 24 * 3600.0
-# Unknown key ids that are remembered between two fetches; more are told to try again.
-MAX_ASKED, MAX_KEY_ID = 256, 255
-
-
-class State(Enum):
-    """The state of the issuer's keys. EMPTY → CURRENT ⇄ FAILING → EMPTY (after KEPT_S)."""
-
-    EMPTY = "no set of keys yet"
-    CURRENT = "the last fetch brought a set"
-    FAILING = "the last fetch failed; an older set is in force"
 
 
 class Jwks:
-    """See the module. `again_s` is AGAIN_S, but for tests."""
+    """See the module.
 
-    def __init__(self, url: str, on_keys: Callable[[list[Key]], None], *, again_s: float = AGAIN_S) -> None:
-        self.state = State.EMPTY
-        self._url, self._on_keys, self._again_s = url, on_keys, again_s
+    Args:
+        again_s: AGAIN_S, but for tests.
+        get: one fetch; it may wait for TIMEOUT_S.
+        now_s: monotonic.
+        wait: lets others run for so many seconds.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        on_keys: Callable[[list[Key]], None],
+        *,
+        again_s: float = AGAIN_S,
+        get: Callable[[str], bytes] | None = None,
+        now_s: Callable[[], float] = time.monotonic,
+        wait: Callable[[float], None] = sleep,
+    ) -> None:
+        self._url, self._on_keys = url, on_keys
+        self._get, self._now_s, self._wait = get or fetch, now_s, wait
+        self._plan = FetchPlan(again_s)
         self._wanted = Signal()
-        self._asked: set[str] = set()
-        self._absent: frozenset[str] = frozenset()
-        self._absent_until_s = 0.0
-        self._brought_s = 0.0
         self._greenlet: Greenlet | None = None
         self._closed = False
 
@@ -68,12 +64,10 @@ class Jwks:
 
     def may_bring(self, key_id: str) -> bool:
         """Return whether a fetch may yet bring a key that is unknown, and ask for one. Never waits."""
-        if len(key_id) > MAX_KEY_ID or (key_id in self._absent and time.monotonic() < self._absent_until_s):
-            return False
-        if len(self._asked) < MAX_ASKED:
-            self._asked.add(key_id)
-        self._wanted.set()
-        return True
+        possible = self._plan.may_bring(key_id, self._now_s())
+        if possible:
+            self._wanted.set()
+        return possible
 
     def refresh(self) -> None:
         """Ask for a fetch, as soon as there may be one. Never waits."""
@@ -87,46 +81,34 @@ class Jwks:
     # -- private --------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        retry_s = FIRST_RETRY_S
         while not self._closed:
-            began_s = time.monotonic()
             self._wanted.clear()
-            asked, self._asked = self._asked, set()
+            self._plan.begin(self._now_s())
             if not self._fetched():
-                # Nobody's asking makes it try sooner.
-                self._asked |= asked
-                sleep(retry_s * random.uniform(0.5, 1.0))
-                retry_s = min(retry_s * 2, LAST_RETRY_S)
+                self._wait(self._plan.next_retry_s())
                 continue
-            retry_s = FIRST_RETRY_S
-            self._absent, self._absent_until_s = frozenset(asked), time.monotonic() + self._again_s
-            self._wanted.wait(timeout=REFRESH_S * random.uniform(0.8, 1.0))
+            self._wanted.wait(timeout=self._plan.refresh_s())
             if not self._closed:
-                sleep(max(0.0, began_s + self._again_s - time.monotonic()))
+                self._wait(self._plan.earliest_s(self._now_s()))
 
     def _fetched(self) -> bool:
         """Fetch once; hand over the keys, or say in the log why there are none."""
         try:
             with deadline(TIMEOUT_S):
-                keys = read_jwks(fetch(self._url))
+                keys = read_jwks(self._get(self._url))
         except (OSError, http.client.HTTPException, ValueError) as error:
             JWKS_FETCHES.labels("failed").inc()
-            self._failed(str(error) or type(error).__name__)
+            if self._plan.failed(self._now_s()):
+                self._on_keys([])
+            why = str(error) or type(error).__name__
+            log.warning("token keys could not be fetched", error=why[:200], state=self._plan.state.value)
             return False
-        if self.state is not State.CURRENT:
+        if self._plan.state is not State.CURRENT:
             log.info("token keys fetched", keys=len(keys))
-        self.state, self._brought_s = State.CURRENT, time.monotonic()
+        self._plan.brought(self._now_s())
         JWKS_FETCHES.labels("ok").inc()
         self._on_keys(keys)
         return True
-
-    def _failed(self, why: str) -> None:
-        if self.state is State.CURRENT:
-            self.state = State.FAILING
-        if self.state is State.FAILING and time.monotonic() - self._brought_s > KEPT_S:
-            self.state = State.EMPTY
-            self._on_keys([])
-        log.warning("token keys could not be fetched", error=why[:200], state=self.state.value)
 
 
 def fetch(url: str) -> bytes:

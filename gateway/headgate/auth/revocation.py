@@ -1,4 +1,4 @@
-"""Revocation: which users and tokens are refused, and until when. How it is written to Redis, and what a gateway knows of it.
+"""Revocation: users and tokens that are refused for a time. How it is written to Redis, and a gateway's copy of it.
 
 In: `revoke` from a publisher or the command line. Out: a member `user:<name>` or `token:<id>` of the sorted set REVOKED, whose
 score is its end by Redis' clock, and a message on the channel of the same name. Each gateway holds a copy, `Revocations`, on
@@ -20,7 +20,7 @@ from headgate.redis.keys import REVOKED
 
 from .identity import Identity
 
-# In force at one time, in all. Each is some 200 bytes in Redis and in every gateway; whoever needs more changes the key.
+# Active at one time, in all. Each is some 200 bytes in Redis and in every gateway; to refuse more, change the key.
 MAX_REVOCATIONS = 10_000
 MAX_REVOKED_S = 400 * 86400
 # A look at all of them for those that have ended takes half a millisecond, so a flood of messages must not cause one each.

@@ -1,4 +1,4 @@
-"""The watch on revocations: keeps this gateway's copy up to date, and says who is hit.
+"""The watch on revocations: it keeps this gateway's copy up to date, and names the users and tokens that are hit.
 
 In: the channel and the set REVOKED of revocation.py. Out: `on_revoked(members)`, from the watch's greenlet.
 
@@ -33,17 +33,27 @@ FIRST_RECONNECT_S, LAST_RECONNECT_S = 0.05, 0.5
 
 
 class RevocationWatch:
-    """See the module. `revocations` is the copy; `read` returns the whole set from Redis."""
+    """See the module. `revocations` is the copy; it is `known` once it has been read.
+
+    Args:
+        on_revoked: is told of members that are refused from now on.
+        read: returns the whole set from Redis.
+        open_link: returns a link that is not connected yet.
+        wait: lets others run for so many seconds.
+    """
 
     def __init__(
         self,
         redis_url: str,
         on_revoked: Callable[[list[str]], None],
         read: Callable[[Client], list[tuple[str, int]]] = read_revoked,
+        *,
+        open_link: Callable[[str, float], SubscriberLink] = SubscriberLink,
+        wait: Callable[[float], None] = sleep,
     ) -> None:
         self.revocations = Revocations()
-        self._read = read
         self.known = False
+        self._read, self._open_link, self._wait = read, open_link, wait
         self._url = redis_url
         self._on_revoked = on_revoked
         self._client = open_client(redis_url, timeout_s=CONNECT_TIMEOUT_S, max_connections=1)
@@ -58,7 +68,7 @@ class RevocationWatch:
             spawn(self._run_pings)
 
     def check(self, identity: Identity) -> None:
-        """Refuse a revoked identity; and any, before it is known what is revoked.
+        """Refuse a revoked identity; and any, before the set has been read.
 
         Raises:
             Unauthorized: `revoked`.
@@ -79,13 +89,13 @@ class RevocationWatch:
     def _run(self) -> None:
         wait_s, told = FIRST_RECONNECT_S, ""
         while not self._closed:
-            link = self._link = SubscriberLink(self._url, CONNECT_TIMEOUT_S)
+            link = self._link = self._open_link(self._url, CONNECT_TIMEOUT_S)
             try:
                 link.connect()
                 link.settimeout(SILENT_S)
                 link.send(("SUBSCRIBE", REVOKED))
-                for replies in iter(link.read, None):
-                    self._take(replies)
+                while True:
+                    self._take(link.read())
                     wait_s, told = FIRST_RECONNECT_S, ""
             except HeadgateError as error:
                 if error.message != told and not self._closed:
@@ -96,13 +106,13 @@ class RevocationWatch:
                 log.exception("revocation watch failed")
             link.close()
             if not self._closed:
-                sleep(wait_s * random.uniform(0.5, 1.0))
+                self._wait(wait_s * random.uniform(0.5, 1.0))
                 wait_s = min(wait_s * 2, LAST_RECONNECT_S)
         self._client.close()
 
     def _run_pings(self) -> None:
         while not self._closed:
-            sleep(PING_INTERVAL_S)
+            self._wait(PING_INTERVAL_S)
             link = self._link
             try:
                 if link is not None and self.known:
@@ -111,7 +121,7 @@ class RevocationWatch:
                 continue  # the watch's own read tells
 
     def _take(self, replies: list[list[bytes]]) -> None:
-        """Act on what one read brought; the confirmation of the subscription is the moment to read everything."""
+        """Act on the replies of one read; the confirmation of the subscription is the moment to read everything."""
         hit: list[str] = []
         for reply in replies:
             if reply[0] == b"subscribe":

@@ -10,8 +10,7 @@ disconnected: its identity has expired or was revoked (evictions.py), or the gat
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +21,7 @@ from headgate.auth.expiry import Expiry
 from headgate.auth.identity import Authenticator, Handshake, Identity
 from headgate.auth.revocation_watch import RevocationWatch
 from headgate.delivery.client import Client
-from headgate.errors import BusUnavailable, UnknownHost
-from headgate.metrics import HOSTS_REFUSED
+from headgate.errors import BusUnavailable
 from headgate.publisher import Publisher
 from headgate.redis.client import open_client
 from headgate.redis.connections import is_open, redacted_address
@@ -46,7 +44,7 @@ from .refusals import Refusals
 from .registration import Registration
 
 if TYPE_CHECKING:
-    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+    from wsgiref.types import WSGIApplication
 
 log = structlog.get_logger("headgate.gateway")
 
@@ -197,21 +195,7 @@ class Gateway:
 
     def wsgi_app(self, application: WSGIApplication) -> WSGIApplication:
         """Return a WSGI application: Socket.IO's path is ours, the rest is `application`'s. Both under our names only."""
-        inner = self._sockets.wsgi_app(application)
-
-        def known_host(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-            try:
-                self._hosts.check(environ)
-            except UnknownHost as error:
-                HOSTS_REFUSED.inc()
-                body = json.dumps({"error": error.to_wire()}).encode()
-                headers = [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
-                start_response("421 Misdirected Request", headers)
-                return [body]
-            answer: Iterable[bytes] = inner(environ, start_response)
-            return answer
-
-        return known_host
+        return self._hosts.guard(self._sockets.wsgi_app(application))
 
     def ready(self) -> dict[str, Any]:
         """Return the gateway's health (health.py). Never waits."""

@@ -18,7 +18,8 @@ from headgate.auth.admission import FailedLogins, LoginsThrottled
 from headgate.auth.audit import audit
 from headgate.auth.identity import Authenticator, Handshake, Identity
 from headgate.auth.jwks import Jwks
-from headgate.auth.tokens import Tokens, configured_keys, token_authenticator
+from headgate.auth.key_sets import configured_keys
+from headgate.auth.tokens import Tokens, token_authenticator
 from headgate.errors import HeadgateError, SettingsError, Unauthorized
 from headgate.errors import UnauthorizedReason as Reason
 from headgate.metrics import LOGINS_THROTTLED

@@ -1,4 +1,4 @@
-"""Hosts and origins: under which names we answer, and whose pages may connect. No I/O.
+"""Hosts and origins: the names under which we answer, and the pages that may connect. No I/O.
 
 In: the WSGI environment of a request. Out: whether its Host is one of ours, and whether its Origin may connect.
 
@@ -10,14 +10,19 @@ and the host are those that they forward: what we see ourselves is the last hop.
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from ipaddress import ip_address
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from headgate.errors import UnknownHost
+from headgate.metrics import HOSTS_REFUSED
 from headgate.settings import Settings, is_loopback
+
+if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 _AUTHORITY = re.compile(r"(?P<host>[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?", re.ASCII)
 _EVERYWHERE = ("0.0.0.0", "::", "")
@@ -46,6 +51,22 @@ class Hosts:
         name = _name(shown)
         if name is None or not (is_loopback(name) or self._answers(name, environ)):
             raise UnknownHost(shown)
+
+    def guard(self, application: WSGIApplication) -> WSGIApplication:
+        """Return an application that answers 421 to requests under another name than ours, and passes on the others."""
+
+        def guarded(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+            try:
+                self.check(environ)
+            except UnknownHost as error:
+                HOSTS_REFUSED.inc()
+                body = json.dumps({"error": error.to_wire()}).encode()
+                headers = [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
+                start_response("421 Misdirected Request", headers)
+                return [body]
+            return application(environ, start_response)
+
+        return guarded
 
     def _answers(self, name: str, environ: Mapping[str, Any]) -> bool:
         if self._listed:

@@ -18,7 +18,7 @@ GRANTS = {
 
 
 @gate.authenticate
-def who(handshake: Handshake) -> Identity | None:
+def identify(handshake: Handshake) -> Identity | None:
     """The token is the user's name; two words provoke the two ways to fail, a third waits until the gateway drains."""
     if handshake.token == "expired":
         raise Unauthorized("the token has expired")

@@ -1,4 +1,7 @@
-"""Attacks on who one is: names chosen to be wildcards, namespaces that were not granted, secrets that reach a log."""
+"""Attacks on identity: names chosen to be wildcards, namespaces that were not granted, secrets that reach a log.
+
+Every name and namespace is judged in tests/unit/node/test_logins.py; here the judgement is wired into a gateway.
+"""
 
 from __future__ import annotations
 
@@ -57,39 +60,17 @@ def signed_up(name: str, **options: Any) -> str:
 # Names and grants ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("name", "own", "everyones"),
-    [
-        ("ana", True, False),
-        ("a.b", False, False),
-        ("ana@example.com", False, False),
-        ("x*", False, False),
-    ],
-)
-def test_every_user_has_own_topics_without_a_grant_and_nobody_elses(
-    sign_up: GatewayProcess, join: Join, name: str, own: bool, everyones: bool
-) -> None:
-    """The gateway grants them itself, for an application's authenticator as for a token."""
-    asked = [{"pattern": pattern} for pattern in (f"users.{name}.#", "users.ben.#", "users.*.#", "users.#", "orders.1")]
-    client = join(sign_up, signed_up(name), subscriptions=asked)
-    assert [entry["ok"] for entry in client.welcome["subscriptions"]] == [own, everyones, everyones, everyones, True]
+def test_a_user_has_own_topics_without_a_grant_and_a_wildcard_is_no_name(sign_up: GatewayProcess, join: Join) -> None:
+    """The gateway grants them itself; a name that would be everybody's pattern, or a grant that is one text, lets nobody in."""
+    asked = [{"pattern": pattern} for pattern in ("users.ana.#", "users.ben.#", "users.*.#", "users.#", "orders.1")]
+    client = join(sign_up, signed_up("ana"), subscriptions=asked)
+    assert [entry["ok"] for entry in client.welcome["subscriptions"]] == [True, False, False, False, True]
 
+    refused = join(sign_up, signed_up("*", by_hand=True), subscriptions=[{"pattern": "users.ben.#"}])
+    assert refused.refusal["data"]["code"] == "invalid_pattern"
+    assert not refused.named("welcome")
 
-@pytest.mark.parametrize("by_hand", [False, True])
-@pytest.mark.parametrize("name", ["*", "#", "*.x", "ana.#"])
-def test_a_user_who_chose_a_wildcard_for_a_name_is_not_let_in(
-    sign_up: GatewayProcess, join: Join, name: str, by_hand: bool
-) -> None:
-    """Whether or not the authenticator puts the name into a grant by itself: `users.*.#` would be everybody's."""
-    client = join(sign_up, signed_up(name, by_hand=by_hand), subscriptions=[{"pattern": "users.ben.#"}])
-    assert client.refusal["data"]["code"] == "invalid_pattern"
-    assert not client.named("welcome")
-
-
-def test_an_authenticator_that_grants_one_text_lets_nobody_in_and_the_log_says_why(sign_up: GatewayProcess, join: Join) -> None:
-    """`subscribe="ab"` would grant `a` and `b`."""
-    client = join(sign_up, signed_up("ana", one_text=True))
-    assert client.refusal["data"]["reason"] == "authenticator_failed"
+    assert join(sign_up, signed_up("ana", one_text=True)).refusal["data"]["reason"] == "authenticator_failed"
     sign_up.wait_for_line(r"expected a list or tuple of patterns, got str 'ab'")
 
 
@@ -143,57 +124,33 @@ def http(gateway: GatewayProcess, method: str, path: str, token: str | None, bod
     return answer.status, json.loads(text)
 
 
-@pytest.mark.parametrize("namespace", [PUBLIC, INNER])
-@pytest.mark.parametrize(("what", "token", "opens"), NAMESPACES_OF, ids=[row[0] for row in NAMESPACES_OF])
-def test_a_token_opens_the_namespaces_that_it_names(
-    by_token: GatewayProcess, join: Join, what: str, token: str | None, opens: set[str], namespace: str
-) -> None:
+def test_a_token_opens_the_namespaces_that_it_names(by_token: GatewayProcess, join: Join) -> None:
     """At CONNECT, at `refresh`, over HTTP for publishing and for reading: the same answer everywhere."""
-    allowed = namespace in opens
-    client = join(by_token, token, namespace)
-    assert (client.refusal is None) is allowed
-    if not allowed:
-        assert (client.refusal["data"]["code"], client.refusal["data"]["reason"]) == ("unauthorized", "wrong_namespace")
-    status, read = http(by_token, "GET", f"/api/events?pattern=orders.%23&namespace={namespace}", token)
-    assert status == (200 if allowed else 401), read
-    if token is not None:
-        body = {"topic": "orders.1", "data": 1, "namespace": namespace}
-        status, published = http(by_token, "POST", "/api/publish", token, body)
-        assert status == (201 if allowed else 401), published
-        inside = join(by_token, minted(PUBLIC, INNER), namespace)
-        assert inside.request("refresh", {"token": token})["ok"] is allowed
+    for name, token, opens in NAMESPACES_OF:
+        for namespace in (PUBLIC, INNER):
+            case, allowed = f"{name}, at {namespace}", namespace in opens
+            client = join(by_token, token, namespace)
+            assert (client.refusal is None) is allowed, case
+            if not allowed:
+                error = client.refusal["data"]
+                assert (error["code"], error["reason"]) == ("unauthorized", "wrong_namespace"), case
+            status, read = http(by_token, "GET", f"/api/events?pattern=orders.%23&namespace={namespace}", token)
+            assert status == (200 if allowed else 401), (case, read)
+            if token is not None:
+                body = {"topic": "orders.1", "data": 1, "namespace": namespace}
+                status, published = http(by_token, "POST", "/api/publish", token, body)
+                assert status == (201 if allowed else 401), (case, published)
+                inside = join(by_token, minted(PUBLIC, INNER), namespace)
+                assert inside.request("refresh", {"token": token})["ok"] is allowed, case
 
 
-@pytest.mark.parametrize(("asked", "claim"), [((), None), ((INNER,), [INNER]), ((PUBLIC, INNER), [PUBLIC, INNER])])
-def test_the_command_line_makes_tokens_for_namespaces(
-    by_token: GatewayProcess, join: Join, asked: tuple[str, ...], claim: list[str] | None
-) -> None:
-    """`--namespace`, once for each; without it the gateway's first."""
-    command = [str(Path(sys.executable).with_name("headgate")), "token", "--user", "ana"]
-    command += [word for name in asked for word in ("--namespace", name)]
-    environment = {"HEADGATE_TOKEN_SECRET": SECRET, "PATH": "/usr/bin:/bin"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=DEADLINE_S, check=True)
-    token = done.stdout.strip()
-    assert jwt.decode(token, SECRET, ["HS256"], audience="headgate").get("namespaces") == claim
-    assert [name for name in (PUBLIC, INNER) if join(by_token, token, name).refusal is None] == (claim or [PUBLIC])
-
-
-@pytest.mark.parametrize("spelt", ["/audit", "//audit", "audit/", "AUDIT", "audit%00", ""])
-def test_another_spelling_of_a_namespace_opens_nothing(by_token: GatewayProcess, spelt: str) -> None:
+def test_another_spelling_of_a_namespace_opens_nothing(by_token: GatewayProcess) -> None:
     """The name that is authorized is the one that is read and written."""
     token = minted()
-    assert http(by_token, "GET", f"/api/events?namespace={spelt}", token)[0] in (401, 404)
-    assert http(by_token, "POST", "/api/publish", token, {"topic": "a", "data": 1, "namespace": spelt})[0] in (401, 404)
-
-
-@pytest.mark.parametrize(("namespaces", "opens"), [(None, {PUBLIC}), ([INNER], {INNER}), ([PUBLIC, INNER], {PUBLIC, INNER})])
-@pytest.mark.parametrize("namespace", [PUBLIC, INNER])
-def test_an_authenticators_identity_opens_the_namespaces_that_it_names(
-    sign_up: GatewayProcess, join: Join, namespaces: list[str] | None, opens: set[str], namespace: str
-) -> None:
-    """As a token does."""
-    client = join(sign_up, signed_up("ana", namespaces=namespaces), namespace)
-    assert (client.refusal is None) is (namespace in opens)
+    for spelt in ("/audit", "//audit", "audit/", "AUDIT", "audit%00", ""):
+        assert http(by_token, "GET", f"/api/events?namespace={spelt}", token)[0] in (401, 404), spelt
+        body = {"topic": "a", "data": 1, "namespace": spelt}
+        assert http(by_token, "POST", "/api/publish", token, body)[0] in (401, 404), spelt
 
 
 # Secrets -------------------------------------------------------------------------------------------------------------------
@@ -210,7 +167,7 @@ def test_a_token_reaches_no_log_metric_page_or_error(sign_up: GatewayProcess, jo
     status, read = http(sign_up, "GET", "/me", CANARY)
     assert (status, answer["ok"]) == (401, False)
     pages = [client.refusal, answer, read, http(sign_up, "GET", "/healthz", CANARY, Cookie=f"session={CANARY}")]
-    found = sign_up.wait_for_line(r"RuntimeError.*\(hidden\).*sign_up_app\.py:\d+ in who.*authenticator failed")
+    found = sign_up.wait_for_line(r"RuntimeError.*\(hidden\).*sign_up_app\.py:\d+ in identify.*authenticator failed")
     with urlopen(f"{sign_up.url}/metrics", timeout=DEADLINE_S) as metrics:
         seen = metrics.read().decode() + json.dumps(pages) + sign_up.output + found.string
     assert "ValueError" not in sign_up.output  # nor its cause, which quotes it too
@@ -220,10 +177,10 @@ def test_a_token_reaches_no_log_metric_page_or_error(sign_up: GatewayProcess, jo
 # Failed logins -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def strict(start_gateway: StartGateway) -> GatewayProcess:
+@pytest.fixture(scope="module")
+def strict(start_module_gateway: StartGateway) -> GatewayProcess:
     """A gateway behind a proxy, of which an address may fail three times, and then once in 100 s."""
-    return start_gateway(
+    return start_module_gateway(
         {
             "HEADGATE_TOKEN_SECRET": SECRET,
             "HEADGATE_PROXIES": "1",

@@ -39,6 +39,13 @@ def test_publish_prints_the_receipt(run: Run, redis_client: Client) -> None:
     assert fields[b"data"] == b'{"carrier": "UPS"}'
 
 
+def test_publish_for_a_user_goes_to_the_users_own_topic(run: Run, redis_client: Client) -> None:
+    """Every client of that user may subscribe to it without a grant."""
+    assert run("publish", "mail", "1", "--user", "dora").returncode == 0
+    [(_, fields)] = call(redis_client, "XRANGE", keys.log_key("notifications"), "-", "+")
+    assert fields[b"topic"] == b"users.dora.mail"
+
+
 def test_publish_says_that_an_id_was_known(run: Run) -> None:
     """The second time nothing is added."""
     run("publish", "a", "1", "--id", "same")

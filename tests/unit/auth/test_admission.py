@@ -45,7 +45,7 @@ def test_one_client_more_than_a_user_may_have_is_refused_by_name() -> None:
 
 
 def test_one_client_more_than_an_address_may_have_is_refused_by_name() -> None:
-    """Whoever it says it is."""
+    """Of whatever user."""
     admission: Admission[Guest] = Admission(0, 2)
     admission.join(guest("ana"), "192.0.2.1")
     admission.join(guest("ben"), "192.0.2.1")
@@ -54,7 +54,7 @@ def test_one_client_more_than_an_address_may_have_is_refused_by_name() -> None:
     assert refusal(admission, "cleo", None) is None
 
 
-def test_who_leaves_makes_room_once() -> None:
+def test_a_client_that_leaves_makes_room_once() -> None:
     """Leaving twice does not make room for two."""
     admission: Admission[Guest] = Admission(1, 1)
     first, second = guest(), guest()
@@ -108,7 +108,7 @@ def test_it_counts_as_a_list_would(steps: list[tuple[str, str, int]]) -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from(["open", "add", "forget"]), st.integers(0, 9), st.sampled_from(["x", "y", None]))))
-def test_who_is_outside_is_counted_once_each(steps: list[tuple[str, int, str | None]]) -> None:
+def test_a_session_that_is_in_no_namespace_is_counted_once(steps: list[tuple[str, int, str | None]]) -> None:
     """Against the naive count: only new sessions are refused, and nothing is kept of those who joined or ended."""
     pending = PendingSessions(2)
     outside: dict[str, str | None] = {}

@@ -18,7 +18,7 @@ from headgate.auth.identity import Identity
 from headgate.topic import MAX_TOPIC_WORDS, contains
 
 GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "topics.json").read_text(encoding="utf-8"))
-# What a token may hold, and what a CONNECT may ask for.
+# As many as a token may hold, and as a CONNECT may ask for.
 GRANTS, PATTERNS = 64, 128
 
 patterns = st.lists(st.sampled_from(("a", "b", "*", "#")), min_size=1, max_size=MAX_TOPIC_WORDS).map(".".join)

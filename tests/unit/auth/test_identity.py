@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headgate.auth.identity import Handshake, Identity
-from headgate.auth.tokens import Key
+from headgate.auth.keys import Key
 from headgate.errors import InvalidPattern
 from headgate.publisher import Receipt
 from headgate.settings import Settings
@@ -184,7 +184,7 @@ JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJjYW5hcnkifQ.c2lnbmF0dXJlLWNhbmFyeS0xMjM0"
 
 @pytest.mark.parametrize("auth", [{"token": CANARY}, {"token": JWT}, {"session": {"id": CANARY}}, {"keys": [[CANARY]]}], ids=str)
 @pytest.mark.parametrize("text", ["bad token {}", "{!r} is no session", "near {:.12}: bad padding", "{0} {0}", "{0:.20}…{0:.9}"])
-def test_what_a_log_is_told_of_a_handshake_holds_no_part_of_a_secret(auth: dict[str, Any], text: str) -> None:
+def test_the_log_of_a_handshake_holds_no_part_of_a_secret(auth: dict[str, Any], text: str) -> None:
     """Whole, quoted or in parts; the rest of the text stays."""
     secret = CANARY if CANARY in str(auth) else JWT
     told = Handshake("n", auth, {}).redacted("from a.py: " + text.format(secret))

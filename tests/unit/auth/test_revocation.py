@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import pytest
+import redis
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.auth.identity import Identity
-from headgate.auth.revocation import MAX_REVOCATIONS, MAX_REVOKED_S, Revocations, kind_of, revoke
-from headgate.errors import InvalidRequest, Unauthorized
-from headgate.redis.client import open_client
+from headgate.auth.revocation import MAX_REVOCATIONS, MAX_REVOKED_S, Revocations, kind_of, read_revoked, revoke
+from headgate.errors import BusRefused, InvalidRequest, LimitReached, Unauthorized
+from headgate.redis.client import Client, open_client
+from headgate.redis.keys import REVOKED
 from tests.support.steps import steps_during
 
 ANA = Identity("ana", token_id="t-1")
@@ -116,14 +120,125 @@ def test_a_member_names_a_kind(member: str, found: tuple[str, str] | None) -> No
         {"user": ""},
         {"user": "a" * 256},
         {"user": "a\nb"},
+        {"token_id": "x" * 256},
+        {"user": "ana", "for_s": 1.5},
         {"user": "ana", "for_s": -1},
         {"user": "ana", "for_s": MAX_REVOKED_S + 1},
         {"user": "ana", "for_s": True},
     ],
 )
-def test_what_cannot_be_revoked_is_refused_before_redis_is_asked(asked: dict[str, object]) -> None:
+def test_a_revocation_of_nobody_or_for_no_time_is_refused_before_redis_is_asked(asked: dict[str, object]) -> None:
     """The client leads to a port where nobody listens."""
     client = open_client("redis://127.0.0.1:1")
     with pytest.raises(InvalidRequest):
         revoke(client, **asked)  # type: ignore[arg-type]
     client.close()
+
+
+# Redis ---------------------------------------------------------------------------------------------------------------------
+
+
+class RecordedRedis:
+    """A sorted set at a time that stands still, as far as revocations need it; `refuses` names a command that is refused."""
+
+    def __init__(self, now_s: int = 1000, refuses: str = "") -> None:
+        self.now_s, self.refuses = now_s, refuses
+        self.members: dict[str, int] = {}
+        self.published: list[str] = []
+
+    def execute_command(self, *command: Any) -> Any:
+        name, *arguments = command
+        if name == self.refuses:
+            raise redis.ResponseError("NOPERM no permission")
+        if name == "TIME":
+            return [self.now_s, 5]
+        if name == "ZRANGE":
+            active = [(member.encode(), float(until)) for member, until in self.members.items() if until > self.now_s]
+            return sorted(active, key=lambda pair: -pair[1])
+        assert arguments[0] == REVOKED
+        match name:
+            case "ZREMRANGEBYSCORE":
+                self.members = {member: until for member, until in self.members.items() if until > arguments[2]}
+            case "ZCARD":
+                return len(self.members)
+            case "ZSCORE":
+                return self.members.get(arguments[1])
+            case "ZADD":
+                self.members[arguments[2]] = arguments[1]
+            case "ZREM":
+                self.members.pop(arguments[1], None)
+            case "PUBLISH":
+                self.published.append(arguments[1])
+        return 1
+
+    def pipeline(self, transaction: bool) -> Pipeline:
+        return Pipeline(self)
+
+    def client(self) -> Client:
+        return cast(Client, self)
+
+
+class Pipeline:
+    """Commands in one round trip; one that is refused does not keep the others from running."""
+
+    def __init__(self, server: RecordedRedis) -> None:
+        self._server = server
+        self._commands: list[tuple[Any, ...]] = []
+
+    def execute_command(self, *command: Any) -> None:
+        self._commands.append(command)
+
+    def execute(self, raise_on_error: bool) -> list[Any]:
+        return [self._reply(command) for command in self._commands]
+
+    def _reply(self, command: tuple[Any, ...]) -> Any:
+        try:
+            return self._server.execute_command(*command)
+        except redis.ResponseError as error:
+            return error
+
+
+def test_a_revocation_is_stored_with_its_end_and_every_gateway_is_told() -> None:
+    """By Redis' clock; a later call wins, and 0 lifts it."""
+    server = RecordedRedis()
+    revoke(server.client(), user="ana", for_s=60)
+    revoke(server.client(), token_id="t-1", for_s=30)
+    revoke(server.client(), user="ana", for_s=10)
+    assert read_revoked(server.client()) == [("token:t-1", 30), ("user:ana", 10)]
+    revoke(server.client(), user="ana", for_s=0)
+    assert read_revoked(server.client()) == [("token:t-1", 30)]
+    assert server.published == ["60 user:ana", "30 token:t-1", "10 user:ana", "0 user:ana"]
+
+
+def test_replies_that_come_flat_are_read_as_pairs() -> None:
+    """Older versions of redis-py do not pair members and scores."""
+    server = RecordedRedis()
+    revoke(server.client(), user="ana", for_s=60)
+    ask = server.execute_command
+    server.execute_command = lambda *command: (  # type: ignore[method-assign]
+        [part for pair in ask(*command) for part in pair] if command[0] == "ZRANGE" else ask(*command)
+    )
+    assert read_revoked(server.client()) == [("user:ana", 60)]
+
+
+def test_one_revocation_more_than_may_be_active_is_refused_by_name() -> None:
+    """An active one may be prolonged or lifted, and those that have ended make room."""
+    server = RecordedRedis()
+    server.members = {f"token:{number}": 1060 for number in range(MAX_REVOCATIONS)}
+    with pytest.raises(LimitReached) as caught:
+        revoke(server.client(), user="one-more")
+    assert caught.value.parts == {"name": "revocations", "limit": MAX_REVOCATIONS}
+    assert server.published == []
+    revoke(server.client(), token_id="7", for_s=90)
+    assert server.members["token:7"] == 1090
+    server.now_s = 1070
+    revoke(server.client(), user="one-more")
+    assert set(server.members) == {"token:7", "user:one-more"}
+
+
+@pytest.mark.parametrize("command", ["ZCARD", "ZADD", "PUBLISH"])
+def test_a_revocation_that_redis_refuses_is_an_error(command: str) -> None:
+    """`revoke` never pretends, whichever of its commands is refused."""
+    server = RecordedRedis(refuses=command)
+    with pytest.raises(BusRefused, match="no permission"):
+        revoke(server.client(), user="ana")

@@ -1,18 +1,20 @@
-"""The watch on revocations: what it makes of the replies of its link. No Redis: its port is one where nobody listens."""
+"""The watch on revocations: its answer to the replies and the faults of its link. No Redis: nobody listens on its port."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
+import gevent
 import pytest
 from structlog.testing import capture_logs
 
 from headgate.auth.identity import Identity
-from headgate.auth.revocation_watch import RevocationWatch
+from headgate.auth.revocation_watch import PING_INTERVAL_S, SILENT_S, RevocationWatch
 from headgate.errors import BusUnavailable, Unauthorized
 from headgate.redis.keys import REVOKED
 
+DEADLINE_S = 30.0
 CONFIRMED: Any = [b"subscribe", REVOKED.encode(), 1]
 
 
@@ -77,3 +79,161 @@ def test_each_revocation_that_is_heard_is_in_the_audit_log(watched: Watched) -> 
         ("revoked", "user", "ana", "heard from Redis"),
         ("revocation lifted", "token", "t", "heard from Redis"),
     ]
+
+
+# The link ------------------------------------------------------------------------------------------------------------------
+
+
+class Link:
+    """A link whose reads bring a script: replies, or an error; without a script nothing answers. Records everything it sends."""
+
+    def __init__(self, *script: list[list[bytes]] | Exception) -> None:
+        self._script = list(script)
+        self.sent: list[tuple[Any, ...]] = []
+        self.silence_s: float | None = None
+        self.closed = 0
+
+    def connect(self) -> None:
+        if not self._script:
+            raise BusUnavailable("nothing answers")
+
+    def settimeout(self, timeout_s: float) -> None:
+        self.silence_s = timeout_s
+
+    def send(self, *commands: tuple[Any, ...]) -> None:
+        if self.closed:
+            raise BusUnavailable("the connection is closed")
+        self.sent += commands
+
+    def read(self) -> list[list[bytes]]:
+        step = self._script.pop(0)
+        if isinstance(step, Exception):
+            raise step
+        return step
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+BROKEN = BusUnavailable("the connection broke")
+
+
+class Linked:
+    """A watch that opens one link of a script after the other, and is closed with the last. Its waits take no time."""
+
+    def __init__(self, *links: Link, stored: list[tuple[str, int]] | Exception | None = None) -> None:
+        self._links = list(links)
+        self.opened: list[Link] = []
+        self.hit: list[list[str]] = []
+        self.waits: list[float] = []
+        self.stored = stored or []
+        self.watch = RevocationWatch(
+            "redis://127.0.0.1:1", self.hit.append, self._read, open_link=cast(Any, self._open), wait=self.waits.append
+        )
+
+    def run(self) -> list[Any]:
+        """Run the watch to the end of its script; return the lines of the log."""
+        with capture_logs() as lines:
+            self.watch._run()
+        return lines
+
+    def _open(self, url: str, timeout_s: float) -> Link:
+        link = self._links.pop(0)
+        self.opened.append(link)
+        if not self._links:
+            self.watch.close()
+        return link
+
+    def _read(self, client: object) -> list[tuple[str, int]]:
+        if isinstance(self.stored, Exception):
+            raise self.stored
+        return self.stored
+
+
+def test_a_watch_subscribes_first_and_reads_the_set_after_the_confirmation() -> None:
+    """Then it acts on messages; a link that is silent for too long counts as dead."""
+    link = Link([CONFIRMED], [message(b"60 user:ben")], BROKEN)
+    linked = Linked(link, Link(BROKEN), stored=[("user:ana", 60)])
+    linked.run()
+    assert link.sent == [("SUBSCRIBE", REVOKED)]
+    assert linked.hit == [["user:ana"], ["user:ben"]]
+    assert link.silence_s == SILENT_S
+
+
+def test_a_watch_whose_link_breaks_reads_everything_anew() -> None:
+    """A message that was lost with the link is in the set; until then the known revocations stay active."""
+    linked = Linked(Link([CONFIRMED], BROKEN), Link([CONFIRMED], BROKEN), Link(BROKEN))
+    links = list(linked._links)
+    linked.stored = [("user:ana", 60)]
+    linked.run()
+    assert linked.hit == [["user:ana"], ["user:ana"]]
+    assert all(link.closed for link in links)
+    with pytest.raises(Unauthorized):
+        linked.watch.check(Identity("ana"))
+
+
+def test_while_redis_is_away_the_watch_tries_again_ever_more_slowly_and_says_so_once() -> None:
+    """Up to a bound; after a link that brought something it begins anew."""
+    away = [Link() for _ in range(6)]
+    linked = Linked(*away, Link([CONFIRMED], BROKEN), Link(), Link(BROKEN))
+    lines = linked.run()
+    told = [(line["event"], line["error"]) for line in lines]
+    assert told == [
+        ("revocations out of reach", "the bus is unavailable: nothing answers"),
+        ("revocations out of reach", "the bus is unavailable: the connection broke"),
+        ("revocations out of reach", "the bus is unavailable: nothing answers"),
+    ]
+    bounds = [0.05, 0.1, 0.2, 0.4, 0.5, 0.5, 0.05, 0.1]
+    assert all(bound / 2 <= wait_s <= bound for wait_s, bound in zip(linked.waits, bounds, strict=True))
+
+
+def test_a_fault_of_ours_does_not_end_the_watch() -> None:
+    """It is logged, and the next link is tried."""
+    linked = Linked(Link([CONFIRMED]), Link([CONFIRMED], BROKEN), stored=RuntimeError("a fault"))
+    lines = linked.run()
+    assert {line["event"] for line in lines} == {"revocation watch failed"}
+    assert len(linked.opened) == 2
+
+
+def test_a_set_that_cannot_be_read_leaves_the_watch_unknowing() -> None:
+    """A confirmed subscription alone says nothing about those who were revoked before."""
+    linked = Linked(Link([CONFIRMED]), Link(BROKEN), stored=BusUnavailable("no answer"))
+    linked.run()
+    with pytest.raises(BusUnavailable):
+        linked.watch.check(Identity("ana"))
+
+
+def test_a_watch_pings_each_second_once_it_knows_the_set() -> None:
+    """Redis answers each; a link that is closed is left to the watch's own read."""
+    link = Link()
+    pinged: list[int] = []
+    watch = RevocationWatch("redis://127.0.0.1:1", lambda members: None, wait=lambda seconds: step(seconds))
+
+    def step(seconds: float) -> None:
+        assert seconds == PING_INTERVAL_S
+        pinged.append(len(link.sent))
+        if len(pinged) == 1:
+            watch._link = cast(Any, link)
+        elif len(pinged) == 2:
+            watch.known = True
+        elif len(pinged) == 4:
+            link.closed = 1
+        elif len(pinged) == 5:
+            watch.close()
+
+    watch._run_pings()
+    assert pinged == [0, 0, 1, 2, 2]
+    assert set(link.sent) == {("PING", b"")}
+
+
+def test_a_watch_is_started_once_and_ends_when_it_is_closed() -> None:
+    """Both of its greenlets end by themselves."""
+    linked = Linked(Link(BROKEN))
+    linked.watch.start()
+    greenlet = linked.watch._greenlet
+    linked.watch.start()
+    assert linked.watch._greenlet is greenlet
+    assert greenlet is not None
+    greenlet.join(DEADLINE_S)
+    gevent.idle()
+    assert len(linked.opened) == 1

@@ -1,4 +1,4 @@
-"""Tokens: what makes an identity, and the table of those that do not, each with its word."""
+"""Tokens: those that give an identity, and the table of those that do not, each with its word. Every claim: test_claims.py."""
 
 from __future__ import annotations
 
@@ -12,34 +12,20 @@ from typing import Any
 
 import jwt
 import pytest
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.asymmetric import ed25519, rsa
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.auth.identity import ANONYMOUS, Handshake, Identity
-from headgate.auth.tokens import (
-    MAX_GRANTS,
-    MAX_TOKEN_BYTES,
-    SECRET_KEY_ID,
-    Key,
-    Tokens,
-    _decode_part,
-    read_jwks,
-    read_keys,
-    token_authenticator,
-)
+from headgate.auth.key_sets import SECRET_KEY_ID, read_jwks
+from headgate.auth.keys import Key
+from headgate.auth.tokens import MAX_TOKEN_BYTES, Tokens, _decode_part, token_authenticator
 from headgate.errors import SettingsError, Unauthorized, UnauthorizedReason
 from headgate.settings import Settings
+from tests.support.token_keys import EC_KEY, ED_KEY, OTHER_SECRET, RSA_KEY, SECRET, jwks, pem, segment
 
 NOW_S = 1_800_000_000
 LEEWAY_S = 5.0
-SECRET = b"canary-secret-0123456789abcdefghijkl"
-OTHER_SECRET = b"another-secret-0123456789abcdefghijk"
-
-RSA_KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-EC_KEY = ec.generate_private_key(ec.SECP256R1())
-ED_KEY = ed25519.Ed25519PrivateKey.generate()
 # Those that a token itself is refused for.
 OF_TOKENS = set(UnauthorizedReason) - {
     UnauthorizedReason.KEYS_PENDING,
@@ -54,22 +40,10 @@ OF_TOKENS = set(UnauthorizedReason) - {
 PRIVATE: dict[str, Any] = {"RS256": RSA_KEY, "ES256": EC_KEY, "EdDSA": ED_KEY, "HS256": SECRET}
 
 
-def pem(private: Any) -> str:
-    """The public half of a key, as configured."""
-    form = serialization.PublicFormat.SubjectPublicKeyInfo
-    text: bytes = private.public_key().public_bytes(serialization.Encoding.PEM, form)
-    return text.decode()
-
-
 def claims(**changes: Any) -> dict[str, Any]:
     """Good claims, changed; None takes one out."""
     good = {"sub": "ana", "aud": "headgate", "exp": NOW_S + 60, "iat": NOW_S, "subscribe": ["orders.#"], **changes}
     return {name: value for name, value in good.items() if value is not None}
-
-
-def segment(value: Any) -> str:
-    text = value if isinstance(value, bytes) else json.dumps(value).encode()
-    return base64.urlsafe_b64encode(text).rstrip(b"=").decode()
 
 
 def signed(header: Any, payload: Any, secret: bytes = SECRET) -> str:
@@ -97,7 +71,7 @@ def flipped(text: str) -> str:
 
 
 def one_secret() -> Tokens:
-    """What HEADGATE_TOKEN_SECRET alone configures."""
+    """The keys of a gateway that has HEADGATE_TOKEN_SECRET alone."""
     return Tokens([Key(SECRET_KEY_ID, "HS256", SECRET)], "headgate", LEEWAY_S, lambda: NOW_S)
 
 
@@ -122,60 +96,11 @@ def test_a_token_gives_its_user_grants_and_expiry() -> None:
     assert found == Identity("ana", ("orders.#",), ("chat.ana",), NOW_S + 60 + LEEWAY_S, "t1")
 
 
-def test_a_token_without_grants_gives_the_users_own_topics_only() -> None:
-    """Nothing else is granted by default."""
-    found = one_secret().verify(token(subscribe=None))
-    assert (found.subscribe, found.publish) == ((), ())
-    assert found.with_own_topics().subscribe == ("users.ana.#",)
-
-
-@pytest.mark.parametrize(
-    ("namespaces", "entered"),
-    [(None, ["first"]), (["second"], ["second"]), (["first", "/second"], ["first", "second"]), ([], [])],
-)
-def test_a_token_is_for_the_namespaces_that_it_names(namespaces: list[str] | None, entered: list[str]) -> None:
-    """Without the claim: for the gateway's first."""
-    found = one_secret().verify(token(namespaces=namespaces))
-    assert [name for name in ("first", "second", "third") if found.may_enter(name, "first")] == entered
-
-
-def test_sub_in_a_pattern_is_the_user() -> None:
-    """One template serves every user."""
-    found = one_secret().verify(token(subscribe=["teams.*.{sub}.#"]))
-    assert found.may_subscribe("teams.x.ana.y")
-    assert not found.may_subscribe("teams.x.ben.y")
-
-
-@pytest.mark.parametrize("user", ["ana@example.com", "a.b", "a#b", "**", "auth0|1", "x" * 250, "Ана"])
-def test_a_user_whose_name_is_not_one_word_has_no_topics_of_its_own(user: str) -> None:
-    """A dot or a wildcard in a name must not become part of a pattern."""
-    found = one_secret().verify(token(sub=user, subscribe=None)).with_own_topics()
-    assert (found.user, found.subscribe) == (user, ())
-
-
 @pytest.mark.parametrize("algorithm", list(PRIVATE))
 def test_every_algorithm_is_accepted_under_its_own_key(algorithm: str) -> None:
     """HS256, RS256, ES256, EdDSA."""
     shown = jwt.encode(claims(), PRIVATE[algorithm], algorithm, headers={"kid": algorithm.lower()})
     assert many_keys().verify(shown).user == "ana"
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"aud": ["other", "headgate"]},
-        {"exp": NOW_S - LEEWAY_S + 0.5},
-        {"exp": NOW_S + 0.25},
-        {"nbf": NOW_S + LEEWAY_S},
-        {"iat": NOW_S + LEEWAY_S},
-        {"iat": None},
-        {"subscribe": []},
-        {"subscribe": ["a"] * MAX_GRANTS},
-    ],
-)
-def test_these_are_good_tokens_too(changes: dict[str, Any]) -> None:
-    """Several audiences, times within the leeway, fractions of seconds, the most grants."""
-    assert one_secret().verify(token(**changes)).user == "ana"
 
 
 def test_a_key_id_may_name_the_only_key() -> None:
@@ -205,10 +130,6 @@ BAD: list[tuple[str, str, Callable[[], object]]] = [
     ("malformed", "a header nested too deep", lambda: signed(b"[" * 5000, claims())),
     ("malformed", "a key id that is a number", lambda: signed({**HS, "kid": 1}, claims())),
     ("malformed", "claims that are not JSON", lambda: signed(HS, b"{sub:ana}")),
-    ("malformed", "claims that are a list", lambda: signed(HS, [])),
-    ("malformed", "claims that are not UTF-8", lambda: signed(HS, b'{"sub":"\xff"}')),
-    ("malformed", "claims with NaN", lambda: signed(HS, b'{"exp":NaN}')),
-    ("malformed", "claims nested too deep", lambda: signed(HS, b"[" * 4000)),
     ("too_large", "one byte above the limit", lambda: "a" * (MAX_TOKEN_BYTES + 1)),
     ("too_large", "a megabyte, otherwise good", lambda: token(padding="x" * 1_000_000)),
     ("algorithm_mismatch", "alg none, unsigned", lambda: f"{segment({'alg': 'none'})}.{segment(claims())}."),
@@ -231,45 +152,11 @@ BAD: list[tuple[str, str, Callable[[], object]]] = [
     ("bad_signature", "one bit of it flipped", lambda: flipped(token())),
     ("bad_signature", "claims exchanged", lambda: tampered(token())),
     ("missing_claim", "no exp", lambda: token(exp=None)),
-    ("missing_claim", "no aud", lambda: token(aud=None)),
-    ("missing_claim", "no sub", lambda: token(sub=None)),
-    ("missing_claim", "exp null", lambda: signed(HS, {**claims(), "exp": None})),
-    ("invalid_claim", "exp as text", lambda: signed(HS, claims(exp=str(NOW_S + 60)))),
-    ("invalid_claim", "exp true", lambda: signed(HS, claims(exp=True))),
-    ("invalid_claim", "exp negative", lambda: signed(HS, claims(exp=-1))),
-    ("invalid_claim", "exp in milliseconds, far off", lambda: signed(HS, claims(exp=NOW_S * 1000))),
-    ("invalid_claim", "exp of 400 digits", lambda: signed(HS, b'{"exp":%b,"aud":"headgate","sub":"a"}' % (b"9" * 400))),
-    ("invalid_claim", "nbf as text", lambda: signed(HS, claims(nbf="now"))),
-    ("invalid_claim", "aud a number", lambda: signed(HS, claims(aud=1))),
-    ("invalid_claim", "aud an object", lambda: signed(HS, claims(aud={"headgate": 1}))),
     ("invalid_claim", "sub a number", lambda: signed(HS, claims(sub=42))),
-    ("invalid_claim", "sub empty", lambda: signed(HS, claims(sub=""))),
-    ("invalid_claim", "sub with a line break", lambda: signed(HS, claims(sub="ana\nadmin"))),
-    ("invalid_claim", "sub too long", lambda: signed(HS, claims(sub="x" * 256))),
-    ("invalid_claim", "sub the name of nobody", lambda: signed(HS, claims(sub=ANONYMOUS))),
-    ("invalid_claim", "jti a list", lambda: signed(HS, claims(jti=["a"]))),
-    ("invalid_claim", "subscribe a string", lambda: signed(HS, claims(subscribe="#"))),
-    ("invalid_claim", "subscribe with a number", lambda: signed(HS, claims(subscribe=[1]))),
-    ("invalid_claim", "too many grants", lambda: signed(HS, claims(subscribe=["a"] * (MAX_GRANTS + 1)))),
-    ("invalid_claim", "publish an object", lambda: signed(HS, claims(publish={"#": True}))),
-    ("invalid_claim", "namespaces a string", lambda: signed(HS, claims(namespaces="audit"))),
-    ("invalid_claim", "namespaces that none can be", lambda: signed(HS, claims(namespaces=["a b"]))),
-    ("invalid_claim", "namespaces with a number", lambda: signed(HS, claims(namespaces=[1]))),
-    ("invalid_claim", "too many namespaces", lambda: signed(HS, claims(namespaces=["a"] * (MAX_GRANTS + 1)))),
     ("invalid_grant", "a pattern that is none", lambda: token(subscribe=["orders..#"])),
-    ("invalid_grant", "a publish pattern that is none", lambda: token(publish=["a*"])),
-    ("invalid_grant", "{sub} with a dot", lambda: token(sub="ana.ben", subscribe=["users.{sub}"])),
-    ("invalid_claim", "a user whose name is a wildcard", lambda: token(sub="#", subscribe=["users.{sub}"])),
-    ("invalid_grant", "{sub} an address", lambda: token(sub="ana@example.com", publish=["{sub}"])),
     ("wrong_audience", "another audience", lambda: token(aud="shop")),
-    ("wrong_audience", "other audiences", lambda: token(aud=["shop", "mail"])),
-    ("wrong_audience", "no audience in the list", lambda: token(aud=[])),
-    ("wrong_audience", "the audience in capitals", lambda: token(aud="Headgate")),
     ("expired", "a minute ago", lambda: token(exp=NOW_S - 60)),
-    ("expired", "at the leeway's end", lambda: token(exp=NOW_S - LEEWAY_S)),
-    ("expired", "in 1970", lambda: token(exp=0)),
     ("not_yet_valid", "nbf in a minute", lambda: token(nbf=NOW_S + 60)),
-    ("not_yet_valid", "iat in a minute", lambda: token(iat=NOW_S + 60)),
 ]
 
 
@@ -307,7 +194,7 @@ MANY_BAD: list[tuple[str, str, Callable[[], str]]] = [
 
 @pytest.mark.parametrize(("reason", "make"), [pytest.param(r, make, id=f"{r}: {what}") for r, what, make in MANY_BAD])
 def test_each_key_has_one_algorithm(reason: str, make: Callable[[], str]) -> None:
-    """What one key signs, and how, no other key or algorithm vouches for."""
+    """No other key or algorithm vouches for a signature."""
     assert refused(many_keys(), make()).reason == reason
 
 
@@ -315,7 +202,7 @@ def test_each_key_has_one_algorithm(reason: str, make: Callable[[], str]) -> Non
     st.sampled_from(["sub", "aud", "exp", "nbf", "iat", "jti", "subscribe", "publish"]),
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20) | st.lists(st.text(max_size=9), max_size=3),
 ).map(lambda changes: signed(HS, {**claims(), **changes})))  # fmt: skip
-def test_whatever_is_shown_the_answer_is_an_identity_or_unauthorized(shown: str) -> None:
+def test_for_every_text_the_answer_is_an_identity_or_unauthorized(shown: str) -> None:
     """No token, however odd, escapes as another kind of exception."""
     try:
         user, reason = one_secret().verify(shown).user, None
@@ -347,7 +234,7 @@ def test_anonymous_clients_come_in_where_configured_with_those_grants_only() -> 
 
 @pytest.mark.parametrize("bad", ["", "x", 7, ["a"]])
 def test_a_bad_token_never_makes_anyone_anonymous(bad: object) -> None:
-    """Who shows something is who it says, or nobody; in development too."""
+    """A client that shows something is the user that it proves, or nobody; in development too."""
     for extra in ({"anonymous_subscribe": "#"}, {"dev": "1"}):
         with pytest.raises(Unauthorized):
             authenticate({"token": bad}, token_secret=SECRET.decode(), **extra)
@@ -386,43 +273,6 @@ def test_a_wrong_setting_is_told_at_start(name: str, bad: str) -> None:
         Settings.read({f"HEADGATE_{name}": bad})
 
 
-WEAK = ["", "x" * 31, "x" * 32, "x" * 1000, "ab" * 40, "abcdefg" * 10, "password" * 8, "0123456789abcde" * 4, "ß" * 40]
-STRONG = [
-    "0123456789abcdef" * 2,
-    "a secret of thirty-two bytes or more",
-    "d41d8cd98f00b204e9800998ecf8427e",
-    "1357924680" * 3 + "42",
-]
-
-
-@pytest.mark.parametrize("secret", WEAK, ids=lambda secret: secret[:12])
-def test_a_secret_that_can_be_guessed_is_refused(tmp_path: Path, secret: str) -> None:
-    """One letter again and again, a word that fills up the length: told at start with what is expected, and not shown."""
-    if secret:
-        with pytest.raises(SettingsError, match="expected a secret of at least 32 bytes, 8 of them different") as caught:
-            Settings.read({"HEADGATE_TOKEN_SECRET": secret})
-        assert secret not in str(caught.value)
-    (tmp_path / "keys.json").write_text(json.dumps({"k": {"alg": "HS256", "key": secret}}))
-    with pytest.raises(SettingsError, match="expected a secret of at least 32 bytes, 8 of them different"):
-        read_keys(str(tmp_path / "keys.json"))
-
-
-@pytest.mark.parametrize("secret", STRONG)
-def test_a_secret_that_looks_random_or_is_a_sentence_is_accepted(secret: str) -> None:
-    """The check is for what is certainly weak."""
-    assert Settings.read({"HEADGATE_TOKEN_SECRET": secret}).token_secret == secret
-
-
-def test_keys_are_read_from_json_and_from_toml(tmp_path: Path) -> None:
-    """One key per id, each with its algorithm."""
-    entries = {"a": {"alg": "HS256", "key": SECRET.decode()}, "b": {"alg": "EdDSA", "key": pem(ED_KEY)}}
-    (tmp_path / "keys.json").write_text(json.dumps(entries))
-    toml = f'[a]\nalg = "HS256"\nkey = "{SECRET.decode()}"\n[b]\nalg = "EdDSA"\nkey = """{pem(ED_KEY)}"""\n'
-    (tmp_path / "keys.toml").write_text(toml)
-    for name in ("keys.json", "keys.toml"):
-        assert [(key.key_id, key.algorithm) for key in read_keys(str(tmp_path / name))] == [("a", "HS256"), ("b", "EdDSA")]
-
-
 def test_a_secret_stands_beside_a_file_of_keys_under_its_own_id(tmp_path: Path) -> None:
     """So that a key can be exchanged without a gap in service."""
     (tmp_path / "keys.json").write_text(json.dumps({"new": {"alg": "HS256", "key": OTHER_SECRET.decode()}}))
@@ -435,58 +285,8 @@ def test_a_secret_stands_beside_a_file_of_keys_under_its_own_id(tmp_path: Path) 
         tokens.mint("ana", [], [], 60)
 
 
-@pytest.mark.parametrize(
-    ("content", "told"),
-    [
-        ("", "expected JSON"),
-        ("[]", "expected 1 to 64 keys"),
-        ("{}", "expected 1 to 64 keys"),
-        ('{"a": "x"}', r"key 'a': expected \{alg, key\}"),
-        ('{"a": {"alg": "none", "key": ""}}', "alg: expected one of"),
-        ('{"a": {"alg": "HS256", "key": "short-secret"}}', "at least 32 bytes"),
-        ('{"a": {"alg": "RS256", "key": "canary-not-a-pem"}}', "does not fit RS256"),
-        (json.dumps({"a": {"alg": "HS256", "key": pem(RSA_KEY)}}), "does not fit HS256"),
-        (json.dumps({"a": {"alg": "RS256", "key": pem(EC_KEY)}}), "does not fit RS256|expected an RSA"),
-        (json.dumps({"a": {"alg": "ES256", "key": pem(ec.generate_private_key(ec.SECP384R1()))}}), "ES256|P-256"),
-        (
-            json.dumps({"a": {"alg": "RS256", "key": pem(rsa.generate_private_key(public_exponent=65537, key_size=1024))}}),
-            "at least 2048 bits",
-        ),
-        (
-            json.dumps(
-                {
-                    "a": {
-                        "alg": "EdDSA",
-                        "key": ED_KEY.private_bytes(
-                            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-                        ).decode(),
-                    }
-                }
-            ),
-            "Ed25519 public key",
-        ),
-    ],
-)
-def test_a_file_of_keys_that_is_wrong_is_told_by_key_id_and_never_shown(tmp_path: Path, content: str, told: str) -> None:
-    """Wrong kinds, short secrets, small keys, private keys where public ones belong."""
-    (tmp_path / "keys.json").write_text(content)
-    with pytest.raises(SettingsError, match=told) as caught:
-        read_keys(str(tmp_path / "keys.json"))
-    text = str(caught.value)
-    assert not any(secret in text for secret in ("short-secret", "canary", "BEGIN"))
-
-
-def test_a_file_of_keys_that_is_missing_or_huge_is_told(tmp_path: Path) -> None:
-    """With its path, which the operator needs."""
-    with pytest.raises(SettingsError, match="No such file"):
-        read_keys(str(tmp_path / "none.json"))
-    (tmp_path / "huge.json").write_text(" " * 300_000)
-    with pytest.raises(SettingsError, match="at most 262144 bytes"):
-        read_keys(str(tmp_path / "huge.json"))
-
-
 def test_a_public_key_cannot_mint() -> None:
-    """Whoever has the private key makes tokens."""
+    """Only the owner of the private key makes tokens."""
     tokens = Tokens([Key("k", "EdDSA", ED_KEY.public_key())], "headgate", LEEWAY_S, lambda: NOW_S)
     for key_id in (None, "k"):
         with pytest.raises(SettingsError, match="public, and cannot sign"):
@@ -526,7 +326,7 @@ def test_a_changed_token_is_accepted_only_if_pyjwt_accepts_it(position: int, let
 
 
 def test_a_public_key_is_no_secret() -> None:
-    """Whoever knows it, and that is everyone, could sign with it."""
+    """Everyone knows it, and could sign with it."""
     secret = pem(RSA_KEY).encode()
     tokens = Tokens([Key("default", "HS256", secret)], "headgate", LEEWAY_S, lambda: NOW_S)
     with pytest.raises(Unauthorized) as refusal:
@@ -534,85 +334,15 @@ def test_a_public_key_is_no_secret() -> None:
     assert refusal.value.reason == "bad_signature"
 
 
-# the issuer ----------------------------------------------------------------------------------------------------------------
+# keys that change ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("issuer", "reason"),
-    [
-        ("https://login.example.com", None),
-        ("https://login.example.com/", "wrong_issuer"),
-        ("https://evil.example", "wrong_issuer"),
-        (["https://login.example.com"], "wrong_issuer"),
-        ("", "wrong_issuer"),
-        (None, "missing_claim"),
-    ],
-)
-def test_where_an_issuer_is_set_the_token_must_be_from_it(issuer: Any, reason: str | None) -> None:
-    """Letter by letter; without the setting nobody looks."""
+def test_where_an_issuer_is_set_a_minted_token_is_from_it() -> None:
+    """The rule and the mint read the same setting."""
     key = Key(SECRET_KEY_ID, "HS256", SECRET)
     strict = Tokens([key], "headgate", LEEWAY_S, lambda: NOW_S, issuer="https://login.example.com")
-    shown = signed(HS, claims(iss=issuer))
-    assert one_secret().verify(shown).user == "ana"
-    if reason is None:
-        assert strict.verify(shown).user == "ana"
-    else:
-        assert refused(strict, shown).reason == reason
     assert strict.verify(strict.mint("ana", [], [], 60)).user == "ana"
-
-
-def jwk(key_id: object, private: Any, **changes: Any) -> dict[str, Any]:
-    """The public half of a key as an issuer shows it."""
-    algorithm = "RS256" if isinstance(private, rsa.RSAPrivateKey) else "ES256" if private is EC_KEY else "EdDSA"
-    body = jwt.get_algorithm_by_name(algorithm).to_jwk(private.public_key(), as_dict=True)
-    shown = {**body, "kid": key_id, "use": "sig", **changes}
-    shown.pop("key_ops", None) if "key_ops" not in changes else None
-    return {name: value for name, value in shown.items() if value is not None}
-
-
-SMALL_RSA = rsa.generate_private_key(public_exponent=65537, key_size=1024)
-# Entries of a set of keys → whether each is taken.
-JWKS = [
-    ("RSA", jwk("k", RSA_KEY), True),
-    ("RSA with its algorithm", jwk("k", RSA_KEY, alg="RS256"), True),
-    ("EC", jwk("k", EC_KEY), True),
-    ("Ed25519", jwk("k", ED_KEY), True),
-    ("for verifying", jwk("k", RSA_KEY, key_ops=["verify"]), True),
-    ("without use", jwk("k", RSA_KEY, use=None), True),
-    ("for encryption", jwk("k", RSA_KEY, use="enc"), False),
-    ("for signing only", jwk("k", RSA_KEY, key_ops=["sign"]), False),
-    ("another algorithm", jwk("k", RSA_KEY, alg="HS256"), False),
-    ("an algorithm that we do not have", jwk("k", RSA_KEY, alg="PS256"), False),
-    ("another curve", jwk("k", EC_KEY, crv="P-384"), False),
-    ("no name", jwk(None, RSA_KEY), False),
-    ("a name that is none", jwk(7, RSA_KEY), False),
-    ("a huge name", jwk("k" * 256, RSA_KEY), False),
-    ("a weak key", jwk("k", SMALL_RSA), False),
-    ("a private key", {**jwt.get_algorithm_by_name("RS256").to_jwk(RSA_KEY, as_dict=True), "kid": "k", "use": "sig"}, False),
-    ("a secret", {"kty": "oct", "kid": "k", "k": segment(SECRET)}, False),
-    ("damaged", jwk("k", EC_KEY, x="AAAA"), False),
-    ("no type", {"kid": "k"}, False),
-    ("a list", ["k"], False),
-]
-
-
-@pytest.mark.parametrize(("what", "entry", "taken"), JWKS, ids=[row[0] for row in JWKS])
-def test_only_named_public_signature_keys_are_taken_from_an_issuer(what: str, entry: Any, taken: bool) -> None:
-    """Others are passed over; a set of nothing else is refused."""
-    sound = jwk("sound", RSA_KEY)
-    assert [key.key_id for key in read_jwks(json.dumps({"keys": [entry, sound]}).encode())] == (["k"] if taken else []) + [
-        "sound"
-    ]
-    if not taken:
-        with pytest.raises(ValueError, match="no public key"):
-            read_jwks(json.dumps({"keys": [entry]}).encode())
-
-
-@pytest.mark.parametrize("text", [b"", b"[]", b"{}", b"nonsense", b"\xff", b'{"keys": 7}', b'{"keys": []}', b"[" * 100_000])
-def test_what_is_no_set_of_keys_is_refused(text: bytes) -> None:
-    """With a ValueError and no other: the fetch goes on."""
-    with pytest.raises(ValueError, match="the answer"):
-        read_jwks(text)
+    assert refused(strict, token(iss="https://evil.example")).reason == "wrong_issuer"
 
 
 def test_fetched_keys_replace_those_before_and_never_a_configured_one() -> None:
@@ -622,11 +352,11 @@ def test_fetched_keys_replace_those_before_and_never_a_configured_one() -> None:
     def by_issuer(key_id: str) -> str:
         return jwt.encode(claims(), RSA_KEY, "RS256", headers={"kid": key_id})
 
-    tokens.use_fetched(read_jwks(json.dumps({"keys": [jwk("a", RSA_KEY), jwk("ours", RSA_KEY)]}).encode()))
+    tokens.use_fetched(read_jwks(jwks(a=RSA_KEY, ours=RSA_KEY)))
     assert tokens.verify(by_issuer("a")).user == "ana"
     assert tokens.verify(token({"kid": "ours"})).user == "ana"
     assert refused(tokens, by_issuer("ours")).reason == "algorithm_mismatch"
-    tokens.use_fetched(read_jwks(json.dumps({"keys": [jwk("b", RSA_KEY)]}).encode()))
+    tokens.use_fetched(read_jwks(jwks(b=RSA_KEY)))
     assert refused(tokens, by_issuer("a")).reason == "unknown_key"
     assert tokens.verify(by_issuer("b")).user == "ana"
     tokens.configure([Key("newer", "HS256", OTHER_SECRET)])

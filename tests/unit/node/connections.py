@@ -29,7 +29,7 @@ class RecordedConnection:
 
 @dataclass(eq=False)
 class RecordedClient:
-    """What the gateway looks at of a client."""
+    """A client, as far as the gateway looks at it."""
 
     session: str
     connection: RecordedConnection
@@ -43,14 +43,20 @@ class RecordedClient:
 
 @dataclass
 class RecordedNamespace:
-    """A namespace whose clients have no subscriptions, and a bus that says how it is."""
+    """A namespace whose clients have the subscriptions that a test gives them, and a bus that says how it is."""
 
     clients: dict[str, Client] = field(default_factory=dict)
     bus: Any = None
     name: str = "notifications"
+    subscribed: list[str] = field(default_factory=list)
 
     def end_subscriptions(self, client: Client, ends: Any) -> list[str]:
-        return []
+        ended = [pattern for pattern in self.subscribed if ends(pattern)]
+        self.subscribed = [pattern for pattern in self.subscribed if pattern not in ended]
+        return ended
+
+    def leave(self, session: str) -> None:
+        self.clients.pop(session, None)
 
     def real(self) -> Namespace:
         """As the gateway's types have it."""

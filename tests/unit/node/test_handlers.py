@@ -1,7 +1,8 @@
-"""Handlers: each request of a client is acknowledged, with what was done or with the error that refused it."""
+"""Handlers: each request of a client is acknowledged, with its outcome or with the error that refused it."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
@@ -58,11 +59,13 @@ class Desk:
         self.client.identity = ANA
         self.admission: Admission[Client] = Admission(0, 0)
         self.admission.join(self.client.real(), None)
+        self.logins = Logins(Settings(dev=True), identify, lambda identity: None)
+        self.expiry: Expiry[Client] = Expiry(lambda clients: None)
         self.handlers = Handlers(
             cast(SocketIOFace, self.server),
-            logins=Logins(Settings(dev=True), identify, lambda identity: None),
+            logins=self.logins,
             admission=self.admission,
-            expiry=Expiry(lambda clients: None),
+            expiry=self.expiry,
             refusals=Refusals(100),
             publisher=cast(Publisher, self.publisher),
             commands=cast(Any, None),
@@ -163,3 +166,75 @@ def test_a_refresh_that_is_not_accepted_changes_nothing(
     answer = desk.ask("refresh", {"token": "new"})
     assert answer["error"] == Unauthorized(reason).to_wire()
     assert desk.client.identity is ANA
+
+
+REFRESHES: list[tuple[object, str, str | None]] = [
+    ({"token": "ben"}, "unauthorized", "another_user"),
+    ({"token": "expired"}, "unauthorized", "expired"),
+    ({"token": "malformed"}, "unauthorized", "malformed"),
+    ({"token": None}, "invalid_request", None),
+    ({}, "invalid_request", None),
+    ({"token": "ana", "user": "ana"}, "invalid_request", None),
+]
+
+
+@pytest.mark.parametrize(("body", "refused", "reason"), REFRESHES, ids=str)
+def test_a_refresh_that_is_refused_leaves_identity_and_expiry(body: object, refused: str, reason: str | None) -> None:
+    """Above all, the client stays the user that it was."""
+
+    def identify(handshake: Handshake) -> Identity:
+        match handshake.token:
+            case "expired":
+                return Identity("ana", ("#",), expires_at=1.0)
+            case "malformed":
+                raise Unauthorized(UnauthorizedReason.MALFORMED)
+            case name:
+                return Identity(str(name), ("#",), expires_at=4e9)
+
+    desk = Desk(identify)
+    answer = desk.ask("refresh", body)
+    assert (code(answer), answer["error"]["reason"] if reason else None) == (refused, reason)
+    assert desk.client.identity is ANA
+    assert desk.expiry._slot_of == {}
+    assert desk.ask("refresh", {"token": "ana"})["ok"]
+    assert desk.client.identity.subscribe == ("#", "users.ana.#")
+
+
+def test_a_refresh_moves_the_expiry_and_ends_subscriptions_that_are_no_longer_granted() -> None:
+    """Each ended one is named in a notice ahead of the answer; the answer tells the seconds that are left."""
+    desk = Desk(lambda _: Identity("ana", ("stock.*",), expires_at=time.time() + 600))
+    desk.namespace.subscribed = ["orders.*", "stock.1"]
+    answer = desk.ask("refresh", {"token": "new"})
+    assert (answer["ok"], answer["user"]) == (True, "ana")
+    assert 0 <= answer["expires_in_s"] <= 600
+    assert list(desk.expiry._slot_of) == [desk.client.real()]
+    assert desk.namespace.subscribed == ["stock.1"]
+    assert desk.done == [("notice", "s")]
+    desk.expiry.close()
+
+
+def test_a_refresh_that_comes_back_after_the_client_has_left_is_refused() -> None:
+    """The authenticator may wait; another client may have the session by then."""
+    desk = Desk()
+
+    def identify(handshake: Handshake) -> Identity:
+        desk.namespace.clients.clear()
+        return Identity("ana", token_id="t-2")
+
+    desk.logins.authenticator = identify
+    assert desk.ask("refresh", {"token": "new"})["error"]["reason"] == "left"
+    assert desk.admission.of_token("t-2") == []
+
+
+def test_the_anonymous_publish_nothing() -> None:
+    """They have configured patterns to subscribe to, and no others."""
+    desk = Desk()
+    desk.client.identity = Identity(ANONYMOUS, subscribe=("news.#",))
+    assert code(desk.ask("publish", {"topic": "news.a", "data": 1})) == "forbidden"
+    assert desk.publisher.published == []
+
+
+@pytest.mark.parametrize(("ids", "refused"), [([], "invalid_request"), (["good", "not good"], "invalid_event")])
+def test_nothing_of_a_wrong_list_of_seen_events_is_stored(ids: list[str], refused: str) -> None:
+    """Without a Redis, everything that would be stored is a fault."""
+    assert code(Desk().ask("seen", {"ids": ids})) == refused

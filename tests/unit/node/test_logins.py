@@ -1,17 +1,22 @@
-"""Logins: what an authenticator, revocations and an address's failures make of a handshake. On a clock of the test's own."""
+"""Logins: authenticator, revocations and an address's failures decide about a handshake. On a clock of the test's own."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
+import jwt
 import pytest
 from structlog.testing import capture_logs
 
 from headgate.auth.admission import LoginsThrottled
-from headgate.auth.identity import Handshake, Identity
-from headgate.errors import BusUnavailable, HeadgateError, Unauthorized, UnauthorizedReason
+from headgate.auth.identity import ANONYMOUS, Handshake, Identity
+from headgate.errors import BusUnavailable, HeadgateError, InvalidPattern, Unauthorized, UnauthorizedReason, UnknownNamespace
 from headgate.node.logins import Logins
 from headgate.settings import Settings
+from tests.support.token_keys import OTHER_SECRET, SECRET
 
 SETTINGS = Settings(namespaces=("notifications", "other"), failed_logins_burst=2, failed_logins_per_s=1)
 NOW_S = 1_800_000_000.0
@@ -29,7 +34,7 @@ def nobody_is_revoked(identity: Identity) -> None:
 
 
 def logins(
-    authenticator: Callable[[Handshake], Identity | None],
+    authenticator: Callable[[Handshake], Identity | None] | None,
     *,
     check_revoked: Callable[[Identity], None] = nobody_is_revoked,
     clock: Clock | None = None,
@@ -140,3 +145,152 @@ def test_development_closes_no_address() -> None:
     """There an address says nothing about who it is."""
     tried = logins(lambda _: None, settings=Settings(dev=True, failed_logins_burst=1))
     assert all(isinstance(refusal(tried, shown()), Unauthorized) for _ in range(5))
+
+
+@pytest.mark.parametrize(("name", "own"), [("ana", True), ("a.b", False), ("ana@example.com", False), ("x*", False)])
+def test_every_user_has_own_topics_without_a_grant_and_nobody_elses(name: str, own: bool) -> None:
+    """Only a name of one word has some; a dot or a wildcard in a name widens nothing."""
+    identity = logins(lambda _: Identity(name, ("orders.#",))).identify(shown())
+    asked = (f"users.{name}.#", "users.ben.#", "users.*.#", "users.#", "orders.1")
+    if own:
+        assert [identity.may_subscribe(pattern) for pattern in asked] == [True, False, False, False, True]
+    else:
+        assert identity.subscribe == ("orders.#",)
+
+
+@pytest.mark.parametrize("name", ["*", "#", "*.x", "ana.#"])
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_a_user_who_chose_a_wildcard_for_a_name_is_not_let_in(name: str, by_hand: bool) -> None:
+    """Whether or not the authenticator puts the name into a grant by itself: `users.*.#` would be everybody's."""
+    grants = ("orders.#", f"users.{name}.#") if by_hand else ("orders.#",)
+    error = refusal(logins(lambda _: Identity(name, grants)), shown())
+    assert isinstance(error, InvalidPattern)
+    assert error.code == "invalid_pattern"
+
+
+def test_an_authenticator_that_grants_one_text_lets_nobody_in_and_the_log_says_why() -> None:
+    """`subscribe="ab"` would grant `a` and `b`."""
+    with capture_logs() as lines:
+        error = refusal(logins(lambda _: Identity("ana", subscribe="ab")), shown())  # type: ignore[arg-type]
+    assert error.parts["reason"] == "authenticator_failed"
+    (line,) = [line for line in lines if line["event"] == "authenticator failed"]
+    assert "expected a list or tuple of patterns, got str 'ab'" in line["error"]
+    assert "test_logins.py" in line["where"]
+
+
+# Namespaces ----------------------------------------------------------------------------------------------------------------
+
+# The namespaces that an identity names → those that it may enter, where `notifications` is the first.
+ENTERED = [
+    (None, ["notifications"]),
+    (["notifications"], ["notifications"]),
+    (["other"], ["other"]),
+    (["notifications", "other"], ["notifications", "other"]),
+    (["elsewhere"], []),
+    ([], []),
+]
+
+
+def entered(tried: Logins, token: str | None = "shown") -> list[str]:
+    """The namespaces that let a token in; the others have the reason that they should."""
+    found = {name: answer(tried, token, name) for name in ("notifications", "other")}
+    assert set(found.values()) <= {"ana", ANONYMOUS, "wrong_namespace"}
+    return [name for name, told in found.items() if told != "wrong_namespace"]
+
+
+def with_tokens(**settings: Any) -> Logins:
+    """Logins without an application's authenticator: tokens decide."""
+    read = Settings.read({"HEADGATE_NAMESPACES": "notifications,other", "HEADGATE_TOKEN_SECRET": SECRET.decode(), **settings})
+    return logins(None, settings=read)
+
+
+def minted(key_id: str | None = None, secret: bytes = SECRET, **claims: Any) -> str:
+    """A token that lives as long as this code."""
+    body = {"sub": "ana", "aud": "headgate", "exp": 4_000_000_000, **claims}
+    return jwt.encode(body, secret, "HS256", headers={"kid": key_id} if key_id else None)
+
+
+@pytest.mark.parametrize(("names", "opens"), ENTERED)
+def test_an_identity_opens_the_namespaces_that_it_names(names: list[str] | None, opens: list[str]) -> None:
+    """Whether an authenticator made it or a token did."""
+    identity = Identity("ana", namespaces=tuple(names) if names is not None else None)
+    assert entered(logins(lambda _: identity)) == opens
+    assert entered(with_tokens(), minted(namespaces=names)) == opens
+
+
+def test_the_anonymous_enter_the_first_namespace_or_those_that_are_configured() -> None:
+    """With the configured patterns, and no topics of their own."""
+    anonymous = {"HEADGATE_ANONYMOUS_SUBSCRIBE": "news.#"}
+    assert entered(with_tokens(**anonymous), None) == ["notifications"]
+    assert entered(with_tokens(**anonymous, HEADGATE_ANONYMOUS_NAMESPACES="other"), None) == ["other"]
+    identity = with_tokens(**anonymous).identify(Handshake("notifications", {}, {}))
+    assert (identity.user, identity.subscribe, identity.publish) == (ANONYMOUS, ("news.#",), ())
+
+
+@pytest.mark.parametrize("spelt", ["/other", "//other", "other/", "OTHER", "other\0", ""])
+def test_another_spelling_of_a_namespace_opens_nothing(spelt: str) -> None:
+    """The name that is authorized is the one that is read and written."""
+    error = refusal(logins(lambda _: Identity("ana")), shown(namespace=spelt))
+    if spelt == "/other":
+        assert isinstance(error, Unauthorized)
+    else:
+        assert isinstance(error, UnknownNamespace)
+
+
+# A file of keys ------------------------------------------------------------------------------------------------------------
+
+
+def test_keys_are_read_anew_and_a_fault_in_the_file_changes_nothing(tmp_path: Path) -> None:
+    """New tokens follow, old ones are refused; the fault is told without any part of a key."""
+    file = tmp_path / "keys.json"
+
+    def write(**secrets: str) -> None:
+        file.write_text(json.dumps({name: {"alg": "HS256", "key": secret} for name, secret in secrets.items()}))
+
+    def answers() -> list[str]:
+        return [answer(tried, token) for token in (old, new)]
+
+    old, new = minted("old"), minted("new", OTHER_SECRET)
+    write(old=SECRET.decode())
+    tried = logins(None, settings=Settings.read({"HEADGATE_TOKEN_KEYS": str(file)}))
+    assert answers() == ["ana", "unknown_key"]
+    write(new=OTHER_SECRET.decode())
+    with capture_logs() as lines:
+        tried.reload_keys()
+        assert answers() == ["unknown_key", "ana"]
+        write(new="short and secret")
+        tried.reload_keys()
+    assert answers() == ["unknown_key", "ana"]
+    told = [line for line in lines if line["event"].startswith("token keys")]
+    assert [line["event"] for line in told] == ["token keys reloaded", "token keys not reloaded"]
+    assert "at least 32 bytes" in str(told[1])
+    assert "short and secret" not in str(told)
+
+
+def answer(tried: Logins, token: str | None, namespace: str = "notifications") -> str:
+    """The user of a token, or the reason of its refusal."""
+    try:
+        return tried.identify(Handshake(namespace, {"token": token}, {})).user
+    except Unauthorized as error:
+        return error.reason.value
+
+
+def test_without_tokens_there_are_no_keys_to_read() -> None:
+    """An application's authenticator has its own."""
+    with capture_logs() as lines:
+        logins(lambda _: Identity("ana")).reload_keys()
+    assert lines == []
+
+
+def test_an_unknown_key_may_be_on_its_way_where_an_issuer_is_configured() -> None:
+    """The client is told to try again; reading the keys anew asks the issuer, too."""
+    settings = Settings.read({"HEADGATE_TOKEN_JWKS_URL": "https://login.example.com/jwks.json"})
+    tried = logins(None, settings=settings)
+    error = refusal(tried, Handshake("notifications", {"token": minted()}, {}))
+    assert (error.parts["reason"], error.retry) == ("keys_pending", True)
+    assert tried._jwks is not None
+    assert tried._jwks._wanted.is_set()
+    tried._jwks._wanted.clear()
+    tried.reload_keys()
+    assert tried._jwks._wanted.is_set()
+    tried.close()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -82,6 +84,7 @@ ORIGINS = [
     (ALONE, sent("shop.example.com", x_forwarded_proto="https"), HTTPS, True),  # TLS ends in front, and PROXIES was forgotten
     (ALONE, sent("shop.example.com", x_forwarded_proto="https"), HTTP, False),
     (ALONE, sent("127.0.0.1", x_forwarded_host="shop.example.com"), HTTP, False),
+    (ALONE, sent("127.0.0.1", x_forwarded_proto="https"), HTTPS, False),
     (PROXIED, by_proxy("shop.example.com", x_forwarded_proto="https"), HTTPS, True),
     (PROXIED, by_proxy("shop.example.com", x_forwarded_proto="https"), HTTP, False),
     (PROXIED, by_proxy("shop.example.com", x_forwarded_proto="http"), HTTP, True),
@@ -102,6 +105,36 @@ ORIGINS = [
     (ALONE, sent("shop.example.com"), "null", False),
     (ALONE, sent(), "http://", False),
     (PROXIED, by_proxy("shop.example.com"), "None://shop.example.com", False),
+]
+
+
+# A page's origin → whether it may connect to a gateway that lists no origin, and to one that lists two. Both are 127.0.0.1:8000.
+TWO_LISTED = {"ALLOWED_ORIGINS": "https://app.example.com,http://localhost:3000"}
+TABLE = [
+    ("http://127.0.0.1:8000", True, False),
+    ("https://app.example.com", False, True),
+    ("http://localhost:3000", False, True),
+    ("http://app.example.com", False, False),
+    ("https://app.example.com:8443", False, False),
+    ("https://app.example.com:443", False, False),
+    ("https://app.example.com/", False, False),
+    ("https://app.example.com.evil.example", False, False),
+    ("https://evil.example", False, False),
+    ("https://evil-app.example.com", False, False),
+    ("https://sub.app.example.com", False, False),
+    ("https://example.com", False, False),
+    ("HTTPS://APP.EXAMPLE.COM", False, False),
+    ("https://app.example.com, https://evil.example", False, False),
+    ("https://app.example.com https://evil.example", False, False),
+    ("http://127.0.0.1", False, False),
+    ("http://127.0.0.1:1", False, False),
+    ("http://localhost", False, False),
+    ("http://localhost:8000", False, False),
+    ("null", False, False),
+    ("*", False, False),
+    ("file://", False, False),
+    ("https://[::1]", False, False),
+    ("x" * 5000, False, False),
 ]
 
 
@@ -129,8 +162,54 @@ def test_only_the_origin_that_the_browser_sees_is_ours(
     assert origin_check(settings_of(deployment))(origin, environ) is allowed
 
 
+@pytest.mark.parametrize(("origin", "by_alone", "by_listed"), TABLE, ids=lambda value: str(value)[:50])
+def test_only_exact_origins_may_connect(origin: str, by_alone: bool, by_listed: bool) -> None:
+    """Scheme, host and port, letter by letter."""
+    environ = sent("127.0.0.1:8000")
+    assert origin_check(settings_of(ALONE))(origin, environ) is by_alone
+    assert origin_check(settings_of(TWO_LISTED))(origin, environ) is by_listed
+
+
 @pytest.mark.parametrize("bad", ["https://a.example", "a.example:8000", "a b", "a.example/x", "*.example", "a..b"])
 def test_a_host_that_is_none_is_told_at_start(bad: str) -> None:
     """With what is expected."""
     with pytest.raises(SettingsError, match=r"HEADGATE_HOSTS=.*host names such as"):
         settings_of({"HOSTS": bad})
+
+
+class Application:
+    """Any application behind the guard. Counts its requests."""
+
+    def __init__(self) -> None:
+        self.requests = 0
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        self.requests += 1
+        start_response("200 OK", [])
+        return [b"a page"]
+
+
+def answer(application: Any, path: str, environ: dict[str, str]) -> tuple[str, dict[str, str], bytes]:
+    """Status, headers and body."""
+    told: list[Any] = []
+    before, _, query = path.partition("?")
+    request = {"REQUEST_METHOD": "GET", "PATH_INFO": before, "QUERY_STRING": query, **environ}
+    body = b"".join(application(request, lambda status, headers: told.extend((status, dict(headers)))))
+    return told[0], told[1], body
+
+
+@pytest.mark.parametrize("path", ["/", "/healthz", "/api/events", "/socket.io/?EIO=4&transport=polling", "/no/such/page"])
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:8000", "localhost.evil.example"])
+def test_a_name_that_was_rebound_to_the_gateway_gets_nothing(path: str, host: str) -> None:
+    """On every path, with an origin of that name or with a forwarded one; the answer names the setting."""
+    pages = Application()
+    guarded = Hosts(settings_of(ALONE)).guard(pages)
+    forwarded = {"x_forwarded_host": "localhost", "x_forwarded_for": "127.0.0.1"}
+    for more in ({}, {"origin": f"http://{host}"}, forwarded):
+        status, headers, body = answer(guarded, path, sent(host, **more))
+        error = json.loads(body)["error"]
+        assert (status, error["code"], error["host"]) == ("421 Misdirected Request", "unknown_host", host)
+        assert "HEADGATE_HOSTS" in error["message"]
+        assert headers == {"Content-Type": "application/json", "Content-Length": str(len(body))}
+    assert pages.requests == 0
+    assert answer(guarded, path, sent("127.0.0.1:8000")) == ("200 OK", {}, b"a page")

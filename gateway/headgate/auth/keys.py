@@ -1,0 +1,116 @@
+"""Keys: one key of tokens with its one algorithm. The one file that imports jwt and cryptography.
+
+In: the text of a configured key, or an entry of an issuer's set (RFC 7517). Out: a `Key`, which verifies signatures and, if it is
+a secret, makes them. A key that is weak, private where a public one belongs, or of another kind than its algorithm is never made.
+key_sets.py reads files and sets of keys; tokens.py chooses among them. No I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import jwt
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+
+from headgate.settings import STRONG_SECRET, is_weak_secret
+
+SECRET_ALGORITHM = "HS256"
+ALGORITHMS = (SECRET_ALGORITHM, "RS256", "ES256", "EdDSA")
+# (kty, crv) of an entry of a set → its algorithm. A secret (`oct`) is never taken: everybody who can read the set could sign.
+_JWK_ALGORITHMS: Mapping[tuple[str, str], str] = {("RSA", ""): "RS256", ("EC", "P-256"): "ES256", ("OKP", "Ed25519"): "EdDSA"}
+PUBLIC_ALGORITHMS = tuple(_JWK_ALGORITHMS.values())
+MIN_RSA_BITS, MAX_RSA_BITS = 2048, 8192
+MAX_KEY_ID_CHARACTERS = 255
+_EXPECTED = {
+    "RS256": f"an RSA public key of at least {MIN_RSA_BITS} bits, at most {MAX_RSA_BITS},",
+    "ES256": "a P-256 public key",
+    "EdDSA": "an Ed25519 public key",
+}
+
+_jws = jwt.PyJWS(algorithms=list(ALGORITHMS))
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One verification key with its one algorithm. `material` is a secret (HS256) or a public key."""
+
+    key_id: str
+    algorithm: str
+    material: Any = field(repr=False)
+    # PyJWT's, and the material as it wants it; None where that does not fit: such a key verifies nothing.
+    _algorithm: Any = field(init=False, repr=False, compare=False)
+    _prepared: Any = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        algorithm = _jws.get_algorithm_by_name(self.algorithm)
+        try:
+            prepared = algorithm.prepare_key(self.material)
+        except (jwt.PyJWTError, ValueError, TypeError):
+            prepared = None
+        object.__setattr__(self, "_algorithm", algorithm)
+        object.__setattr__(self, "_prepared", prepared)
+
+    def proves(self, signed: bytes, signature: bytes) -> bool:
+        """Return whether this key made a signature. HMACs are compared in constant time."""
+        if self._prepared is None:
+            return False
+        try:
+            return bool(self._algorithm.verify(signed, self._prepared, signature))
+        except (jwt.PyJWTError, ValueError):
+            return False
+
+    def sign(self, payload: bytes, *, name_key: bool) -> str:
+        """Return a token with this payload; the key must be a secret. `name_key`: put the key id into the header."""
+        headers = {"kid": self.key_id} if name_key else None
+        return _jws.encode(payload, self.material, algorithm=self.algorithm, headers=headers)
+
+    @classmethod
+    def from_text(cls, key_id: str, algorithm: str, text: str) -> Key:
+        """Return a configured key: a PEM public key, or for HS256 a secret (settings.STRONG_SECRET).
+
+        Raises:
+            ValueError: with the expectation that is not met, and no part of the key.
+        """
+        if algorithm not in ALGORITHMS:
+            raise ValueError(f"alg: expected one of {', '.join(ALGORITHMS)}")
+        if algorithm == SECRET_ALGORITHM and is_weak_secret(text.encode(errors="replace")):
+            raise ValueError(f"expected {STRONG_SECRET}")
+        try:
+            # HS256 refuses a PEM text: a public key is not a secret.
+            material: Any = _jws.get_algorithm_by_name(algorithm).prepare_key(text)
+        except (jwt.PyJWTError, ValueError, TypeError):
+            raise ValueError(f"its key does not fit {algorithm}") from None  # the cause may quote the key
+        if algorithm != SECRET_ALGORITHM and not _fits(algorithm, material):
+            raise ValueError(f"expected {_EXPECTED[algorithm]} in PEM")
+        return cls(key_id, algorithm, material)
+
+    @classmethod
+    def from_jwk(cls, entry: object) -> Key | None:
+        """Return the key of an entry of an issuer's set: public, named, for signatures, of one algorithm; None for any other."""
+        if not isinstance(entry, dict):
+            return None
+        key_id, operations = entry.get("kid"), entry.get("key_ops")
+        algorithm = _JWK_ALGORITHMS.get((str(entry.get("kty")), str(entry.get("crv", ""))))
+        if algorithm is None or entry.get("alg", algorithm) != algorithm or entry.get("use", "sig") != "sig" or "d" in entry:
+            return None
+        if not isinstance(key_id, str) or not 0 < len(key_id) <= MAX_KEY_ID_CHARACTERS:
+            return None
+        if operations is not None and not (isinstance(operations, list) and "verify" in operations):
+            return None
+        try:
+            material = _jws.get_algorithm_by_name(algorithm).from_jwk(entry)
+        except (jwt.PyJWTError, ValueError, TypeError, KeyError):
+            return None
+        return cls(key_id, algorithm, material) if _fits(algorithm, material) else None
+
+
+def _fits(algorithm: str, material: object) -> bool:
+    """Return whether material is a public key of its algorithm, and strong enough, but not so large that it costs too much."""
+    match algorithm:
+        case "RS256":
+            return isinstance(material, rsa.RSAPublicKey) and MIN_RSA_BITS <= material.key_size <= MAX_RSA_BITS
+        case "ES256":
+            return isinstance(material, ec.EllipticCurvePublicKey) and isinstance(material.curve, ec.SECP256R1)
+    return isinstance(material, ed25519.Ed25519PublicKey)

@@ -1,0 +1,76 @@
+"""One fetch of an issuer's keys from a real HTTP server, in the test's own process. The plan of fetches: tests/unit/auth."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from headgate.auth.jwks import MAX_BYTES, fetch
+from headgate.auth.key_sets import read_jwks
+from tests.support.certificates import Authority
+from tests.support.key_issuer import Issuer, serve
+from tests.support.token_keys import RSA_KEY, jwks
+
+GOOD = jwks(rsa=RSA_KEY)
+
+
+@pytest.fixture
+def issuer() -> Iterator[Issuer]:
+    with closing(Issuer(serve(GOOD))) as issuer:
+        yield issuer
+
+
+def test_keys_are_fetched_with_one_get(issuer: Issuer) -> None:
+    """From the path that the operator configured."""
+    assert [key.key_id for key in read_jwks(fetch(issuer.url))] == ["rsa"]
+    assert issuer.paths == ["/jwks.json"]
+
+
+def test_an_answer_that_holds_no_keys_is_refused(issuer: Issuer) -> None:
+    """A redirect is not followed, also one to a page that would hold keys; an answer that is too large is not read to its end."""
+    for answer, told in (
+        (serve(GOOD, 500), "the answer is 500, expected 200"),
+        (serve(GOOD, 302, Location="/elsewhere.json"), "the answer is 302"),
+        (serve(GOOD + b" " * MAX_BYTES), "larger than"),
+        (serve(b"<html>"), "not JSON"),
+        (serve(b'{"keys": [{"kty": "oct", "kid": "secret", "k": "AAAA"}]}'), "no public key"),
+    ):
+        issuer.answer = answer
+        with pytest.raises(ValueError, match=told):
+            read_jwks(fetch(issuer.url))
+    assert set(issuer.paths) == {"/jwks.json"}
+
+
+def test_an_issuer_that_is_away_is_an_error_of_the_operating_system(issuer: Issuer) -> None:
+    """As the greenlet around the fetch expects it."""
+    issuer.close()
+    with pytest.raises(OSError, match="refused"):
+        fetch(issuer.url)
+
+
+# A certificate of an issuer → whether its keys are taken.
+CERTIFICATES = [
+    ("of a trusted authority", "127.0.0.1", False, True),
+    ("for another name", "login.example.com", False, False),
+    ("expired", "127.0.0.1", True, False),
+]
+
+
+@pytest.mark.parametrize(("name", "host", "expired", "taken"), CERTIFICATES, ids=[row[0] for row in CERTIFICATES])
+def test_keys_over_tls_are_taken_from_a_trusted_issuer_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, host: str, expired: bool, taken: bool
+) -> None:
+    """A server that can answer in its place could sign any token."""
+    authority = Authority(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", authority.ca_file)
+    with closing(Issuer(serve(GOOD), authority.server_context(host, expired=expired))) as issuer:
+        if taken:
+            assert fetch(issuer.url) == GOOD
+        else:
+            with pytest.raises(ssl.SSLCertVerificationError):
+                fetch(issuer.url)
+            assert issuer.paths == []

@@ -1,0 +1,154 @@
+"""Revocations in a real Redis: stored, ended, bounded, and heard by the watch of a gateway. In the test's own process."""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+from click.testing import CliRunner
+from structlog.testing import capture_logs
+
+from headgate.auth.identity import Identity
+from headgate.auth.revocation import MAX_REVOCATIONS, read_revoked
+from headgate.auth.revocation_watch import RevocationWatch
+from headgate.cli.main import main
+from headgate.errors import BusUnavailable, InvalidRequest, LimitReached, Unauthorized
+from headgate.publisher import Publisher
+from headgate.redis.client import Client, call
+from headgate.redis.keys import REVOKED
+from headgate.runtime import logging
+from tests.support.redis_server import DEADLINE_S, wait_until
+
+
+@pytest.fixture
+def publisher(redis_url: str) -> Iterator[Publisher]:
+    with closing(Publisher(redis_url)) as publisher:
+        yield publisher
+
+
+class Watching:
+    """The watch of a gateway, in a thread of its own. `heard` waits for the next members that it names."""
+
+    def __init__(self, redis_url: str) -> None:
+        self._named: queue.Queue[list[str]] = queue.Queue()
+        self._closing = threading.Event()
+        self.watch = RevocationWatch(redis_url, self._named.put, wait=self._wait)
+        self._threads = [threading.Thread(target=run) for run in (self.watch._run, self.watch._run_pings)]
+        for thread in self._threads:
+            thread.start()
+        wait_until(lambda: self.watch.known, "the watch has read the set")
+
+    def heard(self) -> list[str]:
+        return self._named.get(timeout=DEADLINE_S)
+
+    def is_refused(self, user: str, token_id: str | None = None) -> bool:
+        try:
+            self.watch.check(Identity(user, token_id=token_id))
+        except Unauthorized:
+            return True
+        return False
+
+    def _wait(self, seconds: float) -> None:
+        self._closing.wait(seconds)
+
+    def close(self) -> None:
+        self.watch.close()
+        self._closing.set()
+        for thread in self._threads:
+            thread.join(DEADLINE_S)
+
+
+@pytest.fixture
+def watching(redis_url: str) -> Iterator[Watching]:
+    with closing(Watching(redis_url)) as watching:
+        yield watching
+
+
+def test_a_revocation_is_stored_until_its_end_and_then_takes_no_room(publisher: Publisher, redis_client: Client) -> None:
+    """By Redis' clock: one that has ended is not read, and the next one removes it."""
+    publisher.revoke(user="ana", for_s=60)
+    now_s = int(call(redis_client, "TIME")[0])
+    call(redis_client, "ZADD", REVOKED, now_s - 1, "user:brief")
+    assert [member for member, _ in read_revoked(redis_client)] == ["user:ana"]
+    publisher.revoke(user="next", for_s=0)
+    assert call(redis_client, "ZSCORE", REVOKED, "user:brief") is None
+    assert call(redis_client, "TTL", REVOKED) > 0
+
+
+def test_revocations_are_bounded(publisher: Publisher, redis_client: Client) -> None:
+    """One more than MAX_REVOCATIONS is refused by name; a user who is revoked already can be revoked for longer."""
+    far = int(call(redis_client, "TIME")[0]) + 1000
+    for start in range(0, MAX_REVOCATIONS, 1000):
+        call(redis_client, "ZADD", REVOKED, *(part for n in range(start, start + 1000) for part in (far, f"token:{n}")))
+    with pytest.raises(LimitReached) as caught:
+        publisher.revoke(user="one-more")
+    assert caught.value.parts == {"name": "revocations", "limit": MAX_REVOCATIONS}
+    publisher.revoke(token_id="7", for_s=5)
+
+
+def test_a_publisher_refuses_to_revoke_nobody(publisher: Publisher) -> None:
+    """Every wrong revocation: tests/unit/auth/test_revocation.py."""
+    with pytest.raises(InvalidRequest):
+        publisher.revoke()
+
+
+def test_a_gateway_that_starts_later_knows_a_revocation_before_it_lets_anyone_in(publisher: Publisher, redis_url: str) -> None:
+    """It is in the set that the watch reads first; before that, everybody is refused for the moment."""
+    publisher.revoke(user="mallory")
+    unread = RevocationWatch(redis_url, lambda members: None)
+    with pytest.raises(BusUnavailable):
+        unread.check(Identity("ana"))
+    unread.close()
+    with closing(Watching(redis_url)) as watching:
+        assert watching.heard() == ["user:mallory"]
+        assert watching.is_refused("mallory")
+        assert not watching.is_refused("ana")
+
+
+def test_a_poisoned_message_on_the_channel_changes_nothing(
+    watching: Watching, publisher: Publisher, redis_client: Client
+) -> None:
+    """Everyone who reaches Redis can publish on the channel; the next good message still counts."""
+    for message in (b"", b"\xff\xfe", b"60", b"60 ", b"60 user:", b"-1 user:ana", b"60 cat:ana", b"x" * 100_000):
+        call(redis_client, "PUBLISH", REVOKED, message)
+        publisher.revoke(user="eve")
+        assert watching.heard() == ["user:eve"], message[:20]
+        assert not watching.is_refused("ana"), message[:20]
+        publisher.revoke(user="eve", for_s=0)
+
+
+def test_a_watch_whose_connection_is_killed_misses_nothing(
+    watching: Watching, publisher: Publisher, redis_client: Client
+) -> None:
+    """It connects anew and reads everything."""
+    call(redis_client, "CLIENT", "KILL", "TYPE", "pubsub")
+    publisher.revoke(user="eve")
+    assert watching.heard() == ["user:eve"]
+    assert watching.is_refused("eve")
+
+
+def test_the_command_line_revokes_and_lifts(redis_client: Client, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its line names the user or the token, and the time; the audit log names the account that ran it."""
+    monkeypatch.setattr(logging, "configure", lambda level: None)  # of the test's own process
+
+    def revoke(*words: str) -> str:
+        done = CliRunner().invoke(main, ["revoke", "--redis", redis_url, *words])
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
+    with capture_logs() as lines:
+        assert revoke("--user", "fred", "--for", "15m") == "revoked user 'fred' for 900 s\n"
+        assert revoke("--token-id", "t-1", "--for", "90") == "revoked token 't-1' for 90 s\n"
+        assert [member for member, _ in read_revoked(redis_client)] == ["user:fred", "token:t-1"]
+        assert revoke("--user", "fred", "--for", "0") == "lifted the revocation of user 'fred'\n"
+        assert [member for member, _ in read_revoked(redis_client)] == ["token:t-1"]
+    by = f"uid {os.getuid()} on the command line"
+    assert [(line["event"], line["kind"], line["name"], line["for_s"], line["by"]) for line in lines] == [
+        ("revoked", "user", "fred", 900, by),
+        ("revoked", "token", "t-1", 90, by),
+        ("revocation lifted", "user", "fred", 0, by),
+    ]

@@ -1,0 +1,165 @@
+"""Claims: those that describe an identity, and the table of those that do not, each with its word."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from headgate.auth.claims import MAX_GRANTS, ClaimRules
+from headgate.auth.identity import ANONYMOUS, Identity
+from headgate.errors import Unauthorized
+
+NOW_S = 1_800_000_000
+LEEWAY_S = 5.0
+RULES = ClaimRules("headgate", LEEWAY_S, lambda: NOW_S)
+
+
+def claims(**changes: Any) -> dict[str, Any]:
+    """Good claims, changed; None takes one out."""
+    good = {"sub": "ana", "aud": "headgate", "exp": NOW_S + 60, "iat": NOW_S, "subscribe": ["orders.#"], **changes}
+    return {name: value for name, value in good.items() if value is not None}
+
+
+def identity(shown: Any, rules: ClaimRules = RULES) -> Identity:
+    """The identity of a payload: bytes, or a value as JSON."""
+    return rules.identity(shown if isinstance(shown, bytes) else json.dumps(shown).encode())
+
+
+def reason(shown: Any, rules: ClaimRules = RULES) -> str:
+    """The reason for which a payload is refused."""
+    with pytest.raises(Unauthorized) as caught:
+        identity(shown, rules)
+    return caught.value.reason.value
+
+
+# accepted ------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_payload_without_grants_gives_the_users_own_topics_only() -> None:
+    """Nothing else is granted by default."""
+    found = identity(claims(subscribe=None))
+    assert (found.subscribe, found.publish) == ((), ())
+    assert found.with_own_topics().subscribe == ("users.ana.#",)
+
+
+@pytest.mark.parametrize(
+    ("namespaces", "entered"),
+    [(None, ["first"]), (["second"], ["second"]), (["first", "/second"], ["first", "second"]), ([], [])],
+)
+def test_an_identity_is_for_the_namespaces_that_it_names(namespaces: list[str] | None, entered: list[str]) -> None:
+    """Without the claim: for the gateway's first."""
+    found = identity(claims(namespaces=namespaces))
+    assert [name for name in ("first", "second", "third") if found.may_enter(name, "first")] == entered
+
+
+def test_sub_in_a_pattern_is_the_user() -> None:
+    """One template serves every user."""
+    found = identity(claims(subscribe=["teams.*.{sub}.#"]))
+    assert found.may_subscribe("teams.x.ana.y")
+    assert not found.may_subscribe("teams.x.ben.y")
+
+
+@pytest.mark.parametrize("user", ["ana@example.com", "a.b", "a#b", "**", "auth0|1", "x" * 250, "Ана"])
+def test_a_user_whose_name_is_not_one_word_has_no_topics_of_its_own(user: str) -> None:
+    """A dot or a wildcard in a name must not become part of a pattern."""
+    found = identity(claims(sub=user, subscribe=None)).with_own_topics()
+    assert (found.user, found.subscribe) == (user, ())
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"aud": ["other", "headgate"]},
+        {"exp": NOW_S - LEEWAY_S + 0.5},
+        {"exp": NOW_S + 0.25},
+        {"nbf": NOW_S + LEEWAY_S},
+        {"iat": NOW_S + LEEWAY_S},
+        {"iat": None},
+        {"subscribe": []},
+        {"subscribe": ["a"] * MAX_GRANTS},
+    ],
+)
+def test_these_are_good_claims_too(changes: dict[str, Any]) -> None:
+    """Several audiences, times within the leeway, fractions of seconds, the most grants."""
+    assert identity(claims(**changes)).user == "ana"
+
+
+# refused -------------------------------------------------------------------------------------------------------------------
+
+BAD: list[tuple[str, str, Any]] = [
+    ("malformed", "claims that are not JSON", b"{sub:ana}"),
+    ("malformed", "claims that are a list", []),
+    ("malformed", "claims that are not UTF-8", b'{"sub":"\xff"}'),
+    ("malformed", "claims with NaN", b'{"exp":NaN}'),
+    ("malformed", "claims nested too deep", b"[" * 4000),
+    ("missing_claim", "no exp", claims(exp=None)),
+    ("missing_claim", "no aud", claims(aud=None)),
+    ("missing_claim", "no sub", claims(sub=None)),
+    ("missing_claim", "exp null", {**claims(), "exp": None}),
+    ("invalid_claim", "exp as text", claims(exp=str(NOW_S + 60))),
+    ("invalid_claim", "exp true", claims(exp=True)),
+    ("invalid_claim", "exp negative", claims(exp=-1)),
+    ("invalid_claim", "exp in milliseconds, far off", claims(exp=NOW_S * 1000)),
+    ("invalid_claim", "exp of 400 digits", b'{"exp":%b,"aud":"headgate","sub":"a"}' % (b"9" * 400)),
+    ("invalid_claim", "nbf as text", claims(nbf="now")),
+    ("invalid_claim", "aud a number", claims(aud=1)),
+    ("invalid_claim", "aud an object", claims(aud={"headgate": 1})),
+    ("invalid_claim", "sub a number", claims(sub=42)),
+    ("invalid_claim", "sub empty", claims(sub="")),
+    ("invalid_claim", "sub with a line break", claims(sub="ana\nadmin")),
+    ("invalid_claim", "sub too long", claims(sub="x" * 256)),
+    ("invalid_claim", "sub the name of nobody", claims(sub=ANONYMOUS)),
+    ("invalid_claim", "jti a list", claims(jti=["a"])),
+    ("invalid_claim", "subscribe a string", claims(subscribe="#")),
+    ("invalid_claim", "subscribe with a number", claims(subscribe=[1])),
+    ("invalid_claim", "too many grants", claims(subscribe=["a"] * (MAX_GRANTS + 1))),
+    ("invalid_claim", "publish an object", claims(publish={"#": True})),
+    ("invalid_claim", "namespaces a string", claims(namespaces="audit")),
+    ("invalid_claim", "namespaces that none can be", claims(namespaces=["a b"])),
+    ("invalid_claim", "namespaces with a number", claims(namespaces=[1])),
+    ("invalid_claim", "too many namespaces", claims(namespaces=["a"] * (MAX_GRANTS + 1))),
+    ("invalid_grant", "a pattern that is none", claims(subscribe=["orders..#"])),
+    ("invalid_grant", "a publish pattern that is none", claims(publish=["a*"])),
+    ("invalid_grant", "{sub} with a dot", claims(sub="ana.ben", subscribe=["users.{sub}"])),
+    ("invalid_claim", "a user whose name is a wildcard", claims(sub="#", subscribe=["users.{sub}"])),
+    ("invalid_grant", "{sub} an address", claims(sub="ana@example.com", publish=["{sub}"])),
+    ("wrong_audience", "another audience", claims(aud="shop")),
+    ("wrong_audience", "other audiences", claims(aud=["shop", "mail"])),
+    ("wrong_audience", "no audience in the list", claims(aud=[])),
+    ("wrong_audience", "the audience in capitals", claims(aud="Headgate")),
+    ("expired", "a minute ago", claims(exp=NOW_S - 60)),
+    ("expired", "at the leeway's end", claims(exp=NOW_S - LEEWAY_S)),
+    ("expired", "in 1970", claims(exp=0)),
+    ("not_yet_valid", "nbf in a minute", claims(nbf=NOW_S + 60)),
+    ("not_yet_valid", "iat in a minute", claims(iat=NOW_S + 60)),
+]
+
+
+@pytest.mark.parametrize(("word", "shown"), [pytest.param(word, shown, id=f"{word}: {name}") for word, name, shown in BAD])
+def test_bad_claims_are_refused_with_their_word(word: str, shown: Any) -> None:
+    """Each fault has one."""
+    assert reason(shown) == word
+
+
+@pytest.mark.parametrize(
+    ("issuer", "word"),
+    [
+        ("https://login.example.com", None),
+        ("https://login.example.com/", "wrong_issuer"),
+        ("https://evil.example", "wrong_issuer"),
+        (["https://login.example.com"], "wrong_issuer"),
+        ("", "wrong_issuer"),
+        (None, "missing_claim"),
+    ],
+)
+def test_where_an_issuer_is_set_the_claims_must_be_from_it(issuer: Any, word: str | None) -> None:
+    """Letter by letter; without the setting nobody looks."""
+    strict = ClaimRules("headgate", LEEWAY_S, lambda: NOW_S, "https://login.example.com")
+    shown = {**claims(), "iss": issuer}
+    assert identity(shown).user == "ana"
+    if word is None:
+        assert identity(shown, strict).user == "ana"
+    else:
+        assert reason(shown, strict) == word

@@ -1,0 +1,261 @@
+"""The fetching of an issuer's keys: the greenlet around the plan, with fetches that the test scripts, on a clock of its own."""
+
+from __future__ import annotations
+
+import http.client
+import io
+from collections.abc import Callable
+from typing import Any, cast
+
+import gevent
+import pytest
+from structlog.testing import capture_logs
+
+from headgate.auth import jwks as module
+from headgate.auth.fetch_plan import AGAIN_S, FIRST_RETRY_S, KEPT_S, REFRESH_S
+from headgate.auth.jwks import MAX_BYTES, Jwks, fetch
+from tests.support.token_keys import ED_KEY, RSA_KEY, jwks
+
+URL = "https://login.example.com/jwks.json"
+DEADLINE_S = 30.0
+Step = Callable[[], bytes]
+
+
+def fail(error: Exception) -> Step:
+    def step() -> bytes:
+        raise error
+
+    return step
+
+
+class Issuer:
+    """Answers each fetch with the next step of a script, and ends the fetching when there is none. Records every wait."""
+
+    def __init__(self, *script: Step | bytes) -> None:
+        self._script = list(script)
+        self.now_s = 1000.0
+        self.asked: list[str] = []
+        self.waits: list[float] = []
+        self.active: list[list[str]] = []
+        self.jwks = Jwks(URL, self._take, get=self._answer, now_s=lambda: self.now_s, wait=self._wait)
+
+    def run(self) -> list[Any]:
+        """Run the script to its end; return the lines of the log."""
+        with capture_logs() as lines:
+            self.jwks.start()
+            greenlet = self.jwks._greenlet
+            self.jwks.start()
+            assert self.jwks._greenlet is greenlet
+            assert greenlet is not None
+            greenlet.join(DEADLINE_S)
+        assert not self._script
+        return lines
+
+    def _take(self, taken: list[Any]) -> None:
+        self.active.append([key.key_id for key in taken])
+
+    def _answer(self, url: str) -> bytes:
+        self.asked.append(url)
+        step = self._script.pop(0)
+        if not self._script:
+            self.jwks.close()
+        else:
+            self.jwks.refresh()  # so that no wait for a refresh is a real one
+        return step if isinstance(step, bytes) else step()
+
+    def _wait(self, seconds: float) -> None:
+        self.waits.append(seconds)
+        self.now_s += seconds
+
+
+def test_each_set_replaces_the_one_before_and_comes_from_the_configured_address() -> None:
+    """The first is in the log; between two fetches that are asked for lies AGAIN_S."""
+    issuer = Issuer(jwks(a=RSA_KEY), jwks(b=ED_KEY), jwks(b=ED_KEY))
+    lines = issuer.run()
+    assert issuer.active == [["a"], ["b"], ["b"]]
+    assert set(issuer.asked) == {URL}
+    assert issuer.waits == [AGAIN_S, AGAIN_S]
+    assert [(line["event"], line["keys"]) for line in lines] == [("token keys fetched", 1)]
+
+
+@pytest.mark.parametrize(
+    ("broken", "told"),
+    [
+        (b"<html>", "not JSON"),
+        (b'{"keys": [{"kty": "oct", "kid": "s", "k": "AAAA"}]}', "no public key"),
+        (fail(ValueError("the answer is 500, expected 200")), "the answer is 500"),
+        (fail(OSError("Connection refused")), "Connection refused"),
+        (fail(TimeoutError()), "TimeoutError"),
+        (fail(http.client.BadStatusLine("x" * 1000)), "x" * 200),
+    ],
+)
+def test_an_issuer_that_answers_wrongly_is_asked_again(broken: Step | bytes, told: str) -> None:
+    """The log says why, in a bounded line; the key is taken when it comes, and asking brings no fetch sooner."""
+    issuer = Issuer(broken, jwks(a=RSA_KEY))
+    (failed, fetched) = issuer.run()
+    assert failed["event"] == "token keys could not be fetched"
+    assert told in failed["error"]
+    assert len(failed["error"]) <= 200
+    assert failed["state"] == "no set of keys yet"
+    assert fetched["event"] == "token keys fetched"
+    assert issuer.active == [["a"]]
+    assert FIRST_RETRY_S / 2 <= issuer.waits[0] <= FIRST_RETRY_S
+
+
+def test_while_the_issuer_is_away_the_known_keys_stay_active_and_after_a_day_they_are_dropped() -> None:
+    """Its trouble is not ours, until nobody knows whether a key was withdrawn."""
+    issuer = Issuer(jwks(a=RSA_KEY), fail(OSError("away")), fail(OSError("away")), jwks(a=RSA_KEY))
+
+    def pass_a_day() -> bytes:
+        assert issuer.active == [["a"]]
+        issuer.now_s += KEPT_S
+        raise OSError("away")
+
+    issuer._script[2] = pass_a_day
+    lines = issuer.run()
+    assert issuer.active == [["a"], [], ["a"]]
+    assert [line.get("state") for line in lines] == [
+        None,
+        "the last fetch failed; an older set is active",
+        "no set of keys yet",
+        None,
+    ]
+
+
+def test_an_unknown_key_asks_for_a_fetch_and_is_absent_when_that_has_come_back_without_it() -> None:
+    """One that a fetch can never bring asks for none."""
+    issuer = Issuer(jwks(a=RSA_KEY))
+    assert not issuer.jwks.may_bring("k" * 256)
+    assert not issuer.jwks._wanted.is_set()
+    assert issuer.jwks.may_bring("other")
+    assert issuer.jwks._wanted.is_set()
+    issuer.run()
+    assert not issuer.jwks.may_bring("other")
+
+
+def test_without_a_question_the_set_is_refreshed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The wait for a question ends by itself."""
+    waited: list[float | None] = []
+    issuer = Issuer(jwks(a=RSA_KEY), jwks(b=RSA_KEY))
+
+    def wait(timeout: float | None = None) -> bool:
+        waited.append(timeout)
+        return False
+
+    monkeypatch.setattr(issuer.jwks, "_wanted", _Silent(wait))
+    issuer.run()
+    assert issuer.active == [["a"], ["b"]]
+    assert all(timeout is not None and 0.8 * REFRESH_S <= timeout <= REFRESH_S for timeout in waited)
+
+
+class _Silent:
+    """A signal that nobody sets."""
+
+    def __init__(self, wait: Callable[[float | None], bool]) -> None:
+        self.wait = wait
+
+    def set(self) -> None: ...
+    def clear(self) -> None: ...
+
+
+def test_a_fetch_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One deadline counts from the beginning to the last byte, however many bytes come."""
+    monkeypatch.setattr(module, "TIMEOUT_S", 0.01)
+    never = gevent.event.Event()
+
+    def drip() -> bytes:
+        while not never.wait(0.001):
+            pass
+        return b""
+
+    issuer = Issuer(drip, jwks(a=RSA_KEY))
+    (failed, _) = issuer.run()
+    assert failed["error"] == "not within 0.01 s"
+
+
+# One GET -------------------------------------------------------------------------------------------------------------------
+
+
+class Connection:
+    """An HTTP connection whose server has sent an answer already: the standard library's parser, and no socket."""
+
+    answer = b""
+    made: list[Connection]
+
+    def __init__(self, host: str, port: int | None, **options: Any) -> None:
+        self.at, self.options = (host, port), options
+        self.requested: tuple[Any, ...] = ()
+        self.closed = False
+        type(self).made.append(self)
+
+    def request(self, method: str, path: str, *, headers: dict[str, str]) -> None:
+        self.requested = (method, path)
+
+    def getresponse(self) -> http.client.HTTPResponse:
+        response = http.client.HTTPResponse(cast(Any, self), method="GET")
+        response.begin()
+        return response
+
+    def makefile(self, mode: str) -> io.BytesIO:
+        return io.BytesIO(self.answer)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.fixture
+def connections(monkeypatch: pytest.MonkeyPatch) -> list[Connection]:
+    """The connections that are made, in plain text or with TLS."""
+    Connection.made = []
+    monkeypatch.setattr(http.client, "HTTPConnection", Connection)
+    monkeypatch.setattr(http.client, "HTTPSConnection", Connection)
+    return Connection.made
+
+
+def answer(monkeypatch: pytest.MonkeyPatch, status: str, body: bytes, *headers: str) -> None:
+    head = "\r\n".join((f"HTTP/1.1 {status}", f"Content-Length: {len(body)}", *headers))
+    monkeypatch.setattr(Connection, "answer", head.encode() + b"\r\n\r\n" + body)
+
+
+@pytest.mark.parametrize(
+    ("url", "at", "path", "tls"),
+    [
+        ("https://login.example.com/jwks.json", ("login.example.com", None), "/jwks.json", True),
+        ("http://127.0.0.1:8080/keys?tenant=a", ("127.0.0.1", 8080), "/keys?tenant=a", False),
+        ("http://[::1]", ("::1", None), "/", False),
+    ],
+)
+def test_a_fetch_is_one_get_of_the_address(
+    connections: list[Connection],
+    monkeypatch: pytest.MonkeyPatch,
+    url: str,
+    at: tuple[str, int | None],
+    path: str,
+    tls: bool,
+) -> None:
+    """Over TLS with a context that checks the certificate and the name; the connection is closed."""
+    answer(monkeypatch, "200 OK", b"{}")
+    assert fetch(url) == b"{}"
+    (made,) = connections
+    assert (made.at, made.requested, made.closed) == (at, ("GET", path), True)
+    context = made.options.get("context")
+    assert (context is not None) is tls
+    assert context is None or (context.check_hostname and context.verify_mode.name == "CERT_REQUIRED")
+
+
+@pytest.mark.parametrize("status", ["500 Internal Server Error", "302 Found", "404 Not Found", "204 No Content"])
+def test_any_other_answer_than_200_is_none(connections: list[Connection], monkeypatch: pytest.MonkeyPatch, status: str) -> None:
+    """A redirect is not followed: it would lead where the operator did not say."""
+    answer(monkeypatch, status, b"", "Location: https://evil.example/jwks.json")
+    with pytest.raises(ValueError, match=f"the answer is {status[:3]}, expected 200"):
+        fetch(URL)
+    assert [made.closed for made in connections] == [True]
+
+
+def test_an_answer_has_a_bound(connections: list[Connection], monkeypatch: pytest.MonkeyPatch) -> None:
+    """One byte more is refused, and not read to its end."""
+    answer(monkeypatch, "200 OK", b" " * MAX_BYTES)
+    assert len(fetch(URL)) == MAX_BYTES
+    answer(monkeypatch, "200 OK", b" " * (MAX_BYTES + 1))
+    with pytest.raises(ValueError, match=f"larger than {MAX_BYTES} bytes"):
+        fetch(URL)

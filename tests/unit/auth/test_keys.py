@@ -1,0 +1,58 @@
+"""Keys: each verifies signatures of its one algorithm, and no key is made that is none. Sets of them: test_key_sets.py."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jwt
+import pytest
+
+from headgate.auth.keys import MAX_KEY_ID_CHARACTERS, Key
+from tests.support.token_keys import EC_KEY, ED_KEY, RSA_KEY, SECRET, algorithm_of, jwk, pem
+
+SIGNED = b"header.payload"
+
+
+def signature(private: Any, algorithm: str) -> bytes:
+    made = jwt.get_algorithm_by_name(algorithm)
+    return bytes(made.sign(SIGNED, made.prepare_key(private)))
+
+
+@pytest.mark.parametrize("private", [RSA_KEY, EC_KEY, ED_KEY, SECRET], ids=["RSA", "EC", "Ed25519", "secret"])
+def test_a_key_proves_its_own_signatures_and_no_others(private: Any) -> None:
+    """Neither of another text nor damaged ones, nor none."""
+    algorithm = "HS256" if private is SECRET else algorithm_of(private)
+    text = SECRET.decode() if private is SECRET else pem(private)
+    key, made = Key.from_text("k", algorithm, text), signature(private, algorithm)
+    assert key.proves(SIGNED, made)
+    assert not key.proves(b"header.another", made)
+    assert not any(key.proves(SIGNED, bad) for bad in (b"", made[:-1], made + b"x", bytes(len(made))))
+
+
+def test_a_key_whose_material_does_not_fit_proves_nothing() -> None:
+    """A public key as a secret: everybody could sign with it."""
+    secret = pem(RSA_KEY).encode()
+    key = Key("k", "HS256", secret)
+    forged = jwt.get_algorithm_by_name("HS256").sign(SIGNED, secret)
+    assert not key.proves(SIGNED, forged)
+
+
+def test_a_secret_signs_and_names_itself_where_there_are_others() -> None:
+    """The key id in the header chooses it among them."""
+    key = Key.from_text("k", "HS256", SECRET.decode())
+    assert jwt.get_unverified_header(key.sign(b"{}", name_key=True)) == {"alg": "HS256", "kid": "k", "typ": "JWT"}
+    assert "kid" not in jwt.get_unverified_header(key.sign(b"{}", name_key=False))
+
+
+def test_a_key_never_shows_its_material() -> None:
+    """Its `repr` may reach a log."""
+    assert SECRET.decode() not in repr(Key.from_text("k", "HS256", SECRET.decode()))
+
+
+def test_a_published_key_has_a_name_of_bounded_length() -> None:
+    """The name is remembered, and is in the log."""
+    longest = "k" * MAX_KEY_ID_CHARACTERS
+    found = Key.from_jwk(jwk(longest, RSA_KEY))
+    assert found is not None
+    assert (found.key_id, found.algorithm) == (longest, "RS256")
+    assert [Key.from_jwk(jwk(name, RSA_KEY)) for name in ("", longest + "k")] == [None, None]

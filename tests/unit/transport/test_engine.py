@@ -20,7 +20,7 @@ from tests.support.session_clock import Clock, controlled_clock, turn
 from tests.support.websocket_codec import TEXT, masked
 
 HANDSHAKE = "EIO=4&transport=polling"
-UPGRADE = {
+UPGRADE: dict[str, Any] = {
     "HTTP_UPGRADE": "websocket",
     "HTTP_CONNECTION": "Upgrade",
     "HTTP_SEC_WEBSOCKET_VERSION": "13",
@@ -182,7 +182,8 @@ def test_a_request_for_a_session_that_the_application_has_not_let_in_finds_none(
 @pytest.mark.parametrize("size", [101, 10**9])
 def test_a_body_that_is_too_large_is_refused_before_it_is_read(engine: Engine, polling: str, size: int) -> None:
     """With both numbers; the session is over. (An input that is not there would fail when it is read.)"""
-    answer = engine.ask(polling, "POST", CONTENT_LENGTH=str(size), **{"wsgi.input": None})
+    absent: dict[str, Any] = {"CONTENT_LENGTH": str(size), "wsgi.input": None}
+    answer = engine.ask(polling, "POST", **absent)
 
     assert answer.status == "413 Content Too Large"
     assert f"payload_too_large: {size} bytes, at most 100".encode() in answer.body

@@ -247,7 +247,8 @@ class TestDeadlines:
     @pytest.mark.parametrize("framing", [b"Content-Length: 100000\r\n", CHUNKED], ids=["length", "chunked"])
     def test_a_body_that_drips_is_cut(self, exchange: Exchange, framing: bytes) -> None:
         """A byte a second is below the least rate: bytes give so little time back that the grace runs out."""
-        peer = exchange.with_(ECHO + framing + b"\r\n", *[b"1", Pause(1)] * 1000)
+        drips: list[bytes | Pause] = [b"1", Pause(1)] * 1000
+        peer = exchange.with_(ECHO + framing + b"\r\n", *drips)
 
         assert peer.sent_bytes < 200
         assert peer.now_s < 1000 + 2 * LIMITS.body_deadline_s

@@ -2,7 +2,8 @@
 
 Most are private, so a new version may move them without a word. Each test names the corner, and the part of ours that breaks
 with it. `pyproject.toml` allows a range of versions: its floor is the lowest with which this file, tests/unit/transport and
-tests/integration/transport are green, its ceiling the next minor version that nobody has tried. Raise the ceiling only with all green.
+tests/integration/transport are green, its ceiling the next minor version that nobody has tried. Raise the ceiling only with all
+green.
 """
 
 from __future__ import annotations

@@ -162,7 +162,6 @@ class Server(socketio.Server):  # type: ignore[misc]
             except Exception as error:  # noqa: BLE001 - whatever a packet class raises: the client is told, it is counted
                 fault = f"malformed packet ({type(error).__name__})"
         if fault is not None:
-            self._binary_packet.pop(eio_sid, None)
             session = self.session_of(eio_sid)
             if session is not None:
                 session.end("parse error", code=PROTOCOL_ERROR, told=fault)

@@ -11,6 +11,7 @@ import gevent
 import gevent.event
 import gevent.socket
 import pytest
+from gevent import pywsgi
 
 from headgate.transport.detach import CannotDetach, PollWatch, detach
 from headgate.transport.http_handler import HttpHandler
@@ -23,7 +24,12 @@ REQUEST = b"GET /socket HTTP/1.1\r\nHost: test\r\nConnection: Upgrade\r\nUpgrade
 class Served:
     """One connection and its peer; `application` is called in the request."""
 
-    def __init__(self, application: Callable[[dict[str, Any], Any], Any]) -> None:
+    def __init__(
+        self,
+        application: Callable[[dict[str, Any], Any], Any],
+        handler_class: type[pywsgi.WSGIHandler] = HttpHandler,
+    ) -> None:
+        self._handler_class = handler_class
         self.server = HTTPServer(("127.0.0.1", 0), application)
         ours, self.peer = gevent.socket.socketpair()
         self.greenlet = gevent.spawn(self._serve, ours)
@@ -39,7 +45,7 @@ class Served:
         self.greenlet.kill()
 
     def _serve(self, sock: Any) -> None:
-        HttpHandler(sock, "", self.server).handle()
+        self._handler_class(sock, "", self.server).handle()
         self.server.do_close(sock)
 
 
@@ -48,8 +54,8 @@ def serve() -> Iterator[Callable[..., Served]]:
     """Make connections to an application."""
     made: list[Served] = []
 
-    def make(application: Callable[[dict[str, Any], Any], Any]) -> Served:
-        made.append(Served(application))
+    def make(application: Callable[[dict[str, Any], Any], Any], **options: Any) -> Served:
+        made.append(Served(application, **options))
         return made[-1]
 
     yield make
@@ -57,9 +63,12 @@ def serve() -> Iterator[Callable[..., Served]]:
         served.close()
 
 
-@pytest.mark.parametrize("behind", [b"", b"\x81\x85 the first frame"])
-def test_a_socket_is_taken_away_with_what_came_in_behind_the_request(serve: Callable[..., Served], behind: bytes) -> None:
-    """The answer goes out first; neither the handler nor pywsgi reads, writes or closes it any more."""
+@pytest.mark.parametrize("handler_class", [HttpHandler, pywsgi.WSGIHandler], ids=["ours", "pywsgi's own"])
+@pytest.mark.parametrize("behind", [b"", b"\x81\x85 the first frame"], ids=["nothing behind", "a frame behind"])
+def test_a_socket_is_taken_away_with_the_bytes_behind_the_request(
+    serve: Callable[..., Served], handler_class: type[pywsgi.WSGIHandler], behind: bytes
+) -> None:
+    """The answer goes out first; nothing is waited for, and the handler reads, writes and closes it no more."""
     taken: list[tuple[int, bytes]] = []
 
     def application(environ: dict[str, Any], start_response: Any) -> list[bytes]:
@@ -68,7 +77,7 @@ def test_a_socket_is_taken_away_with_what_came_in_behind_the_request(serve: Call
         assert "headgate.handler" not in environ
         return []
 
-    served = serve(application)
+    served = serve(application, handler_class=handler_class)
     served.send(REQUEST + behind)
     ((fd, received),) = taken
     with socket.socket(fileno=fd) as sock:

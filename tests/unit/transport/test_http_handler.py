@@ -295,16 +295,16 @@ class TestDeadlines:
         assert peer.now_s > 1000 + 10 * LIMITS.write_deadline_s
 
     def test_bytes_that_came_while_the_process_stood_still_are_read_first(self, exchange: Exchange) -> None:
-        """A deadline that passed in the stall is no fault of the peer."""
-        peer = Peer([ECHO, Pause(1), b"Content-Length: 5\r\nConnection: close\r\n\r\nhello"])
-        settimeout = peer.settimeout
+        """A deadline that passed in the stall is no fault of the peer: the loop serves timers before sockets."""
 
-        def stall(seconds: float | None) -> None:
-            if seconds:
-                peer.now_s += 100
-            settimeout(seconds)
+        class Stalling(Peer):
+            def _wait_until(self, time_s: float) -> None:
+                if self._timeout_s and time_s > self.now_s:
+                    self.now_s += 100
+                    raise TimeoutError
+                super()._wait_until(time_s)
 
-        exchange._monkeypatch.setattr(peer, "settimeout", stall)
+        peer = Stalling([ECHO, Pause(1), b"Content-Length: 5\r\nConnection: close\r\n\r\nhello"])
         peer.served_by(exchange.application, LIMITS, exchange._monkeypatch)
 
         assert bodies(peer.received) == [b"hello"]

@@ -222,7 +222,9 @@ class TestBehindAProxy:
         assert [self.ask(door, sock, "203.0.113.5") for sock in (first, second, third)] == [None, None, 2]
         assert self.ask(door, third, "203.0.113.6") is None
         door.server.between_requests(first)
+        assert door.server.connections.count_at("203.0.113.5") == 1
         assert self.ask(door, third, "203.0.113.5") is None
+        assert not any(ended(peer) for peer in door.peers)
 
     def test_a_connection_of_the_client_that_waits_is_ended_for_a_newer_one(self, open_door: Callable[..., Door]) -> None:
         """It is slow with its body, or with reading its answer."""

@@ -14,7 +14,7 @@ import math
 import socket
 from collections.abc import Callable, Iterable
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
@@ -23,7 +23,9 @@ from headgate.transport.http_handler import HttpHandler
 from headgate.transport.http_limits import HttpLimits
 from headgate.transport.http_server import HTTPServer
 
-Buffer = bytes | bytearray | memoryview
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer, WriteableBuffer
+
 Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
@@ -81,13 +83,13 @@ class Peer:
 
     # -- the socket's own interface -------------------------------------------------------------------------------
 
-    def setsockopt(self, level: int, name: int, value: object) -> None:
+    def setsockopt(self, level: int, name: int, value: object, /) -> None:
         self.options[level, name] = value
 
-    def settimeout(self, seconds: float | None) -> None:
+    def settimeout(self, seconds: float | None, /) -> None:
         self._timeout_s = seconds
 
-    def recv_into(self, buffer: Buffer) -> int:
+    def recv_into(self, buffer: WriteableBuffer, /) -> int:
         while self._sends and isinstance(self._sends[0], Pause):
             if not self._sends_again_s:
                 self._sends_again_s = self.now_s + self._sends[0].seconds
@@ -108,7 +110,7 @@ class Peer:
         self.sent_bytes += size
         return size
 
-    def send(self, data: Buffer) -> int:
+    def send(self, data: ReadableBuffer, /) -> int:
         while self._accepts and isinstance(self._accepts[0], Pause):
             if not self._accepts_again_s:
                 self._accepts_again_s = self.now_s + self._accepts[0].seconds
@@ -121,11 +123,12 @@ class Peer:
         self.received += bytes(memoryview(data)[:size])
         return size
 
-    def sendall(self, data: bytes) -> None:
-        while data:
-            data = data[self.send(data) :]
+    def sendall(self, data: ReadableBuffer, /) -> None:
+        rest = memoryview(data)
+        while rest:
+            rest = rest[self.send(rest) :]
 
-    def shutdown(self, how: int) -> None:
+    def shutdown(self, how: int, /) -> None:
         assert how == socket.SHUT_WR
         self.shut = True
 

@@ -17,6 +17,7 @@ from headgate.transport.detach import CannotDetach, PollWatch, detach
 from headgate.transport.http_handler import HttpHandler
 from headgate.transport.http_server import HTTPServer
 from tests.support.session_clock import turn
+from tests.support.wsgi import Said
 
 REQUEST = b"GET /socket HTTP/1.1\r\nHost: test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
 
@@ -93,7 +94,7 @@ def test_a_socket_is_taken_away_with_the_bytes_behind_the_request(
 def test_a_socket_of_another_server_cannot_be_taken_away() -> None:
     """The error says which server it takes."""
     with pytest.raises(CannotDetach, match="pywsgi"):
-        detach({}, lambda status, headers: None, b"")
+        detach({}, Said(), b"")
 
 
 def test_a_client_that_is_gone_is_an_error(serve: Callable[..., Served]) -> None:
@@ -179,7 +180,7 @@ class TestPollWatch:
 
     def test_under_another_server_nothing_is_watched(self) -> None:
         """Its socket cannot be seen: the poll waits as long as it may."""
-        watch = PollWatch({}, lambda status, headers: None)
+        watch = PollWatch({}, Said())
         watch.start(lambda: pytest.fail("woken"))
         watch.stop()
 

@@ -18,6 +18,7 @@ from headgate.transport.limits import TransportLimits
 from headgate.transport.session_state import SessionState
 from tests.support.session_clock import Clock, controlled_clock, turn
 from tests.support.websocket_codec import TEXT, masked
+from tests.support.wsgi import Said
 
 HANDSHAKE = "EIO=4&transport=polling"
 UPGRADE: dict[str, Any] = {
@@ -60,7 +61,7 @@ class Engine:
 
     def ask(self, query: str, method: str = "GET", body: bytes = b"", **environ: Any) -> Answer:
         """Send a request."""
-        said: list[Any] = []
+        said = Said()
         parts = self.server.handle_request(
             {
                 "REQUEST_METHOD": method,
@@ -71,15 +72,14 @@ class Engine:
                 "HTTP_HOST": "here",
                 **environ,
             },
-            lambda status, headers: said.append((status, dict(headers))),
+            said,
         )
         try:
             body = b"".join(parts)
         finally:
             if hasattr(parts, "close"):
                 parts.close()
-        ((status, headers),) = said
-        return Answer(status, headers, body)
+        return Answer(said.status, said.headers, body)
 
     def begin(self, query: str, method: str = "GET", body: bytes = b"") -> Any:
         """Send a request that may have to wait; its `value` is the answer."""
@@ -206,9 +206,9 @@ def test_an_answer_of_a_poll_that_was_not_written_ends_the_session(engine: Engin
     """Its frames are lost, and silence would hide it."""
     sid = engine.open()
     engine.server.send(sid, "lost")
-    parts = engine.server.handle_request(
+    parts: Any = engine.server.handle_request(
         {"REQUEST_METHOD": "GET", "QUERY_STRING": f"{HANDSHAKE}&sid={sid}", "HTTP_HOST": "here", "wsgi.url_scheme": "http"},
-        lambda status, headers: None,
+        Said(),
     )
     next(iter(parts))
     parts.close()

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from headgate.transport.http_answers import error_answer, refusing, too_many_text
+from tests.support.wsgi import Said
 
 
 def test_an_error_is_a_whole_answer_that_closes_the_connection() -> None:
@@ -22,14 +21,15 @@ def test_an_error_is_a_whole_answer_that_closes_the_connection() -> None:
 
 def test_a_refused_request_is_told_the_limit_and_when_to_come_again() -> None:
     """429, by an application that stands in for the real one."""
-    said: list[Any] = []
-    (body,) = refusing(7)({}, lambda status, headers: said.append((status, dict(headers))))
+    said = Said()
+    (body,) = refusing(7)({}, said)
 
     assert body.decode() == f"{too_many_text(7)}\n"
     assert "connections_per_address (at most 7 " in body.decode()
-    assert said == [
-        (
-            "429 Too Many Requests",
-            {"Content-Type": "text/plain", "Content-Length": str(len(body)), "Retry-After": "1", "Connection": "close"},
-        )
-    ]
+    assert said.status == "429 Too Many Requests"
+    assert said.headers == {
+        "Content-Type": "text/plain",
+        "Content-Length": str(len(body)),
+        "Retry-After": "1",
+        "Connection": "close",
+    }

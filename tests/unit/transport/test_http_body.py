@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import io
 import socket
+from typing import TYPE_CHECKING
 
 import pytest
 from gevent import pywsgi
 
 from headgate.transport.http_body import MAX_DISCARD_BYTES, MAX_LINGER_BYTES, RequestBody
 from headgate.transport.http_limits import Part
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 
 class Continued:
@@ -28,7 +32,7 @@ class Handler:
     def __init__(self, stream: bytes, *, breaks_off: bool = False) -> None:
         self.part, self.parts = Part.BODY, list[Part]()
         self.broken = self.close_connection = False
-        self.socket = self
+        self.socket: Handler | None = self
         self.shut: list[int] = []
         self.reader = io.BufferedReader(io.BytesIO(stream))
         self._breaks_off = breaks_off
@@ -37,7 +41,7 @@ class Handler:
         self.part = part
         self.parts.append(part)
 
-    def receive_into(self, buffer: bytearray) -> int:
+    def receive_into(self, buffer: WriteableBuffer) -> int:
         if self._breaks_off:
             raise ConnectionResetError
         return self.reader.readinto(buffer)
@@ -195,7 +199,7 @@ def test_reading_gives_a_client_leave_to_send() -> None:
 def test_nothing_more_is_read_of_a_connection_that_is_broken_or_gone() -> None:
     """A WebSocket has taken it over, or the body is in doubt."""
     broken, gone = Handler(b"x" * 10), Handler(b"x" * 10)
-    broken.broken, gone.socket = True, None  # type: ignore[assignment]
+    broken.broken, gone.socket = True, None
     for handler in (broken, gone):
         body_of(handler, 10)._discard()
 

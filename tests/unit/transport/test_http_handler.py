@@ -412,7 +412,7 @@ class TestManners:
         forwarded = b"GET /a HTTP/1.1\r\nHost: test\r\nX-Forwarded-For: 203.0.113.%d\r\n\r\n"
         peer = Peer([forwarded % 6, forwarded % 5])
         server = HTTPServer(("127.0.0.1", 0), application, limits=limits)
-        busy = object()
+        busy = Peer([])
         server.connections.open(busy, "203.0.113.5")
         server.connections.work(busy)
         server.connections.open(peer, None)

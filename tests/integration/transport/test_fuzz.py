@@ -1,6 +1,6 @@
 """Random frames to a real server (F17): every connection survives or is closed with a code, and nothing is left behind.
 
-tests/unit/transport has the frames alone (test_frame_parser.py), and the packets (test_server.py).
+tests/unit/transport/test_fuzz.py has the frames alone, and the packets.
 """
 
 from __future__ import annotations

@@ -6,13 +6,11 @@ import collections
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from websockets.frames import Frame, Opcode
 
 from headgate.transport.frame_parser import FRAGMENTS_PER_MESSAGE, MAX_FRAGMENTS, Inbound, ProtocolViolation, accept_key
-from tests.support.random_frames import CODES, EXAMPLES, FRAMES, NIGHTLY, PER_EXAMPLE
-from tests.support.random_frames import LIMIT as FUZZ_LIMIT
 from tests.support.websocket_codec import BINARY, CLOSE, CONTINUATION, PING, TEXT, header, masked
 
 LIMIT = 1000
@@ -214,29 +212,3 @@ def test_an_idle_connection_needs_no_parser() -> None:
 def test_the_accept_key_is_the_standards() -> None:
     """RFC 6455 section 1.3's example."""
     assert accept_key("dGhlIHNhbXBsZSBub25jZQ==") == "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="
-
-
-@pytest.mark.timeout(36_000 if NIGHTLY else 900)
-@settings(max_examples=EXAMPLES)
-@given(st.lists(FRAMES, min_size=PER_EXAMPLE, max_size=PER_EXAMPLE), st.lists(st.integers(0, 500), max_size=6))
-def test_random_frames_are_taken_or_refused(frames: list[bytes], cuts: list[int]) -> None:
-    """Whatever their order and however they arrive; memory of a half message stays under the limit."""
-    for start in range(0, PER_EXAMPLE, 4):
-        stream = b"".join(frames[start : start + 4])
-        edges = [0, *sorted(cut % (len(stream) + 1) for cut in cuts), len(stream)]
-        sizes, violation = outcome([stream[begin:end] for begin, end in pairwise(edges)])
-        assert all(size <= FUZZ_LIMIT for size in sizes)
-        if violation is not None:
-            assert violation.code in CODES
-            assert 0 < len(violation.reason.encode()) <= 123
-
-
-def outcome(pieces: list[bytes]) -> tuple[list[int], ProtocolViolation | None]:
-    """Return the sizes of what was delivered, and the fault that ended it."""
-    inbound, sizes = Inbound(FUZZ_LIMIT), []
-    try:
-        for piece in pieces:
-            sizes += [len(payload) for _, payload in inbound.feed(piece)]
-    except ProtocolViolation as violation:
-        return sizes, violation
-    return sizes, None

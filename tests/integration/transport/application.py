@@ -117,7 +117,7 @@ class Application:
     # -- debug commands -------------------------------------------------------------------------------------------
 
     def debug_state(self) -> JSON:
-        """What the process holds right now; sessions, and those with a poll, a POST or a probe under way, by their ids."""
+        """Return what the process holds right now; sessions, and those that poll, by their ids."""
         gc.collect()
         objects = gc.get_objects()
         sessions = [*self.sio.eio.sockets.values(), *self.eio.sockets.values()]

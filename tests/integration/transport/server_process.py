@@ -43,7 +43,7 @@ class ServerProcess:
 
     @property
     def errors(self) -> str:
-        """What it has written to standard error, and what its loggers wrote."""
+        """Its standard error, with the lines of its loggers."""
         self._errors.seek(0)
         return self._errors.read().decode(errors="replace")
 
@@ -61,7 +61,7 @@ class ServerProcess:
             connection.close()
 
     def state(self) -> dict[str, Any]:
-        """What the process holds right now."""
+        """Return what the process holds right now."""
         state: dict[str, Any] = self.debug("state")
         return state
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import socket
 from collections.abc import Callable, Iterator
@@ -10,14 +11,17 @@ from io import BytesIO
 from typing import Any
 
 import gevent
+import gevent.socket
 import pytest
 
 from headgate.transport.engine import EngineServer, OneTooMany
 from headgate.transport.engineio_http import BAD_REQUEST, FORBIDDEN, UNKNOWN_SESSION
+from headgate.transport.http_handler import HttpHandler
+from headgate.transport.http_server import HTTPServer
 from headgate.transport.limits import TransportLimits
 from headgate.transport.session_state import SessionState
-from tests.support.session_clock import Clock, controlled_clock, turn
-from tests.support.websocket_codec import TEXT, masked
+from tests.support.session_clock import Clock, controlled_clock, read_all, turn
+from tests.support.websocket_codec import TEXT, frame_at, handshake, masked
 from tests.support.wsgi import Said
 
 HANDSHAKE = "EIO=4&transport=polling"
@@ -400,3 +404,105 @@ class TestEnds:
             assert [engine.ask(polling, *request).status for request in (("GET",), ("POST", b"4abc"))] == ["400 Bad Request"] * 2
             assert session.state is SessionState.OPEN
             engine.close()
+
+
+class TestWebSocket:
+    """WebSockets over the real HTTP handler, on a socket pair."""
+
+    def dial(self, engine: Engine, query: str, behind: bytes = b"") -> socket.socket:
+        """Send a handshake, with more bytes right behind it; return the browser's end."""
+        server = HTTPServer(("127.0.0.1", 0), engine.server.handle_request)
+        ours, theirs = gevent.socket.socketpair()
+        theirs.sendall(handshake("here", f"/engine.io/?{query}") + behind)
+        gevent.spawn(HttpHandler(ours, "", server).handle)
+        turn()
+        browser = socket.socket(fileno=theirs.detach())
+        browser.setblocking(False)
+        return browser
+
+    def received(self, browser: socket.socket) -> tuple[bytes, list[bytes]]:
+        """Return the head of the answer, and the payloads of the frames behind it."""
+        head, _, stream = read_all(browser).partition(b"\r\n\r\n")
+        payloads, at = [], 0
+        while (frame := frame_at(stream, at)) is not None:
+            payloads.append(stream[frame.start : frame.end])
+            at = frame.end
+        return head, payloads
+
+    def test_a_session_opens_with_frames_that_came_right_behind_the_handshake(self, engine: Engine) -> None:
+        """It has nowhere to move to, and its first frame goes out with the answer."""
+        engine.server.on("message", lambda sid, message: engine.server.send(sid, f"back {message}"))
+        with self.dial(engine, "EIO=4&transport=websocket", masked(TEXT, "4early") + masked(TEXT, "4bird")) as browser:
+            head, (opening, *answers) = self.received(browser)
+            (session,) = engine.server.sockets.values()
+
+            assert head.startswith(b"HTTP/1.1 101 ")
+            assert json.loads(opening.removeprefix(b"0"))["upgrades"] == []
+            assert answers == [b"4back early", b"4back bird"]
+            assert session.state is SessionState.OPEN
+            engine.close()
+
+    def test_a_session_moves_from_polling(self, engine: Engine) -> None:
+        """The probe is answered, and what is sent behind the move goes over the WebSocket."""
+        sid = engine.open()
+        with self.dial(engine, f"EIO=4&transport=websocket&sid={sid}", masked(TEXT, "2probe") + masked(TEXT, "5")) as browser:
+            engine.server.send(sid, "moved")
+            head, payloads = self.received(browser)
+
+            assert head.startswith(b"HTTP/1.1 101 ")
+            assert payloads == [b"3probe", b"4moved"]
+            engine.close()
+
+    def test_a_server_that_does_not_upgrade_says_so(self) -> None:
+        """In its opening, and to a browser that tries nevertheless."""
+        engine = Engine(allow_upgrades=False)
+        opening = json.loads(engine.ask(HANDSHAKE).body[1:])
+        answer = engine.ask(f"EIO=4&transport=websocket&sid={opening['sid']}", **UPGRADE)
+        engine.close()
+
+        assert opening["upgrades"] == []
+        assert (answer.status, answer.code) == ("400 Bad Request", BAD_REQUEST[0])
+
+
+class TestHeaders:
+    """Headers of requests and answers."""
+
+    @pytest.mark.parametrize(("origin", "allowed"), [("https://here.example", True), ("https://elsewhere.example", False)])
+    def test_an_origin_that_is_not_allowed_is_refused(self, origin: str, allowed: bool) -> None:
+        """Before anything else is looked at."""
+        engine = Engine(cors_allowed_origins=["https://here.example"])
+        answers = [engine.ask(HANDSHAKE, HTTP_ORIGIN=origin), engine.ask("", "OPTIONS", HTTP_ORIGIN=origin)]
+        engine.close()
+
+        statuses = ["200 OK", "204 No Content"] if allowed else ["403 Forbidden"] * 2
+        assert [answer.status for answer in answers] == statuses
+        assert [answer.headers.get("Access-Control-Allow-Origin") == origin for answer in answers] == [allowed] * 2
+
+    def test_a_large_answer_is_compressed_for_a_browser_that_takes_it(self, engine: Engine, polling: str) -> None:
+        """A small one costs less as it is."""
+        (sid,) = engine.server.sockets
+        answers = []
+        for size, accepted in ((2000, "gzip, br"), (2000, "br"), (10, "gzip")):
+            engine.server.send(sid, "x" * size)
+            answers.append(engine.ask(polling, HTTP_ACCEPT_ENCODING=accepted))
+
+        assert [answer.headers.get("Content-Encoding") for answer in answers] == ["gzip", None, None]
+        assert gzip.decompress(answers[0].body) == b"4" + b"x" * 2000
+
+    def test_a_cookie_carries_the_id_of_the_session(self) -> None:
+        """For a proxy in front that keeps a session to one server by it."""
+        engine = Engine(cookie="io")
+        answer = engine.ask(HANDSHAKE)
+        engine.close()
+
+        assert answer.headers["Set-Cookie"].startswith(f"io={json.loads(answer.body[1:])['sid']}")
+
+
+def test_packets_for_a_session_that_is_over_are_dropped(engine: Engine) -> None:
+    """Nobody waits for them; python-socketio looks the session up by a method of its own."""
+    engine.server.send("nobody", "text")
+    engine.server.disconnect("nobody")
+    with pytest.raises(KeyError):
+        engine.server.get_session("nobody")
+
+    assert engine.ends == []

@@ -248,7 +248,7 @@ class TestEvents:
         assert application.seen == list(range(1000))
 
     def test_slow_handlers_are_bounded_and_stop_the_reading(self, make: Make, asynchronous: bool) -> None:
-        """What a client sends then backs up into its own socket. Another is served meanwhile, and at last all is handled."""
+        """The client's events then back up into its own socket. Another is served meanwhile, and at last all are handled."""
         application = make(async_handlers=asynchronous)
         browser, witness = Browser(application), Browser(application)
         browser.join()

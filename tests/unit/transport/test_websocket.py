@@ -71,7 +71,7 @@ def pair() -> Iterator[tuple[WebSocket, Scripted, socket.socket]]:
     theirs.close()
 
 
-def test_what_is_flushed_while_a_chunk_is_handed_over_comes_behind_it(pair: tuple[WebSocket, Scripted, socket.socket]) -> None:
+def test_frames_that_are_flushed_while_a_chunk_is_handed_over_come_behind_it(pair: tuple[WebSocket, Scripted, socket.socket]) -> None:
     """A relieved client puts its notices into the queue, and flushes, while older frames are on their way to the wire."""
     wire, owner, theirs = pair
 
@@ -109,7 +109,7 @@ def fill(wire: WebSocket) -> int:
 
 
 def test_the_rest_of_a_frame_comes_before_the_goodbye(pair: tuple[WebSocket, Scripted, socket.socket]) -> None:
-    """What the kernel took in part is finished, or the stream would be corrupt."""
+    """A frame that the kernel took in part is finished, or the stream would be corrupt."""
     wire, owner, theirs = pair
     sent = fill(wire)
     wire.finish_frame(b"the rest")

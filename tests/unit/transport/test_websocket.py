@@ -71,7 +71,9 @@ def pair() -> Iterator[tuple[WebSocket, Scripted, socket.socket]]:
     theirs.close()
 
 
-def test_frames_that_are_flushed_while_a_chunk_is_handed_over_come_behind_it(pair: tuple[WebSocket, Scripted, socket.socket]) -> None:
+def test_frames_that_are_flushed_while_a_chunk_is_handed_over_come_behind_it(
+    pair: tuple[WebSocket, Scripted, socket.socket],
+) -> None:
     """A relieved client puts its notices into the queue, and flushes, while older frames are on their way to the wire."""
     wire, owner, theirs = pair
 

@@ -207,11 +207,8 @@ class HttpHandler(pywsgi.WSGIHandler):  # type: ignore[misc]
         return read
 
     def MessageClass(self, reader: Reader, *_: object) -> RequestHeaders:
-        """Parse the headers our way. A client that is gone has sent bad ones: of any other error pywsgi prints a traceback."""
-        try:
-            return RequestHeaders(reader)
-        except OSError as error:
-            raise ValueError("the client is gone") from error
+        """Parse the headers our way. An error of reading them goes to `_handle_client_error`, like a fault in them."""
+        return RequestHeaders(reader)
 
     def get_environ(self) -> WSGIEnvironment:
         environ: WSGIEnvironment = super().get_environ()

@@ -1,8 +1,9 @@
 """Every corner of python-engineio, python-socketio and pywsgi that the transport leans on: name, signature, behaviour.
 
 Most are private, so a new version may move them without a word. Each test names the corner, and the part of ours that breaks
-with it. `pyproject.toml` allows a range of versions: its floor is the lowest with which this file and tests/integration/transport
-are green, its ceiling the next minor version that nobody has tried. Raise the ceiling only with both green.
+with it. `pyproject.toml` allows a range of versions: its floor is the lowest with which this file, tests/unit/transport and
+tests/integration/transport are green, its ceiling the next minor version that nobody has tried. Raise the ceiling only with all
+green.
 """
 
 from __future__ import annotations
@@ -244,7 +245,7 @@ class TestSocketIO:
             ("_handle_eio_disconnect", ["self", "eio_sid", "reason"]),
         ],
     )
-    def test_what_we_override_is_called_so(self, name: str, expected: list[str]) -> None:
+    def test_our_overrides_have_the_signatures_that_are_called(self, name: str, expected: list[str]) -> None:
         """A renamed parameter or method would make ours dead code."""
         assert parameters(getattr(socketio.Server, name)) == expected
 
@@ -255,7 +256,7 @@ class TestSocketIO:
         assert stock.eio.handlers["disconnect"] == stock._handle_eio_disconnect
 
     def test_a_connect_is_answered_through_send_packet_behind_its_handler(self, stock: Any) -> None:
-        """What our cork relies on: the handler runs first, CONNECT goes out last; the client is then connected."""
+        """Our cork relies on it: the handler runs first, CONNECT goes out last; the client is then connected."""
         order: list[str] = []
         stock.on("connect", lambda sid, environ, auth: order.append(f"handler sent={len(stock.sent)}"))
         stock._handle_eio_connect("e", {"k": "v"})
@@ -337,7 +338,7 @@ class TestSocketIO:
         """None, also in a namespace that nobody is in: our face's KeyError."""
         assert stock.manager.eio_sid_from_sid("nobody", "/nowhere") is None
 
-    def test_who_is_not_connected_has_no_sid(self, stock: Any) -> None:
+    def test_a_client_that_is_not_connected_has_no_sid(self, stock: Any) -> None:
         """None, for our "packet before CONNECT"."""
         assert stock.manager.sid_from_eio_sid("nobody", "/") is None
 
@@ -420,7 +421,7 @@ class TestSocketIO:
         stock.manager.disconnect(sid, "/", ignore_queue=True)
         assert stock.manager.pending_disconnect == stock.manager.rooms == {}
 
-    def test_who_is_where_is_known_by_namespace(self, stock: Any) -> None:
+    def test_members_are_known_by_namespace(self, stock: Any) -> None:
         """`get_namespaces` lists those that somebody is in: which an ended session has to leave."""
         stock.on("connect", lambda sid, environ, auth: None, namespace="/ns")
         stock._handle_eio_connect("e", {})

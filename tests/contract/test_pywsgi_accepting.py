@@ -1,4 +1,4 @@
-"""What pywsgi does to accept connections, so that ours can stop for a while when there is nothing left to have one with."""
+"""How pywsgi accepts connections, so that ours can stop for a while when there is nothing left to have one with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What pywsgi asks of a request's headers, so that ours can stand in for them."""
+"""The interface that pywsgi asks of a request's headers, so that ours can stand in for them."""
 
 from __future__ import annotations
 

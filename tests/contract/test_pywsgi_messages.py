@@ -1,4 +1,4 @@
-"""What pywsgi does to read and write a message, so that ours can bound how long it takes."""
+"""How pywsgi reads and writes a message, so that ours can bound how long it takes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_pywsgi_writes_answers_through_one_method() -> None:
     assert "self.finalize_headers()" in source(pywsgi.WSGIHandler._write_with_headers)
 
 
-def test_what_the_answer_to_a_bad_request_is_can_be_said() -> None:
+def test_the_answer_to_a_bad_request_can_be_chosen() -> None:
     """A status and the bytes, which are written and end the connection; the body's faults have another way."""
     assert "return self._handle_client_error(ex)" in source(pywsgi.WSGIHandler.handle_one_request)
     assert "self.socket.sendall(response_body)" in source(pywsgi.WSGIHandler.handle)

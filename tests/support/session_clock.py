@@ -44,7 +44,7 @@ class Clock:
 
 
 class SessionServer:
-    """What a session needs of its server. Records deliveries and ends; `delivering` may wait, as an application does."""
+    """The server of a session. Records deliveries and ends; `delivering` may wait, as an application does."""
 
     def __init__(self, clock: Clock, limits: TransportLimits) -> None:
         self.limits = limits

@@ -8,9 +8,9 @@ with a contract test: the handler is `start_response.__self__`; it lets go of a 
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from io import BytesIO
-from typing import Any
+from typing import TYPE_CHECKING, Protocol
 
 import gevent.ssl
 from gevent import pywsgi
@@ -19,13 +19,28 @@ from headgate.runtime.loop import READ, Watcher, io_watcher
 
 from .http_handler import HttpHandler
 from .http_limits import Part
+from .peer_socket import AcceptedSocket, native
+
+if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIEnvironment
+
+
+class Handler(Protocol):
+    """A handler of pywsgi, ours or its own, whose socket can be taken away."""
+
+    socket: AcceptedSocket | None
+    close_connection: bool
+
+    @property
+    def rfile(self) -> object:
+        """The reader of requests, which may hold more bytes than the request."""
 
 
 class CannotDetach(Exception):
     """The WSGI server is not gevent's pywsgi over a plain socket: there is nothing to take over."""
 
 
-def detach(environ: dict[str, Any], start_response: Any, first_bytes: bytes) -> tuple[int, bytes]:
+def detach(environ: WSGIEnvironment, start_response: StartResponse, first_bytes: bytes) -> tuple[int, bytes]:
     """Take the request's socket away from the HTTP server and write `first_bytes` to it.
 
     Returns:
@@ -36,7 +51,7 @@ def detach(environ: dict[str, Any], start_response: Any, first_bytes: bytes) -> 
         OSError: the client is gone.
     """
     handler = _handler_of(environ, start_response)
-    if handler is None or isinstance(handler.socket, gevent.ssl.SSLSocket):
+    if handler is None or handler.socket is None or isinstance(handler.socket, gevent.ssl.SSLSocket):
         raise CannotDetach("WebSocket needs gevent's pywsgi server over a plain socket (TLS ends in front of it)")
     sock, reader = handler.socket, handler.rfile
     sock.sendall(first_bytes)
@@ -56,14 +71,14 @@ def detach(environ: dict[str, Any], start_response: Any, first_bytes: bytes) -> 
 class PollWatch:
     """Watches the socket of a waiting long-poll for its end."""
 
-    def __init__(self, environ: Mapping[str, Any], start_response: Any) -> None:
+    def __init__(self, environ: WSGIEnvironment, start_response: StartResponse) -> None:
         handler = _handler_of(environ, start_response)
-        self._sock = getattr(handler, "socket", None)
+        self._sock = None if handler is None else handler.socket
         self._watcher: Watcher | None = None
-        self._wake: Callable[[], Any] | None = None
+        self._wake: Callable[[], object] | None = None
         self.aborted = False
 
-    def start(self, wake: Callable[[], Any]) -> None:
+    def start(self, wake: Callable[[], object]) -> None:
         """Start watching, with a first look at once; does nothing under a server whose socket we cannot see."""
         if self._sock is not None:
             self._wake = wake
@@ -80,7 +95,7 @@ class PollWatch:
 
     def _readable(self) -> None:
         try:
-            ended = self._sock._sock.recv(1, socket.MSG_PEEK) == b"" if self._sock is not None else True
+            ended = native(self._sock).recv(1, socket.MSG_PEEK) == b"" if self._sock is not None else True
         except BlockingIOError:
             return
         except OSError:
@@ -92,12 +107,12 @@ class PollWatch:
                 self._wake()
 
 
-def _handler_of(environ: Mapping[str, Any], start_response: Any) -> Any:
-    handler = environ.get("headgate.handler") or getattr(start_response, "__self__", None)
+def _handler_of(environ: WSGIEnvironment, start_response: StartResponse) -> Handler | None:
+    handler: Handler | None = environ.get("headgate.handler") or getattr(start_response, "__self__", None)
     return handler if isinstance(handler, pywsgi.WSGIHandler) else None
 
 
-def _buffered(reader: Any) -> bytes:
+def _buffered(reader: object) -> bytes:
     try:
         return bytes(reader.peek()) if hasattr(reader, "peek") else b""
     except OSError:

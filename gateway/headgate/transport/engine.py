@@ -7,9 +7,9 @@ python-socketio listens. tests/contract/test_engineio_corners.py names each corn
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 import engineio
 import msgspec
@@ -41,6 +41,9 @@ from .session import Session
 from .session_state import TRANSPORT_ERROR
 from .timers import Deadlines
 
+if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIEnvironment
+
 Headers = list[tuple[str, str]]
 
 _to_json = msgspec.json.encode
@@ -57,7 +60,7 @@ class OneTooMany:
 class EngineServer(engineio.Server):  # type: ignore[misc]
     """Engine.IO 4 over our sessions. Constructed by python-socketio with its own keyword arguments."""
 
-    def __init__(self, *, transport_limits: TransportLimits | None = None, **options: Any) -> None:
+    def __init__(self, *, transport_limits: TransportLimits | None = None, **options: object) -> None:
         options["async_mode"] = "gevent"
         options["monitor_clients"] = False  # deadlines are ours, on the monotonic clock
         super().__init__(**options)
@@ -127,7 +130,7 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
 
     # -- HTTP ---------------------------------------------------------------------------------------------------------
 
-    def handle_request(self, environ: dict[str, Any], start_response: Any) -> Any:
+    def handle_request(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answer one HTTP request of the Engine.IO path."""
         cors: Headers = self._cors_headers(environ)
         try:
@@ -142,14 +145,14 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
             start_response(refusal.status, headers)
             return [body]
 
-    def _check_origin(self, environ: Mapping[str, Any]) -> None:
+    def _check_origin(self, environ: WSGIEnvironment) -> None:
         origin = environ.get("HTTP_ORIGIN")
         if origin and self.cors_allowed_origins != []:
             allowed = self._cors_allowed_origins(environ)
             if allowed is not None and origin not in allowed:
                 raise Refused(FORBIDDEN, "403 Forbidden", f"origin {origin[:200]} is not allowed")
 
-    def _answer(self, environ: dict[str, Any], start_response: Any, cors: Headers) -> Any:
+    def _answer(self, environ: WSGIEnvironment, start_response: StartResponse, cors: Headers) -> Iterable[bytes]:
         transport, version, sid = read_query(environ.get("QUERY_STRING", ""))
         method = environ["REQUEST_METHOD"]
         if transport not in self.transports:
@@ -176,7 +179,9 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
             return self._upgrade(session, environ, start_response)
         return self._get(session, environ, start_response, cors)
 
-    def _handshake(self, environ: dict[str, Any], start_response: Any, cors: Headers, *, websocket: bool) -> Any:
+    def _handshake(
+        self, environ: WSGIEnvironment, start_response: StartResponse, cors: Headers, *, websocket: bool
+    ) -> Iterable[bytes]:
         accept = switching_protocols(environ) if websocket else b""
         sid = self.generate_id()
         session = self.sockets[sid] = Session(self, sid)
@@ -204,7 +209,7 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
         session.start_websocket(fd, received)
         return []
 
-    def _opening(self, sid: str, upgrades: list[str]) -> dict[str, Any]:
+    def _opening(self, sid: str, upgrades: list[str]) -> dict[str, object]:
         return {
             "sid": sid,
             "upgrades": upgrades,
@@ -217,7 +222,7 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
         attributes = self.cookie if isinstance(self.cookie, dict) else {"name": self.cookie, "path": "/", "SameSite": "Lax"}
         return str(self._generate_sid_cookie(sid, attributes))
 
-    def _upgrade(self, session: Session, environ: dict[str, Any], start_response: Any) -> Any:
+    def _upgrade(self, session: Session, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         if not self.allow_upgrades:
             raise Refused(BAD_REQUEST, detail="this server does not upgrade")
         try:
@@ -229,7 +234,7 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
         session.probe(fd, received)
         return []
 
-    def _get(self, session: Session, environ: dict[str, Any], start_response: Any, cors: Headers) -> Any:
+    def _get(self, session: Session, environ: WSGIEnvironment, start_response: StartResponse, cors: Headers) -> Iterable[bytes]:
         if session.upgraded:
             raise Refused(BAD_REQUEST, detail="this session moved to WebSocket")
         wait_s = self.limits.ping_interval_s + self.limits.ping_timeout_s
@@ -247,7 +252,7 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
             headers.append(("Content-Encoding", "gzip"))
         return _PollAnswer(session, start_response, body, headers)
 
-    def _post(self, session: Session, environ: dict[str, Any], start_response: Any, cors: Headers) -> Any:
+    def _post(self, session: Session, environ: WSGIEnvironment, start_response: StartResponse, cors: Headers) -> Iterable[bytes]:
         if session.upgraded:
             raise Refused(BAD_REQUEST, detail="this session moved to WebSocket")
         limits, length = self.limits, read_length(environ)
@@ -270,7 +275,7 @@ class _PollAnswer:
     """The answer of a poll. Frames that the browser never got end the session, as in the reference server: silence
     would be loss. pywsgi asks for the next part only after the one before was written."""
 
-    def __init__(self, session: Session, start_response: Any, body: bytes, headers: Headers) -> None:
+    def __init__(self, session: Session, start_response: StartResponse, body: bytes, headers: Headers) -> None:
         start_response("200 OK", [("Content-Type", "text/plain; charset=UTF-8"), ("Content-Length", str(len(body))), *headers])
         self._session, self._body, self._written = session, body, False
 
@@ -301,6 +306,8 @@ def message_packet(data: str | bytes) -> Packet:
     return Packet(MESSAGE, data=data)
 
 
-def _respond(start_response: Any, body: bytes, headers: Headers, content_type: str = "text/plain; charset=UTF-8") -> Any:
+def _respond(
+    start_response: StartResponse, body: bytes, headers: Headers, content_type: str = "text/plain; charset=UTF-8"
+) -> Iterable[bytes]:
     start_response("200 OK", [("Content-Type", content_type), ("Content-Length", str(len(body))), *headers])
     return [body]

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
 from headgate.protocol.frames import Frame
 
 from .frame_parser import accept_key
+
+if TYPE_CHECKING:
+    from wsgiref.types import WSGIEnvironment
 
 # A client has four or five.
 MAX_QUERY_FIELDS = 32
@@ -43,7 +46,7 @@ class Refused(Exception):
         code, message = error
         super().__init__(message)
         self.status = status
-        self.body: dict[str, Any] = {"code": code, "message": f"{message}: {detail}" if detail else message}
+        self.body: dict[str, object] = {"code": code, "message": f"{message}: {detail}" if detail else message}
         self.headers: list[tuple[str, str]] = []
         if retry_after_s is not None:
             self.body |= {"retry": True, "retry_after_s": retry_after_s}
@@ -65,7 +68,7 @@ def read_query(query: str) -> tuple[str, str, str]:
     return transport, version, sid
 
 
-def read_length(environ: Mapping[str, Any]) -> int:
+def read_length(environ: WSGIEnvironment) -> int:
     """Return the length of a POST body.
 
     Raises:
@@ -80,7 +83,7 @@ def read_length(environ: Mapping[str, Any]) -> int:
     return length
 
 
-def switching_protocols(environ: Mapping[str, Any]) -> bytes:
+def switching_protocols(environ: WSGIEnvironment) -> bytes:
     """Return the 101 answer to a WebSocket request (RFC 6455 section 4.2); extensions are never negotiated.
 
     Raises:

@@ -5,8 +5,6 @@ JSON as python-socketio does it is 4 % of a join. Passed to a server as `seriali
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 from socketio.packet import Packet
 
@@ -18,14 +16,14 @@ class _Json:
     """The interface that python-socketio asks of JSON. It falls back for half a surrogate pair, and for a key that is no text."""
 
     @staticmethod
-    def loads(text: str) -> Any:
+    def loads(text: str) -> object:
         try:
             return _from_json(text)
         except msgspec.DecodeError:
             return Packet.json.loads(text)
 
     @staticmethod
-    def dumps(value: Any, **options: Any) -> str:
+    def dumps(value: object, **options: object) -> str:
         try:
             return _to_json(value).decode()
         except (TypeError, ValueError, OverflowError):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 
 def error_answer(status: str, told: str) -> bytes:
@@ -16,10 +19,10 @@ def too_many_text(limit: int) -> str:
     return f"limit reached: connections_per_address (at most {limit} HTTP connections of one network address at once)"
 
 
-def refusing(limit: int) -> Any:
+def refusing(limit: int) -> WSGIApplication:
     """Return an application that answers 429."""
 
-    def refuse(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+    def refuse(environ: WSGIEnvironment, start_response: StartResponse) -> list[bytes]:
         body = f"{too_many_text(limit)}\n".encode()
         headers = [
             ("Content-Type", "text/plain"),

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from gevent import pywsgi
 
 from .http_limits import Part
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 # The rest of a request's body, when it has been answered, is read up to here, so that the connection can be used again.
 MAX_DISCARD_BYTES = 65536
@@ -22,18 +25,28 @@ MAX_DISCARD_BYTES = 65536
 MAX_LINGER_BYTES = 1024 * 1024
 
 
+class Closing(Protocol):
+    """The socket of the connection, of which one direction can be ended."""
+
+    def shutdown(self, how: int, /) -> None:
+        """End a direction."""
+
+
 class BodyHandler(Protocol):
     """The handler of the connection (http_handler.py)."""
 
     part: Part
     broken: bool
     close_connection: bool
-    socket: Any
+
+    @property
+    def socket(self) -> Closing | None:
+        """The connection; None when it was detached."""
 
     def begin(self, part: Part) -> None:
         """Another part of the exchange is under way."""
 
-    def receive_into(self, buffer: Any) -> int | None:
+    def receive_into(self, buffer: WriteableBuffer) -> int | None:
         """Read what there is into a buffer; 0 at the end. Switches greenlets."""
 
 
@@ -42,7 +55,7 @@ class RequestBody(pywsgi.Input):  # type: ignore[misc]
 
     __slots__ = ("_handler",)
 
-    def __init__(self, handler: BodyHandler, body: Any) -> None:
+    def __init__(self, handler: BodyHandler, body: pywsgi.Input) -> None:
         super().__init__(body.rfile, body.content_length, body.socket, body.chunked_input)
         self._handler = handler
 
@@ -78,14 +91,14 @@ class RequestBody(pywsgi.Input):  # type: ignore[misc]
 
     def _discard(self) -> None:
         """Read what an answered request has left. pywsgi would read all of it, however much."""
-        handler = self._handler
-        if handler.broken or handler.socket is None or not self.unread_bytes:
+        handler, sock = self._handler, self._handler.socket
+        if handler.broken or sock is None or not self.unread_bytes:
             return
         try:
             if self.socket is not None:
                 handler.close_connection = True  # it waits for 100 Continue with its body, and need not send it
             elif self.unread_bytes > MAX_DISCARD_BYTES or not self._read_rest():
-                self._linger()
+                self._linger(sock)
         except OSError:
             handler.close_connection = True
 
@@ -99,11 +112,11 @@ class RequestBody(pywsgi.Input):  # type: ignore[misc]
             left_bytes -= len(piece)
         return False
 
-    def _linger(self) -> None:
+    def _linger(self, sock: Closing) -> None:
         """Say that our answer was all, and read a while."""
         handler = self._handler
         handler.close_connection = True
-        handler.socket.shutdown(socket.SHUT_WR)
+        sock.shutdown(socket.SHUT_WR)
         buffer, left_bytes = bytearray(MAX_DISCARD_BYTES), MAX_LINGER_BYTES
         while left_bytes > 0 and (size := handler.receive_into(buffer)):
             left_bytes -= size

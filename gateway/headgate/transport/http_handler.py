@@ -15,11 +15,10 @@ import errno
 import io
 import socket
 import ssl
-import struct
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import gevent
 from gevent import pywsgi
@@ -30,7 +29,16 @@ from .http_answers import error_answer, refusing
 from .http_body import RequestBody
 from .http_connections import HttpConnections
 from .http_limits import HttpLimits, Part
-from .request_headers import RequestHeaders
+from .peer_socket import PeerSocket, close_hard
+from .request_headers import Reader, RequestHeaders
+
+if TYPE_CHECKING:
+    from wsgiref.types import WSGIEnvironment
+
+    from _typeshed import ReadableBuffer, WriteableBuffer
+
+# Behind a request the connection is over (None), goes on (True), or is over with this status and answer.
+Outcome = tuple[str, bytes] | bool | None
 
 _READ_BYTES = 8192
 # A peer that never keeps us waiting would keep the loop: after so many bytes of a message everybody else has a turn. Pieces of a
@@ -44,12 +52,12 @@ class HandlerServer(Protocol):
     """The server that accepted the connection (http_server.py)."""
 
     limits: HttpLimits
-    connections: HttpConnections[Any]
+    connections: HttpConnections[PeerSocket]
 
-    def between_requests(self, sock: Any) -> None:
+    def between_requests(self, sock: PeerSocket) -> None:
         """A connection waits for its next request."""
 
-    def one_too_many(self, sock: Any, environ: Mapping[str, Any]) -> int | None:
+    def one_too_many(self, sock: PeerSocket, environ: WSGIEnvironment) -> int | None:
         """Let a request count; return the limit if there is no room for one more."""
 
 
@@ -69,14 +77,17 @@ class _Incoming(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: Any) -> int | None:
+    def readinto(self, buffer: WriteableBuffer) -> int | None:
         return self._handler.receive_into(buffer)
 
 
 class HttpHandler(pywsgi.WSGIHandler):  # type: ignore[misc]
     """One HTTP connection: its requests one after the other, each part of each within its deadline."""
 
-    def __init__(self, sock: Any, address: Any, server: HandlerServer) -> None:
+    socket: PeerSocket
+    wsgi_input: RequestBody
+
+    def __init__(self, sock: PeerSocket, address: object, server: HandlerServer) -> None:
         # Without it, the answer after a WebSocket upgrade waits 40 ms for the browser's delayed acknowledgement.
         if sock.family in (socket.AF_INET, socket.AF_INET6):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -91,7 +102,7 @@ class HttpHandler(pywsgi.WSGIHandler):  # type: ignore[misc]
 
     # -- bytes in and out ---------------------------------------------------------------------------------------------
 
-    def receive_into(self, buffer: Any) -> int | None:
+    def receive_into(self, buffer: WriteableBuffer) -> int | None:
         """Read what there is into a buffer, waiting as long as the peer may keep us; 0 at the end. Switches greenlets.
 
         Raises:
@@ -114,7 +125,7 @@ class HttpHandler(pywsgi.WSGIHandler):  # type: ignore[misc]
             self._let_others(size, _CHUNKED_TURN_BYTES if self.wsgi_input.chunked_input else _TURN_BYTES)
         return size
 
-    def _sendall(self, data: Any) -> None:
+    def _sendall(self, data: ReadableBuffer) -> None:
         """Write all of a piece of the answer, waiting as long as the peer may keep us. Switches greenlets."""
         rest = memoryview(data)
         while rest:
@@ -181,31 +192,28 @@ class HttpHandler(pywsgi.WSGIHandler):  # type: ignore[misc]
         with suppress(OSError):  # the answer to a bad request found nobody
             super().handle()
 
-    def handle_one_request(self) -> Any:
+    def handle_one_request(self) -> Outcome:
         if self.environ is not None:
             self.server.between_requests(self.socket)
             self.begin(Part.IDLE)
             gevent.sleep(0)  # the next request may be here already, and the one behind it
-        outcome = super().handle_one_request()
+        outcome: Outcome = super().handle_one_request()
         return self._late_headers() if outcome is None and self._heard else outcome
 
-    def read_request(self, raw_requestline: str) -> Any:
-        read = super().read_request(raw_requestline)
+    def read_request(self, raw_requestline: str) -> bool:
+        read: bool = super().read_request(raw_requestline)
         if self.headers.get("transfer-encoding") is not None and self.request_version != "HTTP/1.1":
             raise ValueError("transfer-encoding needs HTTP/1.1")  # RFC 9112 section 6.1
         return read
 
-    def MessageClass(self, reader: Any, *_: Any) -> RequestHeaders:
-        """Parse the headers our way. A client that is gone has sent bad ones: of any other error pywsgi prints a traceback."""
-        try:
-            return RequestHeaders(reader)
-        except OSError as error:
-            raise ValueError("the client is gone") from error
+    def MessageClass(self, reader: Reader, *_: object) -> RequestHeaders:
+        """Parse the headers our way. An error of reading them goes to `_handle_client_error`, like a fault in them."""
+        return RequestHeaders(reader)
 
-    def get_environ(self) -> dict[str, Any]:
-        environ: dict[str, Any] = super().get_environ()
+    def get_environ(self) -> WSGIEnvironment:
+        environ: WSGIEnvironment = super().get_environ()
         environ["headgate.handler"] = self
-        self.wsgi_input: Any = RequestBody(self, self.wsgi_input)
+        self.wsgi_input = RequestBody(self, self.wsgi_input)
         # Also where a WebSocket is asked for: pywsgi would hand out the bare stream, behind whose body the next request begins.
         environ["wsgi.input"], environ["wsgi.input_terminated"] = self.wsgi_input, True
         self.server.connections.work(self.socket)
@@ -244,14 +252,8 @@ class HttpHandler(pywsgi.WSGIHandler):  # type: ignore[misc]
             return None
         return "408", error_answer("408 Request Timeout", "the request's headers took too long")
 
-    def log_error(self, msg: str, *args: Any) -> None:
+    def log_error(self, msg: str, *args: object) -> None:
         """Say nothing per bad request: hostile clients must not fill the log."""
 
     def log_request(self) -> None:
         """Say nothing per request either; pywsgi would still put the line together."""
-
-
-def close_hard(sock: Any) -> None:
-    """Let closing a socket throw away what the kernel holds for its peer, for which it would try for many minutes."""
-    with suppress(OSError):
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

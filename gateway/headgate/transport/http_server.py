@@ -14,9 +14,8 @@ import errno
 import socket
 import sys
 import time
-from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING
 
 import structlog
 from gevent import pywsgi
@@ -27,9 +26,13 @@ from headgate.runtime.loop import later, native_close
 from .descriptors import descriptor_limit, keep_reserve
 from .http_answers import error_answer, too_many_text
 from .http_connections import HttpConnections
-from .http_handler import HttpHandler, close_hard
+from .http_handler import HttpHandler
 from .http_limits import HttpLimits
 from .peer_address import address_key, address_of
+from .peer_socket import AcceptedSocket, PeerSocket, close_hard, native
+
+if TYPE_CHECKING:
+    from wsgiref.types import WSGIApplication, WSGIEnvironment
 
 # No descriptor, or no memory, for one more connection. Peers wait in the kernel's queue, and are accepted after a while; without
 # the pause the listener, which stays readable, would have us try for ever.
@@ -51,20 +54,27 @@ class HTTPServer(pywsgi.WSGIServer):  # type: ignore[misc]
     # In one turn of the loop: connections that are ended for others close theirs in the next.
     max_accept = 32
 
-    def __init__(self, listener: Any, application: Any, *, limits: HttpLimits | None = None, **options: Any) -> None:
+    def __init__(
+        self,
+        listener: tuple[str, int] | socket.socket,
+        application: WSGIApplication,
+        *,
+        limits: HttpLimits | None = None,
+        **options: object,
+    ) -> None:
         super().__init__(listener, application, log=None, **options)
         self.limits = limits or HttpLimits()
-        self.connections: HttpConnections[Any] = HttpConnections()
+        self.connections: HttpConnections[PeerSocket] = HttpConnections()
         HTTP_CONNECTIONS.set_function(lambda: len(self.connections))
         self._exhausted_told_s = -EXHAUSTED_LOG_S
         self._newest_fd = sys.maxsize
 
-    def do_read(self) -> Any:
+    def do_read(self) -> tuple[AcceptedSocket, object] | None:
         """Accept a connection; None when there is none, or when there is nothing left to have it with."""
         for _ in range(self.max_accept):
             try:
                 keep_reserve(self.socket.fileno(), self._newest_fd)
-                accepted = super().do_read()
+                accepted: tuple[AcceptedSocket, object] | None = super().do_read()
             except OSError as error:
                 if error.errno not in _EXHAUSTED:
                     raise
@@ -78,18 +88,18 @@ class HTTPServer(pywsgi.WSGIServer):  # type: ignore[misc]
                 return accepted
         return None
 
-    def do_close(self, sock: Any, *args: Any) -> None:
+    def do_close(self, sock: PeerSocket, *args: object) -> None:
         """A connection is over, or has been detached."""
         self.connections.close(sock)
         super().do_close(sock, *args)
 
-    def between_requests(self, sock: Any) -> None:
+    def between_requests(self, sock: PeerSocket) -> None:
         """A connection waits for its next request, which may be another client's when a proxy of ours sends it."""
         self.connections.wait(sock)
         if self.limits.proxies:
             self.connections.attribute(sock, None)
 
-    def one_too_many(self, sock: Any, environ: Mapping[str, Any]) -> int | None:
+    def one_too_many(self, sock: PeerSocket, environ: WSGIEnvironment) -> int | None:
         """Let a request count for the client that a proxy of ours names; return the limit if there is no room for one more."""
         limit = self._per_address()
         if not self.limits.proxies or not limit:
@@ -102,7 +112,7 @@ class HTTPServer(pywsgi.WSGIServer):  # type: ignore[misc]
         HTTP_ENDED.labels("too many of address").inc()
         return limit
 
-    def _take_in(self, sock: Any, address: Any) -> bool:
+    def _take_in(self, sock: AcceptedSocket, address: object) -> bool:
         """Count a connection, if need be in place of another that waits for its peer; refuse it when there is no such one.
 
         Behind a proxy all connections come from the proxy, so an address of its own tells nothing: `one_too_many` asks for each
@@ -140,13 +150,13 @@ class HTTPServer(pywsgi.WSGIServer):  # type: ignore[misc]
         HTTP_ENDED.labels(f"longest waiting {why}").inc()
         close_hard(sock)
         with suppress(OSError):
-            sock._sock.shutdown(socket.SHUT_RDWR)  # not the cooperative one, which raises in the greenlet that waits
+            native(sock).shutdown(socket.SHUT_RDWR)  # not the cooperative one, which raises in the greenlet that waits
         return True
 
-    def _refuse(self, sock: Any, status: str, reason: str, told: str) -> bool:
+    def _refuse(self, sock: AcceptedSocket, status: str, reason: str, told: str) -> bool:
         HTTP_ENDED.labels(reason).inc()
         with suppress(OSError):
-            sock._sock.send(error_answer(status, told))
+            native(sock).send(error_answer(status, told))
         native_close(sock.detach())
         return False
 

@@ -7,7 +7,7 @@ disconnected. python-socketio itself takes malformed packets for granted, or fai
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol
 
 from socketio.packet import ACK, BINARY_ACK, BINARY_EVENT, CONNECT, DISCONNECT, EVENT
 
@@ -15,6 +15,16 @@ from socketio.packet import ACK, BINARY_ACK, BINARY_EVENT, CONNECT, DISCONNECT, 
 MAX_ATTACHMENTS = 16
 # Attachments are put into place recursively, by python-socketio.
 MAX_BINARY_DEPTH = 100
+
+
+class DecodedPacket(Protocol):
+    """A packet as a packet class has decoded it. The standard one sees to the types itself; another takes what it finds."""
+
+    packet_type: object
+    namespace: object
+    id: object
+    data: object
+    attachment_count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +39,9 @@ class PacketRules:
     has_attachments: bool
     accept_binary: bool
 
-    def fault(self, packet: Any, *, in_namespace: bool) -> str | None:
+    def fault(self, packet: DecodedPacket, *, in_namespace: bool) -> str | None:
         """Return what is wrong with a packet of a client, which is, or is not, in the packet's namespace; None if all is well."""
         kind, data, id_ = packet.packet_type, packet.data, packet.id
-        # The standard packet's parser sees to these two itself; others take what they find.
         if packet.namespace is not None and not isinstance(packet.namespace, str):
             return "namespace that is no text"
         if id_ is not None and not (isinstance(id_, int) and id_ >= 0):
@@ -66,9 +75,10 @@ class PacketRules:
         return None
 
 
-def _placeholders_valid(data: Any, attachments: int) -> bool:
+def _placeholders_valid(data: object, attachments: int) -> bool:
     """Return whether every placeholder names an attachment; python-socketio would find out when the last one has come."""
-    level, inner = [data], []
+    level: list[object] = [data]
+    inner: list[object] = []
     for _ in range(MAX_BINARY_DEPTH):
         for value in level:
             if isinstance(value, list):

@@ -7,11 +7,13 @@ of a session. tests/contract/test_engineio_corners.py names each corner, and fai
 
 from __future__ import annotations
 
-from typing import Any
+import logging
+from typing import TYPE_CHECKING
 
 import socketio
 import structlog
 from socketio import packet as socket_packet
+from socketio.packet import Packet
 
 from headgate.runtime.loop import Signal, sleep, spawn
 from headgate.runtime.patching import is_patched
@@ -20,6 +22,11 @@ from .engine import EngineServer, OneTooMany, frame_of, message_packet
 from .frame_parser import PROTOCOL_ERROR
 from .packet_check import PacketRules
 from .session import Session
+
+if TYPE_CHECKING:
+    from wsgiref.types import WSGIEnvironment
+
+    from engineio.packet import Packet as EnginePacket
 
 log = structlog.get_logger("headgate.engine")
 
@@ -56,7 +63,13 @@ class Server(socketio.Server):  # type: ignore[misc]
     accept_binary = True
     acknowledges_ahead = False
 
-    def __init__(self, client_manager: Any = None, logger: Any = False, serializer: Any = "default", **options: Any) -> None:
+    def __init__(
+        self,
+        client_manager: socketio.Manager | None = None,
+        logger: logging.Logger | bool = False,
+        serializer: str | type[Packet] = "default",
+        **options: object,
+    ) -> None:
         _check_serializer(serializer)
         if not is_patched():
             raise RuntimeError(
@@ -77,7 +90,7 @@ class Server(socketio.Server):  # type: ignore[misc]
         engine: EngineServer = self.eio
         return engine.session_of(eio_sid)
 
-    def opening(self, eio_sid: str, environ: dict[str, Any]) -> OneTooMany | None:
+    def opening(self, eio_sid: str, environ: WSGIEnvironment) -> OneTooMany | None:
         """Called before a session opens; returns why it is one too many, if it is. For subclasses."""
 
     def over(self, eio_sid: str) -> None:
@@ -86,7 +99,7 @@ class Server(socketio.Server):  # type: ignore[misc]
     def joined(self, eio_sid: str, namespace: str, sid: str) -> None:
         """Called when a client has joined a namespace and its CONNECT packet is on its way. For subclasses."""
 
-    def _send_packet(self, eio_sid: str, pkt: Any) -> None:
+    def _send_packet(self, eio_sid: str, pkt: Packet) -> None:
         """CONNECT and its errors go ahead of queued events; events, goodbyes and acknowledgements keep their order, the last
         unless `acknowledges_ahead`."""
         session = self.session_of(eio_sid)
@@ -103,19 +116,19 @@ class Server(socketio.Server):  # type: ignore[misc]
                 # CONNECT waits for the frames of `joined`: one write instead of two.
                 session.offer_control(frame_of(packet), flush=kind != socket_packet.CONNECT)
 
-    def _send_eio_packet(self, eio_sid: str, eio_pkt: Any) -> None:
+    def _send_eio_packet(self, eio_sid: str, eio_pkt: EnginePacket) -> None:
         if eio_pkt.binary and self._has_attachments:
             frame_of(eio_pkt, attachment=True)  # kept on the packet
         super()._send_eio_packet(eio_sid, eio_pkt)
 
-    def _handle_eio_connect(self, eio_sid: str, environ: dict[str, Any]) -> OneTooMany | None:
+    def _handle_eio_connect(self, eio_sid: str, environ: WSGIEnvironment) -> OneTooMany | None:
         refusal = self.opening(eio_sid, environ)
         if refusal is not None:
             return refusal
         super()._handle_eio_connect(eio_sid, environ)
         return None
 
-    def _handle_connect(self, eio_sid: str, namespace: str | None, data: Any) -> None:
+    def _handle_connect(self, eio_sid: str, namespace: str | None, data: object) -> None:
         namespace = namespace or "/"
         if not self._serves(namespace):
             self._send_packet(
@@ -162,7 +175,6 @@ class Server(socketio.Server):  # type: ignore[misc]
             except Exception as error:  # noqa: BLE001 - whatever a packet class raises: the client is told, it is counted
                 fault = f"malformed packet ({type(error).__name__})"
         if fault is not None:
-            self._binary_packet.pop(eio_sid, None)
             session = self.session_of(eio_sid)
             if session is not None:
                 session.end("parse error", code=PROTOCOL_ERROR, told=fault)
@@ -176,12 +188,12 @@ class Server(socketio.Server):  # type: ignore[misc]
             # Application code failed: it is logged, and the session goes on, as with stock python-socketio.
             log.exception("event handler failed", sid=eio_sid)
 
-    def _is_in(self, eio_sid: str, namespace: Any) -> bool:
+    def _is_in(self, eio_sid: str, namespace: object) -> bool:
         if namespace is not None and not isinstance(namespace, str):
             return False
         return self.manager.sid_from_eio_sid(eio_sid, namespace or "/") is not None
 
-    def _dispatch(self, eio_sid: str, packet: Any) -> None:
+    def _dispatch(self, eio_sid: str, packet: Packet) -> None:
         """Hand a checked packet to python-socketio (its own dispatch would parse it once more)."""
         kind, namespace = packet.packet_type, packet.namespace
         if kind == socket_packet.CONNECT:
@@ -195,7 +207,7 @@ class Server(socketio.Server):  # type: ignore[misc]
         else:
             self._binary_packet[eio_sid] = packet  # its attachments follow
 
-    def _handle_event(self, eio_sid: str, namespace: str | None, id: int | None, data: list[Any]) -> None:
+    def _handle_event(self, eio_sid: str, namespace: str | None, id: int | None, data: list[object]) -> None:
         """Run an event's handler: in a greenlet of its own if the application wants that, but not without bound."""
         if not self.async_handlers:
             super()._handle_event(eio_sid, namespace, id, data)
@@ -213,7 +225,7 @@ class Server(socketio.Server):  # type: ignore[misc]
         spawn(self._run_handler, running, sid, eio_sid, data, namespace, id)
 
     def _run_handler(
-        self, running: _RunningHandlers, sid: str, eio_sid: str, data: list[Any], namespace: str, id: int | None
+        self, running: _RunningHandlers, sid: str, eio_sid: str, data: list[object], namespace: str, id: int | None
     ) -> None:
         try:
             self._handle_event_internal(self, sid, eio_sid, data, namespace, id)
@@ -225,7 +237,7 @@ class Server(socketio.Server):  # type: ignore[misc]
             if not running.count:
                 self._running.pop(eio_sid, None)
 
-    def _trigger_event(self, event: str, namespace: str, *args: Any) -> Any:
+    def _trigger_event(self, event: str, namespace: str, *args: object) -> object:
         """Run a handler of the application. A client leaves its rooms also when its disconnect handler raises."""
         if event != "disconnect":
             return super()._trigger_event(event, namespace, *args)
@@ -266,18 +278,18 @@ class Server(socketio.Server):  # type: ignore[misc]
             self.over(eio_sid)
 
 
-def _check_serializer(serializer: Any) -> None:
+def _check_serializer(serializer: object) -> None:
     """Refuse what is no packet class.
 
     Raises:
         ValueError: says what is allowed.
     """
-    a_class = isinstance(serializer, type) and issubclass(serializer, socket_packet.Packet)
+    a_class = isinstance(serializer, type) and issubclass(serializer, Packet)
     if not a_class and serializer not in ("default", "msgpack"):
         raise ValueError(f"serializer: expected 'default', 'msgpack' or a subclass of socketio.packet.Packet, got {serializer!r}")
 
 
-def _has_attachments(packet_class: Any) -> bool:
+def _has_attachments(packet_class: type[Packet]) -> bool:
     """Return whether bytes travel as attachments, in binary messages behind a text packet; else every message is a packet.
 
     Raises:

@@ -16,7 +16,7 @@ No other module of the gateway knows python-socketio or python-engineio; their p
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import socketio
 from socketio.exceptions import ConnectionRefusedError as _SocketIORefusal
@@ -26,18 +26,22 @@ from .fast_packet import FastPacket
 from .limits import TransportLimits
 from .server import Server
 from .session import Session
+from .timers import Arguments
+
+if TYPE_CHECKING:
+    from wsgiref.types import WSGIApplication, WSGIEnvironment
 
 __all__ = ["ConnectRefused", "Hooks", "OneTooMany", "SocketIOFace"]
 
-Environ = Mapping[str, Any]
+Environ = Mapping[str, object]
 # A request's arguments behind the client id; the returned object is its acknowledgement.
-RequestHandler = Callable[..., Mapping[str, Any]]
+RequestHandler = Callable[..., Mapping[str, object]]
 
 
 class ConnectRefused(Exception):
     """A connect handler raises it: the client is sent CONNECT_ERROR with this message, and `data` as its data."""
 
-    def __init__(self, message: str, data: Mapping[str, Any]) -> None:
+    def __init__(self, message: str, data: Mapping[str, object]) -> None:
         super().__init__(message)
         self.message, self.data = message, data
 
@@ -74,11 +78,11 @@ class _HookedServer(Server):
     accept_binary = False
     acknowledges_ahead = True  # a client that is behind must hear that it has subscribed; what it misses, it is told
 
-    def __init__(self, hooks: Hooks, **options: Any) -> None:
-        super().__init__(**options)
+    def __init__(self, hooks: Hooks, members: socketio.Manager, **options: object) -> None:
+        super().__init__(members, serializer=FastPacket, logger=False, **options)
         self._hooks = hooks
 
-    def opening(self, eio_sid: str, environ: dict[str, Any]) -> OneTooMany | None:
+    def opening(self, eio_sid: str, environ: WSGIEnvironment) -> OneTooMany | None:
         return self._hooks.opening(eio_sid, environ)
 
     def joined(self, eio_sid: str, namespace: str, sid: str) -> None:
@@ -104,20 +108,19 @@ class SocketIOFace:
         """Make the server. `allowed_origins` is "*", or answers whether an origin may connect."""
         self._server = _HookedServer(
             hooks,
+            _Members(),
             async_handlers=False,
-            client_manager=_Members(),
-            serializer=FastPacket,
             namespaces=[f"/{name}" for name in namespaces],
             cors_allowed_origins=allowed_origins,
             transport_limits=limits,
             http_compression=False,
-            logger=False,
         )
         self._engine: EngineServer = self._server.eio
 
-    def wsgi_app(self, application: Any) -> Any:
+    def wsgi_app(self, application: WSGIApplication | None) -> WSGIApplication:
         """Return a WSGI application: Socket.IO's path is ours, the rest is `application`'s."""
-        return socketio.WSGIApp(self._server, application)
+        wrapped: WSGIApplication = socketio.WSGIApp(self._server, application)
+        return wrapped
 
     # -- connect, disconnect, dispatch --------------------------------------------------------------------------------
 
@@ -125,10 +128,10 @@ class SocketIOFace:
         self,
         namespace: str,
         *,
-        connect: Callable[[str, dict[str, Any], Any], None],
+        connect: Callable[[str, WSGIEnvironment, object], None],
         disconnect: Callable[[str, str], None],
         requests: Mapping[str, RequestHandler],
-        unknown: Callable[[str, str], Mapping[str, Any]],
+        unknown: Callable[[str, str], Mapping[str, object]],
     ) -> None:
         """Serve a namespace. Handlers run one after the other for each session, in its own greenlet, and may wait.
 
@@ -140,7 +143,7 @@ class SocketIOFace:
             unknown: for any other event; gets its name and the client id, and returns the acknowledgement.
         """
 
-        def checked_connect(client_id: str, environ: dict[str, Any], auth: Any) -> None:
+        def checked_connect(client_id: str, environ: WSGIEnvironment, auth: object) -> None:
             try:
                 connect(client_id, environ, auth)
             except ConnectRefused as refusal:
@@ -182,7 +185,7 @@ class SocketIOFace:
         if environ is not None:
             self._server.environ[session_id] = {name: environ[name] for name in names if name in environ}
 
-    def after(self, delay_s: float, callback: Callable[..., Any], *args: Any) -> None:
+    def after(self, delay_s: float, callback: Callable[[*Arguments], object], *args: *Arguments) -> None:
         """Call back by the sessions' own timer, in the hub: the callback must not wait."""
         self._engine.deadlines.after(delay_s, callback, *args)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TypeVarTuple
 
 import structlog
 
@@ -20,6 +20,8 @@ from headgate.runtime.loop import Watcher, repeat
 log = structlog.get_logger("headgate.deadlines")
 
 monotonic = time.monotonic
+
+Arguments = TypeVarTuple("Arguments")
 
 # A tick that comes later than this was held up by us, not by those whose deadlines it would call.
 STALL_TICKS = 2
@@ -30,11 +32,11 @@ class Deadlines:
 
     def __init__(self, tick_s: float) -> None:
         self._tick_s = tick_s
-        self._slots: dict[int, list[tuple[Callable[..., Any], tuple[Any, ...]]]] = {}
+        self._slots: dict[int, list[tuple[Callable[..., object], tuple[object, ...]]]] = {}
         self._reached = self._last_tick = int(monotonic() / tick_s)
         self._timer: Watcher | None = None
 
-    def after(self, delay_s: float, callback: Callable[..., Any], *args: Any) -> None:
+    def after(self, delay_s: float, callback: Callable[[*Arguments], object], *args: *Arguments) -> None:
         """Call `callback(*args)` in the hub after `delay_s`. The callback must not switch greenlets."""
         slot = max(int((monotonic() + delay_s) / self._tick_s), self._reached) + 1
         self._slots.setdefault(slot, []).append((callback, args))

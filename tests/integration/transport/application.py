@@ -1,9 +1,9 @@
 """The program under test: headgate.socketio.Server and a bare EngineServer in a process of their own.
 
 `/socket.io/` answers as the official Socket.IO v5 suite expects of its server (`auth`, `message`, `message-with-ack`, in `/`
-and `/custom`), and has a namespace `/room` (room.py); `/engine.io/` echoes as the Engine.IO v4 suite expects. `/debug/<name>`
-takes a JSON object and lets a test do and see, from inside the process, what no client could: emit, end sessions, count file
-descriptors, greenlets, watchers.
+and `/custom`), and has a namespace `/room` (tests/support/socketio_room.py). `/engine.io/` echoes as the Engine.IO v4 suite
+expects. `/debug/<name>` takes a JSON object and lets a test do and see, from inside the process, what no client could: emit, end
+sessions, count file descriptors, greenlets, watchers.
 
 Run as `python -m tests.integration.transport.application '<json>'`; prints its port, ends with its standard input.
 """
@@ -13,7 +13,6 @@ from gevent import monkey
 
 monkey.patch_all()
 
-import base64
 import faulthandler
 import gc
 import json
@@ -21,7 +20,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, cast
 
@@ -35,10 +34,9 @@ from headgate.transport.engine import EngineServer
 from headgate.transport.heartbeat import Heartbeat
 from headgate.transport.long_poll import LongPoll
 from headgate.transport.session import Session
-from headgate.transport.session_state import SessionState
 from headgate.transport.websocket import WebSocket
-from tests.integration.transport import packets
-from tests.integration.transport.room import ROOM, Room
+from tests.support import packet_classes as packets
+from tests.support.socketio_room import ROOM, Room
 
 JSON = dict[str, Any]
 
@@ -55,10 +53,9 @@ class Application:
         self.eio.on("disconnect", self.end)
         self.ends: list[str] = []
         self.reasons: dict[str, str] = {}
-        self.seen: list[Any] = []
         self.gate = Event()
-        self.running = self.most_running = self.written = self.waiting = 0
-        for namespace in ("/", "/custom", "/other"):
+        self.running = self.most_running = self.waiting = 0
+        for namespace in ("/", "/custom"):
             self.serve(namespace)
         self.room = Room()
         self.sio.register_namespace(self.room)
@@ -71,9 +68,6 @@ class Application:
         def connect(sid: str, environ: JSON, auth: Any) -> None:
             if isinstance(auth, dict) and auth.get("refuse"):
                 raise ConnectionRefusedError
-            if namespace == "/other":
-                sio.emit("early", "before the pause", to=sid, namespace=namespace)
-                gevent.sleep(0.1)
             sio.emit("auth", auth or {}, to=sid, namespace=namespace)
 
         def slow(sid: str, *data: Any) -> None:
@@ -81,12 +75,11 @@ class Application:
             self.most_running = max(self.most_running, self.running)
             self.gate.wait()
             self.running -= 1
-            self.seen.append(data[0] if data else None)
 
         sio.on("connect", connect, namespace=namespace)
         sio.on("message", lambda sid, *data: sio.emit("message-back", data, to=sid, namespace=namespace), namespace=namespace)
         sio.on("message-with-ack", lambda sid, *data: data, namespace=namespace)
-        sio.on("record", lambda sid, *data: self.seen.append(data[0] if data else None), namespace=namespace)
+        sio.on("record", lambda sid, *_: None, namespace=namespace)
         sio.on("leave", lambda sid, *_: self.say_and_leave(sid, namespace), namespace=namespace)
         sio.on("slow", slow, namespace=namespace)
         sio.on("disconnect", self.end, namespace=namespace)
@@ -114,7 +107,7 @@ class Application:
         if command is None:
             start_response("404 Not Found", [("Content-Length", "0")])
             return []
-        if path in ("/debug/echo", "/debug/stream", "/debug/large"):
+        if path == "/debug/echo":
             return command(environ, start_response)
         length = int(environ.get("CONTENT_LENGTH") or 0)
         body = json.dumps(command(**json.loads(environ["wsgi.input"].read(length) or b"{}"))).encode()
@@ -124,7 +117,7 @@ class Application:
     # -- debug commands -------------------------------------------------------------------------------------------
 
     def debug_state(self) -> JSON:
-        """What the process holds right now; sessions, and those with a poll, a POST or a probe under way, by their ids."""
+        """Return what the process holds right now; sessions, and those that poll, by their ids."""
         gc.collect()
         objects = gc.get_objects()
         sessions = [*self.sio.eio.sockets.values(), *self.eio.sockets.values()]
@@ -133,29 +126,21 @@ class Application:
             "fds": len(os.listdir("/proc/self/fd")),
             "greenlets": sum(isinstance(thing, gevent.Greenlet) and not thing.dead for thing in objects),
             "polls": [cast(Session, poll._session).sid for poll in polls if poll._wake is not None],
-            "posts": [cast(Session, poll._session).sid for poll in polls if poll._posting],
-            "probes": [session.sid for session in sessions if session.state in (SessionState.PROBING, SessionState.UPGRADING)],
             "watchers": gevent.get_hub().loop.activecnt,
             "wires": sum(isinstance(thing, WebSocket) for thing in objects),
             "connections": sum(isinstance(thing, Session) for thing in objects),
             "sessions": [connection.sid for connection in sessions],
-            "closed": [connection.sid for connection in sessions if connection.closed],
-            "control_frames": sum(len(connection.queue._control or ()) for connection in self.sio.eio.sockets.values()),
             "inbox": max((waiting_messages(session) for session in self.sio.eio.sockets.values()), default=0),
             "environs": len(self.sio.environ),
             "half_binary": len(self.sio._binary_packet),
             "ends": self.ends,
             "reasons": self.reasons,
-            "seen": self.seen,
             "most_running": self.most_running,
-            "written": self.written,
             "waiting": self.waiting,
             "members": sum(len(rooms.get(None, ())) for rooms in self.sio.manager.rooms.values()),
             "in_the_room": len(self.sio.manager.rooms.get("/room", {}).get(ROOM, ())),
             "half_gone": sum(map(len, self.sio.manager.pending_disconnect.values())) + len(self.sio._leaving),
             "handlers": len(self.sio._running),
-            "notes": self.room.notes,
-            "leaving": self.room.leaving,
             "leavings": self.room.leavings,
         }
 
@@ -203,25 +188,10 @@ class Application:
             if not number % 64:
                 gevent.sleep(0)
 
-    def debug_binary(self, count: int, size: int) -> int:
-        """Emit binary events, each with two attachments, with an acknowledgement-lane packet squeezed in between."""
-        for number in range(count):
-            self.sio.emit("binary", (number, b"a" * size, b"b" * size))
-        return count
-
-    def debug_disconnect(self, engine: bool = False) -> None:
-        """End every session: from the Socket.IO side, or straight at Engine.IO."""
-        if engine:
-            for eio_sid in list(self.sio.eio.sockets):
-                self.sio.eio.disconnect(eio_sid)
-        for sid, _ in list(self.sio.manager.get_participants("/", None)) if not engine else []:
-            self.sio.disconnect(sid)
-
-    def debug_end(self) -> None:
-        """Send a last message to everyone, and end every Engine.IO session in the same breath."""
-        for eio_sid, connection in list(self.eio.sockets.items()):
-            self.eio.send(eio_sid, "final")
-            connection.close()
+    def debug_disconnect(self) -> None:
+        """End every session, straight at Engine.IO."""
+        for eio_sid in list(self.sio.eio.sockets):
+            self.sio.eio.disconnect(eio_sid)
 
     def debug_ping(self) -> None:
         """Ping everyone now, whatever the interval."""
@@ -232,11 +202,6 @@ class Application:
         """Ping everyone, and have the whole process stopped (SIGSTOP) in the same breath."""
         self.debug_ping()
         os.kill(os.getpid(), signal.SIGSTOP)
-
-    def debug_expire_handshakes(self) -> None:
-        """Have the handshake's deadline of every session pass now, whenever it would."""
-        for session in list(self.sio.eio.sockets.values()):
-            session._check_joined()
 
     def debug_forget(self) -> None:
         """Take off the timer what it holds of what is over, as when its deadlines have passed."""
@@ -256,39 +221,6 @@ class Application:
         body = json.dumps(environ["wsgi.input"].read().decode("latin-1")).encode()
         start_response("200 OK", [("Content-Length", str(len(body)))])
         return [body]
-
-    def debug_stream(self, environ: JSON, start_response: Any) -> Iterator[bytes]:
-        """Answer in pieces that are far apart."""
-        start_response("200 OK", [])
-        for _ in range(4):
-            yield b"piece"
-            gevent.sleep(0.4)
-
-    def debug_large(self, environ: JSON, start_response: Any) -> Iterator[bytes]:
-        """Answer with more than anybody reads, and count what was taken of it."""
-        start_response("200 OK", [])
-        for _ in range(1000):
-            yield b"x" * 16384
-            self.written += 16384
-
-    def debug_packets(self, packets: list[JSON]) -> list[str | None]:
-        """Give each packet to a session of its own that has joined `/`; return why each ended, None for those that live."""
-        return [self._outcome(packet["text"] if "text" in packet else base64.b64decode(packet["binary"])) for packet in packets]
-
-    def _outcome(self, packet: str | bytes) -> str | None:
-        engine = self.sio.eio
-        sid = engine.generate_id()
-        connection = engine.sockets[sid] = Session(engine, sid)
-        engine._trigger_event("connect", sid, {}, run_async=False)
-        connection.start_polling()
-        for each in ("40", packet):
-            connection.packet_received(each)
-            with gevent.Timeout(30, TimeoutError(f"not done with {each!r}")):
-                while connection._receiver is not None and not connection._receiver.at_rest:
-                    gevent.sleep(0)
-        reason = connection.reason
-        connection.close()
-        return reason
 
     def debug_wait(self) -> None:
         """Answer when the slow handlers may go on."""

@@ -98,13 +98,6 @@ class Polling:
         sock.sendall(f"GET {self.target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         return sock
 
-    def begin_post(self, *packets: str) -> socket.socket:
-        """Start to send packets and return the socket on which the answer will come."""
-        body = SEPARATOR.join(packets).encode()
-        sock = dial(self.port)
-        sock.sendall(f"POST {self.target} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
-        return sock
-
 
 class Closed(Exception):
     """The server closed the WebSocket; `code` is None when the socket ended without a close frame."""

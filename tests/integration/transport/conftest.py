@@ -1,5 +1,5 @@
 """Fixtures of the transport's tests: real server processes."""
 
-from tests.integration.transport.server_process import start_failing_server, start_server, start_shared_server
+from tests.integration.transport.server_process import start_server, start_shared_server
 
-__all__ = ["start_failing_server", "start_server", "start_shared_server"]
+__all__ = ["start_server", "start_shared_server"]

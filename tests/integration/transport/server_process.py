@@ -1,7 +1,6 @@
 """The application under test as a process: started with the limits that a test wants, ended with the test.
 
-Its parent's death ends it too: it reads its standard input to the end. A traceback on its standard error is a failure of
-every test that did not ask for one.
+Its parent's death ends it too: it reads its standard input to the end. A traceback on its standard error fails the test.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ class ServerProcess:
 
     @property
     def errors(self) -> str:
-        """What it has written to standard error, and what its loggers wrote."""
+        """Its standard error, with the lines of its loggers."""
         self._errors.seek(0)
         return self._errors.read().decode(errors="replace")
 
@@ -62,7 +61,7 @@ class ServerProcess:
             connection.close()
 
     def state(self) -> dict[str, Any]:
-        """What the process holds right now."""
+        """Return what the process holds right now."""
         state: dict[str, Any] = self.debug("state")
         return state
 
@@ -117,12 +116,12 @@ class ServerProcess:
 
 class StartServer(Protocol):
     """Call with TransportLimits' names, those in PATIENT have its values otherwise; `options` go to socketio.Server, where a
-    serializer of packets.py is given by its name."""
+    serializer of packet_classes.py is given by its name."""
 
     def __call__(self, *, options: dict[str, Any] | None = None, **limits: float) -> ServerProcess: ...
 
 
-def _starter(*, faultless: bool = True) -> Iterator[StartServer]:
+def _starter() -> Iterator[StartServer]:
     started: list[ServerProcess] = []
 
     def start(*, options: dict[str, Any] | None = None, **limits: float) -> ServerProcess:
@@ -132,18 +131,12 @@ def _starter(*, faultless: bool = True) -> Iterator[StartServer]:
 
     try:
         yield start
-        for server in started if faultless else ():
+        for server in started:
             assert "Traceback" not in server.errors, server.errors[-4000:]
     finally:
         for server in started:
             server.stop()
 
 
-def _starter_of_failing() -> Iterator[StartServer]:
-    """For a test in which handlers of the application raise."""
-    yield from _starter(faultless=False)
-
-
 start_server = pytest.fixture(_starter)
-start_failing_server = pytest.fixture(_starter_of_failing)
 start_shared_server = pytest.fixture(_starter, scope="module")

@@ -1,4 +1,7 @@
-"""Clients that leave, each way there is: their disconnect handlers find everything still there, and nothing stays behind them."""
+"""Clients that leave over a real network, each way there is: their disconnect handlers find everything still there.
+
+tests/unit/transport/test_server.py has the handlers that raise, wait, or run behind the end.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +18,14 @@ from tests.integration.transport.real_client import POLLING, SOON, WEBSOCKET, cu
 from tests.integration.transport.server_process import ServerProcess, StartServer
 
 SMALL_BUFFER_BYTES = 4096
-# What is there only while somebody is.
+# These are there only while somebody is.
 LEFTOVERS = ("sessions", "environs", "members", "in_the_room", "half_gone", "half_binary", "handlers")
 
 
-def entered(port: int, user: str, more: str = "") -> WebSocket:
+def entered(port: int, user: str) -> WebSocket:
     """Return a WebSocket made by hand that is in the room, and takes little before it has to be read."""
     client = WebSocket(port, receive_buffer_bytes=SMALL_BUFFER_BYTES)
-    client.send(f'40/room,{{"user":"{user}"{more}}}')
+    client.send(f'40/room,{{"user":"{user}"}}')
     assert client.text().startswith("40/room,")
     return client
 
@@ -87,27 +90,27 @@ def malformed_packet(server: ServerProcess, user: str) -> Iterator[None]:
 
 
 @contextmanager
-def put_out(server: ServerProcess, user: str) -> Iterator[None]:
+def disconnected(server: ServerProcess, user: str) -> Iterator[None]:
     """The application disconnects the client, in a handler of that client's own event."""
     with in_the_room(server.port, WEBSOCKET, user) as client:
-        client.emit("put_me_out", namespace="/room")
+        client.emit("disconnect_me", namespace="/room")
         yield
 
 
 @contextmanager
-def put_out_polling(server: ServerProcess, user: str) -> Iterator[None]:
+def disconnected_polling(server: ServerProcess, user: str) -> Iterator[None]:
     """The same without a WebSocket."""
     with in_the_room(server.port, POLLING, user) as client:
-        client.emit("put_me_out", namespace="/room")
+        client.emit("disconnect_me", namespace="/room")
         yield
 
 
 @contextmanager
-def engine_put_out(server: ServerProcess, user: str) -> Iterator[None]:
+def engine_disconnected(server: ServerProcess, user: str) -> Iterator[None]:
     """The application ends the Engine.IO session."""
     client = entered(server.port, user)
     with closing(client):
-        server.debug("disconnect", engine=True)
+        server.debug("disconnect")
         yield
 
 
@@ -156,9 +159,9 @@ WAYS: list[tuple[Way, str, str]] = [
     (engine_goodbye, "client disconnect", "websocket"),
     (abandoned_poll, "transport close", "polling"),
     (malformed_packet, "parse error", "websocket"),
-    (put_out, "server disconnect", "websocket"),
-    (put_out_polling, "server disconnect", "polling"),
-    (engine_put_out, "server disconnect", "websocket"),
+    (disconnected, "server disconnect", "websocket"),
+    (disconnected_polling, "server disconnect", "polling"),
+    (engine_disconnected, "server disconnect", "websocket"),
     (silence, "ping timeout", "websocket"),
     (silent_polling, "ping timeout", "polling"),
     (stopped, "write deadline", "websocket"),
@@ -179,19 +182,15 @@ def server(start_shared_server: StartServer, asynchronous: bool) -> ServerProces
     return start_shared_server(options={"async_handlers": asynchronous}, send_buffer_bytes=SMALL_BUFFER_BYTES, **SOON)
 
 
-class TestDisconnectHandler:
-    """What it may rely on."""
-
-    @pytest.mark.parametrize(("leave", "reason", "transport"), WAYS, ids=[way.__name__ for way, *_ in WAYS])
-    def test_it_finds_the_session_however_the_client_leaves(
-        self, server: ServerProcess, leave: Way, reason: str, transport: str
-    ) -> None:
-        """What was saved, and what it saves; transport, environ, rooms. Behind it nothing is left."""
+def test_a_disconnect_handler_finds_the_session_however_its_client_leaves(server: ServerProcess) -> None:
+    """Its saved data, which it may change, its transport, its environ, its rooms. Behind it nothing is left."""
+    for leave, reason, transport in WAYS:
         server.debug("limit", **SOON, write_deadline_s=60)
         user = leave.__name__
         with leave(server, user):
             state = server.until(
-                lambda state: state["leavings"] and state["leavings"][-1]["user"] == user, "the disconnect handler done"
+                lambda state, user=user: state["leavings"] and state["leavings"][-1]["user"] == user,  # type: ignore[misc]
+                f"the disconnect handler of {user}",
             )
 
         assert state["leavings"][-1] == {
@@ -202,105 +201,18 @@ class TestDisconnectHandler:
             "environ": True,
             "rooms": True,
         }
-        server.until(lambda state: not any(state[name] for name in LEFTOVERS), "nothing left")
-
-    def test_one_that_raises_leaves_no_ghost_and_costs_no_other_namespace_its_own(
-        self, start_failing_server: StartServer, asynchronous: bool
-    ) -> None:
-        """The client is out of its rooms, whoever disconnected it; the next handler runs; the server says what failed."""
-        server = start_failing_server(options={"async_handlers": asynchronous})
-        leaving: list[Callable[[WebSocket], object]] = [
-            WebSocket.close,
-            lambda client: client.send("1"),
-            lambda client: client.send("41/room,"),
-            lambda client: client.send('42/room,["put_me_out"]'),
-            lambda client: server.debug("disconnect", engine=True),
-        ]
-        for count, leave in enumerate(leaving, 1):
-            client = entered(server.port, str(count), ',"raises":true')
-            with closing(client):
-                client.send("40")
-                assert client.text().startswith("40{")
-                assert client.text().startswith('42["auth"')
-                leave(client)
-                server.until(lambda state: not state["in_the_room"] and not state["half_gone"], "nobody in the room")
-            server.until(lambda state, count=count: len(state["ends"]) == count, "the handler of `/`")  # type: ignore[misc]
-
-        state = server.until(lambda state: not any(state[name] for name in LEFTOVERS), "nothing left")
-        assert [leaving["user"] for leaving in state["leavings"]] == ["1", "2", "3", "4", "5"]
-        assert server.errors.count("this disconnect handler fails") >= 5
-
-    def test_one_that_waits_has_its_session_until_it_is_done(self, start_server: StartServer, asynchronous: bool) -> None:
-        """The application disconnects a client, the browser closes the connection for its part, the handler is still at it."""
-        server = start_server(options={"async_handlers": asynchronous})
-        with in_the_room(server.port, WEBSOCKET, "ana", waits=True) as client:
-            client.emit("put_me_out", namespace="/room")
-            server.until(lambda state: state["leaving"] and state["closed"], "a handler that waits, and a closed connection")
-            server.debug("release")
-            (leaving,) = server.until(lambda state: state["leavings"], "the handler done")["leavings"]
-
-        assert (leaving["user"], leaving["saved"], leaving["environ"]) == ("ana", "server disconnect", True)
-        server.until(lambda state: not any(state[name] for name in LEFTOVERS), "nothing left")
-
-    def test_handlers_of_what_came_before_the_goodbye_find_the_session_too(
-        self, start_server: StartServer, asynchronous: bool
-    ) -> None:
-        """Events and the end in one segment, as a page sends them that is being left."""
-        server = start_server(options={"async_handlers": asynchronous})
-        for count, goodbye in enumerate((["41/room,", "1"], ["1"]), 1):
-            client = entered(server.port, "ana")
-            with closing(client):
-                client.send(*['42/room,["note"]'] * 5, *goodbye)
-                server.until(lambda state, count=count: len(state["leavings"]) == count, "the goodbye")  # type: ignore[misc]
-
-            assert server.state()["notes"] == ["ana"] * 5 * count
-
-    def test_an_event_that_is_delivered_behind_the_end_finds_the_session_too(
-        self, start_server: StartServer, asynchronous: bool
-    ) -> None:
-        """What waited for an earlier handler when the connection broke."""
-        server = start_server(options={"async_handlers": asynchronous})
-        client = entered(server.port, "ana")
-        with closing(client):
-            client.send("40/other,", *['42/room,["note"]'] * 5)  # joining /other takes a while
-        state = server.until(lambda state: state["leavings"], "the goodbye")
-
-        assert state["notes"] == ["ana"] * 5
+        server.until(lambda state: not any(state[name] for name in LEFTOVERS), f"nothing left of {user}")
 
 
-def test_a_connect_handler_that_raises_leaves_no_ghost(start_failing_server: StartServer) -> None:
-    """The client is in no room, may try again, and leaves nothing behind."""
-    server = start_failing_server()
-    client = WebSocket(server.port)
-    with closing(client):
-        client.send('40/room,{"user":"ana","fails":true}')
-        server.until(lambda state: "this connect handler fails" in server.errors and not state["members"], "out of the room")
-        client.send('40/room,{"user":"ana"}')
-        assert client.text().startswith('40/room,{"sid"')
-    state = server.until(lambda state: not any(state[name] for name in LEFTOVERS), "nothing left")
-
-    assert [leaving["user"] for leaving in state["leavings"]] == ["ana"]
-
-
-def test_with_always_connect_a_client_whose_connect_handler_raised_stays(start_failing_server: StartServer) -> None:
-    """It has had its CONNECT: it is in the room, and not ended for having joined nothing."""
-    server = start_failing_server(options={"always_connect": True}, handshake_deadline_s=600)
-    client = WebSocket(server.port)
-    with closing(client):
-        client.send('40/room,{"user":"ana","fails":true}')
-        assert client.text().startswith('40/room,{"sid"')
-        idle = WebSocket(server.port)
-        with closing(idle):
-            server.debug("expire_handshakes")
-            assert idle.end().reason == "no CONNECT within 600 s"
-        client.send('42/room,1["note"]')
-        assert client.text() == '43/room,1["ana"]'
-
-
-@pytest.mark.parametrize("transports", [POLLING, WEBSOCKET], ids="+".join)
-def test_everyone_in_the_room_hears_of_twenty_who_leave(start_server: StartServer, transports: tuple[str, ...]) -> None:
-    """The real client hears each name once, and there are no ghosts."""
+def test_everyone_in_the_room_hears_of_twenty_who_leave(start_server: StartServer) -> None:
+    """The real client hears each name once, over each transport, and there are no ghosts."""
     server = start_server(**SOON)
+    for transports in (POLLING, WEBSOCKET):
+        hear_twenty_leave(server, transports)
+
+
+def hear_twenty_leave(server: ServerProcess, transports: tuple[str, ...]) -> None:
+    """Have twenty join and leave, and the real client hear of each."""
     witness = socketio.Client(reconnection=False)
     names: list[str] = []
     half_left, all_left = threading.Event(), threading.Event()
@@ -320,12 +232,13 @@ def test_everyone_in_the_room_hears_of_twenty_who_leave(start_server: StartServe
             for tab in tabs:
                 tab.close()
             # The Python client takes at most 16 packets in the answer to one poll.
-            assert half_left.wait(DEADLINE_S), f"heard of {len(names)}: {names}"
+            assert half_left.wait(DEADLINE_S), f"heard of {len(names)} over {transports}: {names}"
             for page in pages:
                 page.send("1")
-            assert all_left.wait(DEADLINE_S), f"heard of {len(names)}: {names}"
+            assert all_left.wait(DEADLINE_S), f"heard of {len(names)} over {transports}: {names}"
         server.until(lambda state: state["members"] == state["in_the_room"] == state["environs"] == 1, "the witness alone")
     finally:
         witness.disconnect()
+    server.until(lambda state: not state["members"], "the witness gone")
 
     assert sorted(names) == sorted([f"tab {number}" for number in range(10)] + [f"page {number}" for number in range(10)])

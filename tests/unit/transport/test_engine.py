@@ -2,22 +2,38 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from io import BytesIO
 from typing import Any
 
+import gevent
+import gevent.socket
 import pytest
 
 from headgate.transport.engine import EngineServer, OneTooMany
 from headgate.transport.engineio_http import BAD_REQUEST, FORBIDDEN, UNKNOWN_SESSION
+from headgate.transport.http_handler import HttpHandler
+from headgate.transport.http_server import HTTPServer
 from headgate.transport.limits import TransportLimits
 from headgate.transport.session_state import SessionState
-from tests.support.session_clock import turn
+from tests.support.session_clock import Clock, controlled_clock, read_all, turn
+from tests.support.websocket_codec import TEXT, frame_at, handshake, masked
+from tests.support.wsgi import Said
 
 HANDSHAKE = "EIO=4&transport=polling"
+UPGRADE: dict[str, Any] = {
+    "HTTP_UPGRADE": "websocket",
+    "HTTP_CONNECTION": "Upgrade",
+    "HTTP_SEC_WEBSOCKET_VERSION": "13",
+    "HTTP_SEC_WEBSOCKET_KEY": "dGhlIHNhbXBsZSBub25jZQ==",
+}
 LIMITS = TransportLimits(ping_interval_s=3600, handshake_deadline_s=3600, max_message_bytes=100)
+
+clock = pytest.fixture(controlled_clock)
 
 
 @dataclass
@@ -38,8 +54,8 @@ class Answer:
 class Engine:
     """A server whose application records, and whose connect handler the test chooses."""
 
-    def __init__(self, **options: Any) -> None:
-        self.server = EngineServer(transport_limits=LIMITS, **options)
+    def __init__(self, limits: TransportLimits = LIMITS, **options: Any) -> None:
+        self.server = EngineServer(transport_limits=limits, **options)
         self.ends: list[str] = []
         self.messages: list[str | bytes] = []
         self.connect: Callable[[str], Any] = lambda sid: None
@@ -47,9 +63,9 @@ class Engine:
         self.server.on("message", lambda sid, message: self.messages.append(message))
         self.server.on("disconnect", lambda sid, reason: self.ends.append(reason))
 
-    def ask(self, query: str, method: str = "GET", body: bytes = b"", **environ: str) -> Answer:
+    def ask(self, query: str, method: str = "GET", body: bytes = b"", **environ: Any) -> Answer:
         """Send a request."""
-        said: list[Any] = []
+        said = Said()
         parts = self.server.handle_request(
             {
                 "REQUEST_METHOD": method,
@@ -60,15 +76,26 @@ class Engine:
                 "HTTP_HOST": "here",
                 **environ,
             },
-            lambda status, headers: said.append((status, dict(headers))),
+            said,
         )
         try:
             body = b"".join(parts)
         finally:
             if hasattr(parts, "close"):
                 parts.close()
-        ((status, headers),) = said
-        return Answer(status, headers, body)
+        return Answer(said.status, said.headers, body)
+
+    def begin(self, query: str, method: str = "GET", body: bytes = b"") -> Any:
+        """Send a request that may have to wait; its `value` is the answer."""
+        greenlet = gevent.spawn(self.ask, query, method, body)
+        turn()
+        return greenlet
+
+    def close(self) -> None:
+        """End every session."""
+        self.server.disconnect()
+        turn()
+        self.server.deadlines.close()
 
     def open(self) -> str:
         """Open a polling session; return its id."""
@@ -83,9 +110,13 @@ def engine() -> Iterator[Engine]:
     """A server with default options."""
     made = Engine()
     yield made
-    made.server.disconnect()
-    turn()
-    made.server.deadlines.close()
+    made.close()
+
+
+@pytest.fixture
+def polling(engine: Engine) -> str:
+    """The query of a polling session's requests."""
+    return f"{HANDSHAKE}&sid={engine.open()}"
 
 
 def test_a_session_opens_with_the_limits_of_the_server(engine: Engine) -> None:
@@ -134,13 +165,7 @@ def test_a_session_that_its_own_connect_handler_ends_is_refused(engine: Engine) 
 
 def test_a_websocket_that_cannot_be_detached_is_answered_501(engine: Engine) -> None:
     """Under a WSGI server other than ours; the session that was made for it ends."""
-    answer = engine.ask(
-        "EIO=4&transport=websocket",
-        HTTP_UPGRADE="websocket",
-        HTTP_CONNECTION="Upgrade",
-        HTTP_SEC_WEBSOCKET_VERSION="13",
-        HTTP_SEC_WEBSOCKET_KEY="dGhlIHNhbXBsZSBub25jZQ==",
-    )
+    answer = engine.ask("EIO=4&transport=websocket", **UPGRADE)
     turn()
 
     assert answer.status == "501 Not Implemented"
@@ -158,13 +183,14 @@ def test_a_request_for_a_session_that_the_application_has_not_let_in_finds_none(
     assert engine.server.sockets[sid].state is SessionState.POLLING
 
 
-def test_a_body_that_is_too_large_is_refused_before_it_is_read(engine: Engine) -> None:
-    """With both numbers; the session is over."""
-    sid = engine.open()
-    answer = engine.ask(f"{HANDSHAKE}&sid={sid}", "POST", b"4" * 101)
+@pytest.mark.parametrize("size", [101, 10**9])
+def test_a_body_that_is_too_large_is_refused_before_it_is_read(engine: Engine, polling: str, size: int) -> None:
+    """With both numbers; the session is over. (An input that is not there would fail when it is read.)"""
+    absent: dict[str, Any] = {"CONTENT_LENGTH": str(size), "wsgi.input": None}
+    answer = engine.ask(polling, "POST", **absent)
 
     assert answer.status == "413 Content Too Large"
-    assert b"payload_too_large: 101 bytes, at most 100" in answer.body
+    assert f"payload_too_large: {size} bytes, at most 100".encode() in answer.body
     turn()
     assert engine.ends == ["payload too large"]
 
@@ -184,9 +210,9 @@ def test_an_answer_of_a_poll_that_was_not_written_ends_the_session(engine: Engin
     """Its frames are lost, and silence would hide it."""
     sid = engine.open()
     engine.server.send(sid, "lost")
-    parts = engine.server.handle_request(
+    parts: Any = engine.server.handle_request(
         {"REQUEST_METHOD": "GET", "QUERY_STRING": f"{HANDSHAKE}&sid={sid}", "HTTP_HOST": "here", "wsgi.url_scheme": "http"},
-        lambda status, headers: None,
+        Said(),
     )
     next(iter(parts))
     parts.close()
@@ -203,3 +229,280 @@ def test_an_application_without_clients_of_ours_loses_a_session_whose_queue_is_f
     turn()
 
     assert engine.ends == ["slow consumer"]
+
+
+@pytest.mark.parametrize(
+    ("method", "query", "code"),
+    [
+        ("GET", "", 0),
+        ("GET", "EIO=4", 0),
+        ("GET", "EIO=4&transport=", 0),
+        ("GET", "EIO=4&transport=carrier-pigeon", 0),
+        ("GET", "transport=polling", 5),
+        ("GET", "EIO=3&transport=polling", 5),
+        ("GET", "EIO=abc&transport=polling", 5),
+        ("POST", HANDSHAKE, 2),
+        ("PUT", HANDSHAKE, 2),
+        ("DELETE", HANDSHAKE, 2),
+        ("GET", f"{HANDSHAKE}&sid=nobody", 1),
+        ("POST", f"{HANDSHAKE}&sid=nobody", 1),
+        ("GET", "EIO=4&transport=websocket&sid=nobody", 3),
+        ("GET", "EIO=4&transport=websocket", 3),
+        ("GET", HANDSHAKE + "&x=1" * 40, 3),
+    ],
+)
+def test_a_wrong_request_is_answered_400_with_its_code(engine: Engine, method: str, query: str, code: int) -> None:
+    """The codes are the reference server's."""
+    answer = engine.ask(query, method)
+
+    assert (answer.status, answer.code) == ("400 Bad Request", code)
+    assert engine.server.sockets == {}
+
+
+def test_a_method_other_than_get_and_post_on_a_session_is_refused(engine: Engine, polling: str) -> None:
+    """PUT and DELETE mean nothing here, and do the session no harm."""
+    assert [engine.ask(polling, method).code for method in ("PUT", "DELETE")] == [BAD_REQUEST[0]] * 2
+    assert engine.ask(polling, "POST", b"4still here").body == b"ok"
+    turn()
+    assert engine.messages == ["still here"]
+
+
+@pytest.mark.parametrize(
+    ("change", "status"),
+    [({"HTTP_SEC_WEBSOCKET_VERSION": "8"}, "426 Upgrade Required"), ({"HTTP_UPGRADE": "h2c"}, "400 Bad Request")],
+)
+def test_a_wrong_websocket_handshake_leaves_no_session(engine: Engine, change: dict[str, str], status: str) -> None:
+    """RFC 6455 section 4.2.1."""
+    assert engine.ask("EIO=4&transport=websocket", **(UPGRADE | change)).status == status
+    assert engine.server.sockets == {}
+
+
+@pytest.mark.parametrize(("interval_s", "timeout_s", "announced"), [(0.3, 0.2, (300, 200)), (1.5, 0.75, (1500, 750))])
+def test_intervals_below_a_second_are_announced_in_milliseconds(
+    interval_s: float, timeout_s: float, announced: tuple[int, int]
+) -> None:
+    """The reference server announces 0 for 0.3 s."""
+    engine = Engine(TransportLimits(ping_interval_s=interval_s, ping_timeout_s=timeout_s))
+    opening = json.loads(engine.ask(HANDSHAKE).body[1:])
+    engine.close()
+
+    assert (opening["pingInterval"], opening["pingTimeout"]) == announced
+
+
+class TestBodies:
+    """Packets in the bodies of POST requests."""
+
+    def test_every_kind_of_message_keeps_its_place(self, engine: Engine, polling: str) -> None:
+        """Several in one body, several in one answer; bytes in base64."""
+        packets = ["4one", "4zwei", "4", "4drei ü €", "bAQIDBA=="]
+        assert engine.ask(polling, "POST", "\x1e".join(packets).encode()).body == b"ok"
+        turn()
+        assert engine.messages == ["one", "zwei", "", "drei ü €", b"\x01\x02\x03\x04"]
+        for message in engine.messages:
+            engine.server.send(next(iter(engine.server.sockets)), message)
+
+        assert engine.ask(polling).body.decode().split("\x1e") == packets
+
+    @pytest.mark.parametrize("count", [16, 17, 40, 100])
+    def test_many_packets_in_one_body_are_all_delivered(self, count: int) -> None:
+        """The reference server answers 200 to 17 and drops them all."""
+        engine = Engine(TransportLimits(inbound_burst=100))
+        polling = f"{HANDSHAKE}&sid={engine.open()}"
+        posting = engine.begin(polling, "POST", "\x1e".join(f"4{number}" for number in range(count)).encode())
+        posting.join()
+        while len(engine.messages) < count:
+            turn()
+        engine.close()
+
+        assert posting.value.body == b"ok"
+        assert engine.messages == [str(number) for number in range(count)]
+
+    def test_more_packets_than_a_session_may_send_are_refused(self) -> None:
+        """All of them, and the session ends: never taken and lost."""
+        engine = Engine(TransportLimits(inbound_burst=100))
+        polling = f"{HANDSHAKE}&sid={engine.open()}"
+        answer = engine.ask(polling, "POST", b"\x1e".join([b"4x"] * 101))
+        turn()
+        engine.close()
+
+        assert answer.status == "400 Bad Request"
+        assert (engine.messages, engine.ends) == ([], ["transport error"])
+
+    def test_a_body_that_runs_into_the_rate_limit_is_not_answered_ok(self, clock: Clock) -> None:
+        """The second body exceeds what the bucket holds: a body of which a part was not taken must not be answered 200."""
+        engine = Engine(TransportLimits(inbound_per_s=10, inbound_burst=100))
+        polling = f"{HANDSHAKE}&sid={engine.open()}"
+        statuses = []
+        for _ in range(2):
+            posting = engine.begin(polling, "POST", b"\x1e".join([b"4x"] * 90))
+            posting.join()
+            statuses.append(posting.value.status)
+        turn()
+        engine.close()
+
+        assert statuses == ["200 OK", "400 Bad Request"]
+        assert engine.ends == ["inbound flood"]
+
+    @pytest.mark.parametrize("body", [b"abc", b"4ok\x1e", b"b!!!", b"4\xff\xfe", b"7", b""])
+    def test_an_invalid_body_is_refused_and_ends_the_session(self, engine: Engine, polling: str, body: bytes) -> None:
+        """As the reference server does."""
+        assert engine.ask(polling, "POST", body).status == "400 Bad Request"
+        turn()
+        assert engine.ends == ["transport error"]
+        assert engine.ask(polling).code == UNKNOWN_SESSION[0]
+
+    def test_a_body_that_breaks_off_ends_the_session(self, engine: Engine, polling: str) -> None:
+        """No message comes from half a body."""
+
+        class Broken:
+            def read(self, size: int) -> bytes:
+                raise OSError("unexpected end of file")
+
+        assert engine.ask(polling, "POST", b"4half", **{"wsgi.input": Broken()}).status == "400 Bad Request"
+        turn()
+        assert (engine.messages, engine.ends) == ([], ["transport error"])
+
+
+class TestEnds:
+    """The end of a session, told by HTTP."""
+
+    @pytest.mark.parametrize("poll_first", [True, False])
+    def test_a_closing_post_ends_the_poll_with_a_noop(self, engine: Engine, polling: str, poll_first: bool) -> None:
+        """The official suite's `6`, whichever of the two requests comes first."""
+        if poll_first:
+            poll = engine.begin(polling)
+            close = engine.ask(polling, "POST", b"1")
+        else:
+            close = engine.ask(polling, "POST", b"1")
+            poll = engine.begin(polling)
+        poll.join()
+
+        assert (close.body, poll.value.body) == (b"ok", b"6")
+        assert engine.ask(polling).code == UNKNOWN_SESSION[0]
+        assert engine.ends == ["client disconnect"]
+
+    def test_a_second_poll_ends_both(self, engine: Engine, polling: str) -> None:
+        """The first is told CLOSE, the second is refused, the session is gone."""
+        first = engine.begin(polling)
+        second = engine.ask(polling)
+        first.join()
+        turn()
+
+        assert (first.value.body, second.status) == (b"1", "400 Bad Request")
+        assert engine.server.sockets == {}
+
+    def test_requests_behind_an_upgrade_are_refused(self, engine: Engine, polling: str) -> None:
+        """And do the session no harm."""
+        (session,) = engine.server.sockets.values()
+        ours, theirs = socket.socketpair()
+        with theirs:
+            session.probe(ours.detach())
+            theirs.sendall(masked(TEXT, "2probe") + masked(TEXT, "5"))
+            turn()
+            assert session.state is SessionState.OPEN
+
+            assert [engine.ask(polling, *request).status for request in (("GET",), ("POST", b"4abc"))] == ["400 Bad Request"] * 2
+            assert session.state is SessionState.OPEN
+            engine.close()
+
+
+class TestWebSocket:
+    """WebSockets over the real HTTP handler, on a socket pair."""
+
+    def dial(self, engine: Engine, query: str, behind: bytes = b"") -> socket.socket:
+        """Send a handshake, with more bytes right behind it; return the browser's end."""
+        server = HTTPServer(("127.0.0.1", 0), engine.server.handle_request)
+        ours, theirs = gevent.socket.socketpair()
+        theirs.sendall(handshake("here", f"/engine.io/?{query}") + behind)
+        gevent.spawn(HttpHandler(ours, "", server).handle)
+        turn()
+        browser = socket.socket(fileno=theirs.detach())
+        browser.setblocking(False)
+        return browser
+
+    def received(self, browser: socket.socket) -> tuple[bytes, list[bytes]]:
+        """Return the head of the answer, and the payloads of the frames behind it."""
+        head, _, stream = read_all(browser).partition(b"\r\n\r\n")
+        payloads, at = [], 0
+        while (frame := frame_at(stream, at)) is not None:
+            payloads.append(stream[frame.start : frame.end])
+            at = frame.end
+        return head, payloads
+
+    def test_a_session_opens_with_frames_that_came_right_behind_the_handshake(self, engine: Engine) -> None:
+        """It has nowhere to move to, and its first frame goes out with the answer."""
+        engine.server.on("message", lambda sid, message: engine.server.send(sid, f"back {message}"))
+        with self.dial(engine, "EIO=4&transport=websocket", masked(TEXT, "4early") + masked(TEXT, "4bird")) as browser:
+            head, (opening, *answers) = self.received(browser)
+            (session,) = engine.server.sockets.values()
+
+            assert head.startswith(b"HTTP/1.1 101 ")
+            assert json.loads(opening.removeprefix(b"0"))["upgrades"] == []
+            assert answers == [b"4back early", b"4back bird"]
+            assert session.state is SessionState.OPEN
+            engine.close()
+
+    def test_a_session_moves_from_polling(self, engine: Engine) -> None:
+        """The probe is answered, and what is sent behind the move goes over the WebSocket."""
+        sid = engine.open()
+        with self.dial(engine, f"EIO=4&transport=websocket&sid={sid}", masked(TEXT, "2probe") + masked(TEXT, "5")) as browser:
+            engine.server.send(sid, "moved")
+            head, payloads = self.received(browser)
+
+            assert head.startswith(b"HTTP/1.1 101 ")
+            assert payloads == [b"3probe", b"4moved"]
+            engine.close()
+
+    def test_a_server_that_does_not_upgrade_says_so(self) -> None:
+        """In its opening, and to a browser that tries nevertheless."""
+        engine = Engine(allow_upgrades=False)
+        opening = json.loads(engine.ask(HANDSHAKE).body[1:])
+        answer = engine.ask(f"EIO=4&transport=websocket&sid={opening['sid']}", **UPGRADE)
+        engine.close()
+
+        assert opening["upgrades"] == []
+        assert (answer.status, answer.code) == ("400 Bad Request", BAD_REQUEST[0])
+
+
+class TestHeaders:
+    """Headers of requests and answers."""
+
+    @pytest.mark.parametrize(("origin", "allowed"), [("https://here.example", True), ("https://elsewhere.example", False)])
+    def test_an_origin_that_is_not_allowed_is_refused(self, origin: str, allowed: bool) -> None:
+        """Before anything else is looked at."""
+        engine = Engine(cors_allowed_origins=["https://here.example"])
+        answers = [engine.ask(HANDSHAKE, HTTP_ORIGIN=origin), engine.ask("", "OPTIONS", HTTP_ORIGIN=origin)]
+        engine.close()
+
+        statuses = ["200 OK", "204 No Content"] if allowed else ["403 Forbidden"] * 2
+        assert [answer.status for answer in answers] == statuses
+        assert [answer.headers.get("Access-Control-Allow-Origin") == origin for answer in answers] == [allowed] * 2
+
+    def test_a_large_answer_is_compressed_for_a_browser_that_takes_it(self, engine: Engine, polling: str) -> None:
+        """A small one costs less as it is."""
+        (sid,) = engine.server.sockets
+        answers = []
+        for size, accepted in ((2000, "gzip, br"), (2000, "br"), (10, "gzip")):
+            engine.server.send(sid, "x" * size)
+            answers.append(engine.ask(polling, HTTP_ACCEPT_ENCODING=accepted))
+
+        assert [answer.headers.get("Content-Encoding") for answer in answers] == ["gzip", None, None]
+        assert gzip.decompress(answers[0].body) == b"4" + b"x" * 2000
+
+    def test_a_cookie_carries_the_id_of_the_session(self) -> None:
+        """For a proxy in front that keeps a session to one server by it."""
+        engine = Engine(cookie="io")
+        answer = engine.ask(HANDSHAKE)
+        engine.close()
+
+        assert answer.headers["Set-Cookie"].startswith(f"io={json.loads(answer.body[1:])['sid']}")
+
+
+def test_packets_for_a_session_that_is_over_are_dropped(engine: Engine) -> None:
+    """Nobody waits for them; python-socketio looks the session up by a method of its own."""
+    engine.server.send("nobody", "text")
+    engine.server.disconnect("nobody")
+    with pytest.raises(KeyError):
+        engine.server.get_session("nobody")
+
+    assert engine.ends == []

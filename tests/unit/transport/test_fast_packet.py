@@ -33,13 +33,13 @@ def test_a_packet_says_the_same_as_python_socketios(kind: int, data: Any, id: in
 
 
 @pytest.mark.parametrize("text", ["0{", "2[1,]", "2[01]", '2["a"] ["b"]', f"2[{'1' * 5000}]", "2[\x00]"])
-def test_what_is_no_json_is_refused_as_python_socketio_does(text: str) -> None:
+def test_text_that_is_no_json_is_refused_as_python_socketio_does(text: str) -> None:
     """With a ValueError, which makes a `malformed packet` of it."""
     for reader in (FastPacket, Packet):
         with pytest.raises(ValueError, match=r"."):
             reader(encoded_packet=text)
 
 
-def test_what_only_python_socketio_can_write_is_written_by_it() -> None:
+def test_values_that_only_python_socketio_can_write_are_written_by_it() -> None:
     """A key that is no text."""
     assert FastPacket(ACK, data=[{None: 1}], id=1).encode() == Packet(ACK, data=[{None: 1}], id=1).encode()

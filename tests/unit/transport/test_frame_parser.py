@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from itertools import pairwise
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from websockets.frames import Frame, Opcode
 
 from headgate.transport.frame_parser import FRAGMENTS_PER_MESSAGE, MAX_FRAGMENTS, Inbound, ProtocolViolation, accept_key
+from tests.support.websocket_codec import BINARY, CLOSE, CONTINUATION, PING, TEXT, header, masked
 
 LIMIT = 1000
 
@@ -74,9 +76,20 @@ def test_the_size_limit_is_on_the_whole_message(limit: int, sizes: list[int]) ->
         assert refused(stream, limit) == 1009
 
 
-def test_a_frame_too_large_is_refused_from_its_header() -> None:
-    """Ten bytes of header suffice; nothing of the payload need have come."""
-    assert refused(sent(Opcode.BINARY, b"x" * (LIMIT + 1))[:4]) == 1009
+@pytest.mark.parametrize("opcode", [Opcode.TEXT, Opcode.BINARY])
+@pytest.mark.parametrize("declared", [LIMIT + 1, 10**9, 2**40, 2**63 - 1, 2**64 - 1])
+def test_a_frame_too_large_is_refused_from_its_header(opcode: Opcode, declared: int) -> None:
+    """With the limit; nothing of the payload need have come."""
+    with pytest.raises(ProtocolViolation) as violation:
+        list(Inbound(LIMIT).feed(header(opcode, declared) + b"\x01\x02\x03\x04"))
+
+    assert (violation.value.code, violation.value.reason) == (1009, f"message too big: at most {LIMIT} bytes")
+
+
+def test_the_limit_counts_bytes_and_not_characters() -> None:
+    """A character of two bytes counts twice."""
+    assert fed(sent(Opcode.TEXT, "ü".encode() * (LIMIT // 2)))[0][0] is Opcode.TEXT
+    assert refused(sent(Opcode.TEXT, "ü".encode() * (LIMIT // 2) + b"x")) == 1009
 
 
 def test_the_limit_begins_anew_with_each_message() -> None:
@@ -101,7 +114,7 @@ def test_the_number_of_fragments_is_bounded() -> None:
 
 
 def test_pieces_are_told_now_and_then() -> None:
-    """So that who sends nothing else is noticed; the last piece is the message."""
+    """So that a client that sends nothing else is noticed; the last piece is the message."""
     pieces = [b"x"] * (2 * FRAGMENTS_PER_MESSAGE)
 
     assert fed(fragmented(Opcode.TEXT, pieces)) == [(Opcode.CONT, b""), (Opcode.TEXT, b"".join(pieces))]
@@ -115,7 +128,7 @@ def test_a_valid_close_is_passed_on(code: int) -> None:
     assert fed(sent(Opcode.CLOSE, payload)) == [(Opcode.CLOSE, payload)]
 
 
-@pytest.mark.parametrize("code", [0, 999, 1004, 1005, 1006, 1015, 2999, 5000, 65535])
+@pytest.mark.parametrize("code", [0, 999, 1004, 1005, 1006, 1015, 1016, 2999, 5000, 65535])
 def test_an_invalid_close_code_is_a_protocol_error(code: int) -> None:
     """RFC 6455 section 7.4."""
     assert refused(sent(Opcode.CLOSE, code.to_bytes(2, "big"))) == 1002
@@ -124,38 +137,58 @@ def test_an_invalid_close_code_is_a_protocol_error(code: int) -> None:
 @pytest.mark.parametrize(
     ("stream", "code"),
     [
-        (Frame(Opcode.TEXT, b"x").serialize(mask=False), 1002),
-        (b"\xc1\x81\x00\x00\x00\x00x", 1002),
-        (sent(Opcode.CONT, b"x"), 1002),
-        (sent(Opcode.TEXT, b"x", fin=False) + sent(Opcode.BINARY, b"x"), 1002),
-        (b"\x83\x80\x00\x00\x00\x00", 1002),
-        (b"\x09\x80\x00\x00\x00\x00", 1002),
-        (b"\x89\xfe\x00\x7e\x00\x00\x00\x00" + b"x" * 126, 1002),
-        (sent(Opcode.CLOSE, b"\x03"), 1002),
-        (sent(Opcode.CLOSE, b"\x03\xe8\xff"), 1007),
-        (sent(Opcode.TEXT, b"\xff"), 1007),
-        (fragmented(Opcode.TEXT, [b"\xe2\x82", b"("]), 1007),
+        (masked(TEXT, "4x", mask=False), 1002),
+        (masked(TEXT, "4x", reserved=0b100), 1002),
+        (masked(TEXT, "4x", reserved=0b010), 1002),
+        (masked(TEXT, "4x", reserved=0b001), 1002),
+        (masked(PING, "", reserved=0b100), 1002),
+        (masked(3, "4x"), 1002),
+        (masked(11, ""), 1002),
+        (masked(CONTINUATION, "x"), 1002),
+        (masked(TEXT, "4", fin=False) + masked(TEXT, "4"), 1002),
+        (masked(TEXT, "4", fin=False) + masked(BINARY, "4"), 1002),
+        (masked(PING, "", fin=False), 1002),
+        (masked(PING, b"x" * 126), 1002),
+        (masked(CLOSE, b"x" * 126), 1002),
+        (masked(CLOSE, b"\x03"), 1002),
+        (masked(CLOSE, b"\x03\xe8\xff"), 1007),
+        (masked(TEXT, b"4\xff"), 1007),
+        (masked(TEXT, b"4\xc0\xaf"), 1007),
+        (masked(TEXT, b"4\xed\xa0\x80"), 1007),
+        (masked(TEXT, b"4\xc3", fin=False) + masked(CONTINUATION, b"("), 1007),
     ],
     ids=[
         "unmasked",
         "rsv1",
-        "lone cont",
-        "text in text",
+        "rsv2",
+        "rsv3",
+        "rsv1 of a ping",
         "opcode 3",
+        "opcode 11",
+        "lone continuation",
+        "text in text",
+        "binary in text",
         "ping in parts",
         "long ping",
-        "half code",
-        "reason",
+        "long close",
+        "half a close code",
+        "close reason not UTF-8",
         "ff",
-        "cut €",
+        "overlong",
+        "surrogate",
+        "cut character",
     ],
 )
-def test_what_the_standard_forbids_has_a_code(stream: bytes, code: int) -> None:
-    """RFC 6455 sections 5.1 to 5.5, 7.4 and 8.1."""
+def test_a_frame_that_the_standard_forbids_has_a_code(stream: bytes, code: int) -> None:
+    """RFC 6455 sections 5.1 to 5.5, 7.4 and 8.1; whole, or byte by byte."""
     assert refused(stream) == code
+    inbound = Inbound(LIMIT)
+    with pytest.raises(ProtocolViolation) as violation:
+        collections.deque(message for byte in stream for message in inbound.feed(bytes([byte])))
+    assert violation.value.code == code
 
 
-def test_what_comes_before_a_fault_is_delivered() -> None:
+def test_messages_before_a_fault_are_delivered() -> None:
     """In the same segment, in order; and the fault after it."""
     messages = Inbound(LIMIT).feed(sent(Opcode.TEXT, b"one") + sent(Opcode.TEXT, b"two") + b"\xff\xff")
 

@@ -14,7 +14,7 @@ STEPS = st.tuples(
 
 @given(st.lists(STEPS, max_size=200))
 def test_counts_and_order_are_those_of_a_list(steps: list[tuple[str, int, str | None]]) -> None:
-    """Who has waited longest, in all and of each address, whatever came before."""
+    """The one that has waited longest, in all and of each address, is found whatever came before."""
     connections: HttpConnections[int] = HttpConnections()
     addresses: dict[int, str | None] = {}
     waiting: list[int] = []

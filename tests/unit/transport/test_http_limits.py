@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.transport.http_limits import Pace
+from headgate.settings import Settings
+from headgate.transport.http_limits import HttpLimits, Pace, Part
 
 
 def test_silence_is_given_the_grace_and_no_more() -> None:
@@ -56,3 +57,27 @@ def test_a_message_that_keeps_to_the_rate_is_never_cut(share: float, pieces: int
         pace.waited(1)
         assert pace.left_s > 0
         pace.moved(int(1000 * share) + 1)
+
+
+def test_the_limits_of_a_gateway_are_its_settings() -> None:
+    """Two of them have other names there; on a developer's machine all browsers have one address, so that has no limit."""
+    settings = Settings(handshake_deadline_s=3, http_min_bytes_per_s=7, body_deadline_s=4, proxies=2)
+    limits = HttpLimits.of(settings)
+
+    assert (limits.header_deadline_s, limits.min_bytes_per_s, limits.body_deadline_s, limits.proxies) == (3, 7, 4, 2)
+    assert limits.max_connections_per_address == settings.max_connections_per_address > 0
+    assert HttpLimits.of(Settings(dev=True)).max_connections_per_address == 0
+
+
+def test_each_part_of_an_exchange_has_its_own_pace() -> None:
+    """Bytes give time back to bodies and answers alone: headers and the next request have a deadline for the whole."""
+    limits = HttpLimits(header_deadline_s=1, keep_alive_s=2, body_deadline_s=3, write_deadline_s=4, min_bytes_per_s=1)
+    left: dict[Part, tuple[float, float]] = {}
+    for part in Part:
+        pace = part.pace(limits)
+        whole_s = pace.left_s
+        pace.waited(1)
+        pace.moved(100)
+        left[part] = (whole_s, pace.left_s)
+
+    assert left == {Part.IDLE: (2, 1), Part.HEADERS: (1, 0), Part.BODY: (3, 3), Part.ANSWER: (4, 4), Part.DETACHED: (1, 0)}

@@ -1,4 +1,4 @@
-"""What waits for the application, of one session."""
+"""Messages of one session on their way to the application."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ def test_a_cork_keeps_data_back_and_lets_control_through(line: Line, clock: Cloc
     assert (ready(line), line.read()) == (True, [b"4data"])
 
 
-def test_what_was_corked_follows_connect_by_a_moment(line: Line) -> None:
+def test_corked_frames_follow_connect_by_a_moment(line: Line) -> None:
     """In a segment of its own; with nothing to send, the cork is out at once."""
     line.session.cork()
     line.session.uncork()

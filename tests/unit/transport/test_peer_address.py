@@ -24,7 +24,7 @@ from headgate.transport.peer_address import address_key, address_of
     ],
 )
 def test_the_address_is_what_the_outermost_proxy_of_ours_saw(proxies: int, chain: str | None, address: str) -> None:
-    """What a client writes into X-Forwarded-For itself stands further left and does not count."""
+    """Entries that a client writes into X-Forwarded-For itself stand further left and do not count."""
     environ = {"REMOTE_ADDR": "192.0.2.9"} | ({"HTTP_X_FORWARDED_FOR": chain} if chain is not None else {})
     assert address_of(environ, proxies) == address
 

@@ -55,7 +55,7 @@ def test_the_body_is_left_in_the_reader() -> None:
         (b"Padding: " + b"a" * 1000 + b"\r\n", "too early"),
     ],
 )
-def test_what_is_not_plain_is_refused(text: bytes, told: str) -> None:
+def test_headers_that_are_not_plain_are_refused(text: bytes, told: str) -> None:
     """One word about what is wrong; pywsgi answers 400."""
     assert told in read(text).status
 

@@ -166,7 +166,7 @@ def test_discarding_takes_one_owners_frames_and_leaves_the_order_of_the_rest() -
 
 
 def test_withdrawing_takes_one_owners_frames_of_one_topic() -> None:
-    """What a newer value replaces; the rest keeps its order, and the account is right."""
+    """A newer value replaces them; the rest keeps its order, and the account is right."""
     queue = ClientQueue(10, 1000)
     mine, theirs = Owner(), Owner()
     old, other, foreign, older = (Frame(b"x" * 8, topic=topic) for topic in ("a", "b", "a", "a"))

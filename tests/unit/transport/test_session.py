@@ -388,7 +388,7 @@ class TestHeartbeat:
 class TestEnd:
     """CLOSING, CLOSED."""
 
-    def test_what_is_queued_goes_out_before_the_goodbye(self, browser: Browser) -> None:
+    def test_queued_frames_go_out_before_the_goodbye(self, browser: Browser) -> None:
         """Then CLOSE, then the close frame."""
         browser.connect().session.cork()
         browser.session.offer(Frame(b"4final"))

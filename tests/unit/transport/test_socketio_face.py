@@ -193,7 +193,7 @@ def test_members_have_no_rooms_of_their_own(gateway: Gateway) -> None:
 
 
 def test_a_session_that_is_one_too_many_is_refused_before_it_opens(gateway: Gateway) -> None:
-    """What `opening` returns reaches the engine, which answers 429."""
+    """The engine gets the answer of `opening`, and answers 429."""
     gateway.full = True
 
     assert gateway.engine._trigger_event("connect", "s", {}, run_async=False) == OneTooMany("full", 3)

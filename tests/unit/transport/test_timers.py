@@ -117,7 +117,7 @@ def test_nothing_is_skipped_in_a_stall(clocked: tuple[Clock, Deadlines]) -> None
     assert called == [1, 5, 40, 300]
 
 
-def test_what_came_in_during_a_stall_is_read_before_anybody_is_blamed(clocked: tuple[Clock, Deadlines]) -> None:
+def test_bytes_that_came_in_during_a_stall_are_read_before_anybody_is_blamed(clocked: tuple[Clock, Deadlines]) -> None:
     """The loop serves timers before sockets: the first tick behind a stall calls nobody, the second everyone who is due."""
     clock, timer = clocked
     called: list[int] = []
@@ -130,7 +130,7 @@ def test_what_came_in_during_a_stall_is_read_before_anybody_is_blamed(clocked: t
 
 
 def test_a_stall_right_behind_another_blames_nobody_either(clocked: tuple[Clock, Deadlines]) -> None:
-    """What came in during the second one has not been read yet, though the tick before was late too."""
+    """Bytes that came in during the second one have not been read yet, though the tick before was late too."""
     clock, timer = clocked
     called: list[int] = []
     timer.after(5, called.append, 5)

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Iterator
+from typing import cast
 
 import pytest
 
 from headgate.transport.timers import Deadlines
 from headgate.transport.websocket import LINGER_S, WebSocket
+from tests.support.session_clock import Clock, controlled_clock, read_all, turn
+from tests.support.websocket_codec import BINARY, CLOSE, PING, PONG, TEXT, frame_at, masked
+
+clock = pytest.fixture(controlled_clock)
 
 
 def _nothing() -> None:
@@ -23,9 +28,11 @@ class Scripted:
         self.meanwhile: Callable[[], None] = _nothing
         self.idle = 0
         self.lost: list[str] = []
+        self.texts: list[str] = []
 
     def text_received(self, text: str) -> None:
-        """Not used."""
+        """Record."""
+        self.texts.append(text)
 
     def binary_received(self, data: bytes) -> None:
         """Not used."""
@@ -64,7 +71,9 @@ def pair() -> Iterator[tuple[WebSocket, Scripted, socket.socket]]:
     theirs.close()
 
 
-def test_what_is_flushed_while_a_chunk_is_handed_over_comes_behind_it(pair: tuple[WebSocket, Scripted, socket.socket]) -> None:
+def test_frames_that_are_flushed_while_a_chunk_is_handed_over_come_behind_it(
+    pair: tuple[WebSocket, Scripted, socket.socket],
+) -> None:
     """A relieved client puts its notices into the queue, and flushes, while older frames are on their way to the wire."""
     wire, owner, theirs = pair
 
@@ -102,7 +111,7 @@ def fill(wire: WebSocket) -> int:
 
 
 def test_the_rest_of_a_frame_comes_before_the_goodbye(pair: tuple[WebSocket, Scripted, socket.socket]) -> None:
-    """What the kernel took in part is finished, or the stream would be corrupt."""
+    """A frame that the kernel took in part is finished, or the stream would be corrupt."""
     wire, owner, theirs = pair
     sent = fill(wire)
     wire.finish_frame(b"the rest")
@@ -156,3 +165,80 @@ def test_an_owner_that_ends_the_connection_while_it_hands_over_a_chunk_gets_its_
 
     assert theirs.recv(100).endswith(b"bye\x88\x02\x03\xe8")
     assert theirs.recv(100) == b""
+
+
+def frames(data: bytes) -> list[tuple[int, bytes]]:
+    """Return whole frames."""
+    found, at = [], 0
+    while (frame := frame_at(data, at)) is not None:
+        found.append((frame.opcode, data[frame.start : frame.end]))
+        at = frame.end
+    assert at == len(data)
+    return found
+
+
+def test_a_ping_is_answered_with_its_payload(pair: tuple[WebSocket, Scripted, socket.socket]) -> None:
+    """RFC 6455 section 5.5.3."""
+    wire, _, theirs = pair
+    wire.open(masked(PING, b"x" * 125))
+
+    assert frames(read_all(theirs)) == [(PONG, b"x" * 125)]
+
+
+def test_a_slow_reader_is_answered_the_latest_of_its_pings(pair: tuple[WebSocket, Scripted, socket.socket]) -> None:
+    """Between two frames; answers to a flood of pings do not queue."""
+    wire, owner, theirs = pair
+    sent = fill(wire)
+    owner.chunks = [b"\x82\x03abc", b"\x82\x03def"]
+    wire.flush()
+    wire.open(masked(PING, b"first") + masked(PING, b"last"))
+    received = b""
+    while len(received) < sent:
+        received += read_all(theirs)
+    turn()
+
+    assert frames(read_all(theirs)) == [(BINARY, b"abc"), (PONG, b"last"), (BINARY, b"def")]
+
+
+def test_a_close_frame_is_answered_and_told_at_once(pair: tuple[WebSocket, Scripted, socket.socket]) -> None:
+    """The owner does not wait until the socket has lingered out."""
+    wire, owner, theirs = pair
+    wire.open(masked(CLOSE, b"\x03\xe8bye"))
+
+    assert frames(read_all(theirs)) == [(CLOSE, b"\x03\xe8")]
+    assert owner.lost == ["transport close"]
+
+
+def test_frames_behind_a_close_frame_are_not_read(pair: tuple[WebSocket, Scripted, socket.socket]) -> None:
+    """The client has said that it was all."""
+    wire, owner, _ = pair
+    wire.open(masked(TEXT, "before") + masked(CLOSE, b"") + masked(TEXT, "behind"))
+
+    assert owner.texts == ["before"]
+
+
+def test_the_kernel_holds_as_much_as_the_limit_says(pair: tuple[WebSocket, Scripted, socket.socket]) -> None:
+    """Linux doubles the number (socket(7))."""
+    wire, _, _ = pair
+
+    assert wire._sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) == 2 * 65536
+
+
+def test_a_reader_lives_while_it_accepts_bytes_however_slowly(clock: Clock) -> None:
+    """The write deadline is for progress, not for all that waits; without progress the socket is dropped with its bytes."""
+    ours, theirs = socket.socketpair()
+    owner = Scripted()
+    wire = WebSocket(ours.detach(), owner, cast(Deadlines, clock), 1000, 4096, 10.0)
+    with theirs:
+        fill(wire)
+        wire.finish_frame(b"x" * 1_000_000)
+        for _ in range(20):
+            clock.advance(9)
+            theirs.recv(20_000)
+            turn()
+            assert owner.lost == []
+        clock.advance(9)
+        assert owner.lost == []
+        clock.advance(1)
+
+    assert owner.lost == ["write deadline"]

@@ -59,7 +59,7 @@ class Room(socketio.Namespace):  # type: ignore[misc]
         """Ask the client, and return what it answers."""
         return self.call("question", question, to=sid, timeout=30)
 
-    def on_put_me_out(self, sid: str) -> None:
+    def on_disconnect_me(self, sid: str) -> None:
         """Disconnect the client, in its own handler."""
         self.disconnect(sid)
 

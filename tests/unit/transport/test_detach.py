@@ -1,0 +1,187 @@
+"""A socket that is taken away from the HTTP server, and one of a poll that is watched: over socket pairs, in one process."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import gevent
+import gevent.event
+import gevent.socket
+import pytest
+from gevent import pywsgi
+
+from headgate.transport.detach import CannotDetach, PollWatch, detach
+from headgate.transport.http_handler import HttpHandler
+from headgate.transport.http_server import HTTPServer
+from tests.support.session_clock import turn
+from tests.support.wsgi import Said
+
+REQUEST = b"GET /socket HTTP/1.1\r\nHost: test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+
+
+class Served:
+    """One connection and its peer; `application` is called in the request."""
+
+    def __init__(
+        self,
+        application: Callable[[dict[str, Any], Any], Any],
+        handler_class: type[pywsgi.WSGIHandler] = HttpHandler,
+    ) -> None:
+        self._handler_class = handler_class
+        self.server = HTTPServer(("127.0.0.1", 0), application)
+        ours, self.peer = gevent.socket.socketpair()
+        self.greenlet = gevent.spawn(self._serve, ours)
+
+    def send(self, data: bytes) -> None:
+        """Let the peer send, and the server do all that it can do now."""
+        self.peer.sendall(data)
+        turn()
+
+    def close(self) -> None:
+        """Drop the connection."""
+        self.peer.close()
+        self.greenlet.kill()
+
+    def _serve(self, sock: Any) -> None:
+        self._handler_class(sock, "", self.server).handle()
+        self.server.do_close(sock)
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., Served]]:
+    """Make connections to an application."""
+    made: list[Served] = []
+
+    def make(application: Callable[[dict[str, Any], Any], Any], **options: Any) -> Served:
+        made.append(Served(application, **options))
+        return made[-1]
+
+    yield make
+    for served in made:
+        served.close()
+
+
+@pytest.mark.parametrize("handler_class", [HttpHandler, pywsgi.WSGIHandler], ids=["ours", "pywsgi's own"])
+@pytest.mark.parametrize("behind", [b"", b"\x81\x85 the first frame"], ids=["nothing behind", "a frame behind"])
+def test_a_socket_is_taken_away_with_the_bytes_behind_the_request(
+    serve: Callable[..., Served], handler_class: type[pywsgi.WSGIHandler], behind: bytes
+) -> None:
+    """The answer goes out first; nothing is waited for, and the handler reads, writes and closes it no more."""
+    taken: list[tuple[int, bytes]] = []
+
+    def application(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+        taken.append(detach(environ, start_response, b"the answer"))
+        assert environ["wsgi.input"].read() == b""
+        assert "headgate.handler" not in environ
+        return []
+
+    served = serve(application, handler_class=handler_class)
+    served.send(REQUEST + behind)
+    ((fd, received),) = taken
+    with socket.socket(fileno=fd) as sock:
+        assert received == behind
+        assert served.greenlet.dead
+        assert not os.get_blocking(fd)
+        sock.send(b" and more")
+        assert served.peer.recv(100) == b"the answer and more"
+        served.peer.sendall(b"later")
+        assert sock.recv(100) == b"later"
+
+
+def test_a_socket_of_another_server_cannot_be_taken_away() -> None:
+    """The error says which server it takes."""
+    with pytest.raises(CannotDetach, match="pywsgi"):
+        detach({}, Said(), b"")
+
+
+def test_a_client_that_is_gone_is_an_error(serve: Callable[..., Served]) -> None:
+    """Its connection stays with the HTTP server, which closes it."""
+    failures: list[OSError] = []
+
+    def application(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+        served.peer.close()
+        try:
+            detach(environ, start_response, b"x" * 100_000)
+        except OSError as error:
+            failures.append(error)
+        return []
+
+    served = serve(application)
+    served.send(REQUEST)
+
+    assert len(failures) == 1
+    assert served.greenlet.dead
+
+
+class TestPollWatch:
+    """The end of a poll that waits for frames."""
+
+    @pytest.fixture
+    def watched(self, serve: Callable[..., Served]) -> Iterator[tuple[Served, PollWatch, list[str]]]:
+        """A poll that waits, and is woken at most once."""
+        watches: list[PollWatch] = []
+        woken: list[str] = []
+
+        def application(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+            watches.append(PollWatch(environ, start_response))
+            watches[0].start(lambda: woken.append("woken"))
+            waiting = gevent.event.Event()
+            waiting.wait()
+            return []
+
+        served = serve(application)
+        served.send(b"GET /poll HTTP/1.1\r\nHost: test\r\n\r\n")
+        yield served, watches[0], woken
+        watches[0].stop()
+
+    def test_a_poll_that_the_browser_gives_up_is_told(self, watched: tuple[Served, PollWatch, list[str]]) -> None:
+        """Once."""
+        served, watch, woken = watched
+        assert not watch.aborted
+        served.peer.close()
+        turn()
+
+        assert (watch.aborted, woken) == (True, ["woken"])
+
+    def test_a_request_behind_a_poll_is_no_end_of_it(self, watched: tuple[Served, PollWatch, list[str]]) -> None:
+        """It waits its turn, and its bytes stay where they are."""
+        served, watch, woken = watched
+        served.send(b"GET /next HTTP/1.1\r\n\r\n")
+
+        assert (watch.aborted, woken) == (False, [])
+
+    def test_a_watch_that_was_stopped_tells_nothing(self, watched: tuple[Served, PollWatch, list[str]]) -> None:
+        """Twice is as good as once."""
+        served, watch, woken = watched
+        watch.stop()
+        watch.stop()
+        served.peer.close()
+        turn()
+
+        assert (watch.aborted, woken) == (False, [])
+
+    def test_a_poll_that_was_given_up_before_it_was_watched_is_told_at_once(self, serve: Callable[..., Served]) -> None:
+        """Between the request and the first look."""
+        told: list[bool] = []
+
+        def application(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+            served.peer.close()
+            watch = PollWatch(environ, start_response)
+            watch.start(lambda: told.append(watch.aborted))
+            return []
+
+        served = serve(application)
+        served.send(b"GET /poll HTTP/1.1\r\nHost: test\r\n\r\n")
+
+        assert told == [True]
+
+    def test_under_another_server_nothing_is_watched(self) -> None:
+        """Its socket cannot be seen: the poll waits as long as it may."""
+        watch = PollWatch({}, Said())
+        watch.start(lambda: pytest.fail("woken"))
+        watch.stop()
+
+        assert not watch.aborted

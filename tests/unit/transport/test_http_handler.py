@@ -1,0 +1,425 @@
+"""One HTTP connection, by a peer whose bytes and pauses the test chooses: where a request ends, and how long it may take."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import gevent
+import gevent.socket
+import pytest
+
+from headgate.transport.http_handler import HttpHandler
+from headgate.transport.http_limits import HttpLimits
+from headgate.transport.http_server import HTTPServer
+from tests.support.http_peer import FOREVER, Pause, Peer, Reset
+from tests.support.session_clock import turn
+
+LIMITS = HttpLimits(
+    header_deadline_s=5, keep_alive_s=60, body_deadline_s=10, write_deadline_s=20, min_bytes_per_s=100, max_body_bytes=200_000
+)
+ECHO = b"POST /echo HTTP/1.1\r\nHost: test\r\n"
+# A smuggler hides this behind a request, and hopes for an answer to it.
+HIDDEN = b"GET /hidden HTTP/1.1\r\nHost: test\r\n\r\n"
+LAST = b"GET /last HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n"
+CHUNKED = b"Transfer-Encoding: chunked\r\n"
+
+
+class Application:
+    """Echoes bodies, and remembers which requests it was given."""
+
+    def __init__(self) -> None:
+        self.paths: list[str] = []
+        self.failures: list[OSError] = []
+        self.reads = self.raises = True
+        self.answer: Callable[[], Iterable[bytes]] | None = None
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        self.paths.append(environ["PATH_INFO"])
+        try:
+            body: bytes = environ["wsgi.input"].read() if self.reads else b"unread"
+        except OSError as error:
+            self.failures.append(error)
+            if self.raises:
+                raise
+            body = b"half"
+        if self.answer is not None:
+            start_response("200 OK", [])
+            return self.answer()
+        start_response("200 OK", [("Content-Length", str(len(body)))])
+        return [body]
+
+
+class Exchange:
+    """Serves one peer after the other with one application."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.application = Application()
+        self._monkeypatch = monkeypatch
+
+    def with_(self, *sends: bytes | Pause | Reset, accepts: Iterable[int | Pause] = (), limits: HttpLimits = LIMITS) -> Peer:
+        """Serve a peer that sends this; return it when its connection is over."""
+        peer = Peer(sends, accepts)
+        peer.served_by(self.application, limits, self._monkeypatch)
+        assert peer.closed
+        return peer
+
+
+@pytest.fixture
+def exchange(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Iterator[Exchange]:
+    """Exchanges that print no traceback, whatever the peer does."""
+    yield Exchange(monkeypatch)
+    assert capfd.readouterr().err == ""
+
+
+def bodies(received: bytes) -> list[bytes]:
+    """Return the bodies of answers that have a Content-Length."""
+    found = []
+    while received:
+        head, _, rest = received.partition(b"\r\n\r\n")
+        size = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
+        found.append(rest[:size])
+        received = rest[size:]
+    return found
+
+
+class TestFraming:
+    """Where a request ends, and the next one begins."""
+
+    @pytest.mark.parametrize(
+        ("sent", "status"),
+        [
+            (ECHO + b"Content-Length: 0\r\n" + CHUNKED + b"\r\n0\r\n\r\n", 400),
+            (ECHO + CHUNKED + b"Content-Length: 5\r\n\r\n0\r\n\r\n", 400),
+            (ECHO + b"Content-Length: 0\r\nContent-Length: 41\r\n\r\n", 400),
+            (ECHO + b"Content-Length: 0, 41\r\n\r\n", 400),
+            (ECHO + b"Content-Length: +0\r\n\r\n", 400),
+            (ECHO + b"Content-Length: -1\r\n\r\n", 400),
+            (ECHO + b"Content-Length: 0x0\r\n\r\n", 400),
+            (ECHO + b"Content-Length: 0_0\r\n\r\n", 400),
+            (ECHO + b"Content-Length:\r\n\r\n", 400),
+            (ECHO + b"Content-Length: 00000000000000000000\r\n\r\n", 400),
+            (ECHO + b"Content-Length : 0\r\n\r\n", 400),
+            (ECHO + b"Content-Length\t: 0\r\n\r\n", 400),
+            (ECHO + b"X: y\r\n Content-Length: 41\r\n\r\n", 400),
+            (ECHO + b"X: y\rContent-Length: 41\r\n\r\n", 400),
+            (ECHO + b"X: y\0\r\n\r\n", 400),
+            (ECHO + b"Transfer-Encoding: identity\r\n\r\n", 501),
+            (ECHO + b"Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 501),
+            (ECHO + b"Transfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n", 501),
+            (ECHO + b"Transfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n", 501),
+            (ECHO + b"Transfer-Encoding: xchunked\r\n\r\n", 501),
+            (ECHO + b'Transfer-Encoding: "chunked"\r\n\r\n0\r\n\r\n', 501),
+            (ECHO + b"Transfer-Encoding: \x0bchunked\r\n\r\n0\r\n\r\n", 501),
+            (ECHO + b"Transfer-Encoding:\r\n\r\n", 501),
+            (ECHO + b"Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n", 400),
+            (ECHO + CHUNKED + CHUNKED + b"\r\n0\r\n\r\n", 400),
+            (ECHO.replace(b"1.1", b"1.0") + CHUNKED + b"\r\n0\r\n\r\n", 400),
+            (ECHO + CHUNKED + b"\r\n5 \r\nhello\r\n0\r\n\r\n", 400),
+            (ECHO + CHUNKED + b"\r\n0x5\r\nhello\r\n0\r\n\r\n", 400),
+            (ECHO + CHUNKED + b"\r\n5\nhello\r\n0\r\n\r\n", 400),
+            (ECHO + CHUNKED + b"\r\n5\r\nhelloX\r\n0\r\n\r\n", 400),
+            (ECHO + CHUNKED + b"\r\n" + b"F" * 17 + b"\r\n", 400),
+            (ECHO + CHUNKED + b"\r\n0\r\nbad trailer: x\r\n\r\n", 400),
+            (ECHO + b"X: " + b"y" * 20_000 + b"\r\n\r\n", 431),
+            (ECHO + b"X: y\r\n" * 101 + b"\r\n", 431),
+            (b"GET /" + b"x" * 9000 + b" HTTP/1.1\r\n\r\n", 414),
+            (b"nonsense\r\n\r\n", 400),
+            (b"GET / HTTP/2.0\r\n\r\n", 400),
+        ],
+        ids=lambda value: value.removeprefix(ECHO)[:60].decode("latin-1") if isinstance(value, bytes) else str(value),
+    )
+    def test_a_request_whose_end_is_in_doubt_is_refused_and_nothing_behind_it_is_read(
+        self, exchange: Exchange, sent: bytes, status: int
+    ) -> None:
+        """One answer, and the end of the connection."""
+        peer = exchange.with_(sent + HIDDEN, FOREVER)
+
+        assert peer.received.startswith(b"HTTP/1.1 %d " % status), peer.received[:300]
+        assert peer.received.count(b"HTTP/1.1 ") == 1
+        assert b"\r\nConnection: close\r\n" in peer.received
+        assert "/hidden" not in exchange.application.paths
+
+    @pytest.mark.parametrize(
+        ("sent", "body"),
+        [
+            (ECHO + b"Content-Length: 5\r\n\r\nhello", b"hello"),
+            (ECHO + b"Content-Length: 005\r\n\r\nhello", b"hello"),
+            (ECHO + CHUNKED + b"\r\n5\r\nhello\r\n0\r\n\r\n", b"hello"),
+            (ECHO + CHUNKED + b"\r\n2\r\nhe\r\n3;x=y\r\nllo\r\n0\r\nT: x\r\n\r\n", b"hello"),
+            (ECHO + b"Transfer-Encoding: Chunked\r\n\r\n0\r\n\r\n", b""),
+            (ECHO + b"Connection: Upgrade\r\nUpgrade: websocket\r\nContent-Length: 5\r\n\r\nhello", b"hello"),
+            (ECHO + b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n", b""),
+        ],
+        ids=lambda value: value.removeprefix(ECHO)[:60].decode("latin-1") if isinstance(value, bytes) else str(value),
+    )
+    @pytest.mark.parametrize("piece_bytes", [1, 10_000])
+    def test_a_plain_request_is_read_to_its_end_and_the_next_one_behind_it(
+        self, exchange: Exchange, sent: bytes, body: bytes, piece_bytes: int
+    ) -> None:
+        """Two in one segment, or byte by byte, are two answers."""
+        whole = sent + LAST
+        peer = exchange.with_(*[whole[at : at + piece_bytes] for at in range(0, len(whole), piece_bytes)], FOREVER)
+
+        assert bodies(peer.received) == [body, b""]
+        assert exchange.application.paths == ["/echo", "/last"]
+
+    def test_a_body_that_the_application_leaves_is_not_taken_for_the_next_request(self, exchange: Exchange) -> None:
+        """It is read and dropped."""
+        exchange.application.reads = False
+        peer = exchange.with_(ECHO + b"Content-Length: %d\r\n\r\n" % len(HIDDEN) + HIDDEN + LAST, FOREVER)
+
+        assert bodies(peer.received) == [b"unread", b"unread"]
+        assert exchange.application.paths == ["/echo", "/last"]
+
+    def test_a_large_body_that_the_application_leaves_ends_the_connection(self, exchange: Exchange) -> None:
+        """Its client is told so, and may go on sending for a while: closed at once, the connection would be reset."""
+        exchange.application.reads = False
+        peer = exchange.with_(ECHO + b"Content-Length: 1000000\r\n\r\n", Pause(1), b"x" * 1_000_000)
+
+        assert b"\r\nConnection: close\r\n" in peer.received
+        assert peer.shut
+        assert peer.sent_bytes > 1_000_000
+        assert exchange.application.paths == ["/echo"]
+
+    def test_a_chunked_body_has_an_end(self, exchange: Exchange) -> None:
+        """However small its chunks are: their sizes count, too."""
+        exchange.with_(ECHO + CHUNKED + b"\r\n", *[b"1;" + b"x" * 100 + b"\r\nx\r\n"] * 20_000, FOREVER)
+
+        assert [str(error) for error in exchange.application.failures] == [
+            "[Errno 104] a chunked body that does not end",
+        ]
+
+    def test_a_body_that_breaks_off_is_no_body(self, exchange: Exchange) -> None:
+        """The application reads an error instead of half of it; the connection is not used again."""
+        exchange.application.raises = False
+        for end in ([], [Reset()]):
+            peer = exchange.with_(ECHO + b"Content-Length: 1000\r\n\r\nhalf", *end)
+            assert b"\r\nConnection: close\r\n" in peer.received
+
+        assert exchange.application.paths == ["/echo"] * 2
+        assert len(exchange.application.failures) == 2
+
+
+class TestDeadlines:
+    """How long a peer may keep the server waiting. The clock moves by the pauses of the peer alone."""
+
+    @pytest.mark.parametrize(
+        "begun", [b"G", b"GET /last HTTP/1.1", b"GET /last HTTP/1.1\r\nHost: test\r\nX-Slow: "], ids=["G", "line", "header"]
+    )
+    def test_late_headers_are_told(self, exchange: Exchange, begun: bytes) -> None:
+        """408, once something has come, when the deadline is over and not before."""
+        peer = exchange.with_(begun, FOREVER)
+
+        assert peer.received.startswith(b"HTTP/1.1 408 Request Timeout\r\n")
+        assert peer.now_s == 1000 + LIMITS.header_deadline_s
+        assert exchange.application.paths == []
+
+    def test_headers_that_drip_are_late_all_the_same(self, exchange: Exchange) -> None:
+        """The deadline is for all of them, not for the next byte."""
+        drips = [part for byte in b"GET /last HTTP/1.1\r\nHost: test\r\n\r\n" for part in (bytes([byte]), Pause(1))]
+        peer = exchange.with_(*drips)
+
+        assert peer.received.startswith(b"HTTP/1.1 408 ")
+        assert peer.sent_bytes == 6
+
+    def test_a_connection_that_never_says_anything_is_closed_in_silence(self, exchange: Exchange) -> None:
+        """A browser opens some to have them at hand."""
+        peer = exchange.with_(FOREVER)
+
+        assert (peer.received, peer.now_s) == (b"", 1000 + LIMITS.header_deadline_s)
+
+    def test_a_connection_between_two_requests_is_closed_in_silence(self, exchange: Exchange) -> None:
+        """After the keep-alive time; a request that begins in it has the time of a request."""
+        get = b"GET /a HTTP/1.1\r\nHost: test\r\n\r\n"
+        idle = exchange.with_(get, FOREVER)
+        assert bodies(idle.received) == [b""]
+        assert idle.now_s == 1000 + LIMITS.keep_alive_s
+
+        slow = exchange.with_(get, Pause(59), get[:10], Pause(4), get[10:], FOREVER)
+        assert bodies(slow.received) == [b"", b""]
+        late = exchange.with_(get, Pause(59), get[:10], FOREVER)
+        assert late.received.partition(b"\r\n\r\n")[2].startswith(b"HTTP/1.1 408 ")
+        assert late.now_s == 1000 + 59 + LIMITS.header_deadline_s
+
+    @pytest.mark.parametrize("framing", [b"Content-Length: 100000\r\n", CHUNKED], ids=["length", "chunked"])
+    def test_a_body_that_drips_is_cut(self, exchange: Exchange, framing: bytes) -> None:
+        """A byte a second is below the least rate: bytes give so little time back that the grace runs out."""
+        drips: list[bytes | Pause] = [b"1", Pause(1)] * 1000
+        peer = exchange.with_(ECHO + framing + b"\r\n", *drips)
+
+        assert peer.sent_bytes < 200
+        assert peer.now_s < 1000 + 2 * LIMITS.body_deadline_s
+        assert [str(error) for error in exchange.application.failures] == ["[Errno 104] the body took too long"]
+
+    def test_a_body_that_keeps_its_pace_may_take_as_long_as_it_likes(self, exchange: Exchange) -> None:
+        """Fifty times the grace, at the least rate."""
+        pieces: list[bytes | Pause] = [b"x" * 900, Pause(9)] * 60
+        peer = exchange.with_(ECHO + b"Content-Length: 54000\r\nConnection: close\r\n\r\n", *pieces)
+
+        assert bodies(peer.received) == [b"x" * 54_000]
+        assert peer.now_s > 1000 + 50 * LIMITS.body_deadline_s
+
+    def test_the_time_that_an_application_takes_does_not_count(self, exchange: Exchange) -> None:
+        """Neither before it reads the body nor between two pieces of its answer."""
+        peer = Peer([ECHO + b"Content-Length: 2\r\nConnection: close\r\n\r\n", Pause(9), b"{}"])
+
+        def pieces() -> Iterator[bytes]:
+            for _ in range(4):
+                peer.now_s += 1000
+                yield b"piece"
+
+        exchange.application.answer = pieces
+        peer.served_by(exchange.application, LIMITS, exchange._monkeypatch)
+
+        assert peer.received.count(b"piece") == 4
+
+    def test_an_answer_that_nobody_reads_is_cut(self, exchange: Exchange) -> None:
+        """At the write deadline, and hard: the kernel would hold the rest for many minutes."""
+        exchange.application.answer = lambda: iter([b"x" * 100_000])
+        peer = exchange.with_(LAST, accepts=[1000, 500, Pause(1e9)])
+
+        assert len(peer.received.partition(b"\r\n\r\n")[2]) == 500
+        assert peer.now_s == 1000 + LIMITS.write_deadline_s
+        assert peer.options[socket.SOL_SOCKET, socket.SO_LINGER] == struct.pack("ii", 1, 0)
+
+    def test_an_answer_that_is_read_slowly_but_steadily_is_not_cut(self, exchange: Exchange) -> None:
+        """Each byte that moves gives time back."""
+        exchange.application.answer = lambda: iter([b"x" * 50_000])
+        steady: list[int | Pause] = [1000, Pause(9)] * 60
+        peer = exchange.with_(LAST, accepts=steady)
+
+        assert peer.received.count(b"x") == 50_000
+        assert peer.now_s > 1000 + 10 * LIMITS.write_deadline_s
+
+    def test_bytes_that_came_while_the_process_stood_still_are_read_first(self, exchange: Exchange) -> None:
+        """A deadline that passed in the stall is no fault of the peer: the loop serves timers before sockets."""
+
+        class Stalling(Peer):
+            def _wait_until(self, time_s: float) -> None:
+                if self._timeout_s and time_s > self.now_s:
+                    self.now_s += 100
+                    raise TimeoutError
+                super()._wait_until(time_s)
+
+        peer = Stalling([ECHO, Pause(1), b"Content-Length: 5\r\nConnection: close\r\n\r\nhello"])
+        peer.served_by(exchange.application, LIMITS, exchange._monkeypatch)
+
+        assert bodies(peer.received) == [b"hello"]
+
+
+class TestManners:
+    """The rest of the world has its share."""
+
+    def test_a_client_that_is_gone_in_the_middle_of_its_headers_leaves_no_traceback(self, exchange: Exchange) -> None:
+        """Nothing of ours has failed (the fixture looks at standard error)."""
+        for begun in (b"", b"GET /", b"GET / HTTP/1.1\r\nHost: test\r\nX-Slow: "):
+            exchange.with_(begun, Reset())
+            exchange.with_(begun)
+
+        assert exchange.application.paths == []
+
+    def test_everybody_else_has_a_turn_between_two_pipelined_requests(self, exchange: Exchange) -> None:
+        """However many of them have come at once."""
+        turns: list[int] = []
+
+        def look() -> None:
+            while True:
+                turns.append(len(exchange.application.paths))
+                gevent.sleep(0)
+
+        others = gevent.spawn(look)
+        exchange.with_(b"GET /a HTTP/1.1\r\nHost: test\r\n\r\n" * 50)
+        others.kill()
+
+        assert len(exchange.application.paths) == 50
+        assert len(set(turns)) > 40
+
+    def test_everybody_else_has_turns_while_a_large_body_comes_in(self, exchange: Exchange) -> None:
+        """A peer that never keeps the server waiting would keep the loop."""
+        turns = 0
+
+        def count() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                gevent.sleep(0)
+
+        others = gevent.spawn(count)
+        exchange.with_(ECHO + b"Content-Length: 1000000\r\nConnection: close\r\n\r\n" + b"x" * 1_000_000)
+        others.kill()
+
+        assert turns >= 10
+
+    def test_a_socket_is_told_to_send_at_once_and_to_hold_little(self, exchange: Exchange) -> None:
+        """Without the first an answer waits 40 ms for an acknowledgement; without the second the kernel holds megabytes."""
+        peer = exchange.with_(LAST)
+
+        assert peer.options == {
+            (socket.IPPROTO_TCP, socket.TCP_NODELAY): 1,
+            (socket.SOL_SOCKET, socket.SO_SNDBUF): LIMITS.send_buffer_bytes,
+        }
+
+    def test_the_kernel_holds_little_of_an_answer_that_nobody_reads(self) -> None:
+        """The application is asked for no more than the send buffer takes."""
+        written = 0
+
+        def large(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterator[bytes]:
+            nonlocal written
+            start_response("200 OK", [])
+            for _ in range(1000):
+                yield b"x" * 16384
+                written += 16384
+
+        ours, theirs = gevent.socket.socketpair()
+        theirs.sendall(LAST)
+        handler = HttpHandler(ours, "", HTTPServer(("127.0.0.1", 0), large, limits=HttpLimits(send_buffer_bytes=32768)))
+        serving = gevent.spawn(handler.handle)
+        turn()
+        try:
+            assert 0 < written < 500_000
+        finally:
+            theirs.close()
+            serving.join()
+
+    def test_a_request_counts_as_waiting_only_while_its_peer_keeps_the_server_waiting(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """One at work is never ended for another; one that is slow with its body is."""
+        peer = Peer([ECHO + b"Content-Length: 2\r\n\r\n", Pause(1), b"{}", FOREVER])
+        waiting: list[bool] = []
+        server: HTTPServer
+
+        def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
+            connections = environ["headgate.handler"].server.connections
+            waiting.append(connections.longest_waiting() is peer)
+            environ["wsgi.input"].read()
+            waiting.append(connections.longest_waiting() is peer)
+            start_response("204 No Content", [])
+            return []
+
+        server = peer.served_by(application, LIMITS, monkeypatch)
+
+        assert waiting == [False, True]
+        assert server.connections.longest_waiting() is peer
+
+    def test_a_request_that_is_one_too_many_is_answered_without_the_application(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Behind a proxy, where the address is known only now; the proxy may use the connection for others."""
+        application = Application()
+        limits = HttpLimits(max_connections_per_address=1, proxies=1)
+        forwarded = b"GET /a HTTP/1.1\r\nHost: test\r\nX-Forwarded-For: 203.0.113.%d\r\n\r\n"
+        peer = Peer([forwarded % 6, forwarded % 5])
+        server = HTTPServer(("127.0.0.1", 0), application, limits=limits)
+        busy = Peer([])
+        server.connections.open(busy, "203.0.113.5")
+        server.connections.work(busy)
+        server.connections.open(peer, None)
+        HttpHandler(peer, ("192.0.2.1", 5), server).handle()
+
+        first, second = peer.received.split(b"HTTP/1.1 ")[1:]
+        assert first.startswith(b"200 ")
+        assert second.startswith(b"429 ")
+        assert b"connections_per_address (at most 1 " in second
+        assert application.paths == ["/a"]

@@ -1,0 +1,314 @@
+"""Which connections the HTTP server takes in, over socket pairs that a scripted listener accepts: no port, no process."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from headgate.metrics import ACCEPT_FAILURES, HTTP_CONNECTIONS
+from headgate.transport import http_server
+from headgate.transport.http_limits import HttpLimits
+from headgate.transport.http_server import ACCEPT_AGAIN_S, EXHAUSTED_LOG_S, HTTPServer
+
+ONE, OTHER = "192.0.2.1", "192.0.2.2"
+
+
+class Listener:
+    """Stands for the listening socket: accepts the connections that the test has made, or fails as the kernel does."""
+
+    family, type, proto, timeout = socket.AF_UNIX, socket.SOCK_STREAM, 0, 0.0
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[int, object] | OSError] = []
+        self._socket = socket.socket()
+
+    def _accept(self) -> tuple[int, object]:
+        if not self.waiting:
+            raise BlockingIOError
+        accepted = self.waiting.pop(0)
+        if isinstance(accepted, OSError):
+            raise accepted
+        return accepted
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+class Accepting(HTTPServer):
+    """Records when it stops to accept and when it starts again."""
+
+    accepting = True
+
+    def stop_accepting(self) -> None:
+        self.accepting = False
+
+    def start_accepting(self) -> None:
+        self.accepting = True
+
+
+class Door:
+    """A server and the peers that came to it."""
+
+    def __init__(self, **limits: Any) -> None:
+        self.listener = Listener()
+        self.server = Accepting(("127.0.0.1", 0), lambda environ, start_response: [], limits=HttpLimits(**limits))
+        self.server.socket = self.listener
+        self.peers: list[socket.socket] = []
+
+    def connect(self, address: str = ONE) -> socket.socket:
+        """Have a peer wait to be accepted."""
+        ours, theirs = socket.socketpair()
+        theirs.setblocking(False)
+        self.listener.waiting.append((ours.detach(), (address, 5)))
+        self.peers.append(theirs)
+        return theirs
+
+    def accept(self) -> Any:
+        """Have the server accept; return the socket of a connection that it took in."""
+        accepted = self.server.do_read()
+        return None if accepted is None else accepted[0]
+
+    def take(self, address: str = ONE) -> Any:
+        """Connect, and be taken in."""
+        self.connect(address)
+        sock = self.accept()
+        assert sock is not None
+        return sock
+
+    def close(self) -> None:
+        """Drop everything."""
+        for sock in [*self.server.connections._address_of, *self.peers]:
+            sock.close()
+        self.listener.close()
+
+
+@pytest.fixture
+def open_door() -> Iterator[Callable[..., Door]]:
+    """Make servers with these limits."""
+    doors: list[Door] = []
+
+    def make(**limits: Any) -> Door:
+        doors.append(Door(**limits))
+        return doors[-1]
+
+    yield make
+    for door in doors:
+        door.close()
+
+
+def ended(peer: socket.socket) -> bool:
+    """Return whether the server has ended a connection."""
+    try:
+        return peer.recv(1) == b""
+    except BlockingIOError:
+        return False
+
+
+def counted() -> float:
+    """Return what the metric says."""
+    (metric,) = HTTP_CONNECTIONS.collect()
+    return metric.samples[0].value
+
+
+def test_connections_are_counted_until_they_are_over(open_door: Callable[..., Door]) -> None:
+    """In the metric, too."""
+    door = open_door()
+    first, second = door.take(), door.take()
+    assert counted() == 2
+    door.server.do_close(first)
+    door.server.do_close(second)
+
+    assert counted() == 0
+    assert door.accept() is None
+
+
+def test_an_address_with_one_too_many_loses_the_connection_that_has_waited_longest(open_door: Callable[..., Door]) -> None:
+    """A connection at work stays; another address is not touched."""
+    door = open_door(max_connections_per_address=2)
+    elsewhere = door.take(OTHER)
+    working, waiting = door.take(), door.take()
+    door.server.connections.work(working)
+    newest = door.take()
+
+    assert [ended(peer) for peer in door.peers] == [False, False, True, False]
+    assert door.server.connections.count_at(ONE) == 2
+    assert {sock for sock in (elsewhere, working, newest, waiting) if sock in door.server.connections._address_of} == {
+        elsewhere,
+        working,
+        newest,
+    }
+    waiting.close()
+
+
+def test_an_address_whose_connections_all_work_is_refused_one_more(open_door: Callable[..., Door]) -> None:
+    """429, told which limit; the next in the queue, of another address, is taken in the same turn."""
+    door = open_door(max_connections_per_address=2)
+    for sock in (door.take(), door.take()):
+        door.server.connections.work(sock)
+    refused, _ = door.connect(), door.connect(OTHER)
+
+    assert door.accept() is not None
+    assert door.server.connections.count_at(OTHER) == 1
+    answer = refused.recv(1000)
+    assert answer.startswith(b"HTTP/1.1 429 ")
+    assert b"connections_per_address (at most 2 " in answer
+    assert ended(refused)
+
+
+def test_an_address_has_room_again_when_a_connection_of_it_is_over(open_door: Callable[..., Door]) -> None:
+    """Limits are on what there is at once."""
+    door = open_door(max_connections_per_address=1)
+    for _ in range(3):
+        sock = door.take()
+        door.server.connections.work(sock)
+        door.server.do_close(sock)
+
+
+def test_without_a_limit_one_address_may_have_any_number(open_door: Callable[..., Door]) -> None:
+    """0 says so."""
+    door = open_door(max_connections_per_address=0)
+    for _ in range(50):
+        door.server.connections.work(door.take())
+
+
+def test_one_address_has_an_eighth_of_the_descriptors_at_most(
+    open_door: Callable[..., Door], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever its limit says; and one at least."""
+    door = open_door(max_connections_per_address=100)
+    for descriptors, limit in ((800, 100), (80, 10), (1, 1), (None, 100)):
+        monkeypatch.setattr(http_server, "descriptor_limit", lambda descriptors=descriptors: descriptors)
+        assert door.server._per_address() == limit
+
+
+def test_http_has_a_quarter_of_the_descriptors_at_most(open_door: Callable[..., Door], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that has waited longest goes, of whatever address; when all work, the newest is answered 503."""
+    monkeypatch.setattr(http_server, "descriptor_limit", lambda: 8)
+    door = open_door(max_connections_per_address=0)
+    door.take(ONE)
+    second, third = door.take(OTHER), door.take(OTHER)
+    assert [ended(peer) for peer in door.peers] == [True, False, False]
+    for sock in (second, third):
+        door.server.connections.work(sock)
+    refused = door.connect(ONE)
+
+    assert door.accept() is None
+    assert refused.recv(1000).startswith(b"HTTP/1.1 503 ")
+
+
+class TestBehindAProxy:
+    """All connections are the proxy's: each request says whose it is."""
+
+    def ask(self, door: Door, sock: Any, address: str) -> int | None:
+        """Let a request come in on a connection; return the limit that it is refused for."""
+        door.server.connections.work(sock)
+        return door.server.one_too_many(sock, {"REMOTE_ADDR": "10.0.0.1", "HTTP_X_FORWARDED_FOR": f"198.51.100.9, {address}"})
+
+    def test_requests_count_for_the_address_that_the_proxy_names(self, open_door: Callable[..., Door]) -> None:
+        """The third of one client is refused; another client is served on the same connection."""
+        door = open_door(max_connections_per_address=2, proxies=1)
+        first, second, third = door.take("10.0.0.1"), door.take("10.0.0.1"), door.take("10.0.0.1")
+
+        assert [self.ask(door, sock, "203.0.113.5") for sock in (first, second, third)] == [None, None, 2]
+        assert self.ask(door, third, "203.0.113.6") is None
+        door.server.between_requests(first)
+        assert door.server.connections.count_at("203.0.113.5") == 1
+        assert self.ask(door, third, "203.0.113.5") is None
+        assert not any(ended(peer) for peer in door.peers)
+
+    def test_a_connection_of_the_client_that_waits_is_ended_for_a_newer_one(self, open_door: Callable[..., Door]) -> None:
+        """It is slow with its body, or with reading its answer."""
+        door = open_door(max_connections_per_address=1, proxies=1)
+        slow, newer = door.take("10.0.0.1"), door.take("10.0.0.1")
+        assert self.ask(door, slow, "203.0.113.5") is None
+        door.server.connections.wait(slow)
+
+        assert self.ask(door, newer, "203.0.113.5") is None
+        assert [ended(peer) for peer in door.peers] == [True, False]
+        slow.close()
+
+    @pytest.mark.parametrize("limits", [{"proxies": 0}, {"max_connections_per_address": 0, "proxies": 1}])
+    def test_requests_count_for_nobody_else(self, open_door: Callable[..., Door], limits: dict[str, int]) -> None:
+        """Without a proxy of ours anybody could name any address; without a limit there is nothing to count."""
+        door = open_door(**{"max_connections_per_address": 1, **limits})
+        sock = door.take()
+
+        assert self.ask(door, sock, "203.0.113.5") is None
+        assert door.server.connections.count_at("203.0.113.5") == 0
+
+
+class TestExhausted:
+    """The process has no descriptor left, or no memory."""
+
+    @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM])
+    def test_the_server_accepts_nothing_for_a_while(
+        self, open_door: Callable[..., Door], monkeypatch: pytest.MonkeyPatch, number: int
+    ) -> None:
+        """The listener stays readable, and would have it try for ever. It says so at most every ten seconds."""
+        door = open_door()
+        asked: list[tuple[float, Callable[[], None]]] = []
+        now_s = 1000.0
+        monkeypatch.setattr(http_server, "later", lambda delay_s, function: asked.append((delay_s, function)))
+        monkeypatch.setattr(http_server, "time", SimpleNamespace(monotonic=lambda: now_s))
+        failures = ACCEPT_FAILURES._value.get()
+        door.server._stop_event.clear()  # as a server that has been started
+        with capture_logs() as logs:
+            for _ in range(3):
+                door.listener.waiting.append(OSError(number, os.strerror(number)))
+                assert door.accept() is None
+                assert not door.server.accepting
+                delay_s, again = asked.pop()
+                again()
+                assert (delay_s, door.server.accepting) == (ACCEPT_AGAIN_S, True)
+                now_s += EXHAUSTED_LOG_S / 2
+
+        assert ACCEPT_FAILURES._value.get() == failures + 3
+        assert [(line["event"], line["reason"]) for line in logs] == [("cannot accept connections", os.strerror(number))] * 2
+
+    def test_a_server_that_was_stopped_meanwhile_stays_so(
+        self, open_door: Callable[..., Door], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Its pause is over, and it has no listener any more."""
+        door = open_door()
+        monkeypatch.setattr(http_server, "later", lambda delay_s, function: function())
+        door.listener.waiting.append(OSError(errno.EMFILE, "none left"))
+        door.accept()
+
+        assert not door.server.accepting
+
+    def test_the_last_descriptors_are_not_for_clients(
+        self, open_door: Callable[..., Door], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A gateway that has given all away cannot reach Redis again."""
+        door = open_door()
+        monkeypatch.setattr(http_server, "later", lambda delay_s, function: None)
+
+        def none_left(listener_fd: int, newest_fd: int) -> None:
+            raise OSError(errno.EMFILE, "the reserve")
+
+        monkeypatch.setattr(http_server, "keep_reserve", none_left)
+        peer = door.connect()
+
+        assert door.accept() is None
+        assert not door.server.accepting
+        assert len(door.listener.waiting) == 1
+        assert not ended(peer)
+        fd, _ = door.listener.waiting.pop()  # type: ignore[misc]
+        os.close(fd)
+
+    def test_any_other_fault_of_accepting_is_let_out(self, open_door: Callable[..., Door]) -> None:
+        """pywsgi sees to it."""
+        door = open_door()
+        door.listener.waiting.append(OSError(errno.EPERM, "a packet filter"))
+        with pytest.raises(PermissionError):
+            door.accept()

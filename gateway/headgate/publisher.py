@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from types import TracebackType
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -34,7 +34,6 @@ from .errors import (
 )
 from .event import MAX_DEPTH, check_event_id, check_json
 from .redis.client import Client, call_many, open_client
-from .redis.connections import Command
 from .redis.functions import call_function, ensure_loaded, is_missing
 from .redis.keys import log_key
 from .redis.registry import has_been_served, remembered
@@ -45,10 +44,8 @@ from .topic import DEFAULT_NAMESPACE, check_namespace, check_topic, user_topic
 MAX_BATCH_EVENTS = 10_000
 MAX_BATCH_BYTES = 64 * 1024 * 1024
 
-# One FCALL: the command, the function, the number of keys, the key, topic, payload and id; the places of the last two.
-_Call = tuple[str, str, int, str, str, bytes, str]
-_PAYLOAD: Final = 5
-_ID: Final = 6
+# Places in the FCALL that `Publisher._command` builds.
+_PAYLOAD, _ID = 5, 6
 # Hexadecimal digits of a publisher's name: 128 bits, so that nobody finds a second name for another's.
 _BY_LENGTH = 32
 _encode = msgspec.json.Encoder().encode
@@ -159,15 +156,16 @@ class Publisher:
         """
         namespace = self._namespace if namespace is None else check_namespace(namespace)
         command = self._command(topic if user is None else user_topic(user, topic), data, id, namespace)
-        # A name may have any characters, and any length.
-        words = command if by is None else (*command, hashlib.sha256(by.encode()).hexdigest()[:_BY_LENGTH])
+        if by is not None:
+            # Of whatever characters a name is, and however long.
+            command = (*command, hashlib.sha256(by.encode()).hexdigest()[:_BY_LENGTH])
         self._refuse_unserved(namespace)
-        epoch, offset, duplicate = _twice(self._fcall, words)
+        epoch, offset, duplicate = _twice(self._fcall, command)
         self._warn_unserved(namespace)
         return Receipt(epoch.decode(), offset, bool(duplicate) and id is not None, command[_ID])
 
     def publish_many(
-        self, events: Iterable[tuple[str, object] | tuple[str, object, str | None]], namespace: str | None = None
+        self, events: Iterable[tuple[str, Any] | tuple[str, Any, str | None]], namespace: str | None = None
     ) -> list[Receipt]:
         """Publish events (topic, data) or (topic, data, id) in order and in one round trip; return their receipts.
 
@@ -182,7 +180,7 @@ class Publisher:
             BusUnavailable: no answer, twice: not known which were published.
         """
         namespace = self._namespace if namespace is None else check_namespace(namespace)
-        batch: list[_Call] = []
+        batch: list[tuple[Any, ...]] = []
         generated: list[bool] = []
         size = 0
         for event in events:
@@ -235,7 +233,7 @@ class Publisher:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
-    def _command(self, topic: str, data: object, event_id: str | None, namespace: str) -> _Call:
+    def _command(self, topic: str, data: Any, event_id: str | None, namespace: str) -> tuple[Any, ...]:
         key = log_key(namespace)
         check_topic(topic)
         payload = encode_data(data)
@@ -244,11 +242,11 @@ class Publisher:
         event_id = uuid.uuid4().hex if event_id is None else check_event_id(event_id)
         return "FCALL", "headgate_publish", 1, key, topic, payload, event_id
 
-    def _fcall(self, command: Command) -> Any:
+    def _fcall(self, command: tuple[Any, ...]) -> Any:
         self._check_library()
         return call_function(self._client, *command)
 
-    def _fcall_many(self, batch: Sequence[_Call]) -> list[Any]:
+    def _fcall_many(self, batch: list[tuple[Any, ...]]) -> list[Any]:
         self._check_library()
         replies = call_many(self._client, batch)
         if not any(is_missing(reply) for reply in replies):

@@ -37,7 +37,7 @@ from headgate.transport.socketio_face import OneTooMany, SocketIOFace
 from .drain import Drain
 from .evictions import Evictions
 from .handlers import Handlers
-from .health import health
+from .health import Health, health
 from .joining import Joining
 from .logins import Logins
 from .namespace import Namespace
@@ -213,7 +213,7 @@ class Gateway:
 
         return known_host
 
-    def ready(self) -> dict[str, Any]:
+    def ready(self) -> Health:
         """Return the gateway's health (health.py). Never waits."""
         return health(self.namespaces, revocations_known=self._revocation_watch.known, draining=self.draining)
 

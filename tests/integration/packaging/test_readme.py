@@ -26,9 +26,9 @@ from headgate.cli.main import main
 from headgate.errors import Unauthorized
 from headgate.redis.client import call, open_client
 from tests.support.checkout import DEADLINE_S, NO_PROGRAMS, ROOT, copy_checkout, make_environment, pip_wheel
-from tests.support.gateway_here import know_revocations
 from tests.support.gateway_process import GatewayProcess
 from tests.support.redis_server import wait_until
+from tests.support.unstarted_gateway import know_revocations
 
 REDIS, GATEWAY = "redis://localhost:6379/0", "https://example.com"
 NOT_RUN = re.compile(r"<!-- not run: .+ -->")

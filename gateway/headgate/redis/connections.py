@@ -65,7 +65,7 @@ def redacted_address(url: str) -> str:
 
 
 def is_open(url: str) -> bool:
-    """Return whether a Redis URL leads to another machine and names no password: whoever reaches that Redis can do everything."""
+    """Return whether a Redis URL leads to another machine and names no password: anybody who reaches it can do everything."""
     parts = urlsplit(url)
     if parts.scheme == "unix" or is_loopback(parts.hostname or "localhost"):
         return False

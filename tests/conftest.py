@@ -18,7 +18,7 @@ pytest_plugins = [
     "tests.support.consume_process",
     "tests.support.answering",
     "tests.support.shop",
-    "tests.support.gateway_here",
+    "tests.support.unstarted_gateway",
     "tests.support.wanted_password",
 ]
 

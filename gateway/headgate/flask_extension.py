@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
     from .node.gateway import Gateway
+    from .node.health import Health
 
 SOCKET_PATH = "/socket.io/"
 
@@ -158,7 +159,7 @@ class Headgate:
         events, next_ = found.page(Replay(check_pattern(pattern), first, MAX_OFFSET if last is None else last))
         return found.bus.epoch or "", events, next_
 
-    def ready(self) -> dict[str, object]:
+    def ready(self) -> Health:
         """Return `{ready, bus, namespaces}`: whether events flow. Never waits. Not ready where no browser can be served."""
         if self._gateway is None and not is_patched():
             return {"ready": False, "bus": "down", "error": NOT_PATCHED, "namespaces": {}}

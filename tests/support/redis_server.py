@@ -25,7 +25,7 @@ POLL_S = 0.01
 @pytest.fixture(scope="session")
 def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedRedis]:
     """The private server of this test run."""
-    with start_private_redis(tmp_path_factory.mktemp("redis")) as server:
+    with start_private_redis(tmp_path_factory.mktemp("redis") / "data") as server:
         yield server
 
 

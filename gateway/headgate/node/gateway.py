@@ -35,7 +35,7 @@ from headgate.transport.socketio_face import OneTooMany, SocketIOFace
 from .drain import Drain
 from .evictions import Evictions
 from .handlers import Handlers
-from .health import health
+from .health import Health, health
 from .joining import Joining
 from .logins import Logins
 from .namespace import Namespace
@@ -197,7 +197,7 @@ class Gateway:
         """Return a WSGI application: Socket.IO's path is ours, the rest is `application`'s. Both under our names only."""
         return self._hosts.guard(self._sockets.wsgi_app(application))
 
-    def ready(self) -> dict[str, Any]:
+    def ready(self) -> Health:
         """Return the gateway's health (health.py). Never waits."""
         return health(self.namespaces, revocations_known=self._revocation_watch.known, draining=self.draining)
 

@@ -3,17 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import NotRequired, TypedDict
 
 from .namespace import Namespace
 
 
-def health(namespaces: Mapping[str, Namespace], *, revocations_known: bool, draining: bool) -> dict[str, Any]:
+class NamespaceHealth(TypedDict):
+    """A namespace: where its feed is, how many clients it has, and why its bus is down."""
+
+    bus: str
+    epoch: str | None
+    offset: int
+    clients: int
+    error: NotRequired[str]
+
+
+class Health(TypedDict):
+    """A gateway; where no gateway can be, it is down, with the `error` that says why."""
+
+    ready: bool
+    bus: str
+    revocations: NotRequired[bool]
+    error: NotRequired[str]
+    namespaces: dict[str, NamespaceHealth]
+
+
+def health(namespaces: Mapping[str, Namespace], *, revocations_known: bool, draining: bool) -> Health:
     """Return `{ready, bus, revocations, namespaces: {name: {bus, epoch, offset, clients, error?}}}`.
 
     Ready means that events flow and that clients are let in, for which it must be known what is revoked.
     """
-    states: dict[str, Any] = {}
+    states: dict[str, NamespaceHealth] = {}
     for name, namespace in namespaces.items():
         bus = namespace.bus
         states[name] = {

@@ -72,7 +72,7 @@ def redacted_address(url: str) -> str:
 
 
 def is_open(url: str) -> bool:
-    """Return whether a Redis URL leads to another machine and names no password: whoever reaches that Redis can do everything."""
+    """Return whether a Redis URL leads to another machine and names no password: anybody who reaches it can do everything."""
     if is_sentinel(url):
         address = read_address(url)
         return not all(is_loopback(host) for host, _ in address.sentinels) and is_open(address.url)

@@ -40,7 +40,7 @@ def find_private_redis(data_dir: str | Path) -> str | None:
     """Return the URL of the private server that runs in `data_dir`, or None if none does.
 
     Raises:
-        BusRefused: the folder, or the record in it, is not ours alone: who wrote it could have us talk to a server of theirs.
+        BusRefused: the folder, or the record in it, is not ours alone: its writer could have us talk to a server of theirs.
     """
     path = read_record(Path(data_dir).absolute() / LOCK_NAME).get("socket")
     if not isinstance(path, str) or not path or not is_private(Path(path).parent):

@@ -20,7 +20,7 @@ from headgate.cli.serve import _load as load_application
 from headgate.cli.serve import run as serve
 from headgate.errors import InvalidRequest, Unauthorized
 from headgate.settings import Settings
-from tests.support.gateway_here import know_revocations
+from tests.support.unstarted_gateway import know_revocations
 
 Refused = Callable[..., list[str]]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import pytest
 
-from tests.support.checkout import DEADLINE_S, NO_PROGRAMS, copy_checkout, make_environment, only_file, pip_wheel
+from tests.support.checkout import DEADLINE_S, make_environment
 from tools.floors import floors
 
 BASE = {"headgate", "msgspec", "redis"} | ({"async-timeout"} if sys.version_info < (3, 11, 3) else set())
@@ -33,15 +33,6 @@ print("installed", *sorted(found.name.lower() for found in distributions()))
 """
 
 Install = Callable[..., Path]
-
-
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of this checkout."""
-    folder = tmp_path_factory.mktemp("wheel")
-    made = pip_wheel(copy_checkout(folder, built=True), folder / "made", NO_PROGRAMS)
-    assert made.returncode == 0, made.stderr
-    return only_file(folder / "made")
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import threading
 from collections import deque
@@ -25,10 +26,10 @@ from headgate.auth.identity import Handshake
 from headgate.cli.main import main
 from headgate.errors import Unauthorized
 from headgate.redis.client import call, open_client
-from tests.support.checkout import DEADLINE_S, NO_PROGRAMS, ROOT, copy_checkout, make_environment, pip_wheel
-from tests.support.gateway_here import know_revocations
+from tests.support.checkout import DEADLINE_S, ROOT, make_environment
 from tests.support.gateway_process import GatewayProcess
 from tests.support.redis_server import wait_until
+from tests.support.unstarted_gateway import know_revocations
 
 REDIS, GATEWAY = "redis://localhost:6379/0", "https://example.com"
 NOT_RUN = re.compile(r"<!-- not run: .+ -->")
@@ -99,11 +100,11 @@ class Reader:
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def project(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A reader's project: an empty folder with an environment, into which README's lines have installed both packages."""
     folder = tmp_path_factory.mktemp("project")
-    made = pip_wheel(copy_checkout(tmp_path_factory.mktemp("checkout"), built=True), folder / "dist", NO_PROGRAMS)
-    assert made.returncode == 0, made.stderr
+    (folder / "dist").mkdir()
+    shutil.copy2(wheel, folder / "dist")
     pack = ("npm", "pack", "--silent", "--ignore-scripts", "--workspace", "web", "--pack-destination", str(folder / "dist"))
     subprocess.run(pack, cwd=ROOT, check=True, stdout=subprocess.DEVNULL, timeout=DEADLINE_S)
     make_environment(folder / ".venv")

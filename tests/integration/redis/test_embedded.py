@@ -11,7 +11,6 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -30,25 +29,16 @@ from tests.support.programs import NEW, program
 from tests.support.redis_server import DEADLINE_S, wait_until
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The data folder of the server that the tests of this module share."""
-    return tmp_path_factory.mktemp("private") / "data"
-
-
-@pytest.fixture(scope="module")
-def server(folder: Path) -> Iterator[EmbeddedRedis]:
-    """A private server that no test ends."""
-    with start_private_redis(folder) as server:
-        yield server
+@pytest.fixture
+def server(redis_server: EmbeddedRedis, redis_url: str) -> EmbeddedRedis:
+    """The server that the tests share is a private one; no test here ends it."""
+    return redis_server
 
 
 @pytest.fixture
-def client(server: EmbeddedRedis) -> Iterator[Client]:
-    """A client of it."""
-    client = open_client(server.url)
-    yield client
-    client.close()
+def folder(server: EmbeddedRedis) -> Path:
+    """Its data folder, which it made."""
+    return Path(server.url.removeprefix("unix://")).parent
 
 
 def setting(client: Client, name: str) -> Any:
@@ -65,30 +55,30 @@ def answers(client: Client) -> bool:
 # Running -------------------------------------------------------------------------------------------------------------------
 
 
-def test_it_listens_on_a_private_socket_only(server: EmbeddedRedis, client: Client, folder: Path) -> None:
+def test_it_listens_on_a_private_socket_only(server: EmbeddedRedis, redis_client: Client, folder: Path) -> None:
     """No TCP port, and a folder and a socket that only this user can open."""
     path = folder / "redis.sock"
 
     assert server.url == f"unix://{path}"
-    assert setting(client, "port") == "0"
+    assert setting(redis_client, "port") == "0"
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert stat.S_IMODE(path.stat().st_mode) == 0o700
 
 
-def test_its_memory_is_bounded_and_never_evicts(client: Client) -> None:
+def test_its_memory_is_bounded_and_never_evicts(redis_client: Client) -> None:
     """A full server refuses, as eviction would lose the log silently."""
-    assert setting(client, "maxmemory-policy") == "noeviction"
-    assert int(setting(client, "maxmemory")) == 1024**3
-    assert "pubsub 134217728 67108864 60" in setting(client, "client-output-buffer-limit")
-    assert (setting(client, "appendonly"), setting(client, "save")) == ("yes", "")
+    assert setting(redis_client, "maxmemory-policy") == "noeviction"
+    assert int(setting(redis_client, "maxmemory")) == 1024**3
+    assert "pubsub 134217728 67108864 60" in setting(redis_client, "client-output-buffer-limit")
+    assert (setting(redis_client, "appendonly"), setting(redis_client, "save")) == ("yes", "")
 
 
-def test_it_describes_itself(server: EmbeddedRedis, client: Client) -> None:
+def test_it_describes_itself(server: EmbeddedRedis, redis_client: Client) -> None:
     """Name, version and origin; the pid is the server's own."""
-    name, version = check_server(client)
+    name, version = check_server(redis_client)
 
     assert server.description.startswith(f"{name} {version} from ")
-    assert call(client, "INFO", "server")["process_id"] == server.pid
+    assert call(redis_client, "INFO", "server")["process_id"] == server.pid
 
 
 def test_its_data_survives_an_orderly_end_and_is_loaded_before_it_counts_as_started(tmp_path: Path) -> None:
@@ -117,15 +107,16 @@ def test_close_ends_everything_and_is_idempotent(tmp_path: Path) -> None:
     assert find_private_redis(tmp_path) is None
 
 
-def test_a_forked_child_does_not_end_it(server: EmbeddedRedis, client: Client) -> None:
-    """A worker process that exits runs the same exit code; the server is its parent's."""
+def test_a_forked_child_does_not_end_it(server: EmbeddedRedis, folder: Path, redis_client: Client) -> None:
+    """A worker process that exits runs the same exit code; the server, and the record of it, are its parent's."""
     child = os.fork()
     if child == 0:
         server.close()
         os._exit(0)
     os.waitpid(child, 0)
 
-    assert call(client, "PING") is True
+    assert call(redis_client, "PING") is True
+    assert find_private_redis(folder) == server.url
 
 
 # Ending with the parent ------------------------------------------------------------------------------------------------------

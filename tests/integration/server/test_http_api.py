@@ -23,8 +23,8 @@ from headgate.settings import Settings
 from headgate_server.api import events as events_api
 from headgate_server.api import publish as publish_api
 from headgate_server.app import ENVELOPE_BYTES, create_app
-from tests.support.gateway_here import GatewayHere
 from tests.support.gateway_process import GatewayProcess, StartGateway
+from tests.support.unstarted_gateway import UnstartedGateway
 
 SECRET = "a secret of the tests that is long enough to be one"
 DEADLINE_S = 30.0
@@ -87,12 +87,12 @@ class Body(io.RawIOBase):
 
 
 @pytest.fixture
-def serve(gateway_here: GatewayHere, redis_url: str) -> Serve:
+def serve(unstarted_gateway: UnstartedGateway, redis_url: str) -> Serve:
     """Make the ready-made server with settings: `serve(read_burst=3)`."""
 
     def make(**options: Any) -> Api:
         settings = Settings(redis_url=redis_url, token_secret=SECRET, **options)
-        return Api(create_app(settings, gate=gateway_here(settings)).test_client())
+        return Api(create_app(settings, gate=unstarted_gateway(settings)).test_client())
 
     return make
 

@@ -17,7 +17,7 @@ def run(*arguments: str, secret: str | None = SECRET) -> Result:
     return CliRunner().invoke(main, ["token", *arguments], env={"HEADGATE_TOKEN_SECRET": secret, "HEADGATE_PORT": "no port"})
 
 
-def test_a_token_names_the_user_the_rights_and_the_lifetime() -> None:
+def test_a_token_says_who_may_do_what_and_for_how_long() -> None:
     """Only the settings of tokens count: a fault in another one is not its business."""
     result = run("--user", "ana", "--subscribe", "orders.#", "--publish", "chat.{sub}", "--namespace", "shop", "--ttl", "15m")
     assert (result.exit_code, result.stderr) == (0, "")

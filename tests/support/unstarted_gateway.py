@@ -17,8 +17,8 @@ from headgate.redis.keys import REVOKED
 from headgate.settings import Settings
 
 
-class GatewayHere(Protocol):
-    """The fixture `gateway_here`: call it with settings, get the extension of an application with a gateway behind it."""
+class UnstartedGateway(Protocol):
+    """The fixture `unstarted_gateway`: call it with settings, get the extension of an application with a gateway behind it."""
 
     def __call__(self, settings: Settings, authenticator: Authenticator | None = None) -> Headgate: ...
 
@@ -31,8 +31,8 @@ def patched_here(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def gateway_here(patched_here: None) -> Iterator[GatewayHere]:
-    """Make gateways in this process: `gateway_here(Settings(redis_url=redis_url))`. All are closed with the test."""
+def unstarted_gateway(patched_here: None) -> Iterator[UnstartedGateway]:
+    """Make gateways in this process: `unstarted_gateway(Settings(redis_url=redis_url))`. All are closed with the test."""
     made: list[Headgate] = []
 
     def make(settings: Settings, authenticator: Authenticator | None = None) -> Headgate:

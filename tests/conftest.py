@@ -16,6 +16,8 @@ pytest_plugins = [
     "tests.support.smtp_server",
     "tests.support.mailer",
     "tests.support.consume_process",
+    "tests.support.recording_consumer",
+    "tests.support.stepped_worker",
 ]
 
 # What a developer has set for a gateway of theirs is not for the tests: above all not the Redis to write to.

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headgate.consumers.base import Context, Delivery, State
+from headgate.consumers.base import Context, Delivery, Reject, State
 from headgate.consumers.email.consumer import Email
 from headgate.consumers.email.message import Mail
 from headgate.consumers.email.options import EmailOptions
@@ -42,16 +42,22 @@ class Unpublished:
 
 
 class MemoryPostbox:
-    """Satisfies email.consumer.Postbox: keeps each mail that it is handed, but first raises each error of `refusals`."""
+    """Satisfies email.consumer.Postbox: keeps each mail that it is handed, but first raises each error of `refusals`.
+
+    It rejects every mail to an address in `unknown`.
+    """
 
     def __init__(self) -> None:
         self.mails: list[Received] = []
         self.refusals: list[Exception] = []
+        self.unknown: set[str] = set()
 
     def send(self, mail: Mail) -> None:
         """As Postbox."""
         if self.refusals:
             raise self.refusals.pop(0)
+        if mail.recipient in self.unknown:
+            raise Reject(f"{mail.recipient} is unknown")
         self.mails.append(Received(mail.sender, [mail.recipient], mail.content, accepted=True))
 
     def close(self) -> None:

@@ -36,12 +36,6 @@ def read(toml: str) -> MonitoringOptions:
     return options
 
 
-@pytest.fixture
-def publisher(redis_url: str) -> Iterator[Publisher]:
-    with Publisher(redis_url) as publisher:
-        yield publisher
-
-
 class Instance:
     """One process' worth of a monitoring consumer, moved by the test: what it took stays leased until `acknowledge`."""
 

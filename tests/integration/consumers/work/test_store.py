@@ -45,13 +45,6 @@ def store(redis_client: Client, redis_url: str) -> Iterator[Store]:
     store.close()
 
 
-@pytest.fixture
-def publisher(redis_url: str) -> Iterator[Publisher]:
-    """A publisher into the log that it reads."""
-    with Publisher(redis_url) as publisher:
-        yield publisher
-
-
 def take(store: Store, count: int = 100, lease_ms: int = LEASE_MS, max_waiting: int = 1000) -> Page:
     page = store.take(count, lease_ms, max_waiting, lambda topic: topic != "unwanted")
     assert page is not None

@@ -18,6 +18,7 @@ pytest_plugins = [
     "tests.support.consume_process",
     "tests.support.recording_consumer",
     "tests.support.stepped_worker",
+    "tests.support.supervised",
 ]
 
 # What a developer has set for a gateway of theirs is not for the tests: above all not the Redis to write to.

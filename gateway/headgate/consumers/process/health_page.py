@@ -26,6 +26,8 @@ from headgate.errors import InvalidRequest
 # From the connection to the end of the answer.
 REQUEST_DEADLINE_S = 5.0
 MAX_CONNECTIONS = 16
+# How often the page looks for connections whose time is over.
+LOOK_S = 0.5
 
 
 class HealthPage:
@@ -48,11 +50,11 @@ class HealthPage:
         except OSError as error:
             raise InvalidRequest(f"cannot listen on {place[0]}:{place[1]}: {error.strerror or error}") from error
         self.port: int = self._server.server_address[1]
-        self._thread = threading.Thread(target=self._server.serve_forever, name="health page", daemon=True)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(LOOK_S,), name="health page", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        """Stop listening, and let go of whoever is connected."""
+        """Stop listening, and disconnect every client."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -82,7 +84,7 @@ class _Server(socketserver.ThreadingTCPServer):
         super().process_request(request, client_address)
 
     def service_actions(self) -> None:
-        """Called by `serve_forever` at least twice a second."""
+        """Called by `serve_forever` at least every LOOK_S."""
         now_s = time.monotonic()
         with self._lock:
             for request in [each for each, end_s in self._ends_s.items() if end_s <= now_s]:

@@ -57,7 +57,7 @@ def test_consumers_run_in_a_process_of_their_own_on_the_private_redis(gateway: G
 def test_killed_consumers_are_started_again_and_end_with_a_killed_gateway(
     gateway: GatewayProcess, sink_folder: SinkFolder
 ) -> None:
-    """Told in one line; the gateway goes on, no event is lost, and when nobody is left to stop them they look for their parent."""
+    """Told in one line; the gateway goes on, and no event is lost. When it is killed, they find that their parent is gone."""
     with gateway:
         os.kill(consumer_pid(sink_folder), signal.SIGKILL)
         gateway.wait_for_line("^headgate: the consumers ended with status -9; starting them again in 1 s$")

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import Any
 
 from headgate.options import integer, matching, one_of, option, pattern, required, topic, word
 
@@ -107,7 +106,7 @@ def told(record: Record) -> Record:
     return replace(record, notice=None)
 
 
-def notice_data(rule: Rule, notice: Notice) -> dict[str, Any]:
+def notice_data(rule: Rule, notice: Notice) -> dict[str, object]:
     """Return the data of the event that tells a notice."""
     return {
         "alert": rule.name,

@@ -18,7 +18,6 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler
-from typing import Any
 
 from headgate import metrics
 from headgate.errors import InvalidRequest
@@ -28,6 +27,9 @@ REQUEST_DEADLINE_S = 5.0
 MAX_CONNECTIONS = 16
 # How often the page looks for connections whose time is over.
 LOOK_S = 0.5
+
+# A request as socketserver has it: a TCP server's is a socket.
+_Request = socket.socket | tuple[bytes, socket.socket]
 
 
 class HealthPage:
@@ -41,7 +43,7 @@ class HealthPage:
         InvalidRequest: nobody can listen there.
     """
 
-    def __init__(self, place: tuple[str, int], states: Callable[[], Mapping[str, Any]]) -> None:
+    def __init__(self, place: tuple[str, int], states: Callable[[], Mapping[str, object]]) -> None:
         class Handler(_Handler):
             report = staticmethod(states)
 
@@ -76,7 +78,8 @@ class _Server(socketserver.ThreadingTCPServer):
         self._ends_s: dict[socket.socket, float] = {}
         super().__init__(place, handler)
 
-    def process_request(self, request: Any, client_address: Any) -> None:
+    def process_request(self, request: _Request, client_address: object) -> None:
+        assert isinstance(request, socket.socket)
         with self._lock:
             if len(self._ends_s) >= MAX_CONNECTIONS:
                 self._cut(next(iter(self._ends_s)))
@@ -90,7 +93,8 @@ class _Server(socketserver.ThreadingTCPServer):
             for request in [each for each, end_s in self._ends_s.items() if end_s <= now_s]:
                 self._cut(request)
 
-    def shutdown_request(self, request: Any) -> None:
+    def shutdown_request(self, request: _Request) -> None:
+        assert isinstance(request, socket.socket)
         with self._lock:
             self._ends_s.pop(request, None)
         super().shutdown_request(request)
@@ -101,7 +105,7 @@ class _Server(socketserver.ThreadingTCPServer):
             for request in list(self._ends_s):
                 self._cut(request)
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
+    def handle_error(self, request: _Request, client_address: object) -> None:
         """Write nothing of clients that left or were cut; anything else is a fault of ours."""
         if not isinstance(sys.exception(), OSError):
             super().handle_error(request, client_address)
@@ -115,7 +119,7 @@ class _Server(socketserver.ThreadingTCPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     server_version, sys_version = "headgate", ""
-    report: Callable[[], Mapping[str, Any]]
+    report: Callable[[], Mapping[str, object]]
 
     def do_GET(self) -> None:
         if self.path == "/healthz":
@@ -127,7 +131,7 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._answer(404, "text/plain; charset=utf-8", b"here are /healthz and /metrics\n")
 
-    def log_message(self, format: str, *args: Any) -> None:
+    def log_message(self, format: str, *args: object) -> None:
         """Write no line per request."""
 
     def _answer(self, status: int, content_type: str, body: bytes) -> None:

@@ -3,7 +3,7 @@
 A rule is judged as of a time (milliseconds since 1970, Redis' clock) up to which every event has been counted, never as of a
 clock of this process: a backlog is then judged as it happened, and silence is known to be silence.
 
-The record is what outlives the process. A decision stands in it as a `notice` before anyone is told: whoever dies between
+The record outlives the process. A decision stands in it as a `notice` before anyone is told: an instance that dies between
 telling and writing that down finds the notice again, with the same number, and tells it under the same id. Until it has been told
 (`told`) a rule is not judged further, so notices of one rule alternate: firing, resolved, firing.
 """

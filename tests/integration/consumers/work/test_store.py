@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
@@ -584,6 +585,23 @@ def test_now_is_never_before_the_newest_event(store: Store, publisher: Publisher
     call(redis_client, "HSET", HEAD, "time", ahead)
 
     assert store.progress().now_ms == ahead
+
+
+# Waiting ---------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_wait_ends_with_the_next_event(store: Store, publisher: Publisher, redis_client: Client) -> None:
+    """At once, when it is there already, and when another thread interrupts it."""
+    store.open("new")
+    publisher.publish("a", 1)
+    store.wait(0, 3600)
+    for end_it in (lambda: publisher.publish("a", 2), store.interrupt):
+        waiting = threading.Thread(target=store.wait, args=(1, 3600))
+        waiting.start()
+        wait_until(lambda: call(redis_client, "INFO", "clients")["blocked_clients"] == 1, "the wait to begin")
+        end_it()
+        waiting.join()
+        call(redis_client, "XDEL", LOG, "2-0")
 
 
 # Refusals ------------------------------------------------------------------------------------------------------------------

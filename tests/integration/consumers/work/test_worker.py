@@ -11,6 +11,7 @@ import structlog
 from prometheus_client import REGISTRY
 
 from headgate.consumers import Defer, Delivery, Reject, Retry
+from headgate.consumers.work import worker as workers
 from headgate.consumers.work.dead_letters import DeadLetters
 from headgate.consumers.work.worker import PAGE_TASKS
 from headgate.errors import BusUnavailable
@@ -255,6 +256,22 @@ def test_a_deferred_task_comes_back_when_it_is_due(
 
     check_at_rest(worker, redis_client, 1)
     assert [(delivery.attempt, delivery.deferred) for delivery in recorder.seen] == [(1, False), (2, True)]
+
+
+def test_a_worker_waits_for_an_event_until_the_next_task_is_due(
+    make: Make, recorder: type[Recorder], publisher: Publisher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And no longer than its longest wait, after which it looks for tasks of other instances."""
+    monkeypatch.setattr(workers, "IDLE_S", 7200.0)
+    recorder.script = staticmethod(lambda delivery: Defer(time.time() + 3600))
+    worker = make()
+    worker.work()
+    publisher.publish("a", 1)
+    worker.work()
+
+    without, with_task = worker.stopping.waits_s
+    assert without == 7200
+    assert 3000 < with_task <= 3600
 
 
 def test_a_deferred_task_is_not_due_before_its_time(

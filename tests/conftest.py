@@ -20,6 +20,9 @@ pytest_plugins = [
     "tests.support.shop",
     "tests.support.unstarted_gateway",
     "tests.support.wanted_password",
+    "tests.support.recording_consumer",
+    "tests.support.stepped_worker",
+    "tests.support.supervised",
 ]
 
 # What a developer has set for a gateway of theirs is not for the tests: above all not the Redis to write to.

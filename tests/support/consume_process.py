@@ -11,7 +11,7 @@ import pytest
 from tests.support.gateway_process import START_DEADLINE_S, GatewayFailed, GatewayProcess
 from tests.support.redis_server import wait_until
 
-# Written as a user would. What it got is a line each in `got`, its process in `pid`; topics say what else it does.
+# Written as a user would. It writes a line into `got` for each event, and its process into `pid`; topics say what else it does.
 SINK = """
 import os, time
 from pathlib import Path
@@ -95,7 +95,7 @@ class SinkFolder:
 
 
 class StartConsume(Protocol):
-    """What the fixture `start_consume` gives."""
+    """The type of the fixture `start_consume`."""
 
     def __call__(self, *arguments: str, settings: Mapping[str, str] | None = None) -> ConsumeProcess: ...
 

@@ -1,4 +1,4 @@
-"""A consumer's state: in memory, with a clock that the test moves, for pure tests; and what Redis has in hand of a real one.
+"""A consumer's state: in memory, with a clock that the test moves, for pure tests; and the count of leased tasks of a real one.
 
 `on_call` is called with the name of every method before it does anything: a test makes it raise to play a crash or an outage.
 """

@@ -1,20 +1,20 @@
-"""An email consumer as tests make one: options as in TOML, a state in memory unless another is given, and deliveries for it."""
+"""An email consumer as tests make one: options as in TOML, a state and an postbox in memory, and deliveries for it."""
 
 from __future__ import annotations
 
-import contextlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from headgate.consumers.base import Context, Delivery, State
+from headgate.consumers.base import Context, Delivery, Reject, State
 from headgate.consumers.email.consumer import Email
+from headgate.consumers.email.message import Mail
 from headgate.consumers.email.options import EmailOptions
 from headgate.options import read_options
 from tests.support.consumers_state import MemoryState
-from tests.support.smtp_server import SmtpServer
+from tests.support.smtp_server import Received
 
 DEFAULTS = {"security": "none", "mail_from": "Headgate <alerts@example.org>", "to": ["ops@example.com"]}
 
@@ -41,15 +41,41 @@ class Unpublished:
         raise AssertionError("the email consumer publishes nothing")
 
 
+class MemoryPostbox:
+    """Satisfies email.consumer.Postbox: keeps each mail that it is handed, but first raises each error of `refusals`.
+
+    It rejects every mail to an address in `unknown`.
+    """
+
+    def __init__(self) -> None:
+        self.mails: list[Received] = []
+        self.refusals: list[Exception] = []
+        self.unknown: set[str] = set()
+
+    def send(self, mail: Mail) -> None:
+        """As Postbox."""
+        if self.refusals:
+            raise self.refusals.pop(0)
+        if mail.recipient in self.unknown:
+            raise Reject(f"{mail.recipient} is unknown")
+        self.mails.append(Received(mail.sender, [mail.recipient], mail.content, accepted=True))
+
+    def close(self) -> None:
+        """As Postbox."""
+
+
 @pytest.fixture
-def mailer(smtp: SmtpServer) -> Iterator[Callable[..., Email]]:
-    """Make email consumers that send to `smtp`: `mailer(digest_s=60)`; `state` is another state than one in memory."""
-    with contextlib.ExitStack() as made:
+def postbox() -> MemoryPostbox:
+    """The postbox of `mailer`."""
+    return MemoryPostbox()
 
-        def make(state: State | None = None, **given: Any) -> Email:
-            context = Context("on-call", "shop", state or MemoryState(), Unpublished())
-            email = Email(email_options(port=smtp.port, **given), context)
-            made.callback(email.close)
-            return email
 
-        yield make
+@pytest.fixture
+def mailer(postbox: MemoryPostbox) -> Callable[..., Email]:
+    """Make email consumers that send to `postbox`: `mailer(digest_s=60)`; `state` is another state than one in memory."""
+
+    def make(state: State | None = None, **given: Any) -> Email:
+        context = Context("on-call", "shop", state or MemoryState(), Unpublished())
+        return Email(email_options(**given), context, postbox)
+
+    return make

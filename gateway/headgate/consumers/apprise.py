@@ -11,7 +11,6 @@ import hashlib
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import apprise
 
@@ -40,7 +39,7 @@ for _name in ("apprise", "urllib3"):
     logging.getLogger(_name).setLevel(logging.WARNING)
 
 
-def _urls(raw: Any) -> str:
+def _urls(raw: str | Sequence[str]) -> str:
     words = raw.split() if isinstance(raw, str) else [word for each in raw for word in each.split()]
     if not 1 <= len(words) <= MAX_URLS:
         raise ValueError

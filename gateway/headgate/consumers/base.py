@@ -122,7 +122,7 @@ class Publishing(Protocol):
     """The part of Publisher that a consumer has: see publisher.Publisher.publish."""
 
     def publish(
-        self, topic: str, data: Any, id: str | None = None, namespace: str | None = None, *, user: str | None = None
+        self, topic: str, data: object, id: str | None = None, namespace: str | None = None, *, user: str | None = None
     ) -> Receipt: ...
 
 

@@ -7,12 +7,11 @@ it, and never holds the secret. `environ` None: the process's environment.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from headgate.settings import environment
 
 
-def read_secret(options: Any, name: str, environ: Mapping[str, str] | None = None) -> str | None:
+def read_secret(options: object, name: str, environ: Mapping[str, str] | None = None) -> str | None:
     """Return the secret `name` of these options from where it is given, or None when it is given nowhere.
 
     Raises:
@@ -30,7 +29,7 @@ def read_secret(options: Any, name: str, environ: Mapping[str, str] | None = Non
     return found
 
 
-def need_secret(options: Any, name: str, environ: Mapping[str, str] | None = None) -> str:
+def need_secret(options: object, name: str, environ: Mapping[str, str] | None = None) -> str:
     """Return the secret `name`, which must be given.
 
     Raises:

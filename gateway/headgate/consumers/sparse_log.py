@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
 
 EVERY_S = 60.0
 
@@ -16,13 +15,13 @@ class SparseLog:
     It remembers one time for each event name: use it with the fixed names of the code only.
     """
 
-    def __init__(self, write: Callable[..., Any], now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, write: Callable[..., object], now: Callable[[], float] = time.monotonic) -> None:
         self._write, self._now = write, now
         self._lock = threading.Lock()
         self._since: dict[str, float] = {}
         self._left_out: dict[str, int] = {}
 
-    def __call__(self, event: str, **fields: Any) -> None:
+    def __call__(self, event: str, **fields: object) -> None:
         """Write the event, unless it was written less than EVERY_S ago."""
         with self._lock:
             now = self._now()

@@ -7,14 +7,15 @@ sandbox lets no value reach Python's internals, HTML is escaped, and a name that
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any, NoReturn
+from typing import NoReturn, Self
 
 import jinja2
 import jinja2.meta
+import jinja2.runtime
 from jinja2.exceptions import SecurityError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
@@ -37,7 +38,7 @@ class EventView:
     topic: str
     id: str
     time: datetime
-    data: Any
+    data: object
     namespace: str
     offset: int | None
     user: str
@@ -87,7 +88,7 @@ class Template:
         except jinja2.TemplateSyntaxError as error:
             raise TemplateFault(f"{name}, line {error.lineno}: {error.message}") from error
 
-    def render(self, values: Mapping[str, Any]) -> str:
+    def render(self, values: Mapping[str, object]) -> str:
         """Return the text.
 
         Raises:
@@ -107,7 +108,7 @@ class Template:
             self._refuse(error)
         return "".join(parts)
 
-    def check(self, sample: Mapping[str, Any]) -> str | None:
+    def check(self, sample: Mapping[str, object]) -> str | None:
         """Return what is wrong with it whatever the event, or None. `sample` has all the names that `render` is given."""
         if unknown := sorted(self.names - sample.keys()):
             return f"{self.name}: unknown name {unknown[0]!r}; there are {', '.join(sorted(sample))}"
@@ -140,12 +141,12 @@ class _Sandbox(ImmutableSandboxedEnvironment):
 
     intercepted_binops = frozenset({"*", "**", "%"})
 
-    def getattr(self, obj: Any, attribute: str) -> Any:
+    def getattr(self, obj: object, attribute: str) -> object:
         if isinstance(obj, Mapping):
             return obj[attribute] if attribute in obj else self.undefined(obj=obj, name=attribute)
         return super().getattr(obj, attribute)
 
-    def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
+    def call_binop(self, context: jinja2.runtime.Context, operator: str, left: object, right: object) -> object:
         if isinstance(left, str | bytes | list | tuple) or isinstance(right, str | bytes | list | tuple):
             raise SecurityError(f"{operator} is for numbers")
         if operator == "**" and isinstance(right, int | float) and abs(right) > 100:
@@ -156,7 +157,7 @@ class _Sandbox(ImmutableSandboxedEnvironment):
 class _Anything(jinja2.ChainableUndefined):
     """Data that is not known yet: it has every name, and goes with nearly every operation."""
 
-    def _itself(self, *_: Any, **__: Any) -> Any:
+    def _itself(self, *_: object, **__: object) -> Self:
         return self
 
     def __str__(self) -> str:
@@ -168,7 +169,7 @@ class _Anything(jinja2.ChainableUndefined):
     def __float__(self) -> float:  # type: ignore[override]
         return 1.0
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[Self]:
         yield self
 
     def __len__(self) -> int:
@@ -177,11 +178,11 @@ class _Anything(jinja2.ChainableUndefined):
     def __bool__(self) -> bool:
         return True
 
-    def _true(self, _: Any) -> bool:
+    def _true(self, _: object) -> bool:
         return True
 
-    __call__ = __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _itself
-    __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __pow__ = __rpow__ = __neg__ = __pos__ = __round__ = _itself
+    __call__ = __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _itself  # type: ignore[assignment]
+    __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __pow__ = __rpow__ = __neg__ = __pos__ = __round__ = _itself  # type: ignore[assignment]
     __lt__ = __le__ = __gt__ = __ge__ = __contains__ = _true  # type: ignore[assignment]
 
 

@@ -1,55 +1,55 @@
-"""`headgate consume` as an operator runs it: a real process, a real Redis, signals."""
+"""`headgate consume` as an operator runs it: on a real Redis, in the test's own process, and once as a process with signals."""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
-import subprocess
-import sys
+import socket
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from types import SimpleNamespace
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 from prometheus_client.parser import text_string_to_metric_families
 
 from headgate.cli.main import main
 from headgate.consumers import Consumer
 from headgate.consumers.process import dry_run
+from headgate.consumers.process import supervisor as supervisors
+from headgate.consumers.process.config import Configuration, read_consumers
 from headgate.consumers.process.dry_run import DryRun
+from headgate.consumers.work import worker as workers
 from headgate.consumers.work.spec import ConsumerSpec
+from headgate.errors import InvalidRequest
 from headgate.publisher import Publisher
 from headgate.redis.client import Client, call
 from headgate.redis.keys import log_key
 from tests.support.consume_process import SINK_TABLE, ConsumeProcess, SinkFolder, StartConsume
 from tests.support.consumers_state import count_leased
 from tests.support.redis_server import wait_until
+from tests.support.supervised import Supervised
 
-Run = Callable[..., subprocess.CompletedProcess[str]]
-
-
-@pytest.fixture
-def publisher(redis_url: str) -> Publisher:
-    return Publisher(redis_url)
+Run = Callable[..., Result]
+ANYWHERE = ("127.0.0.1", 0)
 
 
 @pytest.fixture
-def run(sink_folder: SinkFolder, redis_url: str) -> Run:
+def run(sink_here: SinkFolder, redis_url: str) -> Run:
     """Run `headgate consume …` to its end, in the folder of the sink."""
 
-    def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith("HEADGATE_")}
-        command = [sys.executable, "-m", "headgate.cli.main", "consume", *arguments]
-        settings = {**inherited, "HEADGATE_REDIS_URL": redis_url, **environment}
-        return subprocess.run(
-            command, cwd=sink_folder.path, env=settings, capture_output=True, text=True, timeout=60, check=False
-        )
+    def run(*arguments: str, **environment: str) -> Result:
+        return CliRunner().invoke(main, ["consume", *arguments], env={"HEADGATE_REDIS_URL": redis_url, **environment})
 
     return run
+
+
+def configuration(*only: str) -> Configuration:
+    """Return the configuration of the folder, or some of its consumers."""
+    return read_consumers("headgate.toml", {}, only)
 
 
 def groups(client: Client) -> list[str]:
@@ -71,6 +71,12 @@ def page_of(process: ConsumeProcess) -> str:
     return process.wait_for_line(r"health and metrics at (http://\S+)/healthz")[1]
 
 
+def page_in(said: Sequence[str]) -> str:
+    """The address of the page in a supervisor's lines."""
+    (line,) = (line for line in said if line.startswith("health and metrics at "))
+    return line.split()[4].removesuffix("/healthz")
+
+
 def counted(page: str, name: str, consumer: str) -> float | None:
     """The value of a counter of a consumer on its process's page."""
     for family in text_string_to_metric_families(get(page, "/metrics")[1]):
@@ -83,7 +89,7 @@ def counted(page: str, name: str, consumer: str) -> float | None:
 # --check -------------------------------------------------------------------------------------------------------------------
 
 
-def test_a_check_says_what_would_run_and_makes_nothing(run: Run, publisher: Publisher, redis_client: Client) -> None:
+def test_a_check_names_each_consumer_and_makes_nothing(run: Run, publisher: Publisher, redis_client: Client) -> None:
     """A line for each consumer and one for Redis; no group is made."""
     publisher.publish("orders.1.paid", 1)
 
@@ -92,7 +98,7 @@ def test_a_check_says_what_would_run_and_makes_nothing(run: Run, publisher: Publ
     lines = result.stdout.splitlines()
     assert lines[0] == "headgate: notifications as sink (sink:Sink): orders.#"
     assert lines[1].startswith("headgate: using ")
-    assert (len(lines), result.stderr, result.returncode) == (2, "", 0)
+    assert (len(lines), result.stderr, result.exit_code) == (2, "", 0)
     assert groups(redis_client) == []
 
 
@@ -109,7 +115,7 @@ def test_a_check_tells_every_fault_of_file_environment_and_redis(run: Run, sink_
         "headgate: the bus is unavailable: 127.0.0.1:1: connection refused",
     ]
     assert advice.startswith("headgate: start Redis there")
-    assert (result.stdout, result.returncode) == ("", 1)
+    assert (result.stdout, result.exit_code) == ("", 1)
 
 
 def test_without_a_file_it_says_where_one_is_looked_for(run: Run, sink_folder: SinkFolder) -> None:
@@ -121,7 +127,7 @@ def test_without_a_file_it_says_where_one_is_looked_for(run: Run, sink_folder: S
     assert result.stderr.splitlines()[1].strip() == (
         "no configuration file: expected --config FILE, HEADGATE_CONFIG or ./headgate.toml"
     )
-    assert result.returncode == 1
+    assert result.exit_code == 1
 
 
 @pytest.mark.parametrize(
@@ -135,29 +141,32 @@ def test_wrong_usage_is_exit_code_2(arguments: tuple[str, ...]) -> None:
 # --dry-run -----------------------------------------------------------------------------------------------------------------
 
 
-def test_a_dry_run_prints_what_would_be_done_and_touches_nothing(
-    sink_folder: SinkFolder, redis_url: str, publisher: Publisher, redis_client: Client
+def test_a_dry_run_prints_each_preview_and_touches_nothing(
+    run: Run, sink_here: SinkFolder, publisher: Publisher, redis_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From an offset on, then live; what does not match is not shown, and no control character reaches the terminal."""
+    """From an offset on, then live; an event that does not match is not shown, and no control character reaches the terminal."""
     for topic, data in (("orders.1.paid", 1), ("orders.2.paid", 2), ("mails.1", 3), ("orders.3.exit", 4)):
         publisher.publish(topic, data)
-    command = [sys.executable, "-m", "headgate.cli.main", "consume", "--dry-run", "--since", "2", "--redis", redis_url]
-    with subprocess.Popen(command, cwd=sink_folder.path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        lines = [process.stdout.readline() for _ in range(6)]
-        publisher.publish("orders.4.paid", "\x7f")
-        lines += [process.stdout.readline() for _ in range(3)]
-        process.send_signal(signal.SIGINT)
-        _, stderr = process.communicate(timeout=30)
+    later = iter([("orders.4.paid", "\x7f")])
 
-    assert "".join(lines) == (
+    def sleep(_: float) -> None:
+        event = next(later, None)
+        if event is None:
+            raise KeyboardInterrupt
+        publisher.publish(*event)
+
+    monkeypatch.setattr(dry_run, "time", SimpleNamespace(sleep=sleep))
+
+    result = run("--dry-run", "--since", "2")
+
+    assert result.stdout == (
         "headgate: dry run: notifications as sink (sink:Sink): orders.#\n"
         "2 orders.2.paid -> sink\n    write orders.2.paid\n    and 2\n"
         "4 orders.3.exit -> sink\n    its preview raised ValueError: no idea\n"
         '5 orders.4.paid -> sink\n    write orders.4.paid\n    and "\\x7f"\n'
     )
-    assert (stderr, process.returncode) == ("", 130)
-    assert (sink_folder.got(), groups(redis_client)) == ([], [])
+    assert (result.stderr, result.exit_code) == ("", 130)
+    assert (sink_here.got(), groups(redis_client)) == ([], [])
 
 
 def test_a_dry_run_may_begin_before_there_is_a_log(redis_url: str, publisher: Publisher, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,50 +188,55 @@ def test_a_dry_run_may_begin_before_there_is_a_log(redis_url: str, publisher: Pu
 # Running -------------------------------------------------------------------------------------------------------------------
 
 
-def test_it_says_what_it_consumes_and_from_where(
-    start_consume: StartConsume, sink_folder: SinkFolder, publisher: Publisher
+def test_it_names_each_consumer_and_its_place_in_the_log(
+    supervised: Supervised, sink_here: SinkFolder, publisher: Publisher
 ) -> None:
     """Each consumer of the file with a line; each gets the events of its patterns, from the beginning where it says so."""
-    sink_folder.configure(
+    sink_here.configure(
         SINK_TABLE.format(name="first", more='start = "oldest"')
         + SINK_TABLE.format(name="second", more="").replace("orders.#", "orders.*.late")
     )
     publisher.publish("orders.1.early", 1)
 
-    process = start_consume()
+    def script() -> None:
+        sink_here.wait_for("orders.1.early")
+        publisher.publish("orders.2.late", 2)
+        wait_until(lambda: sorted(sink_here.got()) == ["orders.1.early", *["orders.2.late"] * 2], "both have got it")
 
-    process.wait_for_line(r"^headgate: consuming notifications as first \(sink:Sink\): orders\.#, from offset 1$")
-    process.wait_for_line(r"^headgate: consuming notifications as second \(sink:Sink\): orders\.\*\.late, from offset 2$")
-    sink_folder.wait_for("orders.1.early")
-    publisher.publish("orders.2.late", 2)
-    wait_until(lambda: sorted(sink_folder.got()) == ["orders.1.early", *["orders.2.late"] * 2], "both have got it")
+    assert supervised.run(configuration(), script) == 0
+    assert supervised.said[1:] == [
+        "consuming notifications as first (sink:Sink): orders.#, from offset 1",
+        "consuming notifications as second (sink:Sink): orders.*.late, from offset 2",
+        "stopping the consumers",
+    ]
 
 
 def test_only_those_that_are_named_run(
-    start_consume: StartConsume, sink_folder: SinkFolder, publisher: Publisher, redis_client: Client
+    supervised: Supervised, sink_here: SinkFolder, publisher: Publisher, redis_client: Client
 ) -> None:
     """The others' groups are not even made."""
-    sink_folder.configure("".join(SINK_TABLE.format(name=name, more='start = "oldest"') for name in ("first", "second")))
+    sink_here.configure("".join(SINK_TABLE.format(name=name, more='start = "oldest"') for name in ("first", "second")))
     publisher.publish("orders.1", 1)
 
-    process = start_consume("--only", "second")
+    supervised.run(configuration("second"), lambda: sink_here.wait_for("orders.1"))
 
-    process.wait_for_line("consuming notifications as second")
-    sink_folder.wait_for("orders.1")
     assert groups(redis_client) == ["second"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_it_finishes_what_it_has_begun_when_it_is_stopped(
-    start_consume: StartConsume, sink_folder: SinkFolder, publisher: Publisher, redis_client: Client, number: signal.Signals
+def test_a_process_finishes_its_work_when_it_is_stopped(
+    start_consume: StartConsume, sink_folder: SinkFolder, publisher: Publisher, redis_client: Client
 ) -> None:
-    """The event leased is done and acknowledged, the next is not begun, exit code 0."""
-    process = start_consume()
+    """The event leased is done and acknowledged, the next is not begun, exit code 0; its page tells health and metrics."""
+    process = start_consume("--listen", "127.0.0.1:0")
+    page = page_of(process)
+    process.wait_for_line(r"^headgate: consuming notifications as sink \(sink:Sink\): orders\.#, from offset 1$")
+    assert json.loads(get(page, "/healthz")[1])["ready"] is True
+    assert counted(page, "handled", "sink") == 0
     publisher.publish("orders.1.slow", 1)
     publisher.publish("orders.2", 2)
     wait_until((sink_folder.path / "begun").exists, "the sink is at work")
 
-    os.kill(process.pid, number)
+    os.kill(process.pid, signal.SIGTERM)
     process.wait_for_line("^headgate: stopping the consumers$")
     assert sink_folder.got() == []
     (sink_folder.path / "go").touch()
@@ -235,73 +249,83 @@ def test_it_finishes_what_it_has_begun_when_it_is_stopped(
     assert count_leased(redis_client, "sink") == 0
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_worker_that_ended_is_started_again_and_told(
-    start_consume: StartConsume, sink_folder: SinkFolder, publisher: Publisher
+    supervised: Supervised, sink_here: SinkFolder, publisher: Publisher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Code that ends its thread ends no other consumer, and its own only for a moment."""
     more = "lease_s = 600"  # the event that ended them does not come again
-    sink_folder.configure(SINK_TABLE.format(name="frail", more=more) + SINK_TABLE.format(name="other", more=more))
-    process = start_consume("--listen", "127.0.0.1:0")
-    process.wait_for_line("consuming notifications as other")
-    publisher.publish("orders.1.exit", 1)
+    sink_here.configure(SINK_TABLE.format(name="frail", more=more) + SINK_TABLE.format(name="other", more=more))
+    now_s = [1000.0]
+    monkeypatch.setattr(supervisors, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
+    again = [f"{name}: a worker has ended; starting it again in 1 s" for name in ("frail", "other")]
 
-    for name in ("frail", "other"):
-        process.wait_for_line(f"^headgate: {name}: a worker has ended; starting it again in 1 s$")
-    publisher.publish("orders.2", 2)
+    def script() -> None:
+        page = page_in(supervised.said)
+        before = [counted(page, "restarts", name) or 0 for name in ("frail", "other")]
+        publisher.publish("orders.1.exit", 1)
+        wait_until(lambda: sorted(supervised.complained) == again, "both have ended")
+        assert json.loads(get(page, "/healthz")[1])["ready"] is False
+        assert len(sink_here.pids()) == 2
+        now_s[0] += 1
+        publisher.publish("orders.2", 2)
+        wait_until(lambda: sink_here.got() == ["orders.2"] * 2, "both have got the next event")
+        assert len(sink_here.pids()) == 4
+        after = [counted(page, "restarts", name) or 0 for name in ("frail", "other")]
+        assert [now - then for now, then in zip(after, before, strict=True)] == [1, 1]
 
-    wait_until(lambda: sink_folder.got() == ["orders.2"] * 2, "both have got the next event")
-    assert len(sink_folder.pids()) == 4
-    assert [counted(page_of(process), "restarts", name) for name in ("frail", "other")] == [1, 1]
-    assert process.stop() == 0
-
-
-def test_the_end_of_the_parent_is_the_end(start_consume: StartConsume) -> None:
-    """As under `headgate serve`; a process number that never was the parent's counts as an end."""
-    process = start_consume("--parent", str(os.getpid()))
-    other = start_consume("--parent", str(os.getppid()))
-
-    assert other.end() == 0
-    other.wait_for_line("^headgate: stopping the consumers$")
-    assert process.stop() == 0
+    assert supervised.run(configuration(), script, ANYWHERE) == 0
 
 
 # --listen ------------------------------------------------------------------------------------------------------------------
 
 
-def test_the_page_tells_health_and_metrics(start_consume: StartConsume, sink_folder: SinkFolder, publisher: Publisher) -> None:
-    """What the consumers do, and what the process counts, labelled with their names."""
-    page = page_of(start_consume("--listen", "127.0.0.1:0"))
-    publisher.publish("orders.1", 1)
-    sink_folder.wait_for("orders.1")
+def test_the_page_tells_health_and_metrics(supervised: Supervised, sink_here: SinkFolder, publisher: Publisher) -> None:
+    """The state of each consumer, and the counters of the process, labelled with the consumers' names."""
 
-    status, text = get(page, "/healthz")
+    def script() -> None:
+        page = page_in(supervised.said)
+        before = counted(page, "handled", "sink") or 0
+        publisher.publish("orders.1", 1)
+        sink_here.wait_for("orders.1")
 
-    assert (status, json.loads(text)) == (
-        200,
-        {"ready": True, "consumers": {"sink": {"ready": True, "namespace": "notifications", "workers": 1, "trouble": None}}},
-    )
+        status, text = get(page, "/healthz")
 
-    wait_until(lambda: counted(page, "handled", "sink") == 1, "the event is counted")
-    assert get(page, "/")[0] == 404
+        assert (status, json.loads(text)) == (
+            200,
+            {"ready": True, "consumers": {"sink": {"ready": True, "namespace": "notifications", "workers": 1, "trouble": None}}},
+        )
+        wait_until(lambda: counted(page, "handled", "sink") == before + 1, "the event is counted")
+        assert get(page, "/")[0] == 404
+
+    supervised.run(configuration(), script, ANYWHERE)
 
 
-def test_a_consumer_in_trouble_is_told_on_the_page(start_consume: StartConsume, sink_folder: SinkFolder) -> None:
+def test_a_consumer_in_trouble_is_told_on_the_page(
+    supervised: Supervised, sink_here: SinkFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """503 while it cannot start, 200 when it could."""
-    (sink_folder.path / "sick").touch()
-    page = page_of(start_consume("--listen", "127.0.0.1:0"))
-    wait_until(lambda: get(page, "/healthz")[0] == 503, "the trouble is told")
-    assert json.loads(get(page, "/healthz")[1])["consumers"]["sink"]["trouble"] == "RuntimeError"
+    monkeypatch.setattr(workers, "BUS_LAST_S", 0.01)  # between two tries
+    (sink_here.path / "sick").touch()
 
-    (sink_folder.path / "sick").unlink()
+    def script() -> None:
+        page = page_in(supervised.said)
+        wait_until(lambda: get(page, "/healthz")[0] == 503, "the trouble is told")
+        assert json.loads(get(page, "/healthz")[1])["consumers"]["sink"]["trouble"] == "RuntimeError"
 
-    wait_until(lambda: get(page, "/healthz")[0] == 200, "the trouble is over")
+        (sink_here.path / "sick").unlink()
+
+        wait_until(lambda: get(page, "/healthz")[0] == 200, "the trouble is over")
+
+    supervised.run(configuration(), script, ANYWHERE)
 
 
-def test_a_page_where_somebody_listens_already_is_refused(start_consume: StartConsume, run: Run) -> None:
-    """One line that names the place."""
-    port = page_of(start_consume("--listen", "127.0.0.1:0")).rpartition(":")[2]
+def test_a_page_where_another_program_listens_is_refused(supervised: Supervised, sink_here: SinkFolder) -> None:
+    """One line that names the place, before any consumer is begun."""
+    with socket.create_server(ANYWHERE) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(InvalidRequest) as refused:
+            supervised.run(configuration(), lambda: None, ("127.0.0.1", port))
 
-    result = run("--listen", f"127.0.0.1:{port}")
-
-    assert result.returncode == 1
-    assert result.stderr.startswith(f"headgate: invalid request: cannot listen on 127.0.0.1:{port}: ")
+    assert refused.value.lines()[0].startswith(f"invalid request: cannot listen on 127.0.0.1:{port}: ")
+    assert not [line for line in supervised.said if line.startswith("consuming")]

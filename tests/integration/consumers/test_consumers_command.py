@@ -10,18 +10,21 @@ import pytest
 from click.testing import CliRunner, Result
 
 from headgate.cli.main import main
+from headgate.consumers.process.config import read_consumers
 from headgate.consumers.work import groups
 from headgate.consumers.work.state import RedisState
 from headgate.consumers.work.store import Store, dead, defer_for
 from headgate.consumers.work.task import Task
+from headgate.errors import InvalidRequest
 from headgate.publisher import Publisher
 from headgate.redis.client import Client, call
 from headgate.redis.keys import log_key
-from tests.support.consume_process import SinkFolder, StartConsume
+from tests.support.consume_process import SinkFolder
+from tests.support.supervised import Supervised
 
 Run = Callable[..., Result]
 OpenGroup = Callable[[str], Store]
-PIECE = Task("e" * 16, 1, "orders.1.paid", "id", 1000, b"1")
+TASK = Task("e" * 16, 1, "orders.1.paid", "id", 1000, b"1")
 
 
 @pytest.fixture
@@ -53,7 +56,7 @@ def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def keys(client: Client) -> set[str]:
-    """What there is of consumers in Redis: keys, and groups on the log."""
+    """Return all that consumers have in Redis: keys, and groups on the log."""
     found = {key.decode() for key in call(client, "KEYS", "hg:{notifications}:group:*")}
     if call(client, "EXISTS", log_key("notifications")):
         found |= {group[1].decode() for group in call(client, "XINFO", "GROUPS", log_key("notifications"))}
@@ -67,7 +70,7 @@ def test_every_consumer_is_listed_with_where_it_stands(run: Run, open_group: Ope
     Publisher(redis_url).publish_many([("a", number) for number in range(5)])
     open_group("sink")
     old.take(3, 60_000, 100, lambda topic: True)
-    old.settle([defer_for(PIECE, 60_000), dead(PIECE, "rejected", "no", 10), dead(PIECE, "rejected", "no", 10)])
+    old.settle([defer_for(TASK, 60_000), dead(TASK, "rejected", "no", 10), dead(TASK, "rejected", "no", 10)])
 
     text, objects = run("list").stdout.splitlines(), [json.loads(line) for line in run("list", "--json").stdout.splitlines()]
 
@@ -106,13 +109,13 @@ def test_a_consumer_is_removed_with_all_that_is_its(
     """And nothing of another, whose name begins like its."""
     Publisher(redis_url).publish("a", 0)
     other = open_group("old-2")
-    other.settle([defer_for(PIECE, 60_000), dead(PIECE, "rejected", "no", 10)])
+    other.settle([defer_for(TASK, 60_000), dead(TASK, "rejected", "no", 10)])
     RedisState(redis_client, "notifications", "old-2", other).put("x", b"1", 60)
     before = keys(redis_client)
     old = open_group("old")
     Publisher(redis_url).publish("a", 1)
     old.take(10, 60_000, 100, lambda topic: True)
-    old.settle([defer_for(PIECE, 60_000), dead(PIECE, "rejected", "no", 10)])
+    old.settle([defer_for(TASK, 60_000), dead(TASK, "rejected", "no", 10)])
     RedisState(redis_client, "notifications", "old", old).put("x", b"1", 60)
 
     result = run("remove", "old")
@@ -122,10 +125,10 @@ def test_a_consumer_is_removed_with_all_that_is_its(
     assert run("list").stdout.startswith("old-2: ")
 
 
-def test_a_consumer_with_work_in_hand_is_not_removed(run: Run, open_group: OpenGroup, redis_client: Client) -> None:
-    """Whoever has it would lose its work, and make the group anew; until it is done."""
+def test_a_consumer_with_a_leased_task_is_not_removed(run: Run, open_group: OpenGroup, redis_client: Client) -> None:
+    """Its instance would lose its work, and make the group anew; until it is done."""
     store = open_group("old")
-    store.settle([defer_for(PIECE, 60_000, 1)])
+    store.settle([defer_for(TASK, 60_000, 1)])
     [taken] = call(redis_client, "ZRANGE", "hg:{notifications}:group:old:held", 0, -1)
     before = keys(redis_client)
 
@@ -151,14 +154,17 @@ def test_an_instance_that_only_waits_is_at_work(run: Run, open_group: OpenGroup,
 
 
 def test_a_running_consumer_is_removed_after_its_end_only(
-    run: Run, start_consume: StartConsume, sink_folder: SinkFolder, redis_url: str, monkeypatch: pytest.MonkeyPatch
+    run: Run, supervised: Supervised, sink_here: SinkFolder, redis_client: Client, redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A real process. What is still in the file begins anew."""
-    process = start_consume()
-    Publisher(redis_url).publish("orders.1", 1)
-    sink_folder.wait_for("orders.1")
-    assert run("remove", "sink").exit_code == 1
-    assert process.stop() == 0
+    """A consumer that is still in the file begins anew."""
+
+    def script() -> None:
+        Publisher(redis_url).publish("orders.1", 1)
+        sink_here.wait_for("orders.1")
+        with pytest.raises(InvalidRequest, match=r"sink was at work \d+ s ago"):
+            groups.Groups(redis_client, "notifications").remove("sink")
+
+    supervised.run(read_consumers("headgate.toml", {}), script)
     Publisher(redis_url).publish("orders.2", 1)
     monkeypatch.setattr(groups, "QUIET_S", 0.0)
 
@@ -166,17 +172,18 @@ def test_a_running_consumer_is_removed_after_its_end_only(
 
     assert result.stdout == "removed sink, and with it 0 waiting and 0 dead\n"
     assert result.stderr == "the configuration file still has it: when it runs, it begins anew\n"
-    start_consume().wait_for_line("from offset 3$")
+    supervised.run(read_consumers("headgate.toml", {}), lambda: None)
+    assert supervised.said[1].endswith("from offset 3")
 
 
 @pytest.mark.usefixtures("quiet")
 def test_an_answer_that_comes_after_the_end_leaves_nothing_behind(run: Run, open_group: OpenGroup, redis_client: Client) -> None:
     """Of work that was leased somewhere, unseen."""
     store = open_group("old")
-    store.settle([defer_for(PIECE, 60_000)])
+    store.settle([defer_for(TASK, 60_000)])
     run("remove", "old")
 
-    store.settle([("done", PIECE.name)])
+    store.settle([("done", TASK.name)])
 
     assert keys(redis_client) == set()
 
@@ -196,7 +203,7 @@ def test_an_answer_that_comes_after_the_end_leaves_nothing_behind(run: Run, open
         (("list", "--config", "none.toml"), "headgate: 1 setting is wrong:\n  none.toml: no such file or directory\n"),
     ],
 )
-def test_what_is_wrong_is_told(run: Run, open_group: OpenGroup, arguments: tuple[str, ...], says: str) -> None:
+def test_a_wrong_command_is_told(run: Run, open_group: OpenGroup, arguments: tuple[str, ...], says: str) -> None:
     """One clear error, and nothing is done."""
     open_group("old")
     open_group("sink")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Callable
 
@@ -11,13 +10,15 @@ import pytest
 from click.testing import CliRunner, Result
 
 from headgate.cli.main import main
+from headgate.consumers.process.config import read_consumers
 from headgate.consumers.work.dead_letters import DeadLetters
 from headgate.consumers.work.store import Store, dead
 from headgate.consumers.work.task import Task
 from headgate.publisher import Publisher
 from headgate.redis.client import Client
-from tests.support.consume_process import SinkFolder, StartConsume
+from tests.support.consume_process import SinkFolder
 from tests.support.redis_server import wait_until
+from tests.support.supervised import Supervised
 
 Run = Callable[..., Result]
 
@@ -49,7 +50,7 @@ def bury(store: Store, *offsets: int, why: str = "rejected", data: bytes = b'{"a
 
 
 def test_a_list_is_a_line_each_page_by_page(run: Run, store: Store, letters: DeadLetters) -> None:
-    """Oldest first; what goes on is told beside it, on standard error."""
+    """Oldest first; the way to go on is told beside it, on standard error."""
     bury(store, 1, 2)
     bury(store, 3, key="ana@example.com")
     first, second, third = (letter.id for letter in letters.page())
@@ -124,23 +125,22 @@ def test_the_redis_of_the_configuration_file_is_found(
 
 
 def test_a_letter_that_is_tried_again_reaches_the_consumer(
-    run: Run, start_consume: StartConsume, sink_folder: SinkFolder, redis_url: str, letters: DeadLetters
+    run: Run, supervised: Supervised, sink_here: SinkFolder, redis_url: str, letters: DeadLetters
 ) -> None:
-    """What the consumer rejected, after the consumer was mended."""
-    process = start_consume()
-    Publisher(redis_url).publish("orders.1.bad", 1)
-    wait_until(letters.count, "the letter is there")
-    process.stop()
-    code = sink_folder.path / "sink.py"
+    """The consumer rejected the event, its code was corrected, and it is started again."""
+
+    def reject() -> None:
+        Publisher(redis_url).publish("orders.1.bad", 1)
+        wait_until(letters.count, "the letter is there")
+
+    supervised.run(read_consumers("headgate.toml", {}), reject)
+    code = sink_here.path / "sink.py"
     code.write_text(code.read_text().replace('"bad"', '"worse"'))
-    start_consume()
+    del sys.modules["sink"]
 
-    command = [sys.executable, "-m", "headgate.cli.main", "dead-letters", "retry", "sink", "--all", "--redis", redis_url]
-    again = subprocess.run(command, timeout=60, check=False)
+    assert run("retry", "sink", "--all").exit_code == 0
 
-    assert again.returncode == 0
-
-    sink_folder.wait_for("orders.1.bad")
+    supervised.run(read_consumers("headgate.toml", {}), lambda: sink_here.wait_for("orders.1.bad"))
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_a_letter_that_is_tried_again_reaches_the_consumer(
         (("list", "sink", "--redis", "redis://:hunter2@127.0.0.1:1/0"), 1, "headgate: the bus is unavailable: 127.0.0.1:1"),
     ],
 )
-def test_what_is_wrong_is_told(run: Run, arguments: tuple[str, ...], status: int, says: str) -> None:
+def test_a_wrong_command_is_told(run: Run, arguments: tuple[str, ...], status: int, says: str) -> None:
     """Nothing on standard output, no secret."""
     result = run(*arguments)
 

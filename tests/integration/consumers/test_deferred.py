@@ -1,4 +1,4 @@
-"""What a group holds, in a real Redis: how much of it there may be, and what comes together again after a kill."""
+"""The deferred tasks of a group in a real Redis: their bound, and the batch that comes together again after a kill."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def take(store: Store, max_waiting: int = 100) -> Page:
 
 
 def died(client: Client) -> None:
-    """Make it look as if whoever had tasks leased died longer ago than a lease."""
+    """Make it look as if the instance that had tasks leased died longer ago than a lease."""
     for name in call(client, "HKEYS", f"{GROUP}:out"):
         call(client, "ZADD", f"{GROUP}:held", 1, name)
 
@@ -47,7 +47,7 @@ def offsets(page: Page) -> list[int]:
     return [taken.task.offset for taken in page.work if not taken.in_log]
 
 
-def test_a_large_piece_counts_as_many_as_it_weighs(store: Store) -> None:
+def test_a_large_task_counts_as_many_as_it_weighs(store: Store) -> None:
     """One for every 8 KiB: `max_waiting` bounds what Redis has to keep, not only how many they are."""
     waiting, _ = store.settle([defer_for(task(number, 64 * KIB), LEASE_MS) for number in range(10)])
     assert waiting == 81  # a few bytes more than the payloads
@@ -57,14 +57,14 @@ def test_a_large_piece_counts_as_many_as_it_weighs(store: Store) -> None:
     assert [taken.in_log for taken in take(store, max_waiting=82).work] == [True]
 
 
-def test_small_pieces_count_one_each(store: Store) -> None:
+def test_small_tasks_count_one_each(store: Store) -> None:
     """However little they weigh together."""
     waiting, _ = store.settle([defer_for(task(number), LEASE_MS) for number in range(10)])
 
     assert waiting == 10
 
 
-def test_what_is_kept_on_or_done_leaves_no_weight_behind(store: Store, redis_client: Client) -> None:
+def test_a_task_that_is_kept_on_or_done_leaves_no_weight_behind(store: Store, redis_client: Client) -> None:
     """A task that is kept in place of itself counts as it is now."""
     store.settle([defer_for(task(number, 800 * KIB), LEASE_MS) for number in range(3)])
     waiting, _ = store.settle([defer_for(task(1, 8 * KIB), LEASE_MS), defer_for(task(2, 8 * KIB), LEASE_MS)])
@@ -76,7 +76,7 @@ def test_what_is_kept_on_or_done_leaves_no_weight_behind(store: Store, redis_cli
     assert call(redis_client, "HGET", GROUP, "held_bytes") is None
 
 
-def test_what_was_collected_comes_again_without_what_joined_since(store: Store, redis_client: Client) -> None:
+def test_a_batch_comes_again_without_the_tasks_that_joined_since(store: Store, redis_client: Client) -> None:
     """After a kill the same tasks make the same mail, which is recognisable; the others keep their time."""
     store.settle([defer(task(number, together=True), 1) for number in (1, 2)])
     assert offsets(take(store)) == [1, 2]
@@ -89,7 +89,7 @@ def test_what_was_collected_comes_again_without_what_joined_since(store: Store, 
     assert offsets(take(store)) == [3, 4]
 
 
-def test_what_joins_while_others_are_in_hand_does_not_wait_for_them(store: Store) -> None:
+def test_a_task_that_joins_while_others_are_leased_does_not_wait_for_them(store: Store) -> None:
     """Those are somebody's, and will be answered."""
     store.settle([defer(task(number, together=True), 1) for number in (1, 2)])
     take(store)

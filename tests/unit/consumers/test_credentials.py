@@ -31,7 +31,7 @@ def test_a_secret_comes_from_where_it_is_given() -> None:
         (Options(), "password is missing; expected password or password_env"),
     ],
 )
-def test_what_is_wrong_names_the_option_and_not_the_secret(options: Options, said: str) -> None:
+def test_a_fault_names_the_option_and_not_the_secret(options: Options, said: str) -> None:
     """Twice, not set, blank, or not at all where it is needed."""
     with pytest.raises(ValueError) as refused:  # noqa: PT011
         need_secret(options, "password", {"BLANK": " ", "MAIL_PASSWORD": "hidden"})

@@ -34,7 +34,7 @@ def test_a_template_says_what_the_event_holds(source: str, data: Any, text: str)
 
 
 def test_html_is_escaped_and_text_is_not() -> None:
-    """What an event says is never markup in HTML, and is left alone in text."""
+    """The text of an event is never markup in HTML, and is left alone in text."""
     values = event({"title": "<script>alert(1)</script>"})
     assert Template("html", "{{ event.data.title }}", html=True).render(values) == "&lt;script&gt;alert(1)&lt;/script&gt;"
     assert Template("text", "{{ event.data.title }}").render(values) == "<script>alert(1)</script>"
@@ -55,7 +55,7 @@ def test_html_is_escaped_and_text_is_not() -> None:
     ],
 )
 def test_a_fault_quotes_the_template_and_never_the_event(source: str, data: Any, wrong: str) -> None:
-    """The line of the template says where to look; what the event held is not repeated."""
+    """The line of the template says where to look; the data of the event is not repeated."""
     with pytest.raises(TemplateFault) as raised:
         Template("text", "Dear customer,\n" + source).render(event(data))
     assert str(raised.value) == f"text, line 2 ({source}): {wrong}"

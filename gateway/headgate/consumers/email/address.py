@@ -1,6 +1,6 @@
 """Mail addresses: which texts are one, and their one spelling. No I/O.
 
-Stricter than RFC 5321 and 5322 on purpose: no comments, quoted local parts, address literals or routes. What is left is what
+Stricter than RFC 5321 and 5322 on purpose: no comments, quoted local parts, address literals or routes. The rest is what
 people have, and it cannot carry a second address, a header or a command.
 """
 

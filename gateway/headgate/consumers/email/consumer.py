@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from itertools import islice
-from typing import Any
+from typing import Protocol
 
 from headgate.consumers.base import Consumer, Context, Defer, Delivery, Reject, Retry
 from headgate.consumers.templates import Template, TemplateFault, user_of, view
@@ -34,19 +34,39 @@ MAX_REASON_CHARACTERS = 200
 _NO_ADDRESS = "# "
 
 
+class Postbox(Protocol):
+    """Takes the mails of one worker: `smtp.MailServer`."""
+
+    def send(self, mail: Mail) -> None:
+        """Hand over one mail.
+
+        Raises:
+            Retry: not now; the mail is unchanged and may come again.
+            Reject: this mail will never be taken.
+        """
+
+    def close(self) -> None:
+        """Close the connection; idempotent."""
+
+
 class Email(Consumer):
-    """Sends mails through one SMTP server. A part of an event's work is a recipient's address."""
+    """Sends mails through one SMTP server. A part of an event's work is a recipient's address.
+
+    Args:
+        options, context: as every consumer's.
+        postbox: takes the mails; None: the SMTP server that the options name.
+    """
 
     Options = EmailOptions
 
-    def __init__(self, options: EmailOptions, context: Context) -> None:
+    def __init__(self, options: EmailOptions, context: Context, postbox: Postbox | None = None) -> None:
         super().__init__(options, context)
         self._options = options
         self._templates = MailTemplates(options)
         self._to_template = one_address("to_template", options.to_template)
         self._seen_user = one_address("seen_user", options.seen_user)
         self._to_function = import_string(options.to_function, FUNCTION) if options.to_function else None
-        self._mails = MailServer(server_of(options), context.name)
+        self._postbox = MailServer(server_of(options), context.name) if postbox is None else postbox
 
     @classmethod
     def check(cls, options: EmailOptions, patterns: Sequence[str]) -> list[str]:
@@ -109,9 +129,9 @@ class Email(Consumer):
 
     def close(self) -> None:
         """Let go of the connection."""
-        self._mails.close()
+        self._postbox.close()
 
-    def _recipients(self, delivery: Delivery) -> Sequence[Any]:
+    def _recipients(self, delivery: Delivery) -> Sequence[object]:
         if self._to_template is not None:
             address = _rendered(self._to_template, delivery)
             return [address] if address else []
@@ -156,7 +176,7 @@ class Email(Consumer):
 
     def _send(self, mail: Mail, first: Delivery, kind: str) -> None:
         try:
-            self._mails.send(mail)
+            self._postbox.send(mail)
         except Retry:
             if self._options.digest_s or self._options.rate:
                 self.context.state.put(_admitted(first), b"1", ADMITTED_S)

@@ -15,7 +15,6 @@ from datetime import UTC, datetime
 from email.headerregistry import Address
 from email.message import EmailMessage
 from email.policy import EmailPolicy
-from typing import Any
 from urllib.parse import quote
 
 from .address import Mailbox
@@ -128,14 +127,14 @@ def _is_unprintable(character: str) -> bool:
 class _Policy(EmailPolicy):
     """As email.policy.SMTP, with long machine-readable headers left whole and bodies in 7 bits, which every server takes."""
 
-    def header_store_parse(self, name: str, value: Any) -> tuple[str, Any]:
+    def header_store_parse(self, name: str, value: str) -> tuple[str, str]:
         if name.lower() in _VERBATIM:
             if not value.isascii() or not value.isprintable():
                 raise ValueError(f"{name} is not printable ASCII")
             return name, value
         return super().header_store_parse(name, value)
 
-    def fold_binary(self, name: str, value: Any) -> bytes:
+    def fold_binary(self, name: str, value: str) -> bytes:
         if name.lower() in _VERBATIM:
             return f"{name}: {value}\r\n".encode("ascii")
         return super().fold_binary(name, value)

@@ -7,7 +7,6 @@ import re
 import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from headgate.consumers.credentials import read_secret
 from headgate.consumers.templates import SAMPLE, Template, TemplateFault
@@ -26,7 +25,7 @@ FUNCTION = "package.module:function"
 _HOST = re.compile(r"[^\s/@\[\]]{1,253}")
 
 
-def _addresses(raw: Any) -> tuple[str, ...]:
+def _addresses(raw: str | Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(check_address(address) for address in read_words(raw)))
 
 

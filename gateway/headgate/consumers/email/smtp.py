@@ -1,8 +1,7 @@
 """Handing mails to one SMTP server. The one file that meets smtplib.
 
-In: a `Mail`. Out: nothing, once the server has said 250; else a `Retry` or `Reject` of base.py. The event is rejected only for
-what the server says against this mail; what it says against us (greeting, login, sender) is a fault of the set-up, tried again,
-and logged.
+In: a `Mail`. Out: nothing, once the server has said 250; else a `Retry` or `Reject` of base.py. verdict.py judges the answers. An
+answer against us (greeting, login, sender) rejects no event: it is a fault of the set-up, tried again, and logged.
 
 While the server is out of reach or refuses us, most mails are sent back to wait without an attempt: one that hangs must not
 keep the consumer from reading its log, which is trimmed meanwhile, and a wrong password must not be tried a thousand times.
@@ -13,7 +12,6 @@ whether the server has it: it is sent again, and its Message-ID is the same.
 
 from __future__ import annotations
 
-import re
 import smtplib
 import socket
 import ssl
@@ -30,16 +28,12 @@ from headgate.consumers.base import Reject, Retry
 from headgate.consumers.sparse_log import SparseLog
 
 from .message import Mail
+from .verdict import Pause, RefusesUs, Stage, answered, first_line, judge
 
 # Servers cut idle clients after minutes (RFC 5321: five at least), NATs and firewalls sooner.
 IDLE_S = 30.0
-# Between attempts while there is no service; never shorter than what the last attempt took.
-PAUSE_LAST_S = 60.0
-SHOWN_CHARACTERS = 200
 PORTS = {"starttls": 587, "tls": 465, "none": 25}
-_DONE, _CLOSING, _TOO_LARGE = 250, 421, 552
-# Answers that say that the login is missing, too weak or refused (RFC 4954, section 6), wherever they come.
-_LOGIN = frozenset({530, 534, 535, 538})
+_DONE = 250
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +73,7 @@ class MailServer:
         self._smtp: smtplib.SMTP | None = None
         self._used_s = 0.0
         self._own_name: str | None = None
-        self._failures, self._paused_until_s, self._trouble = 0, 0.0, ""
+        self._pause = Pause()
 
     def send(self, mail: Mail) -> None:
         """Hand over one mail; it is the server's when this returns.
@@ -89,22 +83,21 @@ class MailServer:
             Reject: the server will never take this mail (5xx).
         """
         began_s = self._now()
-        if began_s < self._paused_until_s:
-            raise Retry(self._trouble, after_s=self._paused_until_s - began_s)
+        self._pause.check(began_s)
         try:
             smtp = self._ready()
             self._used_s = began_s
             self._hand_over(smtp, mail)
-        except _RefusesUs as error:
+        except RefusesUs as error:
             self.close()
             self._no_service("the mail server refuses us: mails wait", str(error), began_s, error)
         except (smtplib.SMTPException, OSError) as error:
             self._drop()
             self._no_service("the mail server is out of reach: mails wait", _reason(error), began_s, error)
         except (Retry, Reject):
-            self._failures = 0  # it is there, and has something to say about this mail
+            self._pause.end()  # it is there, and has something to say about this mail
             raise
-        self._failures = 0
+        self._pause.end()
 
     def close(self) -> None:
         """Say goodbye and let go of the connection, without waiting for an answer. Idempotent."""
@@ -140,7 +133,7 @@ class MailServer:
             else:
                 smtp = _Smtp(server.host, server.port, self._own_name, timeout=server.timeout_s)
         except smtplib.SMTPConnectError as error:
-            raise _RefusesUs(_answered("the greeting", error.smtp_code, _line(error.smtp_error))) from error
+            raise RefusesUs(answered("the greeting", error.smtp_code, first_line(error.smtp_error))) from error
         # Found out by asking the resolver, which can take long: once is enough.
         self._own_name = smtp.local_hostname
         try:
@@ -156,20 +149,20 @@ class MailServer:
             smtp.ehlo_or_helo_if_needed()
             if server.security == "starttls":
                 if not smtp.has_extn("starttls"):
-                    raise _RefusesUs("it does not offer STARTTLS")
+                    raise RefusesUs("it does not offer STARTTLS")
                 smtp.starttls(context=self._context)
                 smtp.ehlo_or_helo_if_needed()
             if server.user is not None:
                 smtp.login(server.user, server.password or "")
         except smtplib.SMTPAuthenticationError as error:
             # Without the server's text: some repeat what they were sent.
-            raise _RefusesUs(_answered("the login", error.smtp_code)) from error
+            raise RefusesUs(answered("the login", error.smtp_code)) from error
         except smtplib.SMTPResponseException as error:
-            raise _RefusesUs(_answered("EHLO or STARTTLS", error.smtp_code, _line(error.smtp_error))) from error
+            raise RefusesUs(answered("EHLO or STARTTLS", error.smtp_code, first_line(error.smtp_error))) from error
         except smtplib.SMTPServerDisconnected:
             raise
         except smtplib.SMTPException as error:
-            raise _RefusesUs("it does not offer a way to log in that we know") from error
+            raise RefusesUs("it does not offer a way to log in that we know") from error
 
     def _hand_over(self, smtp: smtplib.SMTP, mail: Mail) -> None:
         options = [f"SIZE={len(mail.content)}"] if smtp.has_extn("size") else []
@@ -177,49 +170,19 @@ class MailServer:
             if not smtp.has_extn("smtputf8"):
                 raise Reject("the mail server takes no address with other letters than ASCII (it does not offer SMTPUTF8)")
             options += ["SMTPUTF8", "BODY=8BITMIME"]
-        self._judge("the sender", *smtp.mail(mail.sender, options))
-        self._judge("the recipient", *smtp.rcpt(mail.recipient))
+        judge(Stage.SENDER, *smtp.mail(mail.sender, options))
+        judge(Stage.RECIPIENT, *smtp.rcpt(mail.recipient))
         answer: tuple[int, bytes | str]
         try:
             answer = smtp.data(mail.content)
         except smtplib.SMTPDataError as error:
             answer = error.smtp_code, error.smtp_error
-        self._judge("the message", *answer)
+        judge(Stage.MESSAGE, *answer)
 
-    def _judge(self, stage: str, code: int, answer: bytes | str) -> None:
-        """Return if the server agreed.
-
-        Raises:
-            Retry, Reject: as `send`.
-        """
-        if code in (250, 251, 252):
-            return
-        line = _line(answer)
-        # The sender is the same for every mail: whatever is said against it is not the event's fault, but for the size
-        # that MAIL announces.
-        if code in _LOGIN or code == _CLOSING or (stage == "the sender" and code >= 500 and code != _TOO_LARGE):
-            raise _RefusesUs(_answered(stage, code, line))
-        reason = f"the mail server answered {code} to {stage}: {line}"
-        raise (Reject if 500 <= code <= 599 else Retry)(reason)
-
-    def _no_service(self, event: str, what: str, began_s: float, cause: Exception) -> NoReturn:
-        """Raise the Retry for an attempt that failed whatever the mail, and pause from the second one in a row on."""
-        took_s = self._now() - began_s
-        self._failures += 1
-        # The first may be a connection that broke by chance.
-        pause_s = max(took_s, min(2.0 ** min(self._failures - 2, 10), PAUSE_LAST_S)) if self._failures > 1 else took_s
-        self._paused_until_s = self._now() + pause_s
-        self._trouble = f"mail server {self._server.place}: {what}"
-        self._log(event, server=self._server.place, reason=what)
-        raise Retry(self._trouble, after_s=pause_s) from cause
-
-
-class _RefusesUs(Exception):
-    """An answer, or an offer that is missing, that no change of the mail would change: one line."""
-
-
-def _answered(stage: str, code: int, line: str = "") -> str:
-    return f"it answered {code} to {stage}" + (f": {line}" if line else "")
+    def _no_service(self, event: str, reason: str, began_s: float, cause: Exception) -> NoReturn:
+        """Log an attempt that failed whatever the mail, begin a pause, and raise the Retry."""
+        self._log(event, server=self._server.place, reason=reason)
+        raise self._pause.begin(began_s, self._now(), f"mail server {self._server.place}: {reason}") from cause
 
 
 class _Smtp(smtplib.SMTP):
@@ -231,7 +194,7 @@ class _Smtp(smtplib.SMTP):
         sock = self.sock
 
         def end() -> None:
-            late.set()  # before whoever reads is woken, and asks
+            late.set()  # before the reader wakes up and asks
             _shut_down(sock)
 
         cut = threading.Timer(self.timeout, end)
@@ -252,16 +215,9 @@ class _SmtpTls(_Smtp, smtplib.SMTP_SSL):
 
 
 def _shut_down(sock: socket.socket) -> None:
-    """Have whoever waits for this socket see the end of the stream."""
+    """End the stream for the thread that waits for this socket."""
     with suppress(OSError):
         sock.shutdown(socket.SHUT_RDWR)
-
-
-def _line(answer: bytes | str) -> str:
-    """Return the first line of an answer as it may stand in a log: printable, short."""
-    text = answer.decode("utf-8", "replace") if isinstance(answer, bytes) else answer
-    first = text.splitlines()[0] if text else ""
-    return re.sub(r"[^\x20-\x7e]", "?", first)[:SHOWN_CHARACTERS]
 
 
 def _reason(error: Exception) -> str:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib.resources import files
-from typing import Any, Protocol
+from typing import Protocol
 
 from headgate.consumers.base import Delivery
-from headgate.consumers.templates import SAMPLE, Template, TemplateFault, TextTooLong, view
+from headgate.consumers.templates import SAMPLE, EventView, Template, TemplateFault, TextTooLong, view
 
 from .message import EXPECTED_URL, MAX_URL_CHARACTERS, MailText, header_url, one_line
 
@@ -129,7 +129,7 @@ def _compile(options: TextOptions) -> tuple[dict[str, Template], list[str]]:
     return compiled, faults
 
 
-def _values(shown: Sequence[Any], count: int, recipient: str) -> dict[str, Any]:
+def _values(shown: Sequence[EventView], count: int, recipient: str) -> dict[str, object]:
     return {"event": shown[0], "events": shown, "count": count, "more": count - len(shown), "recipient": recipient}
 
 

@@ -3,7 +3,7 @@
 A rule is judged as of a time (milliseconds since 1970, Redis' clock) up to which every event has been counted, never as of a
 clock of this process: a backlog is then judged as it happened, and silence is known to be silence.
 
-The record is what outlives the process. A decision stands in it as a `notice` before anyone is told: whoever dies between
+The record outlives the process. A decision stands in it as a `notice` before anyone is told: an instance that dies between
 telling and writing that down finds the notice again, with the same number, and tells it under the same id. Until it has been told
 (`told`) a rule is not judged further, so notices of one rule alternate: firing, resolved, firing.
 """
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import Any
 
 from headgate.options import integer, matching, one_of, option, pattern, required, topic, word
 
@@ -107,7 +106,7 @@ def told(record: Record) -> Record:
     return replace(record, notice=None)
 
 
-def notice_data(rule: Rule, notice: Notice) -> dict[str, Any]:
+def notice_data(rule: Rule, notice: Notice) -> dict[str, object]:
     """Return the data of the event that tells a notice."""
     return {
         "alert": rule.name,

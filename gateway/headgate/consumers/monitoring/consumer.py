@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from graphlib import CycleError, TopologicalSorter
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import msgspec
 import structlog
@@ -57,7 +57,7 @@ _records = msgspec.json.Decoder(dict[str, Record])
 _encode = msgspec.json.Encoder().encode
 
 
-def _path(raw: Any) -> tuple[str, ...]:
+def _path(raw: str) -> tuple[str, ...]:
     if not _VALUE.fullmatch(raw):
         raise ValueError
     return tuple(raw.split(".")[1:])
@@ -303,11 +303,17 @@ def _topic_faults(rules: Sequence[Rule]) -> list[str]:
     return faults
 
 
-def _number_at(value: Any, path: Iterable[str]) -> float | None:
+def _number_at(value: object, path: Iterable[str]) -> float | None:
     """Return the number at a path, or None: not there, of another type, or beyond what a float holds."""
     try:
         for word in path:
-            value = value[int(word)] if isinstance(value, list) else value[word]
+            match value:
+                case list():
+                    value = value[int(word)]
+                case dict():
+                    value = value[word]
+                case _:
+                    return None
         number = float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
     except (LookupError, TypeError, ValueError, OverflowError):
         return None

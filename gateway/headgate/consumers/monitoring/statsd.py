@@ -13,11 +13,14 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
 
 # Fits into one Ethernet frame under IPv6 and the usual tunnels: the size that StatsD recommends for a local network.
 MAX_DATAGRAM_BYTES = 1432
 LOOK_UP_S = 60.0
+
+
+# A family, and an address of it as `socket.getaddrinfo` returns it.
+_Address = tuple[socket.AddressFamily, tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]]
 
 
 class Statsd:
@@ -31,8 +34,8 @@ class Statsd:
     def __init__(self, place: tuple[str, int], on_fault: Callable[[Exception], None]) -> None:
         self._place, self._on_fault = place, on_fault
         self._socket: socket.socket | None = None
-        self._address: tuple[socket.AddressFamily, tuple[Any, ...]] | None = None
-        self._connected_to: tuple[socket.AddressFamily, tuple[Any, ...]] | None = None
+        self._address: _Address | None = None
+        self._connected_to: _Address | None = None
         self._looked_up_s = 0.0
         self._looking_up = threading.Thread()
 

@@ -11,10 +11,10 @@ import dataclasses
 import difflib
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from headgate.consumers.base import Consumer
 from headgate.consumers.work.spec import ConsumerSpec, RunnerOptions
@@ -29,6 +29,7 @@ VARIABLE = "HEADGATE_CONFIG"
 MAX_FILE_BYTES = 1024 * 1024
 MAX_CONSUMERS = 64
 MAX_PATTERNS = 64
+Declared = TypeVar("Declared")
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
 # Loaded by name, so that a process loads only what its file asks for.
@@ -42,7 +43,7 @@ OWN_TYPE = "package.module:Class"
 _EXPECTED_TYPE = f"{', '.join(TYPES)}, or your own as {OWN_TYPE}"
 
 
-def _some_patterns(raw: Any) -> tuple[str, ...]:
+def _some_patterns(raw: str | Sequence[str]) -> tuple[str, ...]:
     found: tuple[str, ...] = patterns().read(raw)
     if not 1 <= len(found) <= MAX_PATTERNS:
         raise ValueError
@@ -179,7 +180,7 @@ def _import_fault(error: Exception) -> str:
     return f"cannot be imported: {type(error).__name__}: {show(str(error))}"
 
 
-def _read_toml(path: str) -> dict[str, Any]:
+def _read_toml(path: str) -> dict[str, object]:
     try:
         with open(path, "rb") as file:
             raw = file.read(MAX_FILE_BYTES + 1)
@@ -198,7 +199,7 @@ def _read_toml(path: str) -> dict[str, Any]:
         raise SettingsError([f"{path}: not TOML: nested too deeply"]) from error
 
 
-def _settings_table(path: str, document: Mapping[str, Any]) -> tuple[dict[str, str], list[str]]:
+def _settings_table(path: str, document: Mapping[str, object]) -> tuple[dict[str, str], list[str]]:
     """Return `[settings]` as the environment would say it, and what is wrong in it."""
     table = document.get("settings", {})
     if not isinstance(table, dict):
@@ -208,7 +209,7 @@ def _settings_table(path: str, document: Mapping[str, Any]) -> tuple[dict[str, s
     return said, [f"{path} [settings] {fault.line()}" for fault in faults]
 
 
-def _said(value: Any) -> str:
+def _said(value: object) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
@@ -218,7 +219,7 @@ def _beside(given: Mapping[str, str], environment: Mapping[str, str]) -> dict[st
     return {**given, **{name: value for name, value in environment.items() if value != "" or name not in given}}
 
 
-def _unknown_tables(path: str, document: Mapping[str, Any]) -> Iterator[str]:
+def _unknown_tables(path: str, document: Mapping[str, object]) -> Iterator[str]:
     known = ("settings", "consumers")
     for name in document:
         if name not in known:
@@ -226,7 +227,7 @@ def _unknown_tables(path: str, document: Mapping[str, Any]) -> Iterator[str]:
             yield f"{path} [{name}] is not a table of this file" + (f"; did you mean [{close[0]}]?" if close else "")
 
 
-def _read_consumer(name: str, table: Any, namespaces: Sequence[str] | None) -> tuple[ConsumerSpec | None, list[str]]:
+def _read_consumer(name: str, table: object, namespaces: Sequence[str] | None) -> tuple[ConsumerSpec | None, list[str]]:
     """Return one consumer, or None and its faults, each with its table. `namespaces`: None when they are not known."""
     where = f"[consumers.{name}]"
     if not _NAME.fullmatch(name):
@@ -256,12 +257,12 @@ def _read_consumer(name: str, table: Any, namespaces: Sequence[str] | None) -> t
     return ConsumerSpec(name, consumer, options, common.patterns, common.namespace or namespaces[0], runner), []
 
 
-def _read_part(declared: type[Any], table: Mapping[str, Any]) -> tuple[Any, list[Fault]]:
+def _read_part(declared: type[Declared], table: Mapping[str, object]) -> tuple[Declared | None, list[Fault]]:
     keys = _keys(declared)
     return read_options(declared, {key: value for key, value in table.items() if key in keys})
 
 
-def _unknown_keys(table: Mapping[str, Any], consumer: type[Consumer], type_name: str) -> Iterator[Fault]:
+def _unknown_keys(table: Mapping[str, object], consumer: type[Consumer], type_name: str) -> Iterator[Fault]:
     known = _common_keys() | _keys(consumer.Options)
     for key in table:
         if key not in known:
@@ -269,7 +270,7 @@ def _unknown_keys(table: Mapping[str, Any], consumer: type[Consumer], type_name:
             yield Fault(key, f"is not an option of {type_name}", close=close[0] if close else None)
 
 
-def _keys(declared: type[Any]) -> set[str]:
+def _keys(declared: type) -> set[str]:
     return {field.name for field in dataclasses.fields(declared)}
 
 
@@ -277,9 +278,8 @@ def _common_keys() -> set[str]:
     return _keys(TableOptions) | _keys(RunnerOptions)
 
 
-def _checked(consumer: type[Consumer], options: Any, asked: Sequence[str]) -> list[str]:
-    check: Callable[[Any, Sequence[str]], list[str]] = consumer.check
+def _checked(consumer: type[Consumer], options: object, asked: Sequence[str]) -> list[str]:
     try:
-        return check(options, asked)
+        return consumer.check(options, asked)
     except Exception as error:  # noqa: BLE001 - the check of somebody's own class
         return [f"its check raised {type(error).__name__}: {show(str(error))}"]

@@ -18,7 +18,6 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler
-from typing import Any
 
 from headgate import metrics
 from headgate.errors import InvalidRequest
@@ -26,6 +25,11 @@ from headgate.errors import InvalidRequest
 # From the connection to the end of the answer.
 REQUEST_DEADLINE_S = 5.0
 MAX_CONNECTIONS = 16
+# How often the page looks for connections whose time is over.
+LOOK_S = 0.5
+
+# A request as socketserver has it: a TCP server's is a socket.
+_Request = socket.socket | tuple[bytes, socket.socket]
 
 
 class HealthPage:
@@ -39,7 +43,7 @@ class HealthPage:
         InvalidRequest: nobody can listen there.
     """
 
-    def __init__(self, place: tuple[str, int], states: Callable[[], Mapping[str, Any]]) -> None:
+    def __init__(self, place: tuple[str, int], states: Callable[[], Mapping[str, object]]) -> None:
         class Handler(_Handler):
             report = staticmethod(states)
 
@@ -48,11 +52,11 @@ class HealthPage:
         except OSError as error:
             raise InvalidRequest(f"cannot listen on {place[0]}:{place[1]}: {error.strerror or error}") from error
         self.port: int = self._server.server_address[1]
-        self._thread = threading.Thread(target=self._server.serve_forever, name="health page", daemon=True)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(LOOK_S,), name="health page", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        """Stop listening, and let go of whoever is connected."""
+        """Stop listening, and disconnect every client."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -74,7 +78,8 @@ class _Server(socketserver.ThreadingTCPServer):
         self._ends_s: dict[socket.socket, float] = {}
         super().__init__(place, handler)
 
-    def process_request(self, request: Any, client_address: Any) -> None:
+    def process_request(self, request: _Request, client_address: object) -> None:
+        assert isinstance(request, socket.socket)
         with self._lock:
             if len(self._ends_s) >= MAX_CONNECTIONS:
                 self._cut(next(iter(self._ends_s)))
@@ -82,13 +87,14 @@ class _Server(socketserver.ThreadingTCPServer):
         super().process_request(request, client_address)
 
     def service_actions(self) -> None:
-        """Called by `serve_forever` at least twice a second."""
+        """Called by `serve_forever` at least every LOOK_S."""
         now_s = time.monotonic()
         with self._lock:
             for request in [each for each, end_s in self._ends_s.items() if end_s <= now_s]:
                 self._cut(request)
 
-    def shutdown_request(self, request: Any) -> None:
+    def shutdown_request(self, request: _Request) -> None:
+        assert isinstance(request, socket.socket)
         with self._lock:
             self._ends_s.pop(request, None)
         super().shutdown_request(request)
@@ -99,7 +105,7 @@ class _Server(socketserver.ThreadingTCPServer):
             for request in list(self._ends_s):
                 self._cut(request)
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
+    def handle_error(self, request: _Request, client_address: object) -> None:
         """Write nothing of clients that left or were cut; anything else is a fault of ours."""
         if not isinstance(sys.exception(), OSError):
             super().handle_error(request, client_address)
@@ -113,7 +119,7 @@ class _Server(socketserver.ThreadingTCPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     server_version, sys_version = "headgate", ""
-    report: Callable[[], Mapping[str, Any]]
+    report: Callable[[], Mapping[str, object]]
 
     def do_GET(self) -> None:
         if self.path == "/healthz":
@@ -125,7 +131,7 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._answer(404, "text/plain; charset=utf-8", b"here are /healthz and /metrics\n")
 
-    def log_message(self, format: str, *args: Any) -> None:
+    def log_message(self, format: str, *args: object) -> None:
         """Write no line per request."""
 
     def _answer(self, status: int, content_type: str, body: bytes) -> None:

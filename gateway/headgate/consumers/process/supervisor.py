@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import TypedDict
 
 from headgate.consumers.work.runner import DRAIN_S, Runner
 from headgate.consumers.work.spec import ConsumerSpec
@@ -29,6 +29,22 @@ RESTART_FIRST_S, RESTART_LAST_S = 1.0, 60.0
 STEADY_S = 60.0
 
 Say = Callable[[str], None]
+
+
+class ConsumerState(TypedDict):
+    """The state of one consumer: `ready` when all its workers run without trouble (one line, no secret)."""
+
+    ready: bool
+    namespace: str
+    workers: int
+    trouble: str | None
+
+
+class ProcessState(TypedDict):
+    """The state of a process with consumers, by their names: `ready` when all of them are."""
+
+    ready: bool
+    consumers: dict[str, ConsumerState]
 
 
 class Supervisor:
@@ -82,8 +98,8 @@ class Supervisor:
             page.close()
         return 0 if drained else 1
 
-    def states(self) -> dict[str, Any]:
-        """Return {ready, consumers: {name: {namespace, workers, trouble}}}: ready when all workers run, without trouble."""
+    def states(self) -> ProcessState:
+        """Return the state of every consumer, for the health page."""
         consumers = {watched.spec.name: watched.state() for watched in self._watched}
         return {"ready": all(state["ready"] for state in consumers.values()), "consumers": consumers}
 
@@ -142,7 +158,7 @@ class _Watched:
             self.runner = self._make()
             self.begin()
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> ConsumerState:
         """Return what the health page tells."""
         status = self.runner.status()
         return {

@@ -1,35 +1,32 @@
 """The webhook: every event as one signed POST to a fixed URL, after the Standard Webhooks specification.
 
-In: deliveries. Out: a request each, whose `webhook-id` is the same for every attempt. Done is what a 2xx answers. 410 Gone says
-that the receiver wants no more: the event is set aside at once. Everything else, redirects too, is a failed attempt and tried
-again, no sooner than a `Retry-After` asks; until then nothing at all is sent there by this worker.
+In: deliveries. Out: a request each, whose `webhook-id` is the same for every attempt. answer.py judges the answers; a failed
+attempt is made again no sooner than a `Retry-After` asks, and until then this worker sends nothing at all there.
 """
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 import msgspec
 
 from headgate import __version__
-from headgate.consumers.base import Consumer, Context, Delivery, Reject, Retry
+from headgate.consumers.base import Consumer, Context, Delivery, Retry
 from headgate.consumers.credentials import need_secret
 from headgate.options import Kind, number, option, required, text
 
 from .addresses import Allowed, read_allowed
+from .answer import Answer, judge
 from .post import HttpPost
 from .signing import EXPECTED_SECRET, read_secrets, sign
 from .target import EXPECTED_URL, Target, read_target
 
-GONE = 410
-# The longest Retry-After that counts: beyond it the next attempt would be after the runner has given up.
-MAX_PAUSE_S = 3600.0
 MAX_HEADERS, MAX_HEADER_BYTES = 20, 1024
 # Ours, or of the connection (RFC 9110, section 7.6.1); `webhook-…` are the specification's.
 _OWN_HEADERS = re.compile(
@@ -52,7 +49,7 @@ class Envelope(msgspec.Struct):
     epoch: str | None
 
 
-def _headers(raw: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+def _headers(raw: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     if len(raw) > MAX_HEADERS or len({name.lower() for name in raw}) != len(raw):
         raise ValueError
     for name, value in raw.items():
@@ -101,16 +98,40 @@ class WebhookOptions:
     )
 
 
+class Post(Protocol):
+    """Posts to the receiver, one request at a time: `post.HttpPost`."""
+
+    def post(self, headers: Mapping[str, str], body: bytes) -> Answer:
+        """Send one request and return the answer, whatever its status.
+
+        Raises:
+            Retry: there is no answer.
+        """
+
+    def close(self) -> None:
+        """Close the connection; idempotent."""
+
+
 class Webhook(Consumer):
-    """Sends events to one receiver. One attempt per `handle`; the runner tries again."""
+    """Sends events to one receiver. One attempt per `handle`; the runner tries again.
+
+    Args:
+        options, context: as every consumer's.
+        post: sends the requests; None: by HTTP to the URL of the options.
+        now: the monotonic clock.
+    """
 
     Options = WebhookOptions
 
-    def __init__(self, options: WebhookOptions, context: Context) -> None:
+    def __init__(
+        self, options: WebhookOptions, context: Context, post: Post | None = None, now: Callable[[], float] = time.monotonic
+    ) -> None:
         super().__init__(options, context)
-        self._target = options.url
+        self._target, self._now = options.url, now
         self._keys = read_secrets(need_secret(options, "secret"))
-        self._post = HttpPost(options.url, timeout_s=options.timeout_s, allowed=options.allow_private, ca_file=options.ca_file)
+        self._post = post or HttpPost(
+            options.url, timeout_s=options.timeout_s, allowed=options.allow_private, ca_file=options.ca_file, now=now
+        )
         self._headers = {**dict(options.headers), "Content-Type": "application/json", "User-Agent": f"Headgate/{__version__}"}
         self._paused_until_s = 0.0
 
@@ -142,21 +163,16 @@ class Webhook(Consumer):
             Reject: 410 Gone.
             Retry: any other answer but a 2xx, none, a pause that the receiver asked for, or an address that is not allowed.
         """
-        pause_s = self._paused_until_s - time.monotonic()
+        pause_s = self._paused_until_s - self._now()
         if pause_s > 0:
             raise Retry(f"{self._target.origin} asked for a pause", pause_s)
         body = encode_body(delivery)
-        answer = self._post.post(self._signed_headers(delivery, body), body)
-        if 200 <= answer.status < 300:
-            return
-        said = f"{self._target.origin} answered {answer.status}"
-        if answer.status == GONE:
-            raise Reject(f"{said}: it wants no more events")
-        if answer.retry_after_s is None:
-            raise Retry(said)
-        pause_s = min(answer.retry_after_s, MAX_PAUSE_S)
-        self._paused_until_s = time.monotonic() + pause_s
-        raise Retry(said, pause_s)
+        try:
+            judge(self._post.post(self._signed_headers(delivery, body), body), self._target.origin)
+        except Retry as retry:
+            if retry.after_s is not None:
+                self._paused_until_s = self._now() + retry.after_s
+            raise
 
     def preview(self, delivery: Delivery) -> str:
         return f"POST {self._target}\nwebhook-id: {delivery.identity}\n\n{encode_body(delivery).decode()}"

@@ -16,14 +16,16 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import TYPE_CHECKING
 
 from headgate.consumers.base import Retry
 
 from .addresses import Allowed
+from .answer import Answer, read_retry_after
 from .target import Target
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 # The part of an answer that is read. A head above it counts as no answer; a body above it costs the connection.
 MAX_ANSWER_BYTES = 16 * 1024
@@ -34,21 +36,35 @@ KEEP_IDLE_S = 15.0
 KEEP_S = 60.0
 MAX_ADDRESSES = 4
 
-# The return value of socket.getaddrinfo; it has the time limits of the system's resolver.
-Resolve = Callable[[str, int], list[tuple[Any, ...]]]
+# One entry of socket.getaddrinfo's answer: family, kind, protocol, canonical name, address.
+Resolved = tuple[
+    socket.AddressFamily, socket.SocketKind, int, str, tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]
+]
+# Both have the time limits of the system; `connect` also its argument, in seconds.
+Resolve = Callable[[str, int], list[Resolved]]
+Connect = Callable[[Resolved, float], socket.socket]
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The status of an answer, and the seconds that its `Retry-After` asks for (None: it has none, or none that can be read)."""
-
-    status: int
-    retry_after_s: float | None
-
-
-def resolve(host: str, port: int) -> list[tuple[Any, ...]]:
+def resolve(host: str, port: int) -> list[Resolved]:
     """Ask the system's resolver for stream addresses."""
     return list(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+
+
+def connect(found: Resolved, timeout_s: float) -> socket.socket:
+    """Connect to one address.
+
+    Raises:
+        OSError: it did not answer in time, or refused.
+    """
+    family, kind, protocol, _, address = found
+    sock = socket.socket(family, kind, protocol)
+    try:
+        sock.settimeout(timeout_s)
+        sock.connect(address)
+    except OSError:
+        sock.close()
+        raise
+    return sock
 
 
 class HttpPost:
@@ -58,6 +74,7 @@ class HttpPost:
         timeout_s: for everything from connecting to the head of the answer.
         allowed: what may be connected to beside public addresses.
         ca_file: certificates (PEM) that are trusted instead of the system's.
+        resolve, connect, now: the network and the monotonic clock.
 
     Raises:
         OSError: `ca_file` cannot be read, or holds no certificate.
@@ -71,8 +88,11 @@ class HttpPost:
         allowed: Allowed | None = None,
         ca_file: str | None = None,
         resolve: Resolve = resolve,
+        connect: Connect = connect,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._target, self._timeout_s, self._allowed, self._resolve = target, timeout_s, allowed or Allowed(), resolve
+        self._target, self._timeout_s, self._allowed = target, timeout_s, allowed or Allowed()
+        self._resolve, self._connect_to, self._now = resolve, connect, now
         self._tls = ssl.create_default_context(cafile=ca_file) if target.scheme == "https" else None
         self._connection: http.client.HTTPConnection | None = None
         self._wire: _Wire | None = None
@@ -84,7 +104,7 @@ class HttpPost:
         Raises:
             Retry: no answer; the reason names the target's host, what went wrong, and no address or path.
         """
-        deadline_s = time.monotonic() + self._timeout_s
+        deadline_s = self._now() + self._timeout_s
         try:
             connection, wire = self._connect(deadline_s)
             wire.begin(deadline_s)
@@ -95,10 +115,10 @@ class HttpPost:
             if isinstance(error, OSError | http.client.HTTPException):
                 raise Retry(f"{self._target.origin} {_wrong(error, self._timeout_s)}") from error
             raise
-        answer = Answer(response.status, _retry_after_s(response.getheader("Retry-After", "")))
+        answer = Answer(response.status, read_retry_after(response.getheader("Retry-After", ""), time.time()))
         if not self._read_to_the_end(response, wire):
             self.close()
-        self._used_s = time.monotonic()
+        self._used_s = self._now()
         return answer
 
     def close(self) -> None:
@@ -113,7 +133,7 @@ class HttpPost:
         """Return whether the connection can be used again: the answer ended, in time and within bounds."""
         if response.will_close or (response.length or 0) > MAX_ANSWER_BYTES:
             return False
-        wire.begin(time.monotonic() + BODY_TIMEOUT_S)
+        wire.begin(self._now() + BODY_TIMEOUT_S)
         try:
             response.read(MAX_ANSWER_BYTES)
         except (OSError, http.client.HTTPException, ValueError):
@@ -121,54 +141,49 @@ class HttpPost:
         return response.isclosed()
 
     def _connect(self, deadline_s: float) -> tuple[http.client.HTTPConnection, _Wire]:
-        now_s = time.monotonic()
+        now_s = self._now()
         if self._connection is not None and self._wire is not None:
             if now_s - self._opened_s < KEEP_S and now_s - self._used_s < KEEP_IDLE_S and self._wire.is_quiet():
                 return self._connection, self._wire
             self.close()
         sock = self._open_socket(self._addresses(), deadline_s)
-        self._wire = _Wire(sock)
+        self._wire = _Wire(sock, self._now)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self._tls is not None:
-            sock.settimeout(_left_s(deadline_s))
-            self._wire = _Wire(self._tls.wrap_socket(sock, server_hostname=self._target.host))
+            sock.settimeout(_left_s(deadline_s, self._now))
+            self._wire = _Wire(self._tls.wrap_socket(sock, server_hostname=self._target.host), self._now)
         self._connection = http.client.HTTPConnection(self._target.host, self._target.port)
         self._connection.auto_open = 0  # never a connection of its own, which would resolve the name again
         self._connection.sock = self._wire
         self._opened_s = now_s
         return self._connection, self._wire
 
-    def _addresses(self) -> list[tuple[Any, ...]]:
-        """Resolve the host, and check all that it is said to be: an answer that mixes public and private is refused whole."""
+    def _addresses(self) -> list[Resolved]:
+        """Resolve the host, and check every address of the answer: one that mixes public and private is refused whole."""
         found = self._resolve(self._target.host, self._target.port)
-        for *_, place in found:
-            refused = self._allowed.refusal(ipaddress.ip_address(place[0]), self._target.host, self._target.port)
+        for *_, address in found:
+            refused = self._allowed.refusal(ipaddress.ip_address(address[0]), self._target.host, self._target.port)
             if refused:
                 raise Retry(f"{self._target.origin} is at a {refused} address, which allow_private does not allow")
         return found
 
-    def _open_socket(self, addresses: list[tuple[Any, ...]], deadline_s: float) -> socket.socket:
+    def _open_socket(self, addresses: list[Resolved], deadline_s: float) -> socket.socket:
         """Connect to the first address that answers; each is given its share of the time that is left."""
         addresses = addresses[:MAX_ADDRESSES]
         failed: OSError = OSError("has no address")
-        for tried, (family, kind, protocol, _, place) in enumerate(addresses):
-            sock = socket.socket(family, kind, protocol)
+        for tried, address in enumerate(addresses):
             try:
-                sock.settimeout(_left_s(deadline_s) / (len(addresses) - tried))
-                sock.connect(place)
+                return self._connect_to(address, _left_s(deadline_s, self._now) / (len(addresses) - tried))
             except OSError as error:
-                sock.close()
                 failed = error
-            else:
-                return sock
         raise failed
 
 
 class _Wire:
     """The part of a socket that http.client uses, with a deadline and a bound on what is read for one exchange."""
 
-    def __init__(self, sock: socket.socket) -> None:
-        self._sock = sock
+    def __init__(self, sock: socket.socket, now: Callable[[], float]) -> None:
+        self._sock, self._now = sock, now
         self._deadline_s = 0.0
         self._room = 0
 
@@ -185,13 +200,13 @@ class _Wire:
     def sendall(self, data: bytes) -> None:
         left = memoryview(data)
         while left:
-            self._sock.settimeout(_left_s(self._deadline_s))
+            self._sock.settimeout(_left_s(self._deadline_s, self._now))
             left = left[self._sock.send(left) :]
 
     def recv_into(self, buffer: memoryview) -> int:
         if self._room <= 0:
             raise http.client.HTTPException("too long")
-        self._sock.settimeout(_left_s(self._deadline_s))
+        self._sock.settimeout(_left_s(self._deadline_s, self._now))
         count = self._sock.recv_into(buffer[: self._room])
         self._room -= count
         return count
@@ -212,12 +227,12 @@ class _Reader(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: Any) -> int:
+    def readinto(self, buffer: WriteableBuffer) -> int:
         return self._wire.recv_into(memoryview(buffer))
 
 
-def _left_s(deadline_s: float) -> float:
-    left_s = deadline_s - time.monotonic()
+def _left_s(deadline_s: float, now: Callable[[], float]) -> float:
+    left_s = deadline_s - now()
     if left_s <= 0:
         raise TimeoutError
     return left_s
@@ -243,13 +258,3 @@ def _wrong(error: BaseException, timeout_s: float) -> str:
         case OSError() if error.strerror:
             return f"cannot be reached: {error.strerror[0].lower()}{error.strerror[1:]}"
     return "cannot be reached"
-
-
-def _retry_after_s(text: str) -> float | None:
-    """Read `Retry-After` (RFC 9110, section 10.2.3): seconds or a date."""
-    if text.isascii() and text.isdigit() and len(text) <= 10:
-        return float(text)
-    try:
-        return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
-    except (ValueError, OverflowError):
-        return None

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import select
 import socket
 import tomllib
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -13,33 +11,28 @@ import pytest
 from headgate.consumers.base import Consumer, Context, Delivery
 from headgate.consumers.monitoring import consumer as monitoring
 from headgate.consumers.monitoring.consumer import Monitoring, MonitoringOptions
-from headgate.consumers.work.runner import Runner
-from headgate.consumers.work.spec import ConsumerSpec, RunnerOptions
 from headgate.consumers.work.state import RedisState
 from headgate.consumers.work.store import LeasedTask, Store, done
 from headgate.options import read_options
 from headgate.publisher import Publisher
-from headgate.redis.client import Client, call, open_client
+from headgate.redis.client import Client, call
+from headgate.redis.keys import head_key
 from headgate.redis.log import EventLog
-from headgate.settings import Settings
-from tests.support.redis_server import DEADLINE_S, wait_until
+from tests.support.redis_server import DEADLINE_S
+from tests.support.stepped_worker import MakeWorker
 
 NAMESPACE = "notifications"
 LIMIT = 65536
+# A wait for an event lasts half a second at most, and ticks are a second apart.
+A_TICK = 3
 RATE = '[[alerts]]\nname = "failing"\npattern = "orders.*.failed"\nabove = 5\nwindow_s = 60\nuser = "ann"\n'
-SILENCE = '[[alerts]]\nname = "silent"\npattern = "beats.#"\nkind = "absence"\nwindow_s = 1\n'
+SILENCE = '[[alerts]]\nname = "silent"\npattern = "beats.#"\nkind = "absence"\nwindow_s = 60\n'
 
 
 def read(toml: str) -> MonitoringOptions:
     options, faults = read_options(MonitoringOptions, tomllib.loads(toml))
     assert options is not None, faults
     return options
-
-
-@pytest.fixture
-def publisher(redis_url: str) -> Iterator[Publisher]:
-    with Publisher(redis_url) as publisher:
-        yield publisher
 
 
 class Instance:
@@ -78,7 +71,7 @@ def test_instances_add_up_and_one_of_them_tells(
     redis_url: str, redis_client: Client, publisher: Publisher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither has seen more than the limit; when the one that judges is gone the other goes on where it was."""
-    monkeypatch.setattr(monitoring, "LEASE_S", 0.2)
+    monkeypatch.setattr(monitoring, "LEASE_S", 600.0)  # so that it does not end by itself
     one, other = (Instance(redis_url, redis_client, publisher, RATE) for _ in range(2))
     for number in range(8):
         publisher.publish(f"orders.{number}.failed", {})
@@ -92,14 +85,16 @@ def test_instances_add_up_and_one_of_them_tells(
         other.monitoring.tick()
     assert alerts_in(redis_client) == [("users.ann.alerts.failing", "firing")]
 
-    def rewritten() -> bool:
-        other.acknowledge(other.take(9))  # the alert's own event is an open one, too
-        before = call(redis_client, "GET", record)
-        other.monitoring.tick()
-        return bool(call(redis_client, "GET", record) != before)
-
     (record,) = call(redis_client, "KEYS", "*value*alerts")
-    wait_until(rewritten, "the other to judge")
+    (lease,) = call(redis_client, "KEYS", "*lease*alerts")
+    before = call(redis_client, "GET", record)
+    other.acknowledge(other.take(9))  # the alert's own event is an open one, too
+    other.monitoring.tick()
+    assert call(redis_client, "GET", record) == before
+    call(redis_client, "DEL", lease)
+    other.monitoring.tick()
+
+    assert call(redis_client, "GET", record) != before
     assert alerts_in(redis_client) == [("users.ann.alerts.failing", "firing")]
 
 
@@ -117,35 +112,34 @@ def test_every_key_of_the_state_ends(
     assert all(call(redis_client, "PTTL", key) > 0 for key in keys)
 
 
-def test_silence_is_no_silence_while_events_are_in_hand(redis_url: str, redis_client: Client, publisher: Publisher) -> None:
+def test_silence_is_no_silence_while_events_are_leased(redis_url: str, redis_client: Client, publisher: Publisher) -> None:
     """For longer than the window, as Redis' clock has it; told when that is over and it is one."""
     instance = Instance(redis_url, redis_client, publisher, SILENCE)
     publisher.publish("other", {})
     instance.monitoring.tick()
     work = instance.take(9)
-    state = instance.monitoring.context.state
-
-    def behind() -> bool:
-        instance.monitoring.tick()
-        progress = state.progress()
-        return progress.now_ms - progress.handled_ms > 2500
-
-    wait_until(behind, "more than two windows to pass")
+    move_on(redis_client, 150)
     instance.monitoring.tick()
     assert alerts_in(redis_client) == []
 
     instance.handle(work)
     instance.acknowledge(work)
-
-    def told() -> list[tuple[str, str]]:
+    for _ in range(2):
         instance.monitoring.tick()
-        instance.acknowledge(instance.take(9))
-        return alerts_in(redis_client)
+        assert alerts_in(redis_client) == []  # nobody was sure of the time until then
+        move_on(redis_client, 50)
+    instance.monitoring.tick()
 
-    assert wait_until(told, "the silence to be told") == [("alerts.silent", "firing")]
+    assert alerts_in(redis_client) == [("alerts.silent", "firing")]
 
 
-class Recorder(Consumer):
+def move_on(client: Client, seconds: int) -> None:
+    """Let the log's time be so much later: it is never before the newest event."""
+    newest_ms = int(call(client, "HGET", head_key(NAMESPACE), "time"))
+    call(client, "HSET", head_key(NAMESPACE), "time", newest_ms + seconds * 1000)
+
+
+class Pager(Consumer):
     """Another consumer, that keeps what it was handed."""
 
     seen: list[tuple[str, Any]]
@@ -154,59 +148,28 @@ class Recorder(Consumer):
         self.seen.append((delivery.topic, delivery.value()["state"]))
 
 
-@pytest.fixture
-def run(redis_url: str) -> Iterator[Callable[..., Runner]]:
-    """Run a consumer until the test ends: `run("watch", Monitoring, options, "#")`."""
-    runners: list[Runner] = []
-
-    def run(name: str, consumer: type[Consumer], options: Any, *patterns: str) -> Runner:
-        runner = Runner(ConsumerSpec(name, consumer, options, patterns, NAMESPACE, RunnerOptions()), redis_url, Settings())
-        runner.open()
-        runner.start()
-        runners.append(runner)
-        return runner
-
-    yield run
-    for runner in runners:
-        assert runner.stop(DEADLINE_S)
-
-
 def test_an_event_becomes_an_alert_that_another_consumer_is_handed(
-    redis_url: str, redis_client: Client, publisher: Publisher, run: Callable[..., Runner]
+    redis_client: Client, publisher: Publisher, make_worker: MakeWorker
 ) -> None:
-    """Through the runner: counted to StatsD, judged, published, delivered to whoever matches the alert's topic; and its end."""
-
-    class Pager(Recorder):
-        seen: list[tuple[str, Any]] = []  # noqa: RUF012 - one object, and the test looks at it
-
-    EventLog(NAMESPACE, open_client(redis_url), LIMIT).configure(100_000, 3600)
+    """Through its worker: counted to StatsD, judged, published, handed to the consumer of the alert's topic; and its end."""
+    Pager.seen = []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listener:
         listener.bind(("127.0.0.1", 0))
         listener.settimeout(DEADLINE_S)
         port = listener.getsockname()[1]
         toml = f'statsd = "127.0.0.1:{port}"\n[[counters]]\nname = "failed"\npattern = "orders.*.failed"\n'
-        rate = RATE.replace("60", "1").replace('user = "ann"', "")
-        run("watch", Monitoring, read(toml + rate), "orders.#")
-        run("pager", Pager, None, "alerts.#")
-        published = counted = 0
+        options = read(toml + RATE.replace('user = "ann"', ""))
+        watch = make_worker(Monitoring, options, patterns=("orders.#",), name="watch")
+        pager = make_worker(Pager, patterns=("alerts.#",), name="pager")
+        publisher.publish_many([(f"orders.{number}.failed", {}) for number in range(6)])
+        publisher.publish("orders.1.paid", {})
 
-        def count() -> None:
-            nonlocal counted
-            counted += int(listener.recv(65536).decode().removeprefix("headgate.failed:").removesuffix("|c"))
+        watch.work(waits=A_TICK)
+        pager.work()
 
-        def paged() -> list[tuple[str, Any]]:
-            nonlocal published
-            while select.select([listener], [], [], 0)[0]:  # what nobody reads is lost when the buffer is full
-                count()
-            for number in range(6):
-                publisher.publish(f"orders.{number}.failed", {})
-            publisher.publish("orders.1.paid", {})
-            published += 6
-            return Pager.seen
-
-        wait_until(paged, "the alert")
-        while counted < published:
-            count()
-        assert counted == published
-    wait_until(lambda: len(Pager.seen) >= 2, "its end")
-    assert Pager.seen[:2] == [("alerts.failing", "firing"), ("alerts.failing", "resolved")]
+        assert listener.recv(65536) == b"headgate.failed:6|c"
+    assert Pager.seen == [("alerts.failing", "firing")]
+    move_on(redis_client, 150)
+    watch.work(waits=A_TICK)
+    pager.work()
+    assert Pager.seen == [("alerts.failing", "firing"), ("alerts.failing", "resolved")]

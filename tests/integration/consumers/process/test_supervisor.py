@@ -1,4 +1,4 @@
-"""The consumers of a process as its supervisor ends them, in this process: what is begun when, and what is told when."""
+"""The end of the consumers of a process, in the test's own process: the order of stopping and of telling it."""
 
 from __future__ import annotations
 
@@ -31,8 +31,11 @@ def signals() -> Iterator[None]:
         signal.signal(number, handler)
 
 
-def test_nothing_is_begun_any_more_when_the_end_is_told(redis_url: str, publisher: Publisher) -> None:
-    """Whoever reads that the consumers are stopping may rely on it."""
+def test_nothing_is_begun_any_more_when_the_end_is_told(
+    redis_url: str, publisher: Publisher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program that reads that the consumers are stopping may rely on it."""
+    monkeypatch.setattr(supervisors, "LOOK_S", 0.01)
     begun, release = threading.Event(), threading.Event()
     seen: list[int | None] = []
 
@@ -69,7 +72,7 @@ def test_it_may_be_asked_to_stop_at_any_moment(redis_url: str, monkeypatch: pyte
             calls += 1
             if calls > moment:
                 sys.setprofile(None)
-                signal.raise_signal(signal.SIGTERM)
+                signal.raise_signal((signal.SIGTERM, signal.SIGINT)[moment % 2])
 
     def say(line: str) -> None:
         if line.startswith("consuming"):

@@ -13,7 +13,7 @@ from headgate.consumers.work.task import Task
 from headgate.errors import InvalidRequest
 from headgate.redis.client import Client, call
 
-PIECE = Task(
+TASK = Task(
     "0123456789abcdef", 1, "orders.1.failed", "an-id", 1_700_000_000_000, b'{"a":1}', "ada", True,
     attempt=7, failures=3, faults=2, failing_since_ms=5, deferred=True, together=True, reason="refused",
 )  # fmt: skip
@@ -36,7 +36,7 @@ def letters(redis_client: Client) -> DeadLetters:
 
 def bury(store: Store, count: int, why: str = "rejected") -> None:
     store.settle(
-        [dead(msgspec.structs.replace(PIECE, offset=number), why, f"no {number}", 10000) for number in range(1, count + 1)]
+        [dead(msgspec.structs.replace(TASK, offset=number), why, f"no {number}", 10000) for number in range(1, count + 1)]
     )
 
 
@@ -67,23 +67,23 @@ def test_a_letter_says_what_it_was_and_why(store: Store, letters: DeadLetters) -
     shown = letters.show(listed.id)
 
     assert shown == listed
-    assert (listed.why, listed.reason, listed.task) == ("rejected", "no 1", PIECE)
+    assert (listed.why, listed.reason, listed.task) == ("rejected", "no 1", TASK)
     assert listed.at_ms > 1_700_000_000_000
     assert letters.show("1-1") is None
 
 
-def test_what_is_tried_again_is_due_now_as_if_it_had_never_been_tried(store: Store, letters: DeadLetters) -> None:
+def test_a_letter_that_is_tried_again_is_due_now_as_if_never_tried(store: Store, letters: DeadLetters) -> None:
     """And not among the dead letters any more."""
     bury(store, 3)
     ids = [letter.id for letter in letters.page()]
 
     assert letters.retry([ids[1], "1-1"]) == 1
 
-    assert count_leased(store) == [Task("0123456789abcdef", 2, PIECE.topic, "an-id", PIECE.time_ms, PIECE.data, "ada", True)]
+    assert count_leased(store) == [Task("0123456789abcdef", 2, TASK.topic, "an-id", TASK.time_ms, TASK.data, "ada", True)]
     assert [letter.id for letter in letters.page()] == [ids[0], ids[2]]
 
 
-def test_what_two_try_again_at_once_is_tried_once(store: Store, letters: DeadLetters) -> None:
+def test_a_letter_that_two_try_again_at_once_is_tried_once(store: Store, letters: DeadLetters) -> None:
     """The second finds it gone, also when it had read it before."""
     bury(store, 1)
     (letter,) = letters.page()
@@ -132,7 +132,7 @@ def test_a_letter_that_cannot_be_read_is_shown_as_that(store: Store, letters: De
 
 
 @pytest.mark.parametrize("wrong", ["", "x", "1", "1-", "1-2 ", "(1-2", "-", "+", "1" * 16 + "-0"])
-def test_what_is_no_id_is_refused(letters: DeadLetters, wrong: str) -> None:
+def test_a_text_that_is_no_id_is_refused(letters: DeadLetters, wrong: str) -> None:
     """Above all what would mean all of them to Redis."""
     for attempt in (letters.show, lambda each: letters.drop([each]), lambda each: letters.retry([each]), letters.page):
         with pytest.raises(InvalidRequest, match="dead letter's id"):

@@ -1,7 +1,8 @@
-"""A consumer's group in a real Redis: what is handed out, what becomes of the answers, what is missed."""
+"""A consumer's group in a real Redis: pages of work, answers, leases, deferred tasks, missed events."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
@@ -43,13 +44,6 @@ def store(redis_client: Client, redis_url: str) -> Iterator[Store]:
     store = Store(redis_client, redis_url, "notifications", "mail", 65536)
     yield store
     store.close()
-
-
-@pytest.fixture
-def publisher(redis_url: str) -> Iterator[Publisher]:
-    """A publisher into the log that it reads."""
-    with Publisher(redis_url) as publisher:
-        yield publisher
 
 
 def take(store: Store, count: int = 100, lease_ms: int = LEASE_MS, max_waiting: int = 1000) -> Page:
@@ -153,7 +147,7 @@ def test_each_event_is_handed_out_once(store: Store, publisher: Publisher, redis
     client.close()
 
 
-def test_what_is_handed_out_is_the_event(store: Store, publisher: Publisher) -> None:
+def test_a_leased_task_is_the_event(store: Store, publisher: Publisher) -> None:
     """Its payload as it was published, and where it is."""
     epoch, _ = store.open("new")
     receipt = publisher.publish("orders.1", {"b": 1, "a": "ü"}, id="order-1")
@@ -166,7 +160,9 @@ def test_what_is_handed_out_is_the_event(store: Store, publisher: Publisher) -> 
     assert epoch == ""
 
 
-def test_what_matches_no_pattern_is_only_to_be_acknowledged(store: Store, publisher: Publisher, redis_client: Client) -> None:
+def test_an_event_that_matches_no_pattern_is_only_to_be_acknowledged(
+    store: Store, publisher: Publisher, redis_client: Client
+) -> None:
     """Its payload is not even looked at."""
     store.open("new")
     publisher.publish_many([("unwanted", 1), ("a", 2), ("unwanted", 3)])
@@ -206,10 +202,10 @@ def test_the_head_and_the_position_say_how_far_behind_it_is(store: Store, publis
     assert (page.head, page.position) == (10, 4)
 
 
-# What was missed -----------------------------------------------------------------------------------------------------------
+# Missed events -----------------------------------------------------------------------------------------------------------
 
 
-def test_what_was_trimmed_unseen_is_counted_exactly(store: Store, publisher: Publisher, redis_client: Client) -> None:
+def test_events_that_were_trimmed_unseen_are_counted_exactly(store: Store, publisher: Publisher, redis_client: Client) -> None:
     """At the beginning, and in the middle of a page."""
     retained(redis_client, 1000)
     store.open("new")
@@ -225,7 +221,7 @@ def test_what_was_trimmed_unseen_is_counted_exactly(store: Store, publisher: Pub
     assert totals(redis_client)["missed"] == 8
 
 
-def test_what_was_trimmed_in_hand_is_counted_too(store: Store, publisher: Publisher, redis_client: Client) -> None:
+def test_leased_events_that_were_trimmed_are_counted_too(store: Store, publisher: Publisher, redis_client: Client) -> None:
     """Handed out to a process that died, and gone from the log before another could have it."""
     store.open("new")
     publisher.publish_many([("a", number) for number in range(5)])
@@ -312,10 +308,10 @@ def open_client_url(client: Client) -> str:
     return f"unix://{client.connection_pool.connection_kwargs['path']}"
 
 
-# What nobody answered ------------------------------------------------------------------------------------------------------
+# Tasks without an answer ------------------------------------------------------------------------------------------------------
 
 
-def test_what_was_abandoned_is_handed_out_again_one_by_one(store: Store, publisher: Publisher, redis_client: Client) -> None:
+def test_abandoned_tasks_are_handed_out_again_one_by_one(store: Store, publisher: Publisher, redis_client: Client) -> None:
     """One of them may have ended its process: it must not take others along."""
     store.open("new")
     publisher.publish_many([("a", number) for number in range(3)])
@@ -332,7 +328,7 @@ def test_what_was_abandoned_is_handed_out_again_one_by_one(store: Store, publish
 
 
 def test_how_often_it_was_handed_out_is_known(store: Store, publisher: Publisher, redis_client: Client) -> None:
-    """What ends the process each time can be set aside."""
+    """A task that ends the process each time can be set aside."""
     store.open("new")
     publisher.publish("a", 1)
 
@@ -345,7 +341,7 @@ def test_how_often_it_was_handed_out_is_known(store: Store, publisher: Publisher
     assert counts == [1, 2, 3, 4]
 
 
-def test_what_was_given_back_is_there_for_anyone_at_once(store: Store, publisher: Publisher) -> None:
+def test_a_task_that_was_given_back_is_there_for_anyone_at_once(store: Store, publisher: Publisher) -> None:
     """And did not count as handed out, so that a page of it comes as a page."""
     store.open("new")
     publisher.publish_many([("a", number) for number in range(3)])
@@ -357,7 +353,7 @@ def test_what_was_given_back_is_there_for_anyone_at_once(store: Store, publisher
     assert {leased.out for leased in page.work} == {1}
 
 
-# Held tasks ---------------------------------------------------------------------------------------------------------------
+# Deferred tasks -------------------------------------------------------------------------------------------------------------
 
 
 def taken_one(store: Store, publisher: Publisher, key: str = "") -> tuple[LeasedTask, Task]:
@@ -367,7 +363,7 @@ def taken_one(store: Store, publisher: Publisher, key: str = "") -> tuple[Leased
     return leased, msgspec.structs.replace(leased.task, key=key, split=True)
 
 
-def test_a_held_piece_comes_back_when_it_is_due(store: Store, publisher: Publisher, redis_client: Client) -> None:
+def test_a_deferred_task_comes_back_when_it_is_due(store: Store, publisher: Publisher, redis_client: Client) -> None:
     """Not before, and from Redis alone: the log need not have the event any more."""
     store.open("new")
     leased, task = taken_one(store, publisher)
@@ -378,14 +374,14 @@ def test_a_held_piece_comes_back_when_it_is_due(store: Store, publisher: Publish
     assert (page.work, page.waiting) == ([], 1)
     assert page.due_in_s is not None
     assert 0 < page.due_in_s <= LEASE_MS / 1000
-    store.settle([defer_for(task, 200)])
-    (back_again,) = wait_until(lambda: take(store).work, "the task to be due")
+    store.settle([defer_for(task, 0)])
+    (back_again,) = take(store).work
 
     assert (back_again.task, back_again.out, back_again.in_log) == (task, 1, False)
     assert count_leased(redis_client, "mail") == 0
 
 
-def test_a_piece_in_hand_is_handed_out_again_after_its_lease(store: Store, publisher: Publisher, redis_client: Client) -> None:
+def test_a_leased_task_is_handed_out_again_after_its_lease(store: Store, publisher: Publisher, redis_client: Client) -> None:
     """And counts how often, as an entry does."""
     store.open("new")
     leased, task = taken_one(store, publisher)
@@ -419,7 +415,7 @@ def test_a_renewed_lease_lasts(store: Store, publisher: Publisher, redis_client:
     assert take(store).waiting == 0
 
 
-def test_a_piece_that_is_done_leaves_nothing(store: Store, publisher: Publisher, redis_client: Client) -> None:
+def test_a_task_that_is_done_leaves_nothing(store: Store, publisher: Publisher, redis_client: Client) -> None:
     """No key of it stays."""
     store.open("new")
     leased, task = taken_one(store, publisher)
@@ -441,7 +437,7 @@ def test_a_settled_answer_may_be_given_twice(store: Store, publisher: Publisher,
     assert call(redis_client, "ZCARD", f"{GROUP}:held") == 1
 
 
-def test_parts_of_an_event_are_pieces_of_their_own(store: Store, publisher: Publisher) -> None:
+def test_parts_of_an_event_are_tasks_of_their_own(store: Store, publisher: Publisher) -> None:
     """Each answered by itself."""
     store.open("new")
     leased, task = taken_one(store, publisher)
@@ -455,7 +451,7 @@ def test_parts_of_an_event_are_pieces_of_their_own(store: Store, publisher: Publ
     assert take(store).waiting == 1
 
 
-def test_what_is_held_together_comes_together_when_the_first_is_due(store: Store, publisher: Publisher) -> None:
+def test_tasks_that_are_deferred_together_come_together_when_the_first_is_due(store: Store, publisher: Publisher) -> None:
     """The others of the key before their time; those of another key, or by themselves, not."""
     store.open("new")
     tasks = []
@@ -474,8 +470,8 @@ def test_what_is_held_together_comes_together_when_the_first_is_due(store: Store
     assert take(store).work == []
 
 
-def test_what_came_after_a_digest_was_taken_waits_for_the_next(store: Store, publisher: Publisher) -> None:
-    """What is leased is not handed out with it again."""
+def test_a_task_that_came_after_a_digest_was_taken_waits_for_the_next(store: Store, publisher: Publisher) -> None:
+    """The leased tasks are not handed out with it again."""
     store.open("new")
     leased, task = taken_one(store, publisher, "x")
     task.together = True
@@ -488,7 +484,7 @@ def test_what_came_after_a_digest_was_taken_waits_for_the_next(store: Store, pub
     assert offsets(take(store)) == [2]
 
 
-def test_a_held_piece_and_new_events_share_a_page(store: Store, publisher: Publisher) -> None:
+def test_deferred_tasks_and_new_events_share_a_page(store: Store, publisher: Publisher) -> None:
     """Half of it at most is deferred tasks, so that neither keeps the other out."""
     store.open("new")
     publisher.publish_many([("a", number) for number in range(20)])
@@ -501,7 +497,7 @@ def test_a_held_piece_and_new_events_share_a_page(store: Store, publisher: Publi
     assert offsets(page) == [1, 2, 3, 4, 5, 21, 22, 23, 24, 25]
 
 
-def test_when_many_are_held_nothing_new_is_taken(store: Store, publisher: Publisher, redis_client: Client) -> None:
+def test_when_many_wait_nothing_new_is_taken(store: Store, publisher: Publisher, redis_client: Client) -> None:
     """Neither new entries nor abandoned ones; deferred tasks go on."""
     store.open("new")
     publisher.publish_many([("a", number) for number in range(4)])
@@ -589,6 +585,23 @@ def test_now_is_never_before_the_newest_event(store: Store, publisher: Publisher
     call(redis_client, "HSET", HEAD, "time", ahead)
 
     assert store.progress().now_ms == ahead
+
+
+# Waiting ---------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_wait_ends_with_the_next_event(store: Store, publisher: Publisher, redis_client: Client) -> None:
+    """At once, when it is there already, and when another thread interrupts it."""
+    store.open("new")
+    publisher.publish("a", 1)
+    store.wait(0, 3600)
+    for end_it in (lambda: publisher.publish("a", 2), store.interrupt):
+        waiting = threading.Thread(target=store.wait, args=(1, 3600))
+        waiting.start()
+        wait_until(lambda: call(redis_client, "INFO", "clients")["blocked_clients"] == 1, "the wait to begin")
+        end_it()
+        waiting.join()
+        call(redis_client, "XDEL", LOG, "2-0")
 
 
 # Refusals ------------------------------------------------------------------------------------------------------------------

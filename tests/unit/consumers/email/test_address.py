@@ -83,7 +83,7 @@ def test_an_address_has_one_spelling(raw: str, spelt: str) -> None:
         "ｊｏ@example.com",
     ],
 )
-def test_what_is_no_address_is_refused(raw: object) -> None:
+def test_a_text_that_is_no_address_is_refused(raw: object) -> None:
     """Anything that carries, hides or passes for more than one plain address; the reason does not repeat it."""
     with pytest.raises(ValueError, match=r"^(it is|expected|a dot|a character|what stands)") as refused:
         check_address(raw)
@@ -114,7 +114,7 @@ def test_a_mailbox_has_a_name_and_an_address() -> None:
         "Jo <a@example.com>, b@example.com",
     ],
 )
-def test_what_is_no_mailbox_is_refused(raw: object) -> None:
+def test_a_text_that_is_no_mailbox_is_refused(raw: object) -> None:
     """A name that cannot stand in a header, or anything beside one address."""
     with pytest.raises(ValueError, match=r"^(it is|expected|the name)"):
         read_mailbox(raw)

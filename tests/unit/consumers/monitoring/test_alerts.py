@@ -92,7 +92,7 @@ def run(rule: Rule, steps: list[tuple[float, int]]) -> list[tuple[float, bool]]:
     ],
 )
 def test_notices(rule: Rule, steps: list[tuple[float, int]], notices: list[tuple[float, bool]]) -> None:
-    """What is told, and when."""
+    """The notices and their times."""
     assert run(rule, steps) == notices
 
 
@@ -124,7 +124,7 @@ def test_a_repeat_is_told_as_one() -> None:
 
 
 def test_a_rule_is_not_judged_before_its_notice_was_told() -> None:
-    """Whoever finds it tells that one first, with its number."""
+    """The instance that finds it tells that one first, with its number."""
     record = judge(rate(), None, T, 11)
     assert judge(rate(), record, T + 1000, 0) is record
 

@@ -261,7 +261,7 @@ def test_a_page_adds_up_in_statsd_and_in_prometheus(listener: socket.socket) -> 
     ],
 )
 def test_a_gauge_takes_a_number_and_nothing_else(path: str, data: Any, value: float | None) -> None:
-    """What is none is counted and passed over, and the page goes on."""
+    """A value that is none is counted and passed over, and the page goes on."""
     site = Site(f'[[gauges]]\nname = "g"\npattern = "a"\nvalue = "{path}"\n[[counters]]\nname = "n"\npattern = "a"')
     site.start().handle_many([site.event("a", data)])
     samples = site.samples()
@@ -393,7 +393,7 @@ def test_too_far_behind_no_rate_is_judged() -> None:
     assert site.publisher.told == ["firing"]
 
 
-def test_only_who_has_the_lease_judges() -> None:
+def test_only_the_holder_of_the_lease_judges() -> None:
     """The others look at nothing else."""
     site = Site(RATE)
     monitoring = site.start()

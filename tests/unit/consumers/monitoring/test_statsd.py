@@ -19,7 +19,7 @@ from tests.support.redis_server import wait_until
 
 @pytest.fixture
 def faults() -> list[Exception]:
-    """What was told to `on_fault`."""
+    """The errors that `on_fault` was told."""
     return []
 
 

@@ -1,4 +1,4 @@
-"""The configuration file: what it gives, and for everything that can be wrong in it one exact line."""
+"""The configuration file: its settings and consumers, and one exact line for everything that can be wrong in it."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def pager(more: str = "", name: str = "on-call") -> str:
     return f"[consumers.{name}]\n" + "".join(f"{key} = {value}\n" for key, value in given.items() if value != "(none)")
 
 
-# What it gives -------------------------------------------------------------------------------------------------------------
+# A good file ----------------------------------------------------------------------------------------------------------------
 
 
 def test_a_file_gives_settings_and_consumers() -> None:
@@ -161,7 +161,7 @@ def test_the_file_is_found_by_option_variable_or_its_usual_name(folder: Path, mo
     assert find_file("mine.toml") == "mine.toml"
 
 
-# What is wrong -------------------------------------------------------------------------------------------------------------
+# Faults -------------------------------------------------------------------------------------------------------------------
 
 TABLE = "headgate.toml [consumers.on-call]"
 TYPES = "apprise, email, monitoring, webhook, or your own as package.module:Class"
@@ -230,7 +230,7 @@ WRONG: dict[str, tuple[str | bytes, str]] = {
         "[settings]\nallowed_origins = ['*']\n" + pager(),
         "HEADGATE_ALLOWED_ORIGINS=*: expected exact origins; * is only accepted together with HEADGATE_DEV=1",
     ),
-    # What every consumer has
+    # Options that every consumer has
     "no type": (pager("type = (none)"), f"{TABLE} type is missing; expected {TYPES}"),
     "a type that is no text": (pager("type = 3"), f"{TABLE} type=3: expected {TYPES}"),
     "an unknown type": (pager("type = 'emial'"), f"{TABLE} type='emial': expected {TYPES}; did you mean email?"),
@@ -331,7 +331,7 @@ def test_a_file_that_cannot_be_read_is_named(folder: Path) -> None:
 
 
 def test_a_wrong_setting_is_told_without_looking_at_the_consumers(folder: Path) -> None:
-    """What `headgate serve` reads."""
+    """`headgate serve` reads the settings alone."""
     Path(FILE).write_text("[settings]\nport = 'x'\n[consumers.x]\ny = 1\n")
     with pytest.raises(SettingsError) as caught:
         read_settings(FILE, {})

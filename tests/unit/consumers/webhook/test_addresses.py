@@ -121,7 +121,7 @@ def test_nothing_is_allowed_unless_it_is_named() -> None:
 @pytest.mark.parametrize(
     "word", ["10.0.0.1/8", "10.0.0.0/33", "localhost", "localhost:", ":80", "a:0", "a:65536", "a/b:80", "u@a:80", "*"]
 )
-def test_what_is_neither_a_network_nor_a_place_is_refused(word: str) -> None:
+def test_a_word_that_is_neither_a_network_nor_a_place_is_refused(word: str) -> None:
     """A network with bits beyond its mask is a slip of the pen, too."""
     with pytest.raises(ValueError):  # noqa: PT011
         read_allowed([word])

@@ -49,7 +49,7 @@ def test_each_of_two_secrets_verifies_while_one_replaces_the_other() -> None:
         "whsec_" + "é" * 40,
     ],
 )
-def test_what_is_no_secret_is_refused_and_not_quoted(text: str) -> None:
+def test_a_text_that_is_no_secret_is_refused_and_not_quoted(text: str) -> None:
     """Too short, too long, no base64, no prefix, too many."""
     with pytest.raises(ValueError, match="expected 1 to 3 secrets") as refused:
         read_secrets(text)

@@ -22,7 +22,7 @@ def test_a_url_is_taken_apart(url: str, target: Target) -> None:
     assert read_target(url) == target
 
 
-def test_what_may_be_shown_holds_no_path() -> None:
+def test_the_part_that_may_be_shown_holds_no_path() -> None:
     """The path of a webhook is often a secret."""
     target = read_target("https://[2001:db8::1]:8443/services/T0/secret?token=secret")
 
@@ -91,7 +91,7 @@ def test_what_may_be_shown_holds_no_path() -> None:
         "https://127.0.0.1℀.example/",
     ],
 )  # fmt: skip
-def test_what_is_no_plain_url_is_refused(url: str) -> None:
+def test_a_text_that_is_no_plain_url_is_refused(url: str) -> None:
     """None of these is given to a resolver."""
     with pytest.raises(ValueError):  # noqa: PT011
         read_target(url)

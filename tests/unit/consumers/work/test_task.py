@@ -12,7 +12,7 @@ def task(time_ms: int = 1_700_000_000_000, offset: int = 7, key: str = "") -> Ta
     return Task("0123456789abcdef", offset, "orders.1", "an-id", time_ms, b'{"a": "\xc3\xbc"}', key)
 
 
-def test_a_piece_comes_back_as_it_was() -> None:
+def test_a_task_comes_back_as_it_was() -> None:
     """The payload's bytes are not touched."""
     full = msgspec.structs.replace(
         task(key="someone@example.org"), split=True, attempt=3, failures=2, faults=1, failing_since_ms=5, deferred=True,
@@ -23,7 +23,7 @@ def test_a_piece_comes_back_as_it_was() -> None:
 
 
 def test_a_body_without_the_newest_fields_is_read() -> None:
-    """What an older version kept: it has fewer fields."""
+    """A task of an older version has fewer fields."""
     body = msgspec.msgpack.encode(["0123456789abcdef", 7, "orders.1", "an-id", 1_700_000_000_000, b"1"])
 
     assert unpack(body).attempt == 0

@@ -1,4 +1,4 @@
-"""What a configuration may name as `to_function`."""
+"""A function that a configuration may name as `to_function`."""
 
 from __future__ import annotations
 

@@ -1,0 +1,83 @@
+"""A connection in memory, whose other end follows a script on a clock of its own: no I/O, and no time but the script's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+
+class ScriptClock:
+    """A monotonic clock that moves by what the sockets wait."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+
+    def __call__(self) -> float:
+        """Return the time."""
+        return self.now_s
+
+
+class ScriptedSocket:
+    """The part of a socket that post.py uses.
+
+    Args:
+        clock: moves while the other end is waited for.
+        script: bytes that come in, seconds until the next of them, or an error; after the last one the stream ends.
+        reads: how many bytes the other end takes; it never takes more.
+    """
+
+    def __init__(self, clock: ScriptClock, script: Iterable[bytes | float | OSError] = (), reads: float = float("inf")) -> None:
+        self.sent = bytearray()
+        self.closed = False
+        self._clock, self._reads = clock, reads
+        self._script: Iterator[bytes | float | OSError] = iter(script)
+        self._incoming = b""
+        self._wait_s = 0.0
+        self._timeout_s = 0.0
+
+    def settimeout(self, timeout_s: float) -> None:
+        """As socket.settimeout; every call that may wait must have a positive one."""
+        assert timeout_s > 0
+        self._timeout_s = timeout_s
+
+    def setsockopt(self, *option: int) -> None:
+        """As socket.setsockopt; does nothing."""
+
+    def send(self, data: memoryview) -> int:
+        """Take what the other end reads; wait in vain for it to read more."""
+        room = self._reads - len(self.sent)
+        if room <= 0:
+            self._pass(self._timeout_s)
+            raise TimeoutError
+        taken = bytes(data[: int(min(room, len(data)))])
+        self.sent += taken
+        return len(taken)
+
+    def recv_into(self, buffer: memoryview) -> int:
+        """Return the next bytes of the script, b"" at its end; wait as it says."""
+        while not self._incoming:
+            if self._wait_s:
+                if self._wait_s >= self._timeout_s:
+                    self._wait_s -= self._timeout_s
+                    self._pass(self._timeout_s)
+                    raise TimeoutError
+                self._pass(self._wait_s)
+                self._wait_s = 0.0
+            match next(self._script, b""):
+                case OSError() as error:
+                    raise error
+                case float() as seconds:
+                    self._wait_s = seconds
+                case b"":
+                    return 0
+                case bytes() as data:
+                    self._incoming = data
+        count = min(len(buffer), len(self._incoming))
+        buffer[:count], self._incoming = self._incoming[:count], self._incoming[count:]
+        return count
+
+    def close(self) -> None:
+        """Note it."""
+        self.closed = True
+
+    def _pass(self, seconds: float) -> None:
+        self._clock.now_s += seconds

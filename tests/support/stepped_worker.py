@@ -1,0 +1,165 @@
+"""A consumer's worker that a test steps: it works in the test's own thread, on a real Redis, until it would wait.
+
+Its clock is the test's: waits end the step, or go by without any time, and the worker's monotonic clock moves as the test says.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import structlog
+
+from headgate.consumers.base import Consumer, Context
+from headgate.consumers.sparse_log import SparseLog
+from headgate.consumers.work import worker as workers
+from headgate.consumers.work.metrics import ConsumerMetrics
+from headgate.consumers.work.spec import ConsumerSpec, RunnerOptions
+from headgate.consumers.work.state import RedisState
+from headgate.consumers.work.store import Store
+from headgate.consumers.work.worker import Worker
+from headgate.publisher import Publisher
+from headgate.redis.client import Client, call, open_client
+from headgate.redis.keys import group_key
+from headgate.settings import Settings
+from headgate.topic import DEFAULT_NAMESPACE
+
+# A step has no pace of its own, and a retry comes when the test says so.
+STEPPED = RunnerOptions(max_per_s=0, retry_first_s=3600, retry_last_s=3600)
+
+
+class WorkerClock:
+    """The time of `work.worker`: real until a test moves it, or stops it with `stand_still`. Redis keeps its own."""
+
+    def __init__(self) -> None:
+        self._moved_s = 0.0
+        self._still: tuple[float, float] | None = None
+
+    def time(self) -> float:
+        """As time.time."""
+        return (self._still[0] if self._still else time.time()) + self._moved_s
+
+    def monotonic(self) -> float:
+        """As time.monotonic."""
+        return (self._still[1] if self._still else time.monotonic()) + self._moved_s
+
+    def stand_still(self) -> None:
+        """Stop the clock, but for `move`."""
+        self._still = time.time(), time.monotonic()
+
+    def move(self, seconds: float) -> None:
+        """Let so much time pass."""
+        self._moved_s += seconds
+
+
+class Stopping(threading.Event):
+    """The worker's `stopping`: set by the first wait, after `patience` waits that end at once. `waits_s` holds their lengths."""
+
+    def __init__(self, on_wait: Callable[[float], None]) -> None:
+        super().__init__()
+        self.patience = 0
+        self.waits_s: list[float] = []
+        self._on_wait = on_wait
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Note the wait, and return whether the worker is to stop."""
+        assert timeout is not None
+        self.waits_s.append(timeout)
+        if self.patience <= 0:
+            self.set()
+        self.patience -= 1
+        self._on_wait(timeout)
+        return self.is_set()
+
+
+class _Store(Store):
+    """A store whose wait for an event is the worker's end of a step."""
+
+    stopping: Stopping
+
+    def wait(self, position: int, timeout_s: float) -> None:
+        self.stopping.wait(timeout_s)
+
+
+class SteppedWorker:
+    """One worker of a consumer, whose group is open.
+
+    Args:
+        spec: the consumer.
+        redis_url: where its log is.
+        clock: moves with the waits that the worker is made to believe.
+    """
+
+    def __init__(self, spec: ConsumerSpec, redis_url: str, clock: WorkerClock) -> None:
+        self._client = open_client(redis_url)
+        self._publisher = Publisher(redis_url, namespace=spec.namespace)
+        self._group = group_key(spec.namespace, spec.name)
+        self.stopping = Stopping(clock.move)
+        self.store = _Store(self._client, redis_url, spec.namespace, spec.name, Settings().max_payload_bytes)
+        self.store.stopping = self.stopping
+        state = RedisState(self._client, spec.namespace, spec.name, self.store)
+        context = Context(spec.name, spec.namespace, state, self._publisher)
+        log = SparseLog(structlog.get_logger("headgate.consumers").bind(consumer=spec.name).warning)
+        metrics = ConsumerMetrics(spec.name)
+        self.worker = Worker(spec, context, self.store, metrics, log, self.stopping, threading.Event())
+        self.store.open(spec.runner.start)
+
+    def work(self, waits: int = 0) -> None:
+        """Do all that is due now; go on after so many waits."""
+        self.stopping.clear()
+        self.stopping.patience = waits
+        self.worker.run()
+
+    def finish(self) -> None:
+        """Work until nothing is leased or waiting any more, however late it would be due."""
+        self.work()
+        while self.waiting():
+            self.make_due()
+            self.work()
+
+    def waiting(self) -> int:
+        """Return how many tasks wait or are leased."""
+        return int(call(self._client, "ZCARD", f"{self._group}:held"))
+
+    def make_due(self) -> None:
+        """Let the time come for every task that waits or is leased."""
+        for task in call(self._client, "ZRANGE", f"{self._group}:held", 0, -1):
+            call(self._client, "ZADD", f"{self._group}:held", "XX", 1, task)
+
+    def close(self) -> None:
+        """Close its connections."""
+        self.store.close()
+        self._publisher.close()
+        self._client.close()
+
+
+@pytest.fixture
+def worker_clock(monkeypatch: pytest.MonkeyPatch) -> WorkerClock:
+    """The clock of every worker of this test."""
+    clock = WorkerClock()
+    monkeypatch.setattr(workers, "time", clock)
+    return clock
+
+
+MakeWorker = Callable[..., SteppedWorker]
+
+
+@pytest.fixture
+def make_worker(redis_url: str, redis_client: Client, worker_clock: WorkerClock) -> Iterator[MakeWorker]:
+    """Make workers, `make_worker(MyConsumer, options, patterns=…, name=…, lease_s=…)`, whose groups are open from now on."""
+    with ExitStack() as made:
+
+        def make(
+            consumer: type[Consumer], options: Any = None, patterns: tuple[str, ...] = ("#",), name: str = "mail", **runner: Any
+        ) -> SteppedWorker:
+            spec = ConsumerSpec(name, consumer, options, patterns, DEFAULT_NAMESPACE, replace(STEPPED, **runner))
+            worker = SteppedWorker(spec, redis_url, worker_clock)
+            made.callback(worker.close)
+            return worker
+
+        yield make

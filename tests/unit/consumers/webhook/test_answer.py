@@ -1,0 +1,66 @@
+"""webhook/answer.py: the meaning of each status, and the times that a receiver asks for."""
+
+from __future__ import annotations
+
+import pytest
+
+from headgate.consumers.base import Reject, Retry
+from headgate.consumers.webhook.answer import Answer, judge, read_retry_after
+
+ORIGIN = "https://hooks.example"
+NOW_S = 1_700_000_000.0  # Tue, 14 Nov 2023 22:13:20 GMT
+
+
+@pytest.mark.parametrize("status", [200, 201, 202, 204, 299])
+def test_any_2xx_is_done(status: int) -> None:
+    """A `Retry-After` beside it does not matter."""
+    judge(Answer(status, None), ORIGIN)
+    judge(Answer(status, 30.0), ORIGIN)
+
+
+@pytest.mark.parametrize(
+    "status", [100, 199, 300, 301, 302, 303, 304, 307, 308, 400, 401, 403, 404, 405, 413, 422, 429, 500, 502, 503, 504, 999]
+)
+def test_any_other_answer_is_tried_again(status: int) -> None:
+    """As the specification says; a redirect is a failure too."""
+    with pytest.raises(Retry) as retry:
+        judge(Answer(status, None), ORIGIN)
+
+    assert (retry.value.reason, retry.value.after_s) == (f"{ORIGIN} answered {status}", None)
+
+
+def test_gone_sets_the_event_aside_at_once() -> None:
+    """The receiver wants no more."""
+    with pytest.raises(Reject, match=r"^https://hooks\.example answered 410: it wants no more events$"):
+        judge(Answer(410, 30.0), ORIGIN)
+
+
+@pytest.mark.parametrize(("asked_s", "after_s"), [(0.0, 0.0), (30.0, 30.0), (3600.0, 3600.0), (999_999.0, 3600.0)])
+def test_a_pause_is_as_long_as_asked_and_an_hour_at_most(asked_s: float, after_s: float) -> None:
+    """Beyond that the next attempt would be after the runner has given up."""
+    with pytest.raises(Retry) as retry:
+        judge(Answer(503, asked_s), ORIGIN)
+
+    assert retry.value.after_s == after_s
+
+
+@pytest.mark.parametrize(
+    ("said", "after_s"),
+    [
+        ("0", 0.0),
+        ("30", 30.0),
+        ("9999999999", 9999999999.0),
+        ("Tue, 14 Nov 2023 22:13:50 GMT", 30.0),
+        ("Fri, 31 Dec 9999 23:59:59 GMT", 253402300799.0 - NOW_S),
+        ("Wed, 21 Oct 2015 07:28:00 GMT", 0.0),
+        ("soon", None),
+        ("-5", None),
+        ("1.5", None),
+        ("", None),
+        ("9" * 400, None),
+        ("٣", None),
+    ],
+)
+def test_a_retry_after_is_seconds_or_a_date(said: str, after_s: float | None) -> None:
+    """A text that is neither asks for nothing."""
+    assert read_retry_after(said, NOW_S) == after_s

@@ -1,0 +1,239 @@
+"""The webhook with a post in memory: its requests, the pauses that a receiver asks for, and the faults of its options."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from standardwebhooks.webhooks import Webhook as Verifier
+
+from headgate.consumers.base import Reject, Retry
+from headgate.consumers.webhook import consumer as webhook
+from headgate.consumers.webhook.answer import Answer
+from headgate.consumers.webhook.consumer import Webhook, WebhookOptions
+from headgate.consumers.webhook.signing import EXPECTED_SECRET
+from headgate.options import read_options
+from tests.support.certificates import Authority
+from tests.support.webhooks import CONTEXT, DATA, DELIVERY, OLDER, SECRET, read_webhook
+
+URL = "https://hooks.example/hook"
+
+
+class MemoryPost:
+    """Satisfies webhook.consumer.Post: keeps each request, and gives the answers in order, 200 when there are no more."""
+
+    def __init__(self, *answers: Answer) -> None:
+        self.requests: list[tuple[dict[str, str], bytes]] = []
+        self.answers = list(answers)
+
+    def post(self, headers: Mapping[str, str], body: bytes) -> Answer:
+        self.requests.append(({name.lower(): value for name, value in headers.items()}, body))
+        return self.answers.pop(0) if self.answers else Answer(200, None)
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def post() -> MemoryPost:
+    return MemoryPost()
+
+
+def make(post: MemoryPost, **table: Any) -> Webhook:
+    return Webhook(read_webhook({"url": URL, **table}), CONTEXT, post)
+
+
+# Requests ------------------------------------------------------------------------------------------------------------------
+
+
+def test_the_envelope_is_as_the_specification_recommends(post: MemoryPost) -> None:
+    """The specification's own library verifies it; the publisher's bytes are in it unchanged."""
+    make(post).handle(DELIVERY)
+
+    ((headers, body),) = post.requests
+    assert Verifier(SECRET).verify(body, headers) == {
+        "type": "orders.42.failed",
+        "timestamp": "2023-11-14T22:13:20.123Z",
+        "data": {"n": 1.5, "text": "é é"},
+        "id": "order:42",
+        "namespace": "shop",
+        "offset": 17,
+        "epoch": "0123456789abcdef",
+    }
+    assert b'"data":' + DATA + b"," in body
+    assert headers["content-type"] == "application/json"
+
+
+def test_a_second_attempt_has_the_same_id_and_a_time_of_its_own(post: MemoryPost, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So a receiver can tell a double from news, and an old request from a fresh one."""
+    hook = make(post)
+    for now_s in (1_700_000_000.9, 1_700_000_100.9):
+        monkeypatch.setattr(webhook, "time", SimpleNamespace(time=lambda now_s=now_s: now_s))
+        hook.handle(DELIVERY)
+
+    (first, _), (second, _) = post.requests
+    assert first["webhook-id"] == second["webhook-id"] == "hook:shop:0123456789abcdef-17"
+    assert (first["webhook-timestamp"], second["webhook-timestamp"]) == ("1700000000", "1700000100")
+    assert first["webhook-signature"] != second["webhook-signature"]
+
+
+def test_every_secret_of_a_rotation_signs(post: MemoryPost, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the environment as from the file."""
+    monkeypatch.setenv("HOOK_SECRETS", f"{SECRET} {OLDER}")
+    make(post, secret=None, secret_env="HOOK_SECRETS").handle(DELIVERY)
+
+    ((headers, body),) = post.requests
+    for known in (SECRET, OLDER):
+        assert Verifier(known).verify(body, headers)
+
+
+def test_headers_of_the_operator_go_along(post: MemoryPost) -> None:
+    """A token for the receiver's own front door."""
+    make(post, headers={"Authorization": "Bearer abc", "X-Team": "on call"}).handle(DELIVERY)
+
+    ((headers, _),) = post.requests
+    assert (headers["authorization"], headers["x-team"]) == ("Bearer abc", "on call")
+
+
+# Answers -------------------------------------------------------------------------------------------------------------------
+
+
+def test_an_answer_is_judged_with_the_receivers_origin(post: MemoryPost) -> None:
+    """The reason names no path, which may be a secret."""
+    hook = make(post)
+    post.answers = [Answer(500, None), Answer(410, None), Answer(204, None)]
+    with pytest.raises(Retry, match=r"^https://hooks\.example answered 500$"):
+        hook.handle(DELIVERY)
+    with pytest.raises(Reject, match=r"^https://hooks\.example answered 410: it wants no more events$"):
+        hook.handle(DELIVERY)
+    hook.handle(DELIVERY)
+
+    assert len(post.requests) == 3
+
+
+def test_a_retry_after_holds_back_everything_that_goes_there() -> None:
+    """Not only the event that was refused; and no longer than asked."""
+    now_s = [1000.0]
+    post = MemoryPost(Answer(429, 30.0))
+    hook = Webhook(read_webhook({"url": URL}), CONTEXT, post, lambda: now_s[0])
+    with pytest.raises(Retry) as refused:
+        hook.handle(DELIVERY)
+    assert refused.value.after_s == 30
+
+    now_s[0] += 10
+    with pytest.raises(Retry, match=r"^https://hooks\.example asked for a pause$") as paused:
+        hook.handle(DELIVERY)
+    assert (paused.value.after_s, len(post.requests)) == (20, 1)
+
+    now_s[0] += 20
+    hook.handle(DELIVERY)
+    assert len(post.requests) == 2
+
+
+def test_an_attempt_without_an_answer_holds_back_nothing() -> None:
+    """The next event may find the receiver well."""
+
+    class Broken(MemoryPost):
+        def post(self, headers: Mapping[str, str], body: bytes) -> Answer:
+            super().post(headers, body)
+            raise Retry("it closed the connection")
+
+    post = Broken()
+    hook = make(post)
+    for _ in range(2):
+        with pytest.raises(Retry, match="closed the connection"):
+            hook.handle(DELIVERY)
+
+    assert len(post.requests) == 2
+
+
+# Options -------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ({"secret": None}, "secret is missing; expected secret or secret_env"),
+        ({"secret_env": "HOOK"}, "secret and secret_env are both given; expected one of them"),
+        ({"secret": None, "secret_env": "HOOK"}, "secret_env='HOOK': there is no such environment variable, or it is blank"),
+        (
+            {"secret": None, "secret_env": "BAD"},
+            f"secret_env='BAD': what this variable holds is wrong: expected {EXPECTED_SECRET}",
+        ),
+        (
+            {"url": "http://10.0.0.1/x"},
+            "url=http://10.0.0.1/…: a private address; expected a public one, or one that allow_private allows",
+        ),
+        (
+            {"url": "http://[::ffff:169.254.169.254]/"},
+            "url=http://[::ffff:a9fe:a9fe]/…: a cloud metadata address; expected a public one, or one that allow_private allows",
+        ),
+        ({"ca_file": "/not/there.pem"}, "ca_file='/not/there.pem': there is no such file"),
+    ],
+)
+def test_a_fault_of_the_options_is_found_before_anything_is_sent(
+    monkeypatch: pytest.MonkeyPatch, table: dict[str, Any], said: str
+) -> None:
+    """A line each, without the secret."""
+    monkeypatch.setenv("BAD", "whsec_short")
+
+    assert Webhook.check(read_webhook({"url": URL, **table}), ["#"]) == [said]
+
+
+def test_good_options_have_no_faults(tmp_path: Path) -> None:
+    """With an address that is allowed by its place."""
+    authority = Authority(tmp_path)
+    table = {"url": "http://127.0.0.1:80/", "secret": SECRET, "allow_private": "127.0.0.1:80", "ca_file": authority.ca_file}
+
+    assert Webhook.check(read_webhook(table), ["#"]) == []
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Host": "internal"},
+        {"content-length": "0"},
+        {"Content-Type": "text/plain"},
+        {"Transfer-Encoding": "chunked"},
+        {"Connection": "close"},
+        {"webhook-id": "x"},
+        {"Webhook-Signature": "x"},
+        {"Proxy-Authorization": "x"},
+        {"X-A": "b\r\nX-B: c"},
+        {"X-A\r\nX-B": "c"},
+        {"X-A:": "b"},
+        {"": "b"},
+        {"X-A": ""},
+        {"X-A": "é"},
+        {"X-A": "b" * 1025},
+        {"X-A": "b", "x-a": "c"},
+        {f"X-{number}": "b" for number in range(21)},
+        {"X-A": 5},
+        ["X-A: b"],
+    ],
+)
+def test_headers_that_are_ours_or_none_are_refused(headers: Any) -> None:
+    """And not shown, as they hold tokens."""
+    _, faults = read_options(WebhookOptions, {"url": URL, "secret": SECRET, "headers": headers})
+
+    assert [(fault.key, fault.shown) for fault in faults] == [("headers", "(hidden)")]
+
+
+def test_the_preview_is_the_request(post: MemoryPost) -> None:
+    """The URL as far as it may be shown, the id, and the body; nothing is sent."""
+    where, message_id, blank, body = make(post).preview(DELIVERY).splitlines()
+
+    assert (where, message_id, blank) == ("POST https://hooks.example/…", "webhook-id: hook:shop:0123456789abcdef-17", "")
+    assert json.loads(body)["type"] == "orders.42.failed"
+    assert post.requests == []
+
+
+def test_a_certificate_file_that_is_none_is_refused_when_it_is_read(tmp_path: Path) -> None:
+    """The check does not read it."""
+    (tmp_path / "ca.pem").write_text("none")
+    with pytest.raises(OSError, match=r"NO_CERTIFICATE|no certificate"):
+        Webhook(read_webhook({"url": URL, "ca_file": str(tmp_path / "ca.pem")}), CONTEXT)

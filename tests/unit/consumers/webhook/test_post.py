@@ -1,0 +1,248 @@
+"""webhook/post.py on connections in memory: one deadline, answers that are none, bodies, and the addresses that are tried."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, repeat
+from typing import cast
+
+import pytest
+
+from headgate.consumers.base import Retry
+from headgate.consumers.webhook.addresses import read_allowed
+from headgate.consumers.webhook.answer import Answer
+from headgate.consumers.webhook.post import BODY_TIMEOUT_S, MAX_ADDRESSES, MAX_ANSWER_BYTES, HttpPost, Resolved
+from headgate.consumers.webhook.target import read_target
+from tests.support.scripted_socket import ScriptClock, ScriptedSocket
+
+URL = "http://hooks.example/secret?token=canary"
+ORIGIN = "http://hooks.example"
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+HANG: list[bytes | float | OSError] = [1e9]
+
+Script = Iterable[bytes | float | OSError]
+
+
+def trickle(first: bytes) -> Iterator[bytes | float]:
+    """Say this, and then a letter every 0.3 s for ever."""
+    return chain([first] * bool(first), chain.from_iterable(repeat((0.3, b"x"))))
+
+
+def resolved(*addresses: str) -> list[Resolved]:
+    """Return these as a resolver does."""
+    families = {4: socket.AF_INET, 6: socket.AF_INET6}
+    return [(families[ipaddress.ip_address(each).version], socket.SOCK_STREAM, 0, "", (each, 80)) for each in addresses]
+
+
+class Network:
+    """The other end: one script for each connection, in order. `connected` holds the addresses that were connected to."""
+
+    def __init__(self, *scripts: Script, addresses: Iterable[str] = ("8.8.8.8",), reads: float = float("inf")) -> None:
+        self.clock = ScriptClock()
+        self.connected: list[object] = []
+        self.waits_s: list[float] = []
+        self.sockets: list[ScriptedSocket] = []
+        self.refusals: dict[str, OSError] = {}
+        self._scripts, self._addresses, self._reads = iter(scripts), list(addresses), reads
+
+    def resolve(self, host: str, port: int) -> list[Resolved]:
+        assert (host, port) == ("hooks.example", 80)
+        return resolved(*self._addresses)
+
+    def connect(self, found: Resolved, timeout_s: float) -> socket.socket:
+        self.connected.append(found[4][0])
+        self.waits_s.append(timeout_s)
+        if error := self.refusals.get(str(found[4][0])):
+            if isinstance(error, TimeoutError):
+                self.clock.now_s += timeout_s
+            raise error
+        self.sockets.append(ScriptedSocket(self.clock, next(self._scripts), self._reads))
+        return cast(socket.socket, self.sockets[-1])
+
+    def post(self, timeout_s: float = 10.0, allow: str = "", url: str = URL) -> HttpPost:
+        return HttpPost(
+            read_target(url), timeout_s=timeout_s, allowed=read_allowed(allow.split()), resolve=self.resolve,
+            connect=self.connect, now=self.clock,
+        )  # fmt: skip
+
+
+def failed(post: HttpPost, body: bytes = b"{}") -> str:
+    """Post, and return the reason of the Retry."""
+    with pytest.raises(Retry) as retry:
+        post.post({}, body)
+    assert retry.value.after_s is None
+    return retry.value.reason
+
+
+def test_a_request_is_written_whole_and_its_status_returned() -> None:
+    """Without the user's part of a URL, to the host of the target."""
+    network = Network([OK.replace(b"200 OK", b"503 No\r\nRetry-After: 30")])
+
+    assert network.post().post({"X-A": "b"}, b"body") == Answer(503, 30.0)
+    head, _, body = bytes(network.sockets[0].sent).partition(b"\r\n\r\n")
+    assert (head.split(b"\r\n")[0], body) == (b"POST /secret?token=canary HTTP/1.1", b"body")
+    assert {b"Host: hooks.example", b"X-A: b", b"Content-Length: 4"} <= set(head.split(b"\r\n"))
+
+
+# One deadline --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        pytest.param(lambda: HANG, id="nothing"),
+        pytest.param(lambda: trickle(b"HTTP/1.1 200 OK\r\nX-Slow: "), id="a head that does not end"),
+        pytest.param(lambda: trickle(b""), id="a status line that does not end"),
+        pytest.param(lambda: trickle(b"HTTP/1.1 100 Continue\r\n\r\n" * 3), id="continue, and then nothing that ends"),
+    ],
+)
+def test_one_deadline_covers_an_answer_however_slowly_it_comes(script: Callable[[], Script]) -> None:
+    """A receiver that sends a byte now and then holds a worker no longer than one that says nothing."""
+    network = Network(script())
+
+    assert failed(network.post(timeout_s=10)) == f"{ORIGIN} did not answer within 10 s"
+    assert network.clock.now_s == pytest.approx(1010)
+    assert network.sockets[0].closed
+
+
+def test_one_deadline_covers_connecting_and_a_receiver_that_does_not_read() -> None:
+    """Some of a body is taken, and then no more."""
+    network = Network(HANG, addresses=["8.8.8.8", "9.9.9.9"], reads=10_000)
+    network.refusals["8.8.8.8"] = TimeoutError()
+
+    assert failed(network.post(timeout_s=10), b"x" * 100_000) == f"{ORIGIN} did not answer within 10 s"
+    assert network.waits_s == [5, 5]
+    assert network.clock.now_s == pytest.approx(1010)
+
+
+# Answers that are none -----------------------------------------------------------------------------------------------------
+
+NOT_HTTP = "answered something that is not HTTP, or too long"
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        pytest.param([ConnectionResetError()], "closed the connection without an answer", id="reset"),
+        pytest.param([], "closed the connection without an answer", id="closed"),
+        pytest.param([b"220 smtp.example.com\r\n"], NOT_HTTP, id="not HTTP"),
+        pytest.param([b"HTTP/1.1 200 OK\r\n", b"X-Filler: abcdefghijklmnopqrstuvwxyz\r\n" * 1000], NOT_HTTP, id="a huge head"),
+        pytest.param([b"HTTP/1.1 200 OK\r\nX: " + b"a" * 4 * MAX_ANSWER_BYTES], NOT_HTTP, id="a huge header"),
+        pytest.param([b"HTTP/1.1 100 Continue\r\n\r\n" * 5000], NOT_HTTP, id="continue"),
+        pytest.param([OSError(113, "No route to host")], "cannot be reached: no route to host", id="another error"),
+        pytest.param([OSError("canary")], "cannot be reached", id="an error without a number"),
+    ],
+)
+def test_an_answer_that_is_none_is_tried_again(script: Script, said: str) -> None:
+    """The reason names the receiver, and quotes nothing that it sent."""
+    network = Network(script)
+
+    assert failed(network.post()) == f"{ORIGIN} {said}"
+    assert network.sockets[0].closed
+
+
+@pytest.mark.parametrize(
+    ("script", "took_s"),
+    [
+        pytest.param([b"HTTP/1.1 200 OK\r\nContent-Length: 100000000\r\n\r\n", b"x" * 1_000_000], 0, id="a huge body"),
+        pytest.param([b"HTTP/1.1 200 OK\r\n\r\n", b"x" * 1_000_000], 0, id="a huge body without a length"),
+        pytest.param(
+            [b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"8000\r\n" + b"x" * 0x8000 + b"\r\n"],
+            0,
+            id="a huge chunk",
+        ),
+        pytest.param([b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n"], 0, id="chunks that are none"),
+        pytest.param(
+            [
+                b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n" % MAX_ANSWER_BYTES + b"x" * MAX_ANSWER_BYTES,
+                *HANG,
+            ],
+            0,
+            id="chunks without a last one",
+        ),
+        pytest.param([b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort"], 0, id="a body that is cut short"),
+        pytest.param(trickle(b"HTTP/1.1 200 OK\r\nContent-Length: 10000\r\n\r\n"), BODY_TIMEOUT_S, id="a body that does not end"),
+        pytest.param([b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n", *HANG], BODY_TIMEOUT_S, id="a body that does not come"),
+    ],
+)
+def test_a_status_counts_whatever_the_body_is(script: Script, took_s: float) -> None:
+    """Little of it is read, for a short time; the next event has a new connection."""
+    network = Network(script, [OK])
+    post = network.post(timeout_s=60)
+
+    assert post.post({}, b"{}") == Answer(200, None)
+    assert network.clock.now_s == pytest.approx(1000 + took_s)
+    assert network.sockets[0].closed
+    assert post.post({}, b"{}") == Answer(200, None)
+    assert len(network.connected) == 2
+
+
+# Addresses -----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("addresses", "kind"),
+    [
+        (["10.0.0.1"], "private"),
+        (["169.254.169.254"], "cloud metadata"),
+        (["fd00:ec2::254"], "cloud metadata"),
+        (["::ffff:127.0.0.2"], "loopback"),
+        (["64:ff9b::7f00:2"], "loopback"),
+        (["0.0.0.0"], "unspecified"),
+        (["::"], "unspecified"),
+        (["2002:7f00:1::"], "6to4"),
+        # one of several: the whole answer is refused, also when a public or allowed one stands first
+        (["8.8.8.8", "10.0.0.1"], "private"),
+        (["127.0.0.1", "127.0.0.2"], "loopback"),
+        (["8.8.8.8"] * 20 + ["::1"], "loopback"),
+    ],
+)
+def test_a_name_at_an_address_that_is_not_allowed_gets_nothing(addresses: list[str], kind: str) -> None:
+    """Nothing is connected to; it is tried again, for names can be corrected."""
+    network = Network(addresses=addresses)
+
+    assert failed(network.post(allow="127.0.0.1/32")) == f"{ORIGIN} is at a {kind} address, which allow_private does not allow"
+    assert network.connected == []
+
+
+def test_the_next_address_is_tried_when_one_does_not_answer() -> None:
+    """Each with its share of the time that is left, so that an address that swallows everything leaves time for the next."""
+    network = Network([OK], addresses=["8.8.8.8", "2001:4860::1", "9.9.9.9"])
+    network.refusals = {"8.8.8.8": TimeoutError(), "2001:4860::1": ConnectionRefusedError()}
+
+    assert network.post(timeout_s=12).post({}, b"") == Answer(200, None)
+    assert network.connected == ["8.8.8.8", "2001:4860::1", "9.9.9.9"]
+    assert network.waits_s == pytest.approx([4, 4, 8])
+
+
+def test_few_addresses_are_tried_and_the_last_trouble_is_told() -> None:
+    """A name with many addresses does not hold a worker."""
+    addresses = [f"8.8.8.{number}" for number in range(20)]
+    network = Network(addresses=addresses)
+    network.refusals = dict.fromkeys(addresses, ConnectionRefusedError())
+
+    assert failed(network.post()) == f"{ORIGIN} refused the connection"
+    assert network.connected == addresses[:MAX_ADDRESSES]
+
+
+def test_a_name_without_an_address_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As is one that does not exist."""
+    network = Network(addresses=[])
+    assert failed(network.post()) == f"{ORIGIN} cannot be reached"
+
+    def unknown(host: str, port: int) -> list[Resolved]:
+        raise socket.gaierror(-2, "Name or service not known")
+
+    monkeypatch.setattr(network, "resolve", unknown)
+    assert failed(network.post()) == f"{ORIGIN} cannot be resolved"
+
+
+def test_any_other_fault_of_a_request_is_ours_and_closes_the_connection() -> None:
+    """A header that http.client does not write is not the receiver's fault."""
+    network = Network([OK])
+    with pytest.raises(ValueError, match="Invalid header"):
+        network.post().post({"X-A": "b\r\nX-B: c"}, b"")
+
+    assert network.sockets[0].closed

@@ -228,6 +228,7 @@ class Bus:
 
     def _listen(self) -> None:
         """Connect, and do whatever the feed asks for, until the connection breaks (which raises)."""
+        self._closed_for = None
         for log_ in (self._log, self._fence_log):
             log_.drop_idle()
         link = SubscriberLink(self._url, CONNECT_TIMEOUT_S)

@@ -215,8 +215,8 @@ def main(redis_url: str, settings: str, linger_s: str, late_fences: str, *patter
             bus.release(pattern)
             tell("answer", bus.reached)
         elif question == "state":
-            error = bus.last_error.code if bus.last_error is not None else None
-            tell("answer", {"epoch": bus.epoch, "offset": bus.reached, "up": bus.up, "error": error})
+            error, reason = (bus.last_error.code, bus.last_error.message) if bus.last_error is not None else (None, None)
+            tell("answer", {"epoch": bus.epoch, "offset": bus.reached, "up": bus.up, "error": error, "reason": reason})
         else:
             samples = [sample for metric in QUARANTINED.collect() for sample in metric.samples]
             tell("answer", {s.labels["code"]: int(s.value) for s in samples if s.name.endswith("_total")})

@@ -38,7 +38,7 @@ OTHERS = {"redis": 8, "publish": 24, "plain": 3, "burst": 1, "acquire": 5, "rele
 QUIET = {"redis": 2, "publish": 3, "tick": 12, "fence_head": 6, "write": 12, "wake": 8, "acquire": 6, "release": 8, "join": 4}
 FAULTS = (
     *("cut", "trim", "delete", "silent", "bad", "poison", "forge", "flush"),
-    *("restart", "lose_tail", "put_back", "fail_over", "forget", "roll_back"),
+    *("restart", "lose_tail", "put_back", "fail_over", "move", "forget", "roll_back"),
     *("downgrade", "fence_fails", "read_fails", "pass_fails"),
 )
 FAULT_SHARE = 0.15
@@ -289,7 +289,8 @@ class World:
         for step in range(REST_STEPS):
             for name in ("feed", "receive", "redis", "write", "wake", "fence_head"):
                 getattr(self, f"_do_{name}")()
-            if self._synced >= 3 and not self._pipe and self._reading and all(map(self.feed.active, self._acquired)):
+            at_home = self._synced >= 3 and self.redis.left_behind is None and not self._cut
+            if at_home and not self._pipe and self._reading and all(map(self.feed.active, self._acquired)):
                 break
             if step % 50 == 49:
                 self._do_tick()
@@ -340,7 +341,7 @@ class World:
             self._check()
         if action is None:
             self._reading = True
-        elif isinstance(action, out.Configure | out.ReadHead | out.ReadLog):
+        elif isinstance(action, out.Configure | out.ReadHead | out.ReadLinkHead | out.ReadLog):
             self._question = action
         elif isinstance(action, out.Close):
             self._disconnect()
@@ -374,7 +375,7 @@ class World:
                 self._writing = commands
         elif isinstance(action, out.ReadFenceHead):
             self._fence = action
-            self._fence_head = self.redis.head() if self._random() < 0.5 else None
+            self._fence_head = self._read_head(anew=action.anew) if self._random() < 0.5 else None
         elif isinstance(action, out.Ping):
             if self._writing is not None:
                 raise Broken("a PING would break into commands that are being sent")
@@ -407,7 +408,17 @@ class World:
                 self._disconnect()
         else:
             redis = self.redis
-            self._reply = redis.configure() if isinstance(question, out.Configure) else redis.head(question.known_epoch)
+            if isinstance(question, out.ReadHead):
+                self._reply = self._read_head(question.known_epoch)
+            else:
+                self._reply = redis.configure() if isinstance(question, out.Configure) else redis.link_head()
+
+    def _read_head(self, known_epoch: str = "", *, anew: bool = False) -> Head:
+        """Ask on a connection that may still lead to the server from which the address has gone."""
+        redis = self.redis
+        if redis.left_behind is not None and not anew and self._random() < 0.7:
+            return redis.left_behind
+        return redis.head(known_epoch)
 
     def _do_receive(self) -> None:
         joining = self._pass is not None and self._pass.live
@@ -479,7 +490,7 @@ class World:
         if fence is None:
             return
         if self._fence_head is None:
-            self._fence_head = self.redis.head()
+            self._fence_head = self._read_head(anew=fence.anew)
             return
         head, self._fence, self._fence_head = self._fence_head, None, None
         self.inputs += 1
@@ -618,9 +629,12 @@ class World:
 
     def _do_fail_over(self) -> None:
         """A server takes over that may have stood apart for long, and may have been on another line."""
-        if self._connected:
-            self._disconnect()
+        self._lose_connection(self._below(len(self._pipe) + 1))
         self.redis.restart(self.redis.copies[self._below(len(self.redis.copies))])
+
+    def _do_move(self) -> None:
+        """The address leads to another server, which was a little behind; connections to the one before stay whole."""
+        self.redis.move(self.redis.ago(self._below(6)))
 
     def _do_forget(self) -> None:
         self.redis.forget()

@@ -58,6 +58,8 @@ class ModelRedis:
         parents: each of them → the one before it on its line, and the newest offset that they share.
         page_events: entries in a page of the log.
         copies: the data after each of the newest writes, the newest last.
+        server: the token of the process to which the address leads.
+        left_behind: the head of the process that the subscriber's connection leads to, if that is another one.
     """
 
     def __init__(self, *, max_events: int = 1_000_000, page_events: int = 100) -> None:
@@ -70,9 +72,11 @@ class ModelRedis:
         self.log: dict[int, Logged] = {}
         self.sent: deque[list[bytes]] = deque()
         self.connected = False
+        self.left_behind: Head | None = None
+        self._processes = 0
+        self._begin_process()
         self._first = 1
         self._epochs: dict[str, tuple[int, int]] = {}
-        self._written: dict[str, int] = {}  # the newest offset that this process has written, by epoch
         self.copies: deque[Data] = deque([Data("", 0, 1, {}, {}, None)], maxlen=COPIES)
         self._channels: set[bytes] = set()
         self._globs: list[bytes] = []
@@ -101,6 +105,8 @@ class ModelRedis:
         return self._send_on(channel(NAMESPACE, topic).encode(), message)
 
     def _send_on(self, name: bytes, message: bytes) -> bool:
+        if self.left_behind is not None:
+            return False
         sources = self._sources_of.get(name)
         if sources is None:
             sources = [b""] if name in self._channels else []
@@ -123,16 +129,23 @@ class ModelRedis:
         """Answer `headgate_head`."""
         asked = self.library >= LIBRARY and self.epoch not in ("", known_epoch)
         lineage = self._lineage() if asked else None
-        return Head(self.epoch, self.offset, self.first if self.epoch else 1, self.library, lineage)
+        return Head(self.epoch, self.offset, self.first if self.epoch else 1, self.library, lineage, self._token())
+
+    def link_head(self) -> Head:
+        """Answer the same on the subscriber's connection."""
+        return self.left_behind or self.head(self.epoch)
 
     def configure(self) -> Head:
         """Answer `headgate_configure`, after the gateway has replaced an older library."""
         if self.library < LIBRARY:
             self.library = LIBRARY
-            self._written = {}
+            self._begin_process()
         self._own_epoch()
         self._wrote()
-        return Head(self.epoch, self.offset, self.first, self.library, self._lineage())
+        return Head(self.epoch, self.offset, self.first, self.library, self._lineage(), self._token())
+
+    def _token(self) -> str:
+        return self.server if self.library >= LIBRARY else ""
 
     def _lineage(self) -> Lineage:
         return read_lineage(self.epoch, [(epoch, *rest) for epoch, rest in self._epochs.items()])
@@ -184,9 +197,17 @@ class ModelRedis:
     def restart(self, data: Data | None = None) -> None:
         """Another process goes on with these data, or with those that were there: a restart, or a failover to a replica."""
         self.disconnect()
-        self._written = {}
+        self._begin_process()
         if data is not None:
             self.put_back(data)
+
+    def move(self, data: Data) -> None:
+        """The address leads to another process from now on. The one before lives on, and keeps the subscriber's connection."""
+        if self.connected and self.left_behind is None:
+            lineage = self._lineage() if self.epoch and self.library >= LIBRARY else None
+            self.left_behind = Head(self.epoch, self.offset, self.first, self.library, lineage, self._token())
+        self._begin_process()
+        self.put_back(data)
 
     def put_back(self, data: Data) -> None:
         """Other data replace those that were there; the process and its connections stay."""
@@ -209,13 +230,18 @@ class ModelRedis:
         self.restart(data)
 
     def forget(self) -> None:
-        """The library is loaded anew, and the process does not know any more what it has written."""
-        self._written = {}
+        """The library is loaded anew, and the process does not know any more what it has written, nor its token."""
+        self._begin_process()
 
     def downgrade(self) -> None:
         """An older library replaces ours: it knows nothing of processes, and goes on in any epoch."""
         self.library = OLD_LIBRARY
-        self._written = {}
+        self._begin_process()
+
+    def _begin_process(self) -> None:
+        self._processes += 1
+        self.server = f"s{self._processes}"
+        self._written: dict[str, int] = {}  # the newest offset that this process has written, by epoch
 
     def _save(self) -> None:
         before = self.copies[-1]
@@ -252,6 +278,7 @@ class ModelRedis:
     def disconnect(self) -> None:
         """Close the connection; the replies on their way are lost."""
         self.connected = False
+        self.left_behind = None
         self.sent.clear()
         self._channels.clear()
         self._globs.clear()

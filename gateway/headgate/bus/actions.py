@@ -91,6 +91,11 @@ class ReadHead:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadLinkHead:
+    """Read the head of the log on the subscriber connection, which has not subscribed yet. Answer with `Feed.answer(head)`."""
+
+
+@dataclass(frozen=True, slots=True)
 class ReadLog:
     """Read a page of the log: `after` < offset ≤ `upto`, of `epoch` only. Answer with `Feed.answer(entries)`."""
 
@@ -101,10 +106,14 @@ class ReadLog:
 
 @dataclass(frozen=True, slots=True)
 class ReadFenceHead:
-    """Read the head of the log for a fence. Answer with `Feed.fence_head`, or `Feed.fence_failed`."""
+    """Read the head of the log for a fence. Answer with `Feed.fence_head`, or `Feed.fence_failed`.
+
+    `anew`: over a new connection, so that the head is of the server to which the address leads now.
+    """
 
     number: int
     expedited: bool
+    anew: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +160,7 @@ Action: TypeAlias = (
     | Quarantine
     | Configure
     | ReadHead
+    | ReadLinkHead
     | ReadLog
     | ReadFenceHead
     | Ping

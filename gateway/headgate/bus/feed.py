@@ -22,7 +22,11 @@ Rules.
    position is the data of an earlier moment: configuring the log begins another epoch, and the feed judges by that answer. A line
    with no epoch in common is another log: the feed says that the log was lost, and hands its events on from the first.
 6. The log decides about a message that is not simply the next event: one behind a hole, a bad one, one of another epoch.
-7. An older function library does not publish on the channels of users. Where such channels are in use, a head that an older
+7. One server: every head says which Redis process it is of, and whether that is a primary. The feed asks on the subscriber
+   connection too, before it subscribes, and closes the connection when two answers differ or one is a replica's; the next attempt
+   makes all connections anew. Every fifth fence reads its head over a new connection, so that a gateway leaves a server that
+   lives on while the address leads to another.
+8. An older function library does not publish on the channels of users. Where such channels are in use, a head that an older
    library has answered ends the connection, and the next one begins with a gap from the last verified offset to the position.
 """
 
@@ -54,6 +58,7 @@ from .actions import (
     Quarantine,
     ReadFenceHead,
     ReadHead,
+    ReadLinkHead,
     ReadLog,
     Subscribe,
     Synced,
@@ -68,6 +73,8 @@ from .interest import Interest, Source
 LATE_FENCES = 2
 # A header that claims to be further ahead than this of any head that was read is checked against the log first.
 MAX_LEAP = 256
+# One fence in so many asks where the address leads. A connection costs Redis more than a head, with TLS up to a millisecond.
+ANEW_FENCES = 5
 # The function library that publishes on the channels of users.
 BY_USER_LIBRARY = 2
 
@@ -78,7 +85,7 @@ Steps: TypeAlias = Generator[Action | None, Answer, None]
 # Stands for an acknowledgement that was dealt with before the messages around it.
 _BOUNDARY = [b"boundary"]
 _MESSAGES = (b"pmessage", b"message")
-_QUESTIONS = frozenset({Configure, ReadHead, ReadLog})
+_QUESTIONS = frozenset({Configure, ReadHead, ReadLinkHead, ReadLog})
 
 
 class State(Enum):
@@ -130,6 +137,8 @@ class Feed:
         self._users = user_channel(namespace, "").encode()
         self._interest = Interest(namespace)
         self._fence = Fence()
+        self._fences_left = ANEW_FENCES  # until one asks where the address leads
+        self._server = ""  # the Redis process that this connection leads to, as soon as it is known
         self._steps: Steps | None = None
         self._action: Action | None = None  # the one being carried out
         self._answer: Answer = None
@@ -175,6 +184,8 @@ class Feed:
         self._copies = (b"", set())
         self._sending = False
         self._fence.reset()
+        self._fences_left = ANEW_FENCES
+        self._server = ""
         self._steps = self._converse()
 
     def disconnected(self) -> list[Action]:
@@ -192,8 +203,9 @@ class Feed:
         self._replies.extend(replies)
 
     def answer(self, answer: Head | list[Entry]) -> None:
-        """Give the answer to the Configure, ReadHead or ReadLog that `next_action` has returned."""
-        expected = Head if isinstance(self._action, Configure | ReadHead) else list if isinstance(self._action, ReadLog) else None
+        """Give the answer to the Configure, ReadHead, ReadLinkHead or ReadLog that `next_action` has returned."""
+        asks_head = isinstance(self._action, Configure | ReadHead | ReadLinkHead)
+        expected = Head if asks_head else list if isinstance(self._action, ReadLog) else None
         if expected is None or not isinstance(answer, expected) or self._answer is not None:
             raise IllegalTransition(f"{type(answer).__name__} does not answer {self._action}")
         self._answer = answer
@@ -238,7 +250,8 @@ class Feed:
 
     def _converse(self) -> Steps:
         if self._interest.by_user:
-            self._is_downgraded((yield from self._ask(self._question())))  # Configure would replace an older library unseen
+            # Configure would replace an older library unseen.
+            self._is_downgraded((yield from self._ask(ReadHead(self.epoch or ""))))
         if self._library_downgraded and self._verified < self.offset:
             yield Gap(self._verified + 1, self.offset, GapReason.UPSTREAM)
             self._verified = self.offset
@@ -257,6 +270,7 @@ class Feed:
     def _sync(self) -> Steps:
         """Subscribe to everything, then bring the position to a head that was read after the last acknowledgement."""
         library = (yield from self._ask(Configure())).library
+        yield from self._ask(ReadLinkHead())
         yield Subscribe(self._interest.attach(by_user=library >= BY_USER_LIBRARY))
         early: list[list[bytes]] = []
         while self._interest.unacknowledged:
@@ -276,19 +290,31 @@ class Feed:
         self._move(Cause.SYNCED)
         yield Up()
 
-    def _ask(self, question: Configure | ReadHead) -> Generator[Action | None, Answer, Head]:
+    def _ask(self, question: Configure | ReadHead | ReadLinkHead) -> Generator[Action | None, Answer, Head]:
         answer = yield question
         assert isinstance(answer, Head)
+        fault = self._fault_of_server(answer)
+        if fault is not None:
+            yield from self._close(fault)
         return answer
 
-    def _question(self) -> ReadHead:
-        return ReadHead(self.epoch or "")
+    def _close(self, error: HeadgateError) -> Steps:
+        yield Close(error)
+        raise IllegalTransition("a connection that was to be closed goes on")
+
+    def _fault_of_server(self, head: Head) -> HeadgateError | None:
+        """Return why the server that has a head is not the one to listen to, if so."""
+        if head.replica:
+            return BusUnavailable("the address leads to a replica, not to a primary")
+        self._server = self._server or head.server
+        if head.server not in ("", self._server):  # an older library does not say which it is
+            return BusUnavailable("the address leads to another Redis server than a moment ago")
+        return None
 
     def _read_head(self) -> Generator[Action | None, Answer, Head]:
-        head = yield from self._ask(self._question())
+        head = yield from self._ask(ReadHead(self.epoch or ""))
         if self._is_downgraded(head):
-            yield Close(_downgraded())
-            raise IllegalTransition("a connection that was to be closed goes on")
+            yield from self._close(_downgraded())
         return head
 
     def _settle(self, head: Head) -> Steps:
@@ -535,9 +561,10 @@ class Feed:
         fence = self._fence
         if self.state is not State.LIVE or number != fence.number or fence.state is FenceState.NONE:
             return []  # of a connection before this one
-        if self._is_downgraded(head):
+        fault = _downgraded() if self._is_downgraded(head) else self._fault_of_server(head)
+        if fault is not None:
             fence.fail()
-            return [Close(_downgraded())]
+            return [Close(fault)]
         if self._sending:
             fence.fail()  # commands wait for room, and a PING would break into them
             return self._verdict()
@@ -557,7 +584,11 @@ class Feed:
 
     def _begin_fence(self, *, expedited: bool) -> ReadFenceHead:
         self._fence.begin(self.reached, self._interest.acknowledged, expedited=expedited)
-        return ReadFenceHead(self._fence.number, expedited)
+        self._fences_left -= not expedited
+        anew = self._fences_left <= 0 and not expedited
+        if anew:
+            self._fences_left = ANEW_FENCES
+        return ReadFenceHead(self._fence.number, expedited, anew)
 
     def _schedule(self, due_s: float, now_s: float) -> None:
         # If the clock is further than an interval, the gateway itself was held up, and the replies of that time are still to be

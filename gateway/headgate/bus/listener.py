@@ -22,7 +22,7 @@ from headgate.protocol.packets import GapReason
 from headgate.redis.client import is_forbidden, open_client
 from headgate.redis.entries import Head
 from headgate.redis.lineage import Lineage
-from headgate.redis.log import EventLog
+from headgate.redis.log import EventLog, read_head
 from headgate.redis.subscriber_link import SubscriberLink
 from headgate.runtime.loop import Greenlet, Signal, sleep, spawn
 from headgate.settings import Settings
@@ -40,6 +40,7 @@ from .actions import (
     Quarantine,
     ReadFenceHead,
     ReadHead,
+    ReadLinkHead,
     ReadLog,
     Subscribe,
     Synced,
@@ -113,6 +114,7 @@ class Bus:
         self._wakeup = Signal()  # the fence greenlet has something to do before its next tick
         self._synced = Signal()  # replaced by another whenever patterns have become active
         self._closed = False
+        self._closed_for: HeadgateError | None = None  # the feed's reason to close the connection under way
         self._quarantine_logged_s = 0.0
         self.last_error: HeadgateError | None = None
         self.was_up = Signal()
@@ -201,7 +203,9 @@ class Bus:
             began_s = monotonic()
             try:
                 self._listen()
-            except HeadgateError as error:
+            except HeadgateError as broken:
+                # The feed closed the connection for a reason: that a closed connection cannot be read is none.
+                error, self._closed_for = self._closed_for or broken, None
                 known = self.last_error is not None and self.last_error.message == error.message
                 if not self._closed and (self.up or not known):
                     log.warning("bus down", namespace=self._namespace, error=error.message)
@@ -225,6 +229,7 @@ class Bus:
 
     def _listen(self) -> None:
         """Connect, and do whatever the feed asks for, until the connection breaks (which raises)."""
+        self._closed_for = None
         for log_ in (self._log, self._fence_log):
             log_.drop_idle()
         link = SubscriberLink(self._url, CONNECT_TIMEOUT_S)
@@ -241,6 +246,14 @@ class Bus:
             if self.up:
                 sleep()  # `read` does not let the loop run while there is something to read
             feed.receive(self._read(link), int(time() * 1000))
+
+    def _read_link_head(self) -> Head:
+        """Ask on the connection on which this will listen, and which waits for nothing else yet."""
+        link = self._link
+        if link is None:
+            raise BusUnavailable("the connection is closed")
+        link.send(self._log.head_command())
+        return read_head(link.read()[0])
 
     def _read(self, link: SubscriberLink) -> list[list[bytes]]:
         try:
@@ -276,6 +289,8 @@ class Bus:
                 self._carry_out_all(feed.tick(monotonic()))
 
     def _read_fence_head(self, action: ReadFenceHead) -> None:
+        if action.anew:
+            self._fence_log.drop_idle()
         try:
             head = self._fence_log.head()
             self._carry_out_all(self.feed.fence_head(action.number, head, monotonic()))
@@ -327,6 +342,8 @@ class Bus:
                 self.feed.answer(self._log.configure(self._settings.log_max_events, self._settings.log_max_age_s))
             case ReadHead():
                 self.feed.answer(self._log.head(action.known_epoch))
+            case ReadLinkHead():
+                self.feed.answer(self._read_link_head())
             case ReadLog():
                 entries = self._log.page(action.after, action.upto, epoch=action.epoch)
                 REPAIRED.labels(self._namespace).inc(len(entries))
@@ -399,6 +416,7 @@ class Bus:
         if action.error is None:
             log.warning("fence late", namespace=self._namespace)
         else:
+            self._closed_for = action.error
             raise action.error
 
     def _wake_waiting(self) -> None:

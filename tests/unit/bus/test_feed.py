@@ -195,6 +195,13 @@ class KnowsNoLine(Feed):
         yield from self._lose_log(Head(head.epoch, head.first - 1, head.first, head.library, lineage))
 
 
+class TrustsAnyServer(Feed):
+    """A feed that takes the head of one server and the PONG of another for a proof."""
+
+    def _fault_of_server(self, head: Head) -> None:
+        return None
+
+
 class BelievesTheStepBack(Feed):
     """A feed that goes back in its own epoch, where events that were lost may still be on their way."""
 
@@ -221,6 +228,7 @@ class BelievesTheStepBack(Feed):
         ChangesInSilence,
         KnowsNoLine,
         BelievesTheStepBack,
+        TrustsAnyServer,
     ],
 )
 def test_a_planted_fault_is_found(faulty: type[Feed]) -> None:

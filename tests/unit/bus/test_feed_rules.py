@@ -7,18 +7,19 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from headgate.bus import actions as out
-from headgate.bus.feed import LATE_FENCES, MAX_LEAP, TRANSITIONS, Cause, Feed, State
+from headgate.bus.feed import ANEW_FENCES, LATE_FENCES, MAX_LEAP, TRANSITIONS, Cause, Feed, State
 from headgate.bus.fence import IllegalTransition
 from headgate.bus.interest import LINGER_S, by_command
 from headgate.errors import InvalidEvent
 from headgate.event import HEADER_TAG
 from headgate.redis.entries import Head
-from headgate.redis.keys import user_channel
+from headgate.redis.keys import channel, user_channel
 from tests.support.model_redis import NAMESPACE, OLD_LIBRARY, TIME_MS, ModelRedis
 
 INTERVAL_S = 1.0
@@ -31,6 +32,7 @@ class Gateway:
     Attributes:
         told: what the namespace was told, in order.
         sent: what Redis was asked to run on the connection.
+        fences: the heads that fences asked for.
         cut: replies are held back from the feed while it is set.
     """
 
@@ -40,6 +42,7 @@ class Gateway:
         self.told: list[tuple[Any, ...]] = []
         self.sent: list[tuple[bytes, ...]] = []
         self.reads = 0
+        self.fences: list[out.ReadFenceHead] = []
         self.now_s = 100.0
         self.deaf = False
         self._commands: deque[tuple[bytes, ...]] = deque()
@@ -126,11 +129,15 @@ class Gateway:
                 self.feed.answer(self.redis.configure())
             case out.ReadHead():
                 self.feed.answer(self.redis.head(action.known_epoch))
+            case out.ReadLinkHead():
+                self.feed.answer(self.redis.link_head())
             case out.ReadLog():
                 self.reads += 1
                 self.feed.answer(self.redis.page(action.after, action.upto, action.epoch))
             case out.ReadFenceHead():
-                self.carry_out_all(self.feed.fence_head(action.number, self.redis.head(), self.now_s))
+                self.fences.append(action)
+                old = None if action.anew else self.redis.left_behind
+                self.carry_out_all(self.feed.fence_head(action.number, old or self.redis.head(), self.now_s))
             case out.Ping():
                 self.send([(b"PING", action.token)])
             case out.Subscribe() | out.Unsubscribe():
@@ -798,7 +805,79 @@ def test_a_publish_behind_a_change_of_sources_is_not_taken_for_a_copy() -> None:
     assert gateway.offsets == [None, None]
 
 
-# 7: users, and an older library ------------------------------------------------------------------------------------------
+# 7: one server -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_connection_to_another_server_than_the_heads_is_closed_before_it_subscribes() -> None:
+    """Two servers stand behind one address, and nothing that one sends proves anything about the other."""
+    gateway = Gateway("#")
+    gateway.disconnect()
+    gateway.sent.clear()
+    gateway.redis.connect()
+    gateway.redis.move(gateway.redis.ago(0))
+    gateway.feed.connected()
+    gateway.run()
+    assert gateway.only("close", "up") == [("close", "bus_unavailable")]
+    assert gateway.sent == []
+    gateway.connect()
+    assert gateway.only("up") == [("up",)]
+
+
+@EITHER
+def test_a_server_that_the_address_has_left_is_left_within_five_fences(patterns: tuple[str, ...]) -> None:
+    """It lives on, takes its own heads for the log's, and every event goes to the other."""
+    gateway = Gateway(*patterns)
+    redis = gateway.redis
+    publish(gateway, 3)
+    redis.move(redis.ago(1))
+    offsets = [redis.publish("orders.1") for _ in range(5)]
+    for _ in range(ANEW_FENCES - 1):
+        gateway.tick()
+        assert gateway.only("close") == []
+    gateway.tick()
+    assert gateway.only("close") == [("close", "bus_unavailable")]
+    gateway.connect()
+    assert gateway.only("line") == [("line", redis.epoch, 2, 3)]
+    assert gateway.offsets == [1, 2, 3, *offsets]
+
+
+def test_expedited_fences_ask_no_new_connection() -> None:
+    """A gateway whose clients come and go has some hundred of them a second."""
+    gateway = Gateway("orders.1")
+    for number in range(2 * ANEW_FENCES):
+        gateway.acquire(f"bills.{number}")
+    assert [action.anew for action in gateway.fences] == [False] * 2 * ANEW_FENCES
+
+
+def test_the_head_of_another_server_closes_the_connection_whoever_asked_for_it() -> None:
+    """A message that the log has to decide about leads to the other server's log."""
+    gateway = Gateway("orders.1")
+    redis = gateway.redis
+    publish(gateway, 1)
+    redis.move(redis.ago(0))
+    assert redis.left_behind is not None
+    redis.sent.append([b"message", channel(NAMESPACE, "orders.1").encode(), header(redis.epoch, 1000) + b"0"])
+    gateway.run()
+    assert gateway.only("close", "quarantine") == [("close", "bus_unavailable")]
+
+
+@pytest.mark.parametrize("noticed_by", ["fence", "connection"])
+def test_a_replica_is_not_listened_to(noticed_by: str) -> None:
+    """A primary that was made a replica keeps its connections; its log is behind, and may be replaced."""
+    gateway = Gateway("#")
+    read_head, configure = gateway.redis.head, gateway.redis.configure
+    gateway.redis.head = lambda known_epoch="": replace(read_head(known_epoch), replica=True)  # type: ignore[method-assign]
+    gateway.redis.configure = lambda: replace(configure(), replica=True)  # type: ignore[method-assign]
+    if noticed_by == "fence":
+        gateway.tick()
+    else:
+        gateway.disconnect()
+        gateway.connect()
+    assert gateway.only("close") == [("close", "bus_unavailable")]
+    assert gateway.feed.state is State.DOWN
+
+
+# 8: users, and an older library ------------------------------------------------------------------------------------------
 
 
 def test_the_events_of_a_user_come_over_one_channel_without_a_glob() -> None:

@@ -419,7 +419,8 @@ class ModelGateway {
     this.lineage.push({ epoch: this.epoch, first: end + 1 });
     if (!this.#connected) return;
     this.relieve();
-    const place = this.#reading ? Math.max(this.#position, this.#base) : was.head;
+    // What the client has had, or more: a subscription that began while it read may be ahead of what it read.
+    const place = this.#reading ? Math.max(this.#position, this.#base, ...this.#starts.values()) : was.head;
     this.#base = Math.min(this.#base, end);
     for (const [pattern, start] of this.#starts) this.#starts.set(pattern, Math.min(start, end));
     this.#position = this.#reading ? Math.min(this.#position, end) : end;

@@ -160,7 +160,7 @@ export function createCursor(from, pasts, changed) {
         pasts.pass();
         take(replayed ? "replay" : "follow");
       } else if (!replayed) return null;
-      return (pattern) => pasts.admit(pattern, { epoch, offset: at }, isNew);
+      return (pattern) => pasts.admit(pattern, at, isNew);
     },
   };
 }

@@ -11,7 +11,7 @@
  * request is under way are applied at once, and again after its answer, which may be older.
  *
  * When the log has lost its end (`rolled_back`), the version that is held may be of an event that no longer is. So the next answer
- * to each fetch that begins after it is taken whatever its version is.
+ * to each fetch that begins after it is taken whatever its version is, and events that came since are applied again after the first.
  *
  * @import { Gate, HeadgateEvent } from "./gate.js"
  * @import { State } from "./session.js"
@@ -72,9 +72,14 @@ export class Follow {
     this.#holds = holds;
   }
 
-  /** Whether a request is under way. */
+  /** Whether an answer is to come that may be older than the events that arrive now, and that is taken nevertheless. */
   get busy() {
-    return this.#running.size > 0;
+    return this.#running.size > 0 || this.#rolledBack !== undefined;
+  }
+
+  /** The gap of which a fetch has not been answered. */
+  get #rolledBack() {
+    return this.#fetches.find(({ rolledBack }) => rolledBack)?.rolledBack;
   }
 
   /**
@@ -231,8 +236,7 @@ export class Follow {
   #remember(options, adds) {
     // The callbacks are the application's, for its own request.
     const { success: _success, error: _error, ...kept } = options ?? {};
-    const rolledBack = this.#fetches.find((each) => each.rolledBack)?.rolledBack;
-    const fetch = { options: kept, adds, current: false, rolledBack };
+    const fetch = { options: kept, adds, current: false, rolledBack: this.#rolledBack };
     // The models that it adds to came with the page.
     if (adds && this.#holds()) this.#fetchAll(this.#subscription.is("active"));
     this.#fetches = adds ? this.#fetches.filter((each) => !each.adds || keyOf(each) !== keyOf(fetch)) : [];
@@ -246,7 +250,7 @@ export class Follow {
   }
 
   #applyKept() {
-    if (this.busy) return;
+    if (this.#running.size) return;
     const kept = this.#kept.splice(0);
     for (const apply of kept) {
       try {
@@ -261,7 +265,7 @@ export class Follow {
 
   /** Repeat the first fetch that is stale, if it is time; its end brings the next. */
   #repeat() {
-    if (!this.#bound?.refetch || !this.#subscription.is("active") || this.#timer || this.busy) return;
+    if (!this.#bound?.refetch || !this.#subscription.is("active") || this.#timer || this.#running.size) return;
     const stale = this.#fetches.find(({ current }) => !current);
     if (!stale) return;
     // The first replaces everything, models that were added to it too.

@@ -21,16 +21,19 @@ export function createPasts() {
   const pasts = new Map();
 
   return {
-    /** Expect a past for a pattern. @param {string} pattern @param {Since} since @param {Position} [position] of the client */
-    expect(pattern, since, position) {
-      // An offset is one of the log that the client knows.
-      pasts.set(pattern, { since: "offset" in since ? { ...position, ...since } : since, last: NOTHING, begun: false, noted: new Set() });
+    /** Expect a past for a pattern. @param {string} pattern @param {Since} since */
+    expect(pattern, since) {
+      pasts.set(pattern, { since, last: NOTHING, begun: false, noted: new Set() });
     },
 
-    /** Ask again for the pasts that are not over, each where it goes on. @param {(pattern: string, since: Since) => void} ask */
-    rewind(ask) {
+    /**
+     * Ask again for the pasts that are not over, each where it goes on: behind an offset of the line that the client knows.
+     * @param {(pattern: string, since: Since) => void} ask @param {Position} [position] of the client
+     */
+    rewind(ask, position) {
       for (const [pattern, past] of pasts) {
         past.begun = false;
+        if ("offset" in past.since) past.since = { ...position, ...past.since };
         ask(pattern, past.since);
       }
     },
@@ -41,6 +44,8 @@ export function createPasts() {
     /** The log has lost its end: what was seen of it above an offset counts for nothing. @param {number} to */
     rollBack(to) {
       for (const past of pasts.values()) {
+        const { since } = past;
+        if ("offset" in since && !since.epoch) past.since = { offset: Math.max(0, Math.min(since.offset, to)) };
         past.last = Math.min(past.last, to);
         for (const offset of past.noted) if (offset > to) past.noted.delete(offset);
       }
@@ -53,10 +58,9 @@ export function createPasts() {
 
     /**
      * Return whether the handlers of a pattern may see an event: a new one always, an old one if it belongs to the past.
-     * @param {string} pattern @param {Position} position @param {boolean} isNew
+     * @param {string} pattern @param {number} offset @param {boolean} isNew
      */
-    admit(pattern, position, isNew) {
-      const { offset } = position;
+    admit(pattern, offset, isNew) {
       const past = pasts.get(pattern);
       if (isNew) {
         if (past && past.noted.add(offset).size > MAX_NOTED) pasts.delete(pattern);
@@ -64,7 +68,7 @@ export function createPasts() {
       }
       if (!past || offset <= past.last || past.noted.has(offset)) return false;
       past.last = offset;
-      past.since = position;
+      past.since = { offset };
       past.begun = true;
       return true;
     },

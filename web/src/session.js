@@ -101,7 +101,7 @@ export function createSession(gate, address, options) {
   function greeting() {
     const resume = cursor.resume();
     // Asked for again once the connection is up: a position and a past do not go together in one CONNECT.
-    pasts.rewind(subscriptions.rewind);
+    pasts.rewind(subscriptions.rewind, resume);
     // A new page that goes on where another stopped wants the past for all that it has.
     return { ...options.auth, resume, subscriptions: subscriptions.connect(resume && welcome.facts().session) };
   }
@@ -177,7 +177,7 @@ export function createSession(gate, address, options) {
         subscriptions.release(pattern);
         pasts.forget(pattern);
       }
-      if (added?.since) pasts.expect(pattern, added.since, cursor.position());
+      if (added?.since) pasts.expect(pattern, added.since);
       changed();
     },
 

@@ -350,6 +350,17 @@ describe("a model that follows, when the log has lost its end,", () => {
     assert.deepEqual(versions(orders), [[1, 2], [2, 3]]);
   });
 
+  it("keeps what an event has brought since, though the answer is older", async () => {
+    const order = new Order({ id: 7, version: 3 }, { gate, topic: "orders", ...AT_ONCE });
+    await begin();
+    await answer(1, { id: 7, version: 3 });
+    lose();
+    gateway.event("orders.7.updated", { version: 5, status: "sent" }, 101);
+    await answer(2, { id: 7, version: 4, status: "packed" });
+    assert.deepEqual(order.attributes, { id: 7, version: 5, status: "sent" });
+    assert.equal(requests.length, 2);
+  });
+
   it("also when the application fetches by itself", async () => {
     const orders = new Orders([{ id: 1, version: 1 }], { gate, refetch: false });
     await begin();

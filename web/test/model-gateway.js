@@ -261,7 +261,7 @@ class ModelGateway {
       limits: { max_payload_bytes: 1000, inbound_per_s: 1000, inbound_burst: 1000 },
       subscriptions: subscriptions.map(({ pattern }) => ({ pattern, ok: true })),
     }, () => {
-      for (const { pattern } of subscriptions) this.acknowledged[pattern] ??= base;
+      for (const { pattern, since } of subscriptions) this.acknowledged[pattern] ??= { ...base, ...since };
     });
     this.#reading = Boolean(from);
     this.#position = this.#base = base.offset;
@@ -288,17 +288,19 @@ class ModelGateway {
       const events = this.log.slice(from - 1, pageEnd).filter(({ topic, offset }) => offset >= this.first && matches(pattern, topic));
       return [{ ok: true, events: events.map((entry) => [entry.topic, entry, metaOf(entry, true)]), next: pageEnd < last ? pageEnd + 1 : null, epoch }];
     }
+    // A gap is of the subscriptions that there were.
+    this.relieve();
     this.#subscribed.set(pattern, overflow);
     let offset = head;
-    if (since) offset = this.#past(pattern, since);
+    if (since) offset = Math.max(this.#past(pattern, since), since.epoch === undefined ? since.offset : 0);
     else if (this.#reading) this.#starts.set(pattern, head);
     return [{ ok: true, pattern, epoch, offset: head }, () => (this.acknowledged[pattern] ??= { epoch, offset })];
   }
 
   /** Have the log bring a pattern's events from where it asks. */
   #past(pattern, { offset, epoch }) {
-    this.relieve();
-    const start = Math.min(offset, epoch === undefined ? this.head : (this.#endOf(epoch) ?? this.first - 1));
+    // Of a log that is gone: all there is of this one; if some of it was trimmed, a gap says so.
+    const start = Math.min(offset, epoch === undefined ? this.head : (this.#endOf(epoch) ?? 0));
     if (!this.#reading) {
       this.#base = this.head;
       this.#starts.clear();
@@ -419,7 +421,8 @@ class ModelGateway {
     this.lineage.push({ epoch: this.epoch, first: end + 1 });
     if (!this.#connected) return;
     this.relieve();
-    const place = this.#reading ? Math.max(this.#position, this.#base) : was.head;
+    // What the client has had, or more: a subscription that began while it read may be ahead of what it read.
+    const place = this.#reading ? Math.max(this.#position, this.#base, ...this.#starts.values()) : was.head;
     this.#base = Math.min(this.#base, end);
     for (const [pattern, start] of this.#starts) this.#starts.set(pattern, Math.min(start, end));
     this.#position = this.#reading ? Math.min(this.#position, end) : end;

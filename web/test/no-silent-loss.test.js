@@ -20,6 +20,13 @@ const FAULTS = {
   cut: 3, lose: 2, trim: 2, moving: 2, refuse: 2, fail: 2, silence: 2, badToken: 2, heartbeat: 2, open: 2, join: 2, past: 2, drop: 2, full: 3, behind: 2, roll: 2, rollBack: 3,
 };
 
+/** Beside histories of everything: some of long pasts, and some of repairs. Topics that are published, and actions that come more often. */
+const KINDS = [
+  { topics: "abcac", often: [] },
+  { topics: "abbcb", often: ["publish", "deliver", "cut", "rollBack"], past: true },
+  { topics: "cccca", often: ["full", "full", "burst", "timer", "timer", "deliver", "deliver", "rollBack"], drop: true },
+];
+
 async function history(seed) {
   const world = new World(seed);
   const { gateway } = world;
@@ -57,7 +64,14 @@ async function history(seed) {
       attempt(() => oracle.saw(data));
     });
   };
+  const { topics, often, past, drop } = KINDS[world.below(KINDS.length)];
+  const publish = () => gateway.publish(topics[world.below(topics.length)]);
   listen("a.#");
+  if (drop) listen("c.#", { overflow: "drop" });
+  if (past) {
+    for (let n = world.below(16); n >= 0; n--) publish();
+    listen("*", { since: { offset: world.below(4) } });
+  }
   gate.on("delivery:gap", (gap) => all((oracle) => oracle.told(gap))).on("delivery:error connection:refused", () => {});
   gate.on("state:change", ({ subscriptions }) => all((oracle) => subscriptions[oracle.pattern] === "active" && oracle.promised()));
 
@@ -65,15 +79,15 @@ async function history(seed) {
     deliver: () => gateway.deliver(),
     turn: () => world.turn(),
     timer: () => world.timer(),
-    publish: () => gateway.publish(["a", "b", "c"][world.below(3)]),
+    publish,
     burst: () => {
-      for (let n = world.below(12); n >= 0; n--) gateway.publish(["a", "a", "c"][world.below(3)]);
+      for (let n = world.below(12); n >= 0; n--) publish();
     },
     slow: () => (costMs = world.below(2) ? 0 : 13),
     cut: () => gateway.cut(),
     lose: () => gateway.lose(),
     roll: () => gateway.roll(0),
-    rollBack: () => gateway.roll(1 + world.below(8)),
+    rollBack: () => gateway.roll(1 + world.below(world.below(2) ? 4 : 16)),
     trim: () => gateway.trim(),
     moving: () => gateway.moving(),
     heartbeat: () => gateway.heartbeat(),
@@ -89,7 +103,7 @@ async function history(seed) {
     drop: () => listen("c.#", { overflow: "drop" }),
   };
   const bag = Object.entries({ ...ORDINARY, ...FAULTS }).flatMap(([name, most]) => Array(world.below(most + 1)).fill(name));
-  bag.push("deliver");
+  bag.push("deliver", ...often);
   for (let step = 0; step < STEPS && !faults.length; step++) {
     const name = bag[world.below(bag.length)];
     world.trail.push(name);

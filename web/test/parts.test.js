@@ -147,7 +147,7 @@ describe("Cursor", () => {
   /** The pasts that are not over, as the next connection asks for them. */
   const expected = () => {
     const asked = [];
-    pasts.rewind((pattern, since) => asked.push([pattern, since]));
+    pasts.rewind((pattern, since) => asked.push([pattern, since]), cursor.position());
     return asked;
   };
 

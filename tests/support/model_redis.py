@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import fnmatch
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from headgate.errors import BusUnavailable, InvalidEvent
+from headgate.errors import BusUnavailable, NotSerializable
 from headgate.event import Event
 from headgate.redis.entries import Entry, Head
 from headgate.redis.keys import channel, user_channel
@@ -38,6 +38,7 @@ class ModelRedis:
         sent: replies on their way to the subscriber, in order.
         epochs: how many epochs have begun.
         page_events: entries in a page of the log.
+        on_sent: called whenever a reply has been put on its way.
     """
 
     def __init__(self, *, max_events: int = 1_000_000, page_events: int = 100) -> None:
@@ -49,6 +50,7 @@ class ModelRedis:
         self.log: dict[int, Logged] = {}
         self.sent: deque[list[bytes]] = deque()
         self.connected = False
+        self.on_sent: Callable[[], None] = lambda: None
         self._first = 1
         self._channels: set[bytes] = set()
         self._globs: list[bytes] = []
@@ -84,6 +86,7 @@ class ModelRedis:
             self._sources_of[name] = sources
         for source in sources:
             self.sent.append([b"pmessage", source, name, message] if source else [b"message", name, message])
+        self.on_sent()
         return bool(sources)
 
     # -- the log --------------------------------------------------------------------------------------------------
@@ -123,7 +126,7 @@ class ModelRedis:
                 event = Event(logged.topic, logged.data, f"id{offset}", TIME_MS, None, offset)
                 entries.append(Entry(offset, event))
             else:
-                entries.append(Entry(offset, None, InvalidEvent("data", "bad")))
+                entries.append(Entry(offset, None, NotSerializable("bad")))
             if len(entries) == self.page_events:
                 break
         return entries
@@ -174,6 +177,7 @@ class ModelRedis:
         verb, *names = command
         if verb == b"PING":
             self.sent.append([b"pong", names[0]])
+            self.on_sent()
             return
         self._sources_of.clear()
         for name in names:
@@ -186,3 +190,4 @@ class ModelRedis:
             elif verb == b"PUNSUBSCRIBE" and name in self._globs:
                 self._globs.remove(name)
             self.sent.append([verb.lower(), name, b"1"])
+        self.on_sent()

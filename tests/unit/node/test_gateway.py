@@ -20,6 +20,7 @@ from headgate.delivery.page_cache import PAGE_OFFSETS
 from headgate.errors import BusUnavailable
 from headgate.node.gateway import Gateway
 from headgate.settings import Settings
+from tests.support.any_json import BODIES, FIELDS, TEXT, VALUES
 from tests.support.gateway_here import ClientHere, GatewayOnModel, StartGatewayOnModel
 from tests.support.model_redis import NAMESPACE, ModelRedis
 
@@ -271,14 +272,6 @@ def test_a_flood_of_subscribes_ends_its_sender(gateway_on_model: StartGatewayOnM
     assert gateway.namespace._subscriptions._trie.subscriptions == 0
 
 
-# Text of any kind, halves of surrogate pairs among it; numbers that JSON can spell.
-TEXT = (
-    st.text(st.characters(), max_size=12) | st.text(st.characters(categories=["Cs"]), max_size=2) | st.sampled_from(["#", "a.*"])
-)
-SCALARS = st.none() | st.booleans() | st.integers(-(10**30), 10**30) | st.floats(allow_nan=True) | TEXT
-VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3), max_leaves=8)
-FIELDS = ["pattern", "overflow", "since", "from", "to", "topic", "data", "id", "token", "ids", "offset", "time", "last"]
-BODIES = VALUES | st.dictionaries(st.sampled_from(FIELDS) | TEXT, VALUES, max_size=5)
 NAMES = st.sampled_from(["subscribe", "unsubscribe", "replay", "publish", "refresh"]) | TEXT
 AUTHS = st.dictionaries(
     st.sampled_from(["token", "resume", "subscriptions"]) | TEXT,

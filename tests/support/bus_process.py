@@ -5,10 +5,7 @@ Run as a program (`python -m tests.support.bus_process`) it is the listener; imp
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import signal
 import subprocess
 import sys
 import threading
@@ -25,31 +22,21 @@ START_DEADLINE_S = 90.0
 
 
 class BusProcess:
-    """One listener on the namespace `notifications`, which wants `patterns`, and what it gives up for `linger_s` longer.
+    """One listener on the namespace `notifications`, with a fence every tenth of a second.
 
-    Args:
-        late_fences: so many late ones in a row are a dead connection. By default none is too late: with fences every tenth of
-            a second a busy machine would replace the connection, with all that was on its way, in the middle of any test.
+    No fence is too late: a busy machine would otherwise have the connection replaced, with all that was on its way, in the middle
+    of any test.
 
     Attributes:
-        told: everything that it told, in order: `["route", [[topic, offset, data], …]]`, `["missing", first, last, reason]`,
+        told: everything that it told, in order: `["route", [offset, …]]`, `["missing", first, last, reason]`,
             `["log_lost", epoch, offset]`, `["bus", up]`, `["fenced"]`.
     """
 
-    def __init__(
-        self,
-        redis_url: str,
-        patterns: Sequence[str] = ("#",),
-        linger_s: float = 5.0,
-        late_fences: int = 1_000_000,
-        **settings: Any,
-    ) -> None:
+    def __init__(self, redis_url: str, patterns: Sequence[str]) -> None:
         self.told: list[list[Any]] = []
-        self._answers: list[Any] = []
         self._grown = threading.Condition()
-        told = (redis_url, json.dumps(settings), str(linger_s), str(late_fences))
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.bus_process", *told, *patterns],
+            [sys.executable, "-m", "tests.support.bus_process", redis_url, *patterns],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -58,22 +45,11 @@ class BusProcess:
         threading.Thread(target=self._collect, daemon=True).start()
 
     @property
-    def pid(self) -> int:
-        """Process id, for SIGSTOP."""
-        return self._process.pid
-
-    @property
-    def events(self) -> list[list[Any]]:
-        """Every event that was routed: [topic, offset, data]."""
-        with self._grown:
-            return [event for what, *rest in self.told if what == "route" for event in rest[0]]
-
-    @property
     def offsets(self) -> list[int | None]:
         """The offsets of every event that was routed."""
-        return [offset for _, offset, _ in self.events]
+        return [offset for _, offsets in self.only("route") for offset in offsets]
 
-    def news(self, *kinds: str) -> list[list[Any]]:
+    def only(self, *kinds: str) -> list[list[Any]]:
         """Return what was told of these kinds, in order."""
         with self._grown:
             return [entry for entry in self.told if entry[0] in kinds]
@@ -90,88 +66,40 @@ class BusProcess:
         return found
 
     def wait_until_up(self) -> None:
-        """Wait until the feed is proven; what was told so far is forgotten."""
+        """Wait until the feed is live; what was told so far is forgotten."""
         self.wait_for(lambda: ["bus", True] in self.told, "the bus to be up", START_DEADLINE_S)
-        self.forget()
-
-    def forget(self) -> None:
-        """Begin `told` anew."""
         with self._grown:
             self.told.clear()
 
     def wait_for_fences(self, count: int) -> None:
         """Wait until so many more fences were passed."""
-        before = len(self.news("fenced"))
-        self.wait_for(lambda: len(self.news("fenced")) >= before + count, f"{count} fences")
-
-    def quarantined(self) -> dict[str, int]:
-        """Return the counts of the metric, by code."""
-        found: dict[str, int] = self._ask("quarantined")
-        return found
-
-    def state(self) -> dict[str, Any]:
-        """Return epoch, offset, up and last error as the gateway's readiness would show them."""
-        found: dict[str, Any] = self._ask("state")
-        return found
-
-    def acquire(self, pattern: str) -> int:
-        """Acquire one more pattern; return the position above which its events come."""
-        offset: int = self._ask(f"acquire {pattern}")
-        return offset
-
-    def release(self, pattern: str) -> int:
-        """Release a pattern; return the position."""
-        offset: int = self._ask(f"release {pattern}")
-        return offset
-
-    def pause(self) -> None:
-        """Stop the process (SIGSTOP) until `go_on`."""
-        os.kill(self.pid, signal.SIGSTOP)
-
-    def go_on(self) -> None:
-        """Let the process run again."""
-        os.kill(self.pid, signal.SIGCONT)
+        before = len(self.only("fenced"))
+        self.wait_for(lambda: len(self.only("fenced")) >= before + count, f"{count} fences")
 
     def close(self) -> None:
         """End it. Idempotent."""
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.pid, signal.SIGCONT)
         self._process.kill()
         self._process.wait()
-
-    def _ask(self, question: str) -> Any:
-        assert self._process.stdin is not None
-        with self._grown:
-            before = len(self._answers)
-        self._process.stdin.write(question + "\n")
-        self._process.stdin.flush()
-        self.wait_for(lambda: len(self._answers) > before, f"an answer to {question!r}")
-        return self._answers[-1]
 
     def _collect(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
             if not line.endswith("\n"):
                 break  # it was killed in the middle of one
-            entry = json.loads(line)
             with self._grown:
-                if entry[0] == "answer":
-                    self._answers.append(entry[1])
-                else:
-                    self.told.append(entry)
+                self.told.append(json.loads(line))
                 self._grown.notify_all()
 
 
-def main(redis_url: str, settings: str, linger_s: str, late_fences: str, *patterns: str) -> None:
+def main(redis_url: str, *patterns: str) -> None:
     """Be the listener, until standard input ends."""
     from gevent import monkey
 
     monkey.patch_all()
     from gevent.fileobject import FileObject
 
-    from headgate.bus import feed, interest
-    from headgate.bus import listener as bus_module
-    from headgate.metrics import QUARANTINED
+    from headgate.bus import feed
+    from headgate.bus.listener import Bus
     from headgate.runtime import logging as logs
     from headgate.settings import Settings
 
@@ -181,7 +109,7 @@ def main(redis_url: str, settings: str, linger_s: str, late_fences: str, *patter
 
     class Teller:
         def route(self, events: Any, more: Any) -> None:
-            tell("route", [[event.topic, event.offset, event.data.decode()] for event in events])
+            tell("route", [event.offset for event in events])
 
         def missing(self, first: int, last: int, reason: Any) -> None:
             tell("missing", first, last, reason.value)
@@ -196,27 +124,12 @@ def main(redis_url: str, settings: str, linger_s: str, late_fences: str, *patter
             tell("fenced")
 
     logs.configure("info")
-    interest.LINGER_S = float(linger_s)
-    feed.LATE_FENCES = int(late_fences)
-    bus = bus_module.Bus("notifications", redis_url, Settings(**json.loads(settings)), Teller())
+    feed.LATE_FENCES = 1_000_000
+    bus = Bus("notifications", redis_url, Settings(fence_interval_s=0.1), Teller())
     for pattern in patterns:
         bus.acquire(pattern)
     bus.start()
-    for line in FileObject(0, "r"):  # sys.stdin would stop the loop
-        question, _, pattern = line.strip().partition(" ")
-        if question == "acquire":
-            bus.acquire(pattern)
-            bus.wait_for(pattern)
-            tell("answer", bus.reached)
-        elif question == "release":
-            bus.release(pattern)
-            tell("answer", bus.reached)
-        elif question == "state":
-            error = bus.last_error.code if bus.last_error is not None else None
-            tell("answer", {"epoch": bus.epoch, "offset": bus.reached, "up": bus.up, "error": error})
-        else:
-            samples = [sample for metric in QUARANTINED.collect() for sample in metric.samples]
-            tell("answer", {s.labels["code"]: int(s.value) for s in samples if s.name.endswith("_total")})
+    FileObject(0, "r").read()  # sys.stdin would stop the loop
 
 
 if __name__ == "__main__":

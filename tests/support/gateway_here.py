@@ -25,7 +25,7 @@ from headgate.node.gateway import Gateway
 from headgate.settings import Settings
 from headgate.transport import server as server_module
 from headgate.transport.session import Session
-from tests.support.bus_here import CooperativeLink, on_the_model
+from tests.support.bus_here import CooperativeLink, join, on_the_model
 from tests.support.loop_clock import LoopClock
 from tests.support.model_links import ModelServer
 from tests.support.model_redis import NAMESPACE
@@ -265,8 +265,7 @@ def gateway_here(monkeypatch: pytest.MonkeyPatch, redis_url: str) -> Iterator[St
         gateway.close()
     for gateway in started:
         for namespace in gateway.gateway.namespaces.values():
-            for greenlet in namespace.bus._greenlets:
-                greenlet.join(DEADLINE_S)
+            join(namespace.bus)
 
 
 class ModelPublisher:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 
 import pytest
 from websockets.exceptions import InvalidStatus
@@ -29,7 +30,7 @@ def elsewhere(start_module_gateway: StartGateway) -> dict[str, str]:
     return {**FOR_EVER, "HEADGATE_REDIS_URL": f"unix://{other.folder}/data/redis.sock"}
 
 
-def ask_to_stop(gateway: GatewayProcess, client: RawClient, notice: dict[str, object]) -> None:
+def ask_to_stop(gateway: GatewayProcess, client: RawClient, notice: Mapping[str, object]) -> None:
     """Ask a gateway to stop, and wait until its client has been told."""
     client.wait_for(lambda: client.named("welcome"), "welcome")
     gateway.ask_to_stop()

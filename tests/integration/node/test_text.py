@@ -36,6 +36,7 @@ def test_every_body_over_http_is_answered(browser: FlaskClient, body: Any) -> No
     """A receipt, or an error with a code."""
     with capture_logs() as lines:
         answer = browser.post("/api/publish", json=body)
+    assert answer.json is not None
     assert answer.status_code == 201 or (400 <= answer.status_code < 500 and isinstance(answer.json["error"]["code"], str))
     assert [line for line in lines if line["event"] not in OF_OTHERS] == []
 

@@ -197,7 +197,7 @@ def test_quarantined_messages_are_all_counted_and_logged_now_and_then(model_bus:
 
 @EITHER
 def test_a_connection_that_is_cut_again_and_again_loses_nothing(model_bus: StartModelBus, patterns: tuple[str, ...]) -> None:
-    """What was published meanwhile is read from the log, in order, each once."""
+    """Events that were published meanwhile are read from the log, in order, each once."""
     bus = model_bus(*patterns)
     offsets: list[int] = []
     reconnects, repaired = counted("bus_reconnects_total"), counted("repaired_total")

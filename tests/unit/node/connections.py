@@ -29,7 +29,7 @@ class RecordedConnection:
 
 @dataclass(eq=False)
 class RecordedClient:
-    """What the gateway looks at of a client."""
+    """The part of a client that the gateway looks at."""
 
     session: str
     connection: RecordedConnection

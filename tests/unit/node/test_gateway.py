@@ -614,7 +614,7 @@ def test_a_gateway_without_redis_is_refused() -> None:
 
 
 def test_an_open_redis_on_another_machine_is_warned_of(gateway_on_model: StartGatewayOnModel) -> None:
-    """Whoever reaches it publishes, reads and revokes."""
+    """Everyone who reaches it publishes, reads and revokes."""
     with capture_logs() as lines:
         gateway_on_model(redis_url="redis://192.0.2.1/0")
     assert [line["at"] for line in lines if line["event"] == "Redis without a password"] == ["192.0.2.1:6379"]

@@ -5,18 +5,22 @@ The tests of the listener run on the model (tests/support/model_links.py). Whate
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from typing import Any, Protocol
 
 import gevent
 import pytest
 
-from headgate.errors import BusUnavailable, NotSerializable
+from headgate.errors import BusRefused, BusUnavailable, NotSerializable
 from headgate.event import decode_message
 from headgate.publisher import Publisher
-from headgate.redis.client import Client, SubscriberLink, call, open_client
+from headgate.redis.client import SubscriberLink, call, is_forbidden, open_client
+from headgate.redis.embedded import EmbeddedRedis
+from headgate.redis.faults import NO_PERMISSION
 from headgate.redis.functions import ensure_loaded
 from headgate.redis.keys import channel, head_key, log_key, user_channel
 from headgate.redis.log import EventLog
@@ -32,29 +36,35 @@ class World(Protocol):
     """A Redis with its two ends, and what publishers and operators do to it."""
 
     def link(self) -> Link: ...
-    def log(self) -> Log: ...
+    def log(self, timeout_s: float = ...) -> Log: ...
     def publish(self, topic: str, data: str) -> int: ...
     def publish_raw(self, name: str, message: bytes) -> None: ...
     def log_rubbish(self) -> int: ...
     def trim(self, keep: int) -> None: ...
     def flush(self) -> None: ...
     def cut(self) -> None: ...
+    def stop(self) -> None: ...
+    def go_on(self) -> None: ...
+    def leave(self) -> None: ...
+    def forbid_globs(self) -> None: ...
+    def fill(self, link: Link) -> None: ...
     def subscribed(self) -> int: ...
     def later(self, act: Callable[[], object]) -> Callable[[], None]: ...
 
 
 class RealWorld:
-    """The real ends on a real Redis."""
+    """The real ends on a real Redis of the test's own."""
 
-    def __init__(self, url: str, commands: Client, open_ends: ExitStack) -> None:
-        self._url, self._commands, self._open = url, commands, open_ends
-        self._publisher = open_ends.enter_context(Publisher(url, namespace=NAMESPACE))
+    def __init__(self, server: EmbeddedRedis, open_ends: ExitStack) -> None:
+        self._server, self._url, self._open = server, server.url, open_ends
+        self._commands = open_ends.enter_context(closing(open_client(server.url, timeout_s=DEADLINE_S)))
+        self._publisher = open_ends.enter_context(Publisher(server.url, namespace=NAMESPACE))
 
     def link(self) -> Link:
         return self._open.enter_context(closing(SubscriberLink(self._url, DEADLINE_S)))
 
-    def log(self) -> Log:
-        client = self._open.enter_context(closing(open_client(self._url, timeout_s=DEADLINE_S)))
+    def log(self, timeout_s: float = DEADLINE_S) -> Log:
+        client = self._open.enter_context(closing(open_client(self._url, timeout_s=timeout_s)))
         return EventLog(NAMESPACE, client, 65536)
 
     def publish(self, topic: str, data: str) -> int:
@@ -77,6 +87,27 @@ class RealWorld:
     def cut(self) -> None:
         call(self._commands, "CLIENT", "KILL", "TYPE", "pubsub")
 
+    def stop(self) -> None:
+        self._open.callback(self.go_on)
+        os.kill(self._server.pid, signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        os.kill(self._server.pid, signal.SIGCONT)
+
+    def leave(self) -> None:
+        self._server.close()
+
+    def forbid_globs(self) -> None:
+        call(self._commands, "ACL", "SETUSER", "gate", "on", ">pass", "allkeys", "+@all", "resetchannels", f"&{named('a')}")
+        self._url = self._url.replace("unix://", "unix://gate:pass@")
+
+    def fill(self, link: Link) -> None:
+        self.stop()
+        link.settimeout(SOON_S)
+        with suppress(BusUnavailable):
+            while True:
+                link.send(("PING", b"x" * 1_000_000))
+
     def subscribed(self) -> int:
         channels = len(call(self._commands, "PUBSUB", "CHANNELS"))
         return channels + int(call(self._commands, "PUBSUB", "NUMPAT"))
@@ -97,8 +128,8 @@ class ModelWorld:
     def link(self) -> Link:
         return self._server.link()
 
-    def log(self) -> Log:
-        return self._server.log(DEADLINE_S)
+    def log(self, timeout_s: float = DEADLINE_S) -> Log:
+        return self._server.log(timeout_s)
 
     def publish(self, topic: str, data: str) -> int:
         return self._redis.publish(topic, f'"{data}"'.encode())
@@ -118,6 +149,21 @@ class ModelWorld:
     def cut(self) -> None:
         self._server.cut()
 
+    def stop(self) -> None:
+        self._server.stop()
+
+    def go_on(self) -> None:
+        self._server.go_on()
+
+    def leave(self) -> None:
+        self._server.leave()
+
+    def forbid_globs(self) -> None:
+        self._server.refusal = lambda command: BusRefused("no", redis_code=NO_PERMISSION) if command[0] == b"PSUBSCRIBE" else None
+
+    def fill(self, link: Link) -> None:
+        self._server.full = True
+
     def subscribed(self) -> int:
         return len(self._redis._channels) + len(self._redis._globs)
 
@@ -132,10 +178,9 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
     if request.param == "model":
         yield ModelWorld()
         return
-    url: str = request.getfixturevalue("redis_url")
-    commands: Client = request.getfixturevalue("redis_client")
+    start: Callable[[], EmbeddedRedis] = request.getfixturevalue("start_redis")
     with ExitStack() as open_ends:
-        yield RealWorld(url, commands, open_ends)
+        yield RealWorld(start(), open_ends)
 
 
 @pytest.fixture
@@ -288,6 +333,76 @@ def test_a_close_wakes_the_reader_and_is_for_ever(world: World, link: Link) -> N
         with pytest.raises(BusUnavailable, match="closed"):
             use()
     wait_until(lambda: world.subscribed() == 0, "the subscription to be forgotten")
+
+
+def test_a_server_that_stands_still_takes_connections_and_commands_and_answers_when_it_goes_on(world: World, link: Link) -> None:
+    """In the order in which they came; each wait for an answer has its timeout."""
+    link.send(("SUBSCRIBE", named("a")))
+    replies(link, 1)
+    world.stop()
+    link.settimeout(SOON_S)
+    link.send(("PING", "1"))
+    assert link.read_ready() == []
+    with pytest.raises(BusUnavailable, match="did not answer in time"):
+        link.read()
+    link.send(("SUBSCRIBE", named("b")), ("PING", "2"))
+    another = world.log(SOON_S)
+    with pytest.raises(BusUnavailable):
+        another.head()
+    world.go_on()
+    link.settimeout(DEADLINE_S)
+    assert replies(link, 3) == [[b"pong", b"1"], [b"subscribe", named("b").encode()], [b"pong", b"2"]]
+    another = world.log()
+    assert another.configure(100, 3600).offset == 0
+
+
+def test_a_new_connection_to_a_server_that_stands_still_waits_for_its_first_answer(world: World) -> None:
+    """The kernel takes the connection."""
+    world.stop()
+    link = world.link()
+    link.connect()
+    link.settimeout(SOON_S)
+    link.send(("SUBSCRIBE", named("a")))
+    with pytest.raises(BusUnavailable, match="did not answer in time"):
+        link.read()
+    link.close()
+
+
+def test_a_connection_that_takes_no_more_bytes_makes_the_sender_wait(world: World, link: Link) -> None:
+    """Until the timeout, or until somebody closes it."""
+    link.send(("SUBSCRIBE", named("a")))
+    replies(link, 1)
+    world.fill(link)
+    link.settimeout(SOON_S)
+    with pytest.raises(BusUnavailable, match="did not answer in time"):
+        link.send(("PING", b"x" * 1_000_000))
+    link.close()
+
+
+def test_a_server_that_has_gone_breaks_connections_and_refuses_new_ones(world: World, link: Link) -> None:
+    """With the error that says to try again."""
+    log = world.log()
+    log.configure(100, 3600)
+    link.send(("SUBSCRIBE", named("a")))
+    replies(link, 1)
+    world.leave()
+    for use in (link.read, world.link().connect, log.head, lambda: log.configure(1, 1), lambda: log.page(0, 1)):
+        with pytest.raises(BusUnavailable):
+            use()
+
+
+def test_a_command_without_the_right_to_it_is_a_refusal_with_its_code(world: World) -> None:
+    """It is raised where the replies are read, and the link is done for."""
+    world.forbid_globs()
+    link = world.link()
+    link.connect()
+    link.settimeout(DEADLINE_S)
+    link.send(("SUBSCRIBE", named("a")))
+    replies(link, 1)
+    link.send(("PSUBSCRIBE", named("*")))
+    with pytest.raises(BusRefused) as refused:
+        link.read()
+    assert is_forbidden(refused.value)
 
 
 def test_a_link_that_was_never_connected_is_closed(world: World) -> None:

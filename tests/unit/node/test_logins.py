@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
 
 from headgate.auth.admission import LoginsThrottled
 from headgate.auth.identity import Handshake, Identity
+from headgate.auth.tokens import Tokens
 from headgate.errors import BusUnavailable, HeadgateError, Unauthorized, UnauthorizedReason
+from headgate.node import logins as module
 from headgate.node.logins import Logins
 from headgate.settings import Settings
 
@@ -140,3 +144,72 @@ def test_development_closes_no_address() -> None:
     """There an address says nothing about who it is."""
     tried = logins(lambda _: None, settings=Settings(dev=True, failed_logins_burst=1))
     assert all(isinstance(refusal(tried, shown()), Unauthorized) for _ in range(5))
+
+
+# Keys --------------------------------------------------------------------------------------------------------------------
+
+SECRETS = {"old": "secret old of thirty-two bytes or more, for tests", "new": "secret new of thirty-two bytes or more, for tests"}
+
+
+def write_keys(path: Path, key_id: str) -> Settings:
+    """Write a file with one key; return the settings that name it."""
+    path.write_text(json.dumps({key_id: {"alg": "HS256", "key": SECRETS[key_id]}}))
+    return Settings(token_keys=str(path))
+
+
+def minted(settings: Settings) -> str:
+    """Return a token by the key of these settings."""
+    tokens = Tokens.configured(settings)
+    assert tokens is not None
+    return tokens.mint("ana", [], [], 600)
+
+
+class FetchedKeys:
+    """An issuer's keys, which are never fetched: the calls are written down."""
+
+    def __init__(self, url: str, on_keys: object) -> None:
+        self.calls: list[str] = []
+
+    def may_bring(self, key_id: str) -> bool:
+        return False
+
+    def start(self) -> None:
+        self.calls.append("start")
+
+    def refresh(self) -> None:
+        self.calls.append("refresh")
+
+    def close(self) -> None:
+        self.calls.append("close")
+
+
+def test_keys_are_read_anew_and_a_fault_in_their_file_leaves_the_previous_ones_active(tmp_path: Path) -> None:
+    """A typing error locks nobody out."""
+    path = tmp_path / "keys.json"
+    old, new = minted(write_keys(path, "old")), minted(write_keys(tmp_path / "new.json", "new"))
+    tried = Logins(Settings(token_keys=str(path)), None, nobody_is_revoked)
+    assert tried.identify(shown(old)).user == "ana"
+    assert isinstance(refusal(tried, shown(new)), Unauthorized)
+    with capture_logs() as lines:
+        path.write_text("rubbish")
+        tried.reload_keys()
+        assert tried.identify(shown(old)).user == "ana"
+        write_keys(path, "new")
+        tried.reload_keys()
+    assert [line["event"] for line in lines] == ["token keys not reloaded", "token keys reloaded"]
+    assert tried.identify(shown(new)).user == "ana"
+    assert isinstance(refusal(tried, shown(old)), Unauthorized)
+
+
+@pytest.mark.parametrize(("own", "calls"), [(False, ["start", "refresh", "close"]), (True, ["refresh", "close"])])
+def test_an_issuers_keys_are_fetched_where_tokens_decide(monkeypatch: pytest.MonkeyPatch, own: bool, calls: list[str]) -> None:
+    """An application may set an authenticator of its own meanwhile; then nobody asks the issuer."""
+    monkeypatch.setattr(module, "Jwks", FetchedKeys)
+    tried = Logins(Settings(token_jwks_url="https://login.example.com/keys"), None, nobody_is_revoked)
+    if own:
+        tried.authenticator = lambda handshake: Identity("ana")
+    tried.start()
+    tried.reload_keys()
+    tried.close()
+    assert isinstance(tried._jwks, FetchedKeys)
+    assert tried._jwks.calls == calls

@@ -208,12 +208,6 @@ class GatewayHere:
             namespace.bus.start()
 
     @property
-    def url(self) -> str:
-        """The URL of its Redis."""
-        assert self.gateway.settings.redis_url is not None
-        return self.gateway.settings.redis_url
-
-    @property
     def namespace(self) -> Any:
         """Its first namespace."""
         return next(iter(self.gateway.namespaces.values()))

@@ -11,17 +11,18 @@ import os
 import signal
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from headgate.auth.identity import Handshake, Identity
 from headgate.publisher import Publisher
 from headgate.redis.client import Client, call
-from headgate.redis.embedded import start_private_redis
+from headgate.redis.embedded import EmbeddedRedis, start_private_redis
 from headgate.redis.keys import channel, head_key, log_key
 from headgate.settings import Settings
 from tests.support.gateway_here import StartGatewayHere
@@ -198,6 +199,27 @@ def test_a_lost_log_is_told_once_to_each_client_and_then_it_is_live(
         assert (told[1][1]["reason"], told[1][1]["recoverable"]) == ("log_lost", False)
         assert client.received[client.received.index(told[1]) + 1] == ["cursor", {"epoch": receipt.epoch, "offset": 0}]
         assert (told[2][2], told[2][3]["offset"]) == ("new", 1)
+
+
+def test_a_gateway_whose_redis_has_gone_does_not_know_whether_it_is_alone(
+    gateway_here: StartGatewayHere, start_redis: Callable[..., EmbeddedRedis]
+) -> None:
+    """Not known is not none: its clients are told to move, and one line says why."""
+    redis = start_redis()
+    gateway = gateway_here(redis_url=redis.url)
+    client = gateway.join()
+    assert client.welcome
+    registration = gateway.gateway.registration
+    registration.start()
+    gateway.wait_until(registration.tried.is_set, "the registration")
+    redis.close()
+    client.wait_for(lambda: client.named("status") == [[{"bus": "down"}]], "word that the bus is down")
+    with capture_logs() as lines:
+        assert gateway.gateway.retire() is False
+        gateway.gateway.drain(0)
+    assert [line["event"] for line in lines if line["event"] != "bus down"] == ["registry out of reach"]
+    client.wait_for(lambda: client.closed, "the end")
+    assert client.named("status")[-1] == [{"moving": {"reason": "restart", "within_s": 0}}]
 
 
 # Processes ---------------------------------------------------------------------------------------------------------------

@@ -560,6 +560,24 @@ def test_a_lost_redis_is_told_to_clients_and_to_readiness_and_nothing_of_it_is_l
     assert client.closed is None
 
 
+def test_a_subscription_waits_while_redis_stands_still_and_misses_nothing(gateway_on_model: StartGatewayOnModel) -> None:
+    """It is acknowledged when the connection is known to be dead; every event behind the acknowledgement comes."""
+    gateway = gateway_on_model()
+    client = gateway.join({"subscriptions": [{"pattern": "orders.1"}]})
+    assert client.welcome
+    gateway.server.stop()
+    number = client.send_request('["subscribe",{"pattern":"bills.*"}]')
+    gateway.clock.advance(0.5)
+    client.read()
+    assert number not in client.acknowledged
+    client.wait_for(lambda: number in client.acknowledged, "the acknowledgement")
+    assert client.acknowledged[number][0]["ok"]
+    gateway.server.go_on()
+    offsets = gateway.publish(20, "bills.1")
+    client.wait_for_events(20)
+    assert client.offsets == offsets
+
+
 def test_an_idle_client_is_told_its_position_now_and_then(
     gateway_on_model: StartGatewayOnModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:

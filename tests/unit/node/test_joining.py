@@ -10,8 +10,10 @@ from typing import Any
 
 import gevent
 import pytest
+from structlog.testing import capture_logs
 
 from headgate.auth.identity import Handshake, Identity
+from headgate.bus.interest import LINGER_S
 from headgate.errors import BusUnavailable, Unauthorized
 from headgate.protocol.requests import Resume
 from headgate.settings import Settings
@@ -83,6 +85,15 @@ def test_a_subscription_of_the_handshake_is_active_at_the_welcome(gateway_on_mod
     assert (topic, data) == ("handshake.7", {"carrier": "UPS", "ß": "\u2028"})
     assert (meta["id"], meta["offset"]) == (f"id{offset}", offset)
     assert isinstance(meta["time"], int)
+
+
+def test_the_subscriptions_of_a_handshake_are_one_command(gateway_on_model: StartGatewayOnModel) -> None:
+    """And not a wait for each."""
+    gateway = gateway_on_model(fence_interval_s=60)
+    gateway.server.ran.clear()
+    client = gateway.join({"subscriptions": [{"pattern": f"handshake.{number}"} for number in range(30)]})
+    assert client.welcome
+    assert [(command[0], len(command) - 1) for command in gateway.server.ran if command[0] != b"PING"] == [(b"SUBSCRIBE", 30)]
 
 
 @pytest.mark.parametrize("wanted", [None, [], {"pattern": "orders.*"}, "orders.*", [7], [None], {"a": 1}, [[]], 3, True])
@@ -206,8 +217,17 @@ def test_a_client_that_is_not_accepted_is_told_so_and_nothing_more(
     ids=["token", "name", "pattern", "overflow", "second pattern", "subscriptions", "epoch", "deep down", "no epoch", "deep"],
 )
 def test_a_connect_that_cannot_be_read_is_refused(gateway_on_model: StartGatewayOnModel, auth: Any) -> None:
-    """Text that is no Unicode, or a point of resume that is none; not taken for "nothing to resume", which would hide a loss."""
-    assert refusal(gateway_on_model().join(auth))["code"] == "invalid_request"
+    """Text that is no Unicode, or a point of resume that is none; not taken for "nothing to resume", which would hide a loss.
+
+    However often it comes, the log has no line of it.
+    """
+    gateway = gateway_on_model()
+    with capture_logs() as lines:
+        for _ in range(40):
+            client = gateway.join(auth)
+            assert refusal(client)["code"] == "invalid_request"
+            client.leave()
+    assert lines == []
 
 
 def test_more_subscriptions_than_a_client_may_have_are_refused_before_anybody_is_asked(
@@ -317,6 +337,21 @@ def test_a_client_that_leaves_the_namespace_gets_nothing_more_and_may_come_back(
     gateway.publish(1, "back.1")
 
     assert [topic for topic, _, _ in client.wait_for_events(1)] == ["back.1"]
+
+
+def test_many_users_cost_redis_no_glob_and_leave_nothing_behind(gateway_on_model: StartGatewayOnModel) -> None:
+    """A channel each, and none when they have gone."""
+    gateway = gateway_on_model()
+    before = gateway.namespace.bus.feed.sources
+    clients = [gateway.join({"subscriptions": [{"pattern": f"users.u{number}.#"}]}) for number in range(50)]
+    for client in clients:
+        assert client.welcome
+    assert gateway.namespace.bus.feed.sources - before == 50
+    assert not any(command[0] == b"PSUBSCRIBE" for command in gateway.server.ran)
+    for client in clients:
+        client.leave()
+    gateway.clock.advance(LINGER_S + 3)
+    assert gateway.namespace.bus.feed.sources == before
 
 
 # Resuming ----------------------------------------------------------------------------------------------------------------

@@ -13,6 +13,8 @@ pytest_plugins = [
     "tests.support.chromium",
     "tests.support.gateway_process",
     "tests.support.redis_server",
+    "tests.support.bus_here",
+    "tests.support.gateway_here",
     "tests.support.smtp_server",
     "tests.support.mailer",
     "tests.support.consume_process",

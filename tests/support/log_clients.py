@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import queue
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
@@ -11,7 +10,7 @@ from typing import Any
 
 from headgate.publisher import Publisher
 from headgate.redis.keys import head_key, log_key
-from tests.fault.checker import History, Noted, Welcomed, assert_kept
+from tests.fault.checker import History, Welcomed, assert_kept
 from tests.fault.many_clients import BrowserClient, Swarm
 from tests.fault.redis_process import RedisProcess
 from tests.support.gateway_process import GatewayProcess
@@ -94,13 +93,6 @@ class Grounds:
             print("\n".join(self._gateway.output.splitlines()[-20:]))
 
 
-def ask(swarm: Swarm, client: BrowserClient, name: str, body: Any) -> Any:
-    """Send one request and return its acknowledgement."""
-    answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    swarm.each(lambda one: one.request(name, body, answers.put), [client])
-    return answers.get(timeout=DEADLINE_S)
-
-
 def offsets(client: BrowserClient) -> list[int]:
     """Return the offsets that a client has seen, in the order in which it did."""
     return [seen.offset for seen in client.record.seen()]
@@ -109,11 +101,6 @@ def offsets(client: BrowserClient) -> list[int]:
 def resumed(client: BrowserClient) -> list[bool | None]:
     """Return what each welcome said."""
     return [entry.resumed for entry in client.record.entries if isinstance(entry, Welcomed)]
-
-
-def noted(client: BrowserClient, what: str) -> int:
-    """Return how often a client has noted something."""
-    return sum(isinstance(entry, Noted) and entry.what == what for entry in client.record.entries)
 
 
 def wait_for_offset(swarm: Swarm, offset: int) -> None:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import fnmatch
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from headgate.errors import BusUnavailable, InvalidEvent
+from headgate.errors import BusUnavailable, NotSerializable
 from headgate.event import Event
 from headgate.redis.entries import Entry, Head
 from headgate.redis.keys import channel, user_channel
@@ -60,6 +60,7 @@ class ModelRedis:
         copies: the data after each of the newest writes, the newest last.
         server: the token of the process to which the address leads.
         left_behind: the head of the process that the subscriber's connection leads to, if that is another one.
+        on_sent: called whenever a reply has been put on its way.
     """
 
     def __init__(self, *, max_events: int = 1_000_000, page_events: int = 100) -> None:
@@ -72,6 +73,7 @@ class ModelRedis:
         self.log: dict[int, Logged] = {}
         self.sent: deque[list[bytes]] = deque()
         self.connected = False
+        self.on_sent: Callable[[], None] = lambda: None
         self.left_behind: Head | None = None
         self._processes = 0
         self._begin_process()
@@ -114,6 +116,7 @@ class ModelRedis:
             self._sources_of[name] = sources
         for source in sources:
             self.sent.append([b"pmessage", source, name, message] if source else [b"message", name, message])
+        self.on_sent()
         return bool(sources)
 
     # -- the log --------------------------------------------------------------------------------------------------
@@ -167,7 +170,7 @@ class ModelRedis:
                 event = Event(logged.topic, logged.data, f"id{offset}", TIME_MS, None, offset)
                 entries.append(Entry(offset, event))
             else:
-                entries.append(Entry(offset, None, InvalidEvent("data", "bad")))
+                entries.append(Entry(offset, None, NotSerializable("bad")))
             if len(entries) == self.page_events:
                 break
         return entries
@@ -289,6 +292,7 @@ class ModelRedis:
         verb, *names = command
         if verb == b"PING":
             self.sent.append([b"pong", names[0]])
+            self.on_sent()
             return
         self._sources_of.clear()
         for name in names:
@@ -301,3 +305,4 @@ class ModelRedis:
             elif verb == b"PUNSUBSCRIBE" and name in self._globs:
                 self._globs.remove(name)
             self.sent.append([verb.lower(), name, b"1"])
+        self.on_sent()

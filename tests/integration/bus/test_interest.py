@@ -1,58 +1,40 @@
 """Subscriptions in Redis that follow the clients of a gateway: real commands, real copies, real rights, two real gateways.
 
-The listener runs in a process of its own (tests/support/bus_process.py), on a real Redis; so do the gateways further down.
+The listener runs in the test's own process (tests/support/bus_here.py); the gateways further down are processes. tests/unit/bus
+has the listener on a model of Redis, and tests/unit/node a gateway on it.
 """
 
 from __future__ import annotations
 
 import random
 import threading
-import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, closing
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from headgate.publisher import Publisher
-from headgate.redis.client import Client, call, open_client
+from headgate.redis.client import Client, call
 from headgate.redis.functions import SOURCE, VERSION
 from headgate.redis.keys import channel
 from headgate.topic import matches
 from tests.fault.checker import History, Subscribed, assert_kept
 from tests.fault.many_clients import Swarm
 from tests.fault.redis_process import RedisProcess
-from tests.support.bus_process import BusProcess
-from tests.support.gateway_process import GatewayProcess, StartGateway
+from tests.support.bus_here import StartRedisBus
+from tests.support.gateway_process import GatewayProcess
+from tests.support.model_redis import NAMESPACE
 from tests.support.redis_server import wait_until
 
-StartBus = Callable[..., BusProcess]
-N = "notifications"
+N = NAMESPACE
 TOPICS = ["orders.1", "orders.2", "orders.1.paid", "bills.1", "bills.1.paid", "users.7", "users.7.mail", "users.8.mail.new"]
-
-
-@pytest.fixture
-def start_bus(redis_url: str) -> Iterator[StartBus]:
-    """Start a listener that is up: `start_bus("orders.*", linger_s=5)`. A pattern that is released goes at the next fence."""
-    with ExitStack() as started:
-
-        def start(*patterns: str, url: str = redis_url, **options: Any) -> BusProcess:
-            # A log that is never trimmed: how far a stopped listener falls behind a storm is not what is tested here.
-            settings = {"linger_s": 0.0, "fence_interval_s": 0.1, "log_max_events": 10_000_000, **options}
-            bus = BusProcess(url, patterns, **settings)
-            started.callback(bus.close)
-            bus.wait_until_up()
-            return bus
-
-        yield start
 
 
 @pytest.fixture
 def publisher(redis_url: str) -> Iterator[Publisher]:
     """A publisher on the Redis of this test run."""
-    with closing(Publisher(redis_url)) as publisher:
+    with closing(Publisher(redis_url, namespace=N)) as publisher:
         yield publisher
 
 
@@ -90,38 +72,40 @@ class Storm:
 # Active ------------------------------------------------------------------------------------------------------------------
 
 
-def test_subscriptions_follow_the_patterns_and_go_back_to_nothing(start_bus: StartBus, redis_client: Client) -> None:
+def test_subscriptions_follow_the_patterns_and_go_back_to_nothing(redis_bus: StartRedisBus, redis_client: Client) -> None:
     """A channel for a topic, a glob for a wildcard, none for a topic inside a glob; each while a client has the pattern."""
-    bus = start_bus()
+    bus = redis_bus()
     assert listened_to(redis_client, "orders.1", "bills.1") == {"orders.1": 0, "bills.1": 0, "globs": 0}
-    bus.acquire("orders.1")
-    bus.acquire("bills.1")
-    assert listened_to(redis_client, "orders.1", "bills.1") == {"orders.1": 1, "bills.1": 1, "globs": 0}
-    bus.acquire("orders.*")
-    bus.acquire("orders.*")
-    wait_until(
-        lambda: listened_to(redis_client, "orders.1", "bills.1") == {"orders.1": 0, "bills.1": 1, "globs": 1}, "the glob alone"
-    )
-    bus.release("orders.*")
-    bus.wait_for_fences(3)
-    assert listened_to(redis_client, "orders.1", "bills.1") == {"orders.1": 0, "bills.1": 1, "globs": 1}
-    bus.release("orders.*")
-    wait_until(
+    bus.bus.acquire("orders.1")
+    bus.bus.acquire("bills.1")
+    bus.wait_for(
         lambda: listened_to(redis_client, "orders.1", "bills.1") == {"orders.1": 1, "bills.1": 1, "globs": 0}, "the topics"
     )
-    bus.release("orders.1")
-    bus.release("bills.1")
-    wait_until(lambda: listened_to(redis_client, "orders.1", "bills.1") == {"orders.1": 0, "bills.1": 0, "globs": 0}, "nothing")
+    bus.bus.acquire("orders.*")
+    bus.bus.acquire("orders.*")
+    bus.wait_for(
+        lambda: listened_to(redis_client, "orders.1", "bills.1") == {"orders.1": 0, "bills.1": 1, "globs": 1}, "the glob alone"
+    )
+    bus.bus.release("orders.*")
+    bus.wait_for_fences(3)
+    assert listened_to(redis_client, "orders.1", "bills.1") == {"orders.1": 0, "bills.1": 1, "globs": 1}
+    bus.bus.release("orders.*")
+    bus.wait_for(
+        lambda: listened_to(redis_client, "orders.1", "bills.1") == {"orders.1": 1, "bills.1": 1, "globs": 0}, "the topics"
+    )
+    bus.bus.release("orders.1")
+    bus.bus.release("bills.1")
+    bus.wait_for(lambda: listened_to(redis_client, "orders.1", "bills.1") == {"orders.1": 0, "bills.1": 0, "globs": 0}, "nothing")
 
 
 # Twice -------------------------------------------------------------------------------------------------------------------
 
 
 def test_a_plain_publish_through_overlapping_subscriptions_comes_once_and_the_next_alike_too(
-    start_bus: StartBus, redis_client: Client, publisher: Publisher
+    redis_bus: StartRedisBus, redis_client: Client, publisher: Publisher
 ) -> None:
     """Three globs and a channel: four copies from Redis, back to back. The same text published again is another event."""
-    bus = start_bus("orders.*", "*.paid", "#.1.#")
+    bus = redis_bus("orders.*", "*.paid", "#.1.#")
     for _ in range(3):
         call(redis_client, "PUBLISH", channel(N, "orders.1.paid"), '"plain"')
     call(redis_client, "PUBLISH", channel(N, "orders.9"), '"one copy"')
@@ -138,10 +122,10 @@ def test_a_plain_publish_through_overlapping_subscriptions_comes_once_and_the_ne
 
 
 def test_a_user_costs_no_glob_and_gets_everything_below_the_name(
-    start_bus: StartBus, redis_client: Client, publisher: Publisher
+    redis_bus: StartRedisBus, redis_client: Client, publisher: Publisher
 ) -> None:
     """Over one channel, with the topic of each event, beside a subscription to one of the topics."""
-    bus = start_bus("users.7.#", "users.7.mail")
+    bus = redis_bus("users.7.#", "users.7.mail")
     publisher.publish("mail", "mine", user="7")
     publisher.publish("mail", "another's", user="8")
     publisher.publish("users.7", "myself")
@@ -159,7 +143,6 @@ def test_a_user_costs_no_glob_and_gets_everything_below_the_name(
         ["users.7.mail", None, '"plain"'],
     ]
     assert call(redis_client, "PUBSUB", "NUMPAT") == 0
-    assert bus.quarantined() == {}
 
 
 def older_library(client: Client) -> None:
@@ -172,11 +155,11 @@ def older_library(client: Client) -> None:
 
 
 def test_an_older_library_is_replaced_before_users_are_listened_to(
-    start_bus: StartBus, redis_client: Client, publisher: Publisher
+    redis_bus: StartRedisBus, redis_client: Client, publisher: Publisher
 ) -> None:
     """It would publish nothing on their channels."""
     older_library(redis_client)
-    bus = start_bus("users.7.#")
+    bus = redis_bus("users.7.#")
     publisher.publish("mail", "mine", user="7")
 
     bus.wait_for(lambda: bus.offsets == [1], "the event")
@@ -188,18 +171,18 @@ def test_an_older_library_is_replaced_before_users_are_listened_to(
 
 
 def test_a_redis_that_allows_only_the_whole_feed_gives_that(
-    start_bus: StartBus, redis_url: str, redis_client: Client, publisher: Publisher
+    redis_bus: StartRedisBus, redis_url: str, redis_client: Client, publisher: Publisher
 ) -> None:
     """Rights to globs are compared letter by letter."""
     call(redis_client, "ACL", "SETUSER", "gate", "on", ">pass", "allkeys", "+@all", "resetchannels", f"&{channel(N, '*')}")
-    bus = start_bus("orders.*", "users.7.#", url=redis_url.replace("unix://", "unix://gate:pass@"))
+    bus = redis_bus("orders.*", "users.7.#", url=redis_url.replace("unix://", "unix://gate:pass@"))
     publisher.publish("orders.1", 1)
     publisher.publish("mail", "mine", user="7")
 
     bus.wait_for(lambda: bus.offsets == [1, 2], "both events")
 
     # The connection on which narrow ones were refused ends when Redis comes to see that.
-    wait_until(lambda: call(redis_client, "PUBSUB", "NUMPAT") == 1, "one glob")
+    bus.wait_for(lambda: call(redis_client, "PUBSUB", "NUMPAT") == 1, "one glob")
 
 
 # Two gateways ------------------------------------------------------------------------------------------------------------
@@ -243,21 +226,6 @@ def come_to_rest(two: TwoGateways, swarm: Swarm, history: History) -> None:
     assert_kept(history, swarm.records, (receipt.epoch, receipt.offset))
 
 
-def test_many_users_cost_redis_no_glob_and_leave_nothing_behind(two_gateways: TwoGateways) -> None:
-    """A channel each, and none when they have gone."""
-    redis = two_gateways.redis
-
-    def channels() -> int:
-        return len(redis.call("PUBSUB", "CHANNELS", "hg:{notifications}/users.*"))
-
-    swarm = Swarm(two_gateways.urls, 200, lambda index: [f"users.u{index}.#"])
-    with closing(swarm):
-        swarm.open(at_once=200)
-        # Not at once: clients of other tests leave globs behind for some seconds, and a gateway may just be connecting anew.
-        wait_until(lambda: (channels(), redis.call("PUBSUB", "NUMPAT")) == (200, 0), "a channel for each, and no glob")
-    wait_until(lambda: channels() == 0, "their channels to be given up")
-
-
 def test_clients_of_two_gateways_miss_nothing_behind_their_acknowledgements(two_gateways: TwoGateways) -> None:
     """They subscribe, unsubscribe, leave and come back at the other gateway, in a storm of publishes."""
     seed = 8
@@ -292,70 +260,3 @@ def test_clients_of_two_gateways_miss_nothing_behind_their_acknowledgements(two_
                     )
             wait_until(lambda: len(storm.history.events) > 100, "100 events")
         come_to_rest(two_gateways, swarm, storm.history)
-
-
-def test_a_client_resumes_at_a_gateway_that_listened_to_nothing_of_it(two_gateways: TwoGateways) -> None:
-    """Its position is behind the log, and ahead of the other gateway's feed; all that it missed comes, in order."""
-    history = History()
-    swarm = Swarm(two_gateways.urls[:1], 1, lambda index: ["crates.*"])
-    with closing(swarm), Publisher(two_gateways.redis.url) as publisher:
-        client = swarm.open().clients[0]
-
-        def publish(count: int) -> int:
-            for _ in range(count):
-                event_id = uuid.uuid4().hex
-                receipt = publisher.publish("crates.1", {"id": event_id}, id=event_id)
-                history.published(receipt.epoch, receipt.offset, "crates.1", event_id)
-            return receipt.offset
-
-        first = publish(5)
-        swarm.wait(lambda: client.offset == first, "five events")
-        swarm.leave()
-        swarm.wait(lambda: client._transport is None, "it to be gone")
-        publish(5)
-        port = int(two_gateways.urls[1].rpartition(":")[2])
-        client.address = (client.address[0], port)
-        swarm.open()
-        last = publish(5)
-        swarm.wait(lambda: client.offset == last, "all events")
-        assert [seen.offset for seen in client.record.seen()] == [event.offset for event in history.log(client.epoch or "")]
-
-
-def test_the_subscriptions_of_a_handshake_are_one_command(start_gateway: StartGateway) -> None:
-    """And not a wait for each."""
-    # One that nobody else uses, and that takes no late fence for a dead connection: both would subscribe to something else.
-    gateway = start_gateway({"HEADGATE_FENCE_INTERVAL_S": "60"}, "--dev")
-    with (
-        closing(open_client(f"unix://{gateway.folder}/data/redis.sock")) as redis,
-        closing(Swarm([gateway.url], 1, lambda index: [f"handshake.{number}" for number in range(30)])) as swarm,
-    ):
-        call(redis, "CONFIG", "RESETSTAT")
-        swarm.open()
-        assert call(redis, "INFO", "commandstats")["cmdstat_subscribe"]["calls"] == 1
-
-
-def test_a_subscription_waits_while_redis_is_stopped_and_misses_nothing(two_gateways: TwoGateways, tmp_path: Path) -> None:
-    """It is acknowledged when the connection is known to be dead, or Redis has confirmed; either way all behind it comes."""
-    history = History()
-    swarm = Swarm(two_gateways.urls, 2, lambda index: ["orders.1"])
-    with closing(swarm), Publisher(two_gateways.redis.url) as publisher:
-        swarm.open()
-        two_gateways.redis.pause()
-        try:
-            swarm.each(lambda client: client.subscribe("bills.*"))
-            began_s = time.monotonic()
-            swarm.wait(
-                lambda: all(_told(client, "bills.*") for client in swarm.clients) or time.monotonic() - began_s > 3, "a while"
-            )
-        finally:
-            two_gateways.redis.go_on()
-        swarm.wait(lambda: all(_told(client, "bills.*") for client in swarm.clients), "the acknowledgements")
-        for number in range(20):
-            receipt = publisher.publish("bills.1", {"id": f"b{number}"}, id=f"b{number}")
-            history.published(receipt.epoch, receipt.offset, "bills.1", f"b{number}")
-        swarm.wait(lambda: all(client.offset == receipt.offset for client in swarm.clients), "the events")
-        assert_kept(history, swarm.records, (receipt.epoch, receipt.offset))
-
-
-def _told(client: Any, pattern: str) -> bool:
-    return any(isinstance(entry, Subscribed) and entry.pattern == pattern for entry in client.record.entries)

@@ -44,7 +44,7 @@ SETTINGS = {
 
 
 class Ground:
-    """What all runs of the machine share: processes take longer to start than a run takes."""
+    """The parts that all runs of the machine share: processes take longer to start than a run takes."""
 
     def __init__(self, redis: RedisProcess, gateway: GatewayProcess, patterns: list[str]) -> None:
         self.redis, self.gateway, self.patterns = redis, gateway, patterns
@@ -74,7 +74,7 @@ class NoSilentLoss(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
         """Four clients: one catches up, one drops, one changes its subscriptions all the time, one has everything."""
-        # What the sequence before published last may reach clients that the gateway lets in before it has caught up.
+        # Events that the sequence before published last may reach clients that the gateway lets in before it has caught up.
         self.history = History(dict(list(self.ground.history.events.items())[-100:]))
         self.ground.history = self.history
         overflows = ["catch_up", "drop", "catch_up", "catch_up"]
@@ -203,14 +203,14 @@ def _acknowledged(client: BrowserClient) -> int:
 
 
 @pytest.mark.timeout(600)
-def test_whatever_happens_nothing_is_lost_unreported_doubled_or_reordered(ground: Ground) -> None:
+def test_random_histories_lose_double_and_reorder_nothing_unreported(ground: Ground) -> None:
     """Random steps; a failure is shrunk to the shortest sequence that still fails."""
     _run(ground, examples=15)
 
 
 @pytest.mark.nightly
 @pytest.mark.timeout(1800)
-def test_whatever_happens_for_a_long_time(ground: Ground) -> None:
+def test_a_thousand_random_histories(ground: Ground) -> None:
     """The same with a thousand sequences."""
     _run(ground, examples=1000)
 

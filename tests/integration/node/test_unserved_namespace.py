@@ -7,16 +7,17 @@ import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from headgate import BusUnavailable, NamespaceNotServed, Publisher
+from headgate.cli.main import main
 from headgate.redis import registry
 from headgate.redis.client import Client, call
 from headgate.redis.keys import NAMESPACES, gateways_key, log_key
 from headgate.redis.registry import register
-from tests.support.gateway_process import StartGateway
+from tests.support.gateway_here import StartGatewayHere
 from tests.support.redis_server import DEADLINE_S
 
 LOGGER = "headgate.publisher"
@@ -187,56 +188,40 @@ def test_without_redis_the_error_is_that_of_publishing() -> None:
 # The command line, and a gateway -------------------------------------------------------------------------------------------
 
 
-def run(redis_url: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "headgate.cli.main", "publish", "a", "1", "--redis", redis_url, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=2 * DEADLINE_S, check=False)
-
-
 def test_the_command_line_warns_in_one_line(redis_url: str, redis_client: Client) -> None:
     """On standard error, below the receipt; of a namespace that is served it says nothing."""
     register(redis_client, "a-gateway", ["notifications"])
-    result = run(redis_url, "--namespace", "nobody")
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "headgate.cli.main", "publish", "a", "1", "--redis", redis_url, *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=2 * DEADLINE_S, check=False)
+
+    result = run("--namespace", "nobody")
     assert (result.returncode, result.stdout[:9]) == (0, "offset 1 ")
     assert result.stderr == (
         "headgate: no gateway has ever served namespace 'nobody' here, so no browser gets its events; "
         "gateways serve notifications\n"
     )
-    assert run(redis_url).stderr == ""
+    assert run().stderr == ""
 
 
 def test_the_command_line_refuses_where_that_is_asked_for(redis_url: str, redis_client: Client) -> None:
     """One line, exit code 1, and nothing in the log."""
-    result = run(redis_url, "--namespace", "nobody", "--strict-namespace")
-    assert (result.returncode, result.stdout) == (1, "")
+    arguments = ["publish", "a", "1", "--redis", redis_url, "--namespace", "nobody", "--strict-namespace"]
+    result = CliRunner().invoke(main, arguments)
+    assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == "headgate: no gateway has ever served namespace 'nobody' here, so no browser gets its events\n"
     assert events_in(redis_client, "nobody") == 0
 
 
-OWN = """
-from flask import Flask, jsonify
-from headgate import Publisher
-from headgate.flask_extension import Headgate
-
-app = Flask("shop")
-gate = Headgate(app)
-
-@app.post("/both")
-def both():
-    gate.publish("a", 1)
-    with Publisher(gate.gateway.settings.redis_url) as publisher:
-        publisher.publish("a", 2)
-    return jsonify(done=True)
-"""
-
-
 def test_inside_a_gateway_nobody_asks_for_its_own_namespaces(
-    start_gateway: StartGateway, redis_url: str, redis_client: Client, tmp_path: Any
+    gateway_here: StartGatewayHere, redis_url: str, redis_client: Client
 ) -> None:
-    """Neither `gate.publish`, which serves no other, nor a publisher beside it in the same process."""
-    (tmp_path / "shop_with_a_publisher.py").write_text(OWN)
-    gateway = start_gateway({"HEADGATE_REDIS_URL": redis_url, "PYTHONPATH": str(tmp_path)}, "--dev", "shop_with_a_publisher:app")
+    """Neither the gateway's own publisher nor one beside it in the same process."""
+    gateway = gateway_here().gateway
     before = asked(redis_client)
-    command = [sys.executable, "-c", "import sys, urllib.request as r; r.urlopen(sys.argv[1], b'')", f"{gateway.url}/both"]
-    subprocess.run(command, timeout=DEADLINE_S, check=True)
+    gateway.publisher.publish("a", 1)
+    with Publisher(redis_url) as publisher:
+        publisher.publish("a", 2)
     assert events_in(redis_client, "notifications") == 2
     assert asked(redis_client) == before

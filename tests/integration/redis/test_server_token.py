@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from headgate.redis.client import Client, SubscriberLink, call, open_client
+from headgate.redis.client import Client, call, open_client
 from headgate.redis.embedded import EmbeddedRedis
 from headgate.redis.functions import SOURCE, ensure_loaded
 from headgate.redis.log import EventLog, read_head
+from headgate.redis.subscriber_link import SubscriberLink
 
 
 @pytest.fixture

@@ -57,7 +57,7 @@ class Gateway:
         return [event[1] for kind, *rest in self.told if kind == "deliver" for event in rest[0]]
 
     def only(self, *kinds: str) -> list[tuple[Any, ...]]:
-        """What was told of these kinds."""
+        """The messages of these kinds, in order."""
         return [entry for entry in self.told if entry[0] in kinds]
 
     def connect(self) -> None:
@@ -295,7 +295,7 @@ def test_the_head_is_read_after_redis_has_acknowledged_every_source() -> None:
 
 
 @EITHER
-def test_what_the_log_no_longer_holds_is_told_in_one_gap(patterns: tuple[str, ...]) -> None:
+def test_events_that_the_log_no_longer_holds_are_told_in_one_gap(patterns: tuple[str, ...]) -> None:
     """Cut off for longer than the retention: the offsets that are gone, then the rest."""
     gateway = Gateway(*patterns, redis=ModelRedis(max_events=20))
     publish(gateway, 10)

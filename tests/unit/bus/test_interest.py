@@ -24,17 +24,17 @@ PATTERNS = st.lists(st.sampled_from([*WORDS, "*", "#"]), min_size=1, max_size=4)
 
 
 def topic_source(topic: str) -> Source:
-    """What brings one topic."""
+    """The source of one topic."""
     return b"subscribe", channel(N, topic).encode()
 
 
 def glob(text: str) -> Source:
-    """What brings all topics of a glob."""
+    """The source of all topics of a glob."""
     return b"psubscribe", channel(N, text).encode()
 
 
 def user(name: str) -> Source:
-    """What brings a user's logged events."""
+    """The source of a user's logged events."""
     return b"subscribe", user_channel(N, name).encode()
 
 
@@ -126,7 +126,7 @@ def test_the_glob_is_narrow(pattern: str, command: str, name: str) -> None:
     ],
 )
 def test_the_fewest_sources_are_requested(patterns: list[str], requested: set[Source]) -> None:
-    """What lies in a glob needs nothing of its own; a plain PUBLISH to a user's topic is only on its own channel."""
+    """A topic in a glob needs nothing of its own; a plain PUBLISH to a user's topic is only on its own channel."""
     assert settled(attached(*patterns)) == requested
 
 

@@ -1,28 +1,368 @@
-"""The shell of the feed: which errors of its connection it tells the feed about."""
+"""The listener: the feed's shell. It connects, waits, carries out and logs; here on a model of Redis and on the test's own clock.
+
+tests/contract/test_bus_links.py holds the model's two ends to the real ones. test_feed_rules.py has the rules of the feed.
+"""
 
 from __future__ import annotations
 
 from typing import cast
 
+import gevent
 import pytest
+from prometheus_client import REGISTRY
+from structlog.testing import capture_logs
 
-from headgate.bus.listener import Bus
-from headgate.errors import BusRefused
-from headgate.protocol.packets import GapReason
-from headgate.redis.entries import Head
+from headgate.bus import listener
+from headgate.bus.actions import Ping, ReadFenceHead, Subscribe
+from headgate.bus.interest import LINGER_S
+from headgate.bus.listener import (
+    ACTIVE_TIMEOUT_S,
+    COMMAND_TIMEOUT_S,
+    CONNECT_TIMEOUT_S,
+    FIRST_RECONNECT_S,
+    LAST_RECONNECT_S,
+    QUARANTINE_LOG_S,
+    Bus,
+)
+from headgate.errors import BusRefused, BusUnavailable
+from headgate.redis.faults import NO_PERMISSION
 from headgate.redis.subscriber_link import SubscriberLink
 from headgate.settings import Settings
+from tests.support.bus_here import ModelBus, StartModelBus, Teller
+from tests.support.model_links import ModelServer
+from tests.support.model_redis import NAMESPACE, OLD_LIBRARY
+
+EITHER = pytest.mark.parametrize("patterns", [("#",), ("orders.*", "bills.1")], ids=["whole", "narrow"])
 
 
-class Nobody:
-    """A namespace that nothing reaches."""
+def counted(name: str, **labels: str) -> float:
+    """Return the value of a metric of the namespace."""
+    return REGISTRY.get_sample_value(f"headgate_{name}", {"namespace": NAMESPACE, **labels}) or 0.0
 
-    def route(self, events: object, more: object) -> None: ...
-    def missing(self, first: int, last: int, reason: GapReason) -> None: ...
-    def log_lost(self, head: Head) -> None: ...
-    def line_changed(self, end: int) -> None: ...
-    def bus_changed(self, up: bool) -> None: ...
-    def fenced(self) -> None: ...
+
+def leave(server: ModelServer) -> None:
+    """Nothing listens at the address."""
+    server.away = True
+
+
+def attempts_while(bus: ModelBus, seconds: float) -> list[float]:
+    """Let time pass, a hundredth of a second at a time; return when somebody tried to connect."""
+    at_s: list[float] = []
+    began_s = bus.clock.now_s
+    for _ in range(round(seconds * 100)):
+        before = bus.server.attempts
+        bus.advance(0.01)
+        at_s += [bus.clock.now_s - began_s] * (bus.server.attempts - before)
+    return at_s
+
+
+# Up, in order, once ------------------------------------------------------------------------------------------------------
+
+
+@EITHER
+def test_logged_events_are_routed_in_order_each_once(model_bus: StartModelBus, patterns: tuple[str, ...]) -> None:
+    """The fences that follow bring nothing a second time."""
+    bus = model_bus(*patterns)
+    before = counted("events_received_total")
+    offsets = bus.publish(500)
+    bus.advance(3)
+    assert bus.offsets == offsets
+    assert bus.only("missing", "log_lost", "bus") == [["bus", True]]
+    assert counted("events_received_total") - before == 500
+
+
+def test_a_listener_that_is_up_says_where_the_log_stands(model_bus: StartModelBus) -> None:
+    """To the namespace, to whoever waits for the first connection, and in the metrics."""
+    bus = model_bus("orders.1", before=lambda server: [server.redis.publish("orders.1") for _ in range(3)])
+    assert (bus.bus.up, bus.bus.was_up.is_set(), bus.bus.last_error) == (True, True, None)
+    assert (bus.bus.epoch, bus.bus.offset, bus.bus.reached, bus.bus.head, bus.bus.first) == (bus.redis.epoch, 3, 3, 3, 1)
+    assert counted("bus_up") == 1
+    assert counted("bus_subscriptions") == 2  # the anchor and the topic
+
+
+def test_the_retention_of_the_settings_is_stored_in_redis(model_bus: StartModelBus) -> None:
+    """Every publisher's appends obey it."""
+    bus = model_bus("#", log_max_events=7)
+    bus.publish(10)
+    bus.advance(1)
+    assert bus.redis.max_events == 7
+    assert bus.bus.first == 4
+
+
+def test_events_that_arrive_while_others_are_routed_go_with_them(model_bus: StartModelBus) -> None:
+    """The fan-out asks for them between two turns of a pass."""
+    bus = model_bus("#")
+    taken: list[int | None] = []
+
+    def during(more: object) -> None:
+        bus.redis.publish("orders.1")
+        bus.redis.publish("orders.1")
+        taken.extend(event.offset for event in more())  # type: ignore[operator]
+        assert more() == []  # type: ignore[operator]
+
+    bus.during = during
+    before = counted("events_received_total")
+    bus.publish(1)
+    assert (bus.offsets, taken) == ([1], [2, 3])
+    assert (bus.bus.offset, counted("events_received_total") - before) == (3, 3)
+
+
+def test_a_connection_that_breaks_while_events_are_routed_does_not_disturb_them(model_bus: StartModelBus) -> None:
+    """The pass goes on without more; what was cut off comes from the log."""
+    bus = model_bus("#")
+
+    def during(more: object) -> None:
+        bus.during = lambda more: None
+        bus.redis.publish("orders.1")
+        bus.server.cut()
+        assert more() == []  # type: ignore[operator]
+
+    bus.during = during
+    bus.publish(1)
+    bus.advance(1)
+    assert bus.offsets == [1, 2]
+    assert bus.only("bus") == [["bus", True], ["bus", False], ["bus", True]]
+
+
+def test_events_that_arrive_while_a_closed_listener_still_routes_are_left(model_bus: StartModelBus) -> None:
+    """The listener has no connection any more."""
+    bus = model_bus("#")
+
+    def during(more: object) -> None:
+        bus.bus.close()
+        bus.bus._link = None
+        assert more() == []  # type: ignore[operator]
+
+    bus.during = during
+    bus.publish(1)
+    assert bus.offsets == [1]
+
+
+def test_a_router_that_fails_leaves_a_gap_and_a_new_connection(model_bus: StartModelBus) -> None:
+    """Nobody knows which clients have which of the events; the feed goes on behind them."""
+    bus = model_bus("#")
+
+    def during(more: object) -> None:
+        bus.during = lambda more: None
+        raise RuntimeError("a fault of ours")
+
+    bus.during = during
+    with capture_logs() as lines:
+        offsets = bus.publish(3)
+        assert isinstance(bus.bus.last_error, BusUnavailable)
+        assert bus.bus.last_error.message.endswith("internal error: RuntimeError")
+        assert attempts_while(bus, 2 * LAST_RECONNECT_S) == [pytest.approx(LAST_RECONNECT_S, abs=0.02)]
+    assert [line["event"] for line in lines if line["log_level"] == "error"] == ["bus listener failed"]
+    assert bus.only("missing") == [["missing", offsets[0], offsets[-1], "upstream"]]
+    assert bus.publish(1) == [4]
+    assert bus.offsets == [1, 2, 3, 4]
+    assert bus.bus.last_error is None
+
+
+# Bad messages ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_logged_event_whose_message_is_bad_is_told_at_once_as_a_missing_offset(model_bus: StartModelBus) -> None:
+    """It does not wait for a fence, and the next event follows."""
+    bus = model_bus("orders.*", fence_interval_s=30)
+    before = counted("quarantined_total", code="not_serializable")
+    bus.publish(1)
+    bus.redis.publish("orders.1", b"1.", good=False)
+    bus.publish(1)
+    assert bus.only("route", "missing") == [
+        ["route", [["orders.1", 1, "1"]]],
+        ["missing", 2, 2, "quarantined"],
+        ["route", [["orders.1", 3, "1"]]],
+    ]
+    assert counted("quarantined_total", code="not_serializable") - before == 1
+
+
+def test_quarantined_messages_are_all_counted_and_logged_now_and_then(model_bus: StartModelBus) -> None:
+    """Anyone may publish rubbish; the log is not to be filled with it."""
+    bus = model_bus("#")
+    before = counted("quarantined_total", code="not_serializable")
+    with capture_logs() as lines:
+        for _ in range(5):
+            bus.redis.send("orders.1", b"{")
+            bus.run()
+        bus.advance(QUARANTINE_LOG_S + 1)
+        bus.redis.send("orders.1", b"{")
+        bus.run()
+    assert counted("quarantined_total", code="not_serializable") - before == 6
+    assert [line["event"] for line in lines] == ["message quarantined"] * 2
+
+
+# Down and up -------------------------------------------------------------------------------------------------------------
+
+
+@EITHER
+def test_a_connection_that_is_cut_again_and_again_loses_nothing(model_bus: StartModelBus, patterns: tuple[str, ...]) -> None:
+    """Events that were published meanwhile are read from the log, in order, each once."""
+    bus = model_bus(*patterns)
+    offsets: list[int] = []
+    reconnects, repaired = counted("bus_reconnects_total"), counted("repaired_total")
+    for _ in range(5):
+        offsets += bus.publish(3)
+        bus.server.cut()
+        offsets += bus.publish(2)
+        bus.advance(1)
+    assert bus.offsets == offsets == list(range(1, 26))
+    assert bus.only("bus") == [["bus", True], *[["bus", False], ["bus", True]] * 5]
+    assert bus.only("missing", "log_lost") == []
+    assert counted("bus_reconnects_total") - reconnects == 5
+    assert counted("repaired_total") - repaired == 10
+
+
+def test_attempts_to_connect_come_further_and_further_apart(model_bus: StartModelBus) -> None:
+    """Up to a bound; the same reason is logged once."""
+    with capture_logs() as lines:
+        bus = model_bus("#", before=leave)
+        at_s = attempts_while(bus, 5.2)
+    waits_s = [later - earlier for earlier, later in zip([0.0, *at_s], at_s, strict=False)]
+    wanted_s = [0.1, 0.2, 0.4, 0.8, *[LAST_RECONNECT_S] * 3]
+    assert waits_s == pytest.approx(wanted_s, abs=0.02)
+    assert min(wanted_s) > FIRST_RECONNECT_S
+    assert [(line["event"], line["log_level"]) for line in lines] == [("bus down", "warning")]
+    assert (bus.told, bus.bus.up, bus.bus.was_up.is_set()) == ([], False, False)
+    assert bus.bus.last_error is not None
+    assert "connection refused" in bus.bus.last_error.message
+
+    bus.server.away = False
+    bus.advance(LAST_RECONNECT_S + 1)
+    assert bus.only("bus") == [["bus", True]]
+    assert bus.bus.last_error is None
+
+
+def test_a_listener_that_was_up_connects_again_soon(model_bus: StartModelBus) -> None:
+    """Attempts that failed before it came up do not count any more."""
+    bus = model_bus("#", before=leave)
+    bus.advance(5)
+    bus.server.away = False
+    bus.advance(LAST_RECONNECT_S + 1)
+    bus.server.cut()
+    assert attempts_while(bus, 1)[0] <= FIRST_RECONNECT_S + 0.01
+
+
+@EITHER
+def test_a_redis_that_stands_still_is_told_as_down_and_what_it_did_meanwhile_comes_once(
+    model_bus: StartModelBus, patterns: tuple[str, ...]
+) -> None:
+    """Two late fences: every connection stays open, and none answers."""
+    bus = model_bus(*patterns)
+    offsets = bus.publish(5)
+    with capture_logs() as lines:
+        bus.server.stop()
+        bus.advance(0.9)
+        assert bus.bus.up
+        bus.advance(2.5)
+        assert not bus.bus.up
+        assert isinstance(bus.bus.last_error, BusUnavailable)
+        offsets += [bus.redis.publish("orders.1") for _ in range(200)]
+        bus.advance(10)
+        bus.server.go_on()
+        bus.advance(5)
+    assert bus.only("bus") == [["bus", True], ["bus", False], ["bus", True]]
+    assert bus.offsets == offsets
+    assert bus.only("missing", "log_lost") == []
+    assert {line["event"] for line in lines} == {"fence late", "bus down", "bus up"}
+    assert bus.bus.last_error is None
+
+
+def test_one_late_fence_is_no_dead_connection(model_bus: StartModelBus) -> None:
+    """Redis, or the gateway, was held up for a moment; the reason is shown until the next fence passes."""
+    bus = model_bus("#")
+    bus.server.stop()
+    bus.advance(1.8)
+    assert isinstance(bus.bus.last_error, BusUnavailable)
+    bus.server.go_on()
+    bus.advance(3)
+    assert bus.only("bus") == [["bus", True]]
+    assert bus.bus.last_error is None
+
+
+def test_a_redis_that_never_answers_a_new_connection_is_given_up(model_bus: StartModelBus) -> None:
+    """It accepts connections, and nothing more: the first command ends the attempt."""
+    bus = model_bus("#", before=lambda server: server.stop())
+    assert bus.server.attempts == 1
+    bus.advance(COMMAND_TIMEOUT_S + LAST_RECONNECT_S)
+    assert bus.server.attempts == 2
+    assert isinstance(bus.bus.last_error, BusUnavailable)
+    assert not bus.bus.up
+
+
+def test_a_redis_that_acknowledges_no_subscription_is_given_up(model_bus: StartModelBus) -> None:
+    """The subscriber connection has a timeout until the feed is live, and none afterwards: the fence watches it then."""
+    held: list[str] = []
+
+    def before(server: ModelServer) -> None:
+        server.redis.run = lambda command: held.append("a command")  # type: ignore[method-assign]
+
+    bus = model_bus("#", before=before)
+    assert held == ["a command"]
+    bus.advance(CONNECT_TIMEOUT_S - 0.1)
+    assert bus.server.attempts == 1
+    bus.advance(0.5)
+    assert bus.server.attempts == 2
+
+
+def test_an_emptied_redis_is_told_once_and_live_goes_on(model_bus: StartModelBus) -> None:
+    """Nobody publishes meanwhile: the fence notices, and begins the new epoch itself."""
+    bus = model_bus("orders.*")
+    bus.publish(10)
+    before = counted("log_lost_total")
+    bus.redis.flush()
+    with capture_logs() as lines:
+        bus.advance(4)
+    assert bus.only("log_lost") == [["log_lost", bus.redis.epoch, 0]]
+    bus.publish(1)
+    assert bus.events[-1] == ["orders.1", 1, "1"]
+    assert counted("log_lost_total") - before == 1
+    assert [(line["event"], line["was_offset"], line["now_offset"]) for line in lines] == [("log lost", 10, 0)]
+
+
+def test_an_older_library_ends_the_connection(model_bus: StartModelBus) -> None:
+    """It does not publish on the channels of users: the next connection replaces it, and reads from the log what is missing."""
+    bus = model_bus("users.7.#")
+    bus.publish(2, "users.7.mail")
+    bus.advance(1)
+    bus.redis.library = OLD_LIBRARY
+    bus.publish(1, "users.7.mail")
+    bus.publish(1)
+    bus.advance(3)
+    assert bus.only("bus") == [["bus", True], ["bus", False], ["bus", True]]
+    bus.publish(1, "users.7.mail")
+    assert bus.offsets == [1, 2, 3, 4, 5]
+    assert bus.only("missing") == []
+
+
+# Rights ------------------------------------------------------------------------------------------------------------------
+
+
+def refuse_narrow(code: str) -> object:
+    """Return what makes a server refuse every subscription but the one to the whole feed."""
+
+    def refusal(command: tuple[bytes, ...]) -> BusRefused | None:
+        if command[0] in (b"SUBSCRIBE", b"PSUBSCRIBE") and command[1:] != (b"hg:{n}:*",):
+            return BusRefused("no", redis_code=code)
+        return None
+
+    def before(server: ModelServer) -> None:
+        server.refusal = refusal
+
+    return before
+
+
+def test_a_redis_that_allows_only_the_whole_feed_gives_that(model_bus: StartModelBus) -> None:
+    """Rights to globs are compared letter by letter."""
+    with capture_logs() as lines:
+        bus = model_bus("orders.*", before=refuse_narrow(NO_PERMISSION))
+        bus.advance(1)
+    assert bus.bus.up
+    assert bus.server.ran[-1][0] in (b"PING", b"PSUBSCRIBE")
+    assert (b"PSUBSCRIBE", b"hg:{n}:*") in bus.server.ran
+    assert "narrow feed refused" in [line["event"] for line in lines]
+    bus.publish(2)
+    assert bus.offsets == [1, 2]
 
 
 class RefusedLink:
@@ -35,15 +375,170 @@ class RefusedLink:
         raise self._error
 
 
-@pytest.mark.parametrize(("redis_code", "told"), [("MISCONF", []), ("NOPERM", ["narrow refused"])])
+@pytest.mark.parametrize(("redis_code", "told"), [("MISCONF", []), (NO_PERMISSION, ["narrow refused"])])
 def test_only_a_missing_right_is_a_refusal_of_the_narrow_feed(
     monkeypatch: pytest.MonkeyPatch, redis_code: str, told: list[str]
 ) -> None:
     """A Redis that cannot write to its disk refuses a PING as well; the narrow feed works again when it can write."""
-    bus = Bus("notifications", "redis://127.0.0.1:1/0", Settings(), Nobody())
+    bus = Bus("notifications", "redis://127.0.0.1:1/0", Settings(), Teller())
     heard: list[str] = []
     monkeypatch.setattr(bus.feed, "narrow_refused", lambda: heard.append("narrow refused"))
     with pytest.raises(BusRefused):
         bus._read(cast(SubscriberLink, RefusedLink(redis_code)))
     assert heard == told
     bus.close()
+
+
+# Patterns ----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_new_pattern_is_active_without_waiting_for_the_next_tick(model_bus: StartModelBus) -> None:
+    """Its own fence is expedited."""
+    bus = model_bus(fence_interval_s=60)
+    bus.bus.acquire("orders.*")
+    assert not bus.bus.feed.active("orders.*")
+    gevent.with_timeout(30, bus.bus.wait_for, "orders.*")
+    assert bus.bus.feed.active("orders.*")
+    assert bus.publish(1) == bus.offsets
+
+
+def test_patterns_acquired_together_are_one_command(model_bus: StartModelBus) -> None:
+    """A client that joins with thirty subscriptions does not wait for each."""
+    bus = model_bus(fence_interval_s=60)
+    bus.server.ran.clear()
+    for number in range(30):
+        bus.bus.acquire(f"handshake.{number}")
+    for number in range(30):
+        gevent.with_timeout(30, bus.bus.wait_for, f"handshake.{number}")
+    assert [(command[0], len(command) - 1) for command in bus.server.ran if command[0] != b"PING"] == [(b"SUBSCRIBE", 30)]
+
+
+def test_a_released_pattern_goes_some_seconds_later(model_bus: StartModelBus) -> None:
+    """A page that reloads finds it active."""
+    bus = model_bus("orders.1", "bills.1")
+    bus.bus.release("orders.1")
+    bus.advance(LINGER_S - 1)
+    assert bus.publish(1) == bus.offsets
+    bus.server.ran.clear()
+    bus.advance(3)
+    assert [command for command in bus.server.ran if command[0] != b"PING"] == [(b"UNSUBSCRIBE", b"hg:{n}:orders.1")]
+    bus.publish(1)
+    assert bus.offsets == [1]
+
+
+def test_two_hundred_users_cost_no_glob_and_leave_nothing_behind(model_bus: StartModelBus) -> None:
+    """A channel each, and none when they have gone."""
+    bus = model_bus()
+    for number in range(200):
+        bus.bus.acquire(f"users.u{number}.#")
+    bus.advance(1)
+    assert counted("bus_subscriptions") == 201
+    assert not any(command[0] == b"PSUBSCRIBE" for command in bus.server.ran)
+    for number in range(200):
+        bus.bus.release(f"users.u{number}.#")
+    bus.advance(LINGER_S + 3)
+    assert counted("bus_subscriptions") == 1
+
+
+def test_a_pattern_that_redis_does_not_confirm_is_given_up(model_bus: StartModelBus) -> None:
+    """Fences that pass meanwhile, and other patterns, do not help it."""
+    bus = model_bus("#")
+    bus.bus.feed._interest.active = lambda pattern: False  # type: ignore[method-assign]
+    waiting = gevent.spawn(bus.bus.wait_for, "orders.*")
+    bus.advance(ACTIVE_TIMEOUT_S - 1)
+    assert not waiting.ready()
+    bus.advance(2)
+    assert isinstance(waiting.exception, BusUnavailable)
+    assert "not confirmed" in waiting.exception.message
+
+
+def test_a_subscription_waits_while_redis_stands_still_until_the_connection_is_given_up(model_bus: StartModelBus) -> None:
+    """The next connection begins with it, and with the log from the position on: nothing behind its acknowledgement is missed."""
+    bus = model_bus("orders.1")
+    bus.server.stop()
+    bus.bus.acquire("bills.*")
+    waiting = gevent.spawn(bus.bus.wait_for, "bills.*")
+    bus.advance(0.5)
+    assert not waiting.ready()
+    bus.advance(4)
+    assert waiting.successful()
+    bus.server.go_on()
+    offsets = [bus.redis.publish("bills.1") for _ in range(20)]
+    bus.advance(5)
+    assert bus.offsets == offsets
+
+
+def test_without_a_connection_a_pattern_is_active_at_once(model_bus: StartModelBus) -> None:
+    """There is nothing to wait for."""
+    bus = model_bus(before=leave)
+    bus.bus.acquire("orders.*")
+    bus.bus.wait_for("orders.*")
+
+
+def test_a_connection_that_takes_no_more_bytes_is_noticed_by_the_fence(model_bus: StartModelBus) -> None:
+    """Commands wait for room in a greenlet of their own; the fence goes on."""
+    bus = model_bus("orders.1")
+    bus.server.full = True
+    bus.bus.acquire("bills.1")
+    bus.advance(2.9)
+    assert bus.only("bus")[-1] == ["bus", False]
+    bus.server.full = False
+    bus.advance(2)
+    assert bus.only("bus")[-1] == ["bus", True]
+    assert bus.publish(1, "bills.1") == bus.offsets
+
+
+# Races -------------------------------------------------------------------------------------------------------------------
+
+
+def test_commands_for_a_connection_that_has_gone_are_dropped(model_bus: StartModelBus) -> None:
+    """The next one subscribes to everything anew."""
+    bus = model_bus("orders.1", before=leave)
+    bus.bus._carry_out(Subscribe([(b"subscribe", b"hg:{n}:orders.1")]))
+    bus.bus._carry_out(Ping(b"token"))
+    assert bus.server.ran == []
+
+
+def test_a_send_that_outlives_its_connection_does_not_touch_the_next_one(model_bus: StartModelBus) -> None:
+    """The feed counts the commands of the present connection only."""
+    bus = model_bus("orders.1")
+    old = bus.server.link()
+    bus.bus.feed._sending = True
+    bus.bus._send(cast(SubscriberLink, old), [(b"SUBSCRIBE", b"x")])
+    assert bus.bus.feed._sending
+
+
+def test_an_expedited_fence_makes_the_next_one_wait_a_moment(model_bus: StartModelBus) -> None:
+    """Clients that come meanwhile share the next one."""
+    bus = model_bus("orders.1")
+    fence = gevent.spawn(bus.bus._read_fence_head, ReadFenceHead(0, expedited=True, anew=False))
+    bus.run()
+    assert not fence.ready()
+    bus.advance(listener.EXPEDITED_INTERVAL_S)
+    assert fence.ready()
+
+
+# The end -----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_closed_listener_ends_both_greenlets_and_connects_no_more(model_bus: StartModelBus) -> None:
+    """In silence; start and close are idempotent."""
+    bus = model_bus("#")
+    greenlets = list(bus.bus._greenlets)
+    bus.bus.start()
+    assert bus.bus._greenlets == greenlets
+    with capture_logs() as lines:
+        bus.bus.close()
+        bus.bus.close()
+        bus.advance(2)
+    assert all(greenlet.ready() for greenlet in bus.bus._greenlets)  # type: ignore[attr-defined]
+    assert (bus.server.attempts, lines) == (1, [])
+    assert bus.only("bus") == [["bus", True], ["bus", False]]
+
+
+def test_a_listener_that_was_never_up_can_be_closed(model_bus: StartModelBus) -> None:
+    """It gives up between two attempts."""
+    bus = model_bus("#", before=leave)
+    bus.bus.close()
+    bus.advance(2)
+    assert bus.server.attempts == 1

@@ -327,7 +327,7 @@ def test_latest_keeps_the_newest_value_beside_subscriptions_that_drop(make_clien
 
 
 def test_catch_up_makes_the_client_a_reader_from_the_first_event_that_found_no_room(make_client: MakeClient) -> None:
-    """What is queued still goes out; live events pass it by from then on; the reader is asked when there is room."""
+    """Queued frames still go out; live events pass it by from then on; the reader is asked when there is room."""
     wired = make_client({"#": Overflow.CATCH_UP})
     last = fill(wired, beyond=20)
     client = wired.client
@@ -477,7 +477,7 @@ def test_many_subscriptions_cost_a_client_that_is_behind_one_walk_for_each_event
     assert calls <= 150
 
 
-def test_what_a_client_that_is_behind_is_told_follows_its_subscriptions(make_client: MakeClient) -> None:
+def test_notices_to_a_client_that_is_behind_follow_its_subscriptions(make_client: MakeClient) -> None:
     """Those that it gains and loses while its queue is full."""
     wired = make_client({"a.#": Overflow.DROP, "*.b": Overflow.DROP})
     offset = fill(wired, "a.b")

@@ -78,7 +78,7 @@ def reads_from_one_too_late(patch: pytest.MonkeyPatch) -> None:
 
 
 def takes_live_events_below_the_handover_offset(patch: pytest.MonkeyPatch) -> None:
-    """What the log has brought comes live as well."""
+    """An event that the log has brought comes live as well."""
     reach_feed = Client.reach_feed
 
     def forget(client: Client) -> None:
@@ -89,7 +89,7 @@ def takes_live_events_below_the_handover_offset(patch: pytest.MonkeyPatch) -> No
 
 
 def tells_no_gaps(patch: pytest.MonkeyPatch) -> None:
-    """What a full queue left out is never told."""
+    """Events that a full queue left out are never told."""
 
     def forget(client: Client) -> None:
         client._gaps = None
@@ -98,7 +98,7 @@ def tells_no_gaps(patch: pytest.MonkeyPatch) -> None:
 
 
 def tells_gaps_late(patch: pytest.MonkeyPatch) -> None:
-    """What `latest` kept comes ahead of the word of what is missing before it."""
+    """The event that `latest` kept comes ahead of the word of what is missing before it."""
     hand_over, tell = Client._hand_over_latest, Client._tell_gaps
 
     def late(client: Client) -> None:

@@ -168,7 +168,7 @@ def test_two_clients_cut_at_different_places_do_not_mix(crowd: Crowd) -> None:
 
 
 def test_a_client_with_something_pending_is_not_overtaken(crowd: Crowd) -> None:
-    """What is queued goes first, whatever the kernel would take now."""
+    """Queued frames go first, whatever the kernel would take now."""
     member = crowd.join(EVERYTHING)
     offset = 0
     while member.connection.ready:
@@ -286,11 +286,11 @@ def count_greenlets() -> int:
     return sum(issubclass(type(each), greenlet.greenlet) for each in gc.get_objects())
 
 
-# What comes in during a pass -------------------------------------------------------------------------------------------
+# Events that come in during a pass -------------------------------------------------------------------------------------------
 
 
 def test_an_event_that_comes_in_goes_along_with_the_writes_that_are_still_to_come(crowd: Crowd) -> None:
-    """Who has had the first event gets the second behind it; everyone else gets both in one write."""
+    """A client that has had the first event gets the second behind it; everyone else gets both in one write."""
     kernels = [Kernel(crowd.join(EVERYTHING)) for _ in range(40)]
     pass_ = Pass(crowd.slice(event(1)))
     pass_.advance(-1)

@@ -1,4 +1,4 @@
-"""What is collected about events that did not reach a client, and the notices that it becomes."""
+"""The record of events that did not reach a client, and the notices that it becomes."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def test_only_so_many_pages_are_remembered() -> None:
     assert [topics.known(number, log.last) is not None for number in range(3)] == [True, False, True]
 
 
-def test_what_was_read_of_a_log_that_was_lost_meanwhile_is_not_remembered() -> None:
+def test_pages_of_a_log_that_was_lost_meanwhile_are_not_remembered() -> None:
     """Its offsets are other events now."""
     topics, log = LogTopics(), FakeLog(10)
     log.during = topics.clear

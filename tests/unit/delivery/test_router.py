@@ -50,7 +50,7 @@ def recording(topics: list[str]) -> Callable[[str, Event], bytes]:
     return encode
 
 
-def test_what_arrived_together_is_one_pass(trie: SubscriptionTrie[Client], wired: WiredClient) -> None:
+def test_events_that_arrived_together_are_one_pass(trie: SubscriptionTrie[Client], wired: WiredClient) -> None:
     """No timer joins events: what Redis had for us is joined, and nothing waits for more."""
     router, passes = route(trie, [event(offset, f"a.{offset}") for offset in range(1, 101)])
     wired.drain()
@@ -113,7 +113,9 @@ def test_slices_are_bounded_and_lose_nothing(sizes: list[int]) -> None:
         wired.close()
 
 
-def test_who_subscribes_while_a_batch_is_under_way_gets_what_comes_in_from_then_on(trie: SubscriptionTrie[Client]) -> None:
+def test_a_subscription_during_a_batch_brings_events_that_come_in_from_then_on(
+    trie: SubscriptionTrie[Client],
+) -> None:
     """A batch is matched as it comes in: one that came later is not given half of it."""
     early = WiredClient({"a": Overflow.DROP}, trie)
     router = Router(NAMESPACE, trie)

@@ -147,7 +147,7 @@ def test_a_client_with_overlapping_patterns_is_reached_once() -> None:
     assert trie.match("orders.42.shipped").clients == ("client",)
 
 
-# What is remembered -----------------------------------------------------------------------------------------------------
+# Remembered matches -----------------------------------------------------------------------------------------------------
 
 
 def test_a_topic_that_was_matched_before_is_found_again_without_a_walk() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -13,7 +14,7 @@ from headgate.auth.admission import Admission
 from headgate.auth.expiry import Expiry
 from headgate.auth.identity import ANONYMOUS, Handshake, Identity
 from headgate.delivery.client import Client
-from headgate.errors import PayloadTooLarge, Unauthorized, UnauthorizedReason
+from headgate.errors import BusUnavailable, PayloadTooLarge, Unauthorized, UnauthorizedReason
 from headgate.node.handlers import Handlers
 from headgate.node.logins import Logins
 from headgate.node.refusals import Refusals
@@ -142,6 +143,48 @@ def test_the_anonymous_have_seen_nothing() -> None:
     desk = Desk()
     desk.client.identity = Identity(ANONYMOUS)
     assert code(desk.ask("seen", {"ids": ["e-1"]})) == "forbidden"
+
+
+def test_events_that_a_user_has_seen_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the name of the user; a Redis that does not answer is told."""
+    seen: list[tuple[str, str, list[str]]] = []
+
+    def mark_seen(client: Any, namespace: str, user: str, ids: list[str]) -> None:
+        if ids == ["e-9"]:
+            raise BusUnavailable("Redis does not say")
+        seen.append((namespace, user, ids))
+
+    monkeypatch.setattr("headgate.node.handlers.mark_seen", mark_seen)
+    desk = Desk()
+    assert desk.ask("seen", {"ids": ["e-1", "e-2"]}) == {"ok": True, "seen": 2}
+    assert seen == [("notifications", "ana", ["e-1", "e-2"])]
+    assert code(desk.ask("seen", {"ids": ["e-9"]})) == "bus_unavailable"
+
+
+def test_a_refresh_for_a_client_that_has_left_meanwhile_changes_nothing() -> None:
+    """An authenticator may take its time."""
+
+    def leave(handshake: Handshake) -> Identity:
+        desk.namespace.clients.clear()
+        return Identity("ana", token_id="t-2")
+
+    desk = Desk(leave)
+    answer = desk.ask("refresh", {"token": "new"})
+    assert answer["error"] == Unauthorized(UnauthorizedReason.LEFT).to_wire()
+    assert desk.admission.of_token("t-2") == []
+
+
+def test_subscriptions_that_another_token_does_not_grant_end_with_a_notice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ahead of the answer."""
+    desk = Desk(lambda _: Identity("ana", subscribe=("orders.#",)))
+    patterns = ("orders.1", "bills.1")
+    monkeypatch.setattr(desk.namespace, "end_subscriptions", lambda client, ends: [one for one in patterns if ends(one)])
+    packets: list[str] = []
+    monkeypatch.setattr(desk.client.connection, "offer_control", lambda frame: packets.append(frame.packet.decode()))
+    assert desk.ask("refresh", {"token": "new"})["ok"]
+    (packet,) = packets
+    (ended,) = json.loads(packet.partition(",")[2])[1]["ended"]
+    assert (ended["pattern"], ended["error"]["code"]) == ("bills.1", "forbidden")
 
 
 def test_a_refresh_takes_another_token_of_the_same_user() -> None:

@@ -1,200 +1,411 @@
-"""Joining: a session is counted until it joins, and again when its client has left. Recorded sockets, real counters, no Redis."""
+"""Joining: a CONNECT is answered with a welcome, or refused in words; a client that leaves gives its places back.
+
+On a gateway in the test's own process, whose Redis is a model (tests/support/gateway_here.py).
+"""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any, cast
+import json
+from typing import Any
 
+import gevent
 import pytest
+from structlog.testing import capture_logs
 
-from headgate.auth.admission import Admission, PendingSessions
-from headgate.auth.expiry import Expiry
 from headgate.auth.identity import Handshake, Identity
-from headgate.delivery.client import Client
-from headgate.errors import LimitReached
-from headgate.node.drain import Drain
-from headgate.node.evictions import Evictions
-from headgate.node.joining import Joining
-from headgate.node.logins import Logins
-from headgate.node.refusals import Refusals
+from headgate.bus.interest import LINGER_S
+from headgate.errors import BusUnavailable, Unauthorized
+from headgate.protocol.requests import Resume
 from headgate.settings import Settings
-from headgate.transport.session import Session
-from headgate.transport.session_state import CLIENT_DISCONNECT
-from headgate.transport.socketio_face import ConnectRefused, OneTooMany, SocketIOFace
-from tests.unit.node.connections import RecordedClient, RecordedConnection, RecordedNamespace
+from headgate.transport.socketio_face import OneTooMany
+from tests.support.gateway_here import ENVIRON, ClientHere, GatewayOnModel, StartGatewayOnModel
+from tests.support.model_links import ModelServer
+from tests.support.model_redis import NAMESPACE
 
-HERE = {"REMOTE_ADDR": "10.0.0.1", "HTTP_X_FORWARDED_FOR": "198.51.100.1, 203.0.113.9", "wsgi.input": object()}
-ELSEWHERE = {**HERE, "HTTP_X_FORWARDED_FOR": "203.0.113.10"}
-
-
-class RecordedSockets:
-    """A face that gives each session a recorded connection, and keeps deadlines until the test lets them pass."""
-
-    def __init__(self, done: list[tuple[Any, ...]]) -> None:
-        self.done = done
-        self.environ: dict[str, dict[str, Any]] = {}
-        self.connections: dict[str, Any] = {}
-        self.later: list[tuple[float, Any, tuple[Any, ...]]] = []
-
-    def session_of(self, namespace: str, client_id: str) -> Any:
-        sid = client_id.partition("/")[0]
-        connection = self.connections.get(sid)
-        if connection is None:
-            connection = self.connections[sid] = RecordedConnection(sid, self.done)
-            connection.session = {}  # type: ignore[attr-defined]
-            connection.cork = connection.uncork = lambda: None  # type: ignore[attr-defined]
-        return connection
-
-    def environ_of(self, session_id: str) -> dict[str, Any]:
-        return self.environ.get(session_id, {})
-
-    def trim_environ(self, session_id: str, names: tuple[str, ...]) -> None:
-        kept = self.environ.get(session_id, {})
-        self.environ[session_id] = {name: kept[name] for name in names if name in kept}
-
-    def after(self, delay_s: float, function: Any, *arguments: Any) -> None:
-        self.later.append((delay_s, function, arguments))
+# Half a surrogate pair, as a browser's JSON spells it.
+LONE = "\ud800"
+DEEP: Any = "bottom"
+for _ in range(400):
+    DEEP = [DEEP]
 
 
-class Joined(RecordedNamespace):
-    """A namespace that takes every client and every subscription."""
-
-    def join(self, session: str, identity: Identity, connection: Any, address: str | None = None) -> Client:
-        client = RecordedClient(session, connection, identity).real()
-        self.clients[session] = client
-        return client
-
-    def subscribe_all(self, client: Client, wanted: list[Any]) -> list[str]:
-        return [request["pattern"] for request in wanted]
-
-    def resume(self, client: Client, point: Any) -> bool | None:
-        return None
+def authenticator(handshake: Handshake) -> Identity | None:
+    """The token is the user's name; two words provoke the two ways to fail."""
+    if handshake.token == "expired":
+        raise Unauthorized("the token has expired")
+    if handshake.token == "broken":
+        raise RuntimeError("password=hunter2")
+    return Identity(handshake.token, subscribe=("#",)) if handshake.token == "clerk" else None
 
 
-class Door:
-    """Joining among real counters. A token is the name of its user."""
-
-    def __init__(self, **settings: Any) -> None:
-        self.settings = Settings(proxies=1, handshake_deadline_s=7, **settings)
-        self.done: list[tuple[Any, ...]] = []
-        self.sockets = RecordedSockets(self.done)
-        self.namespace = Joined(bus=SimpleNamespace(epoch="e", reached=5, up=True, last_error=None))
-        face = cast(SocketIOFace, self.sockets)
-        namespaces = {"notifications": self.namespace.real()}
-        self.pending = PendingSessions(self.settings.max_clients_per_address)
-        self.admission: Admission[Client] = Admission(self.settings.max_clients_per_user, self.settings.max_clients_per_address)
-        self.joining = Joining(
-            face,
-            namespaces,
-            self.settings,
-            logins=Logins(self.settings, identify, lambda identity: None),
-            admission=self.admission,
-            pending=self.pending,
-            expiry=Expiry(lambda clients: None),
-            evictions=Evictions(face, namespaces, self.settings, self.admission, self.pending),
-            refusals=Refusals(100),
-            drain=Drain(namespaces),
-        )
-
-    def open(self, sid: str, environ: dict[str, Any] = HERE) -> OneTooMany | None:
-        refused = self.joining.opening(sid, environ)
-        if refused is None:
-            self.sockets.environ[sid] = dict(environ)
-        return refused
-
-    def connect(self, sid: str, user: str = "ana") -> dict[str, Any] | None:
-        """Send a CONNECT; return the error, or None when the client has joined."""
-        try:
-            self.joining.connect(self.namespace.real(), f"{sid}/c", self.sockets.environ[sid], {"token": user})
-        except ConnectRefused as refused:
-            return dict(refused.data)
-        connection = cast(Session, self.sockets.session_of("notifications", f"{sid}/c"))
-        self.joining.joined(connection, self.namespace.real(), f"{sid}/c")
-        return None
-
-    def leave(self, sid: str, reason: str = CLIENT_DISCONNECT) -> None:
-        self.joining.leave(self.namespace.real(), f"{sid}/c", reason)
-
-    def pass_deadline(self) -> None:
-        for _, function, arguments in self.sockets.later:
-            function(*arguments)
+def refusal(client: ClientHere) -> Any:
+    """Return the error with which a CONNECT was refused."""
+    data = client.wait_for(lambda: client.refusal, "the refusal")["data"]
+    assert not client.connected
+    assert client.received == []
+    return data
 
 
-def identify(handshake: Handshake) -> Identity | None:
-    return Identity(handshake.token) if handshake.token else None
+def away(server: ModelServer) -> None:
+    """Nothing listens at the address of Redis."""
+    server.away = True
 
 
-def test_an_address_has_so_many_sessions_that_have_not_joined_and_no_more() -> None:
-    """A client that has joined is not counted, nor is another address; the refusal says when to come back."""
-    door = Door(max_clients_per_address=2)
-    for number in range(2):
-        assert door.open(f"joined-{number}") is None
-        assert door.connect(f"joined-{number}") is None
-    assert [door.open("a"), door.open("b")] == [None, None]
-    refused = door.open("c")
-    assert refused is not None
-    assert "unjoined_per_address (at most 2)" in refused.why
-    assert refused.retry_after_s == 1
-    assert door.open("d", ELSEWHERE) is None
+# Let in ------------------------------------------------------------------------------------------------------------------
 
 
-def test_a_session_that_ends_before_it_has_joined_makes_room() -> None:
-    """The handshake deadline ends it, or the browser does."""
-    door = Door(max_clients_per_address=1)
-    door.open("a")
-    assert door.open("b") is not None
-    door.joining.over("a")
-    assert door.open("b") is None
+def test_welcome_names_the_user_the_place_in_the_log_and_every_limit(gateway_on_model: StartGatewayOnModel) -> None:
+    """Sent once, when the subscriptions of the handshake are active; a refused one is told, and does not affect the others."""
+    gateway = gateway_on_model(inbound_per_s=1000.0)
+    (offset,) = gateway.publish()
+    client = gateway.join({"subscriptions": [{"pattern": "orders.*"}, {"pattern": "a..b"}]})
+
+    welcome = client.welcome
+    assert client.received == [["welcome", welcome]]
+    assert welcome["user"] == "anonymous"
+    assert welcome["session"] in gateway.namespace.clients
+    assert (welcome["epoch"], welcome["offset"]) == (gateway.redis.epoch, offset)
+    assert welcome["limits"] == {**Settings().limits(), "inbound_per_s": 1000.0}
+    assert welcome["resumed"] is None
+    assert welcome["heartbeat_s"] > 0
+    good, bad = welcome["subscriptions"]
+    assert good == {"pattern": "orders.*", "ok": True}
+    assert (bad["pattern"], bad["ok"], bad["error"]["code"]) == ("a..b", False, "invalid_pattern")
 
 
-def test_a_client_that_leaves_counts_as_pending_and_its_connection_ends_at_the_deadline() -> None:
-    """To join and leave is no way around the limits, which count clients."""
-    door = Door(max_clients_per_address=1)
-    door.open("a")
-    door.connect("a")
-    door.leave("a")
-    with pytest.raises(LimitReached):
-        door.pending.open("b", "203.0.113.9")
-    assert [delay_s for delay_s, *_ in door.sockets.later] == [7]
-    door.pass_deadline()
-    assert door.done[-1] == ("end", "a", "outside every namespace")
-    assert door.sockets.connections["a"].closed
+def test_a_subscription_of_the_handshake_is_active_at_the_welcome(gateway_on_model: StartGatewayOnModel) -> None:
+    """Every matching event that is published after it comes, with its id, its time and its offset."""
+    gateway = gateway_on_model()
+    client = gateway.join({"subscriptions": [{"pattern": "handshake.*"}]})
+    assert client.welcome
+    (offset,) = gateway.publish(1, "handshake.7", '{"carrier":"UPS","ß":"\u2028"}'.encode())
+
+    ((topic, data, meta),) = client.wait_for_events(1)
+
+    assert (topic, data) == ("handshake.7", {"carrier": "UPS", "ß": "\u2028"})
+    assert (meta["id"], meta["offset"]) == (f"id{offset}", offset)
+    assert isinstance(meta["time"], int)
 
 
-def test_a_client_that_comes_back_on_its_connection_stays() -> None:
-    """In time; it is counted as a client again, and as nothing else."""
-    door = Door(max_clients_per_address=1)
-    door.open("a")
-    door.connect("a")
-    door.leave("a")
-    assert door.connect("a", "ben") is None
-    door.pass_deadline()
-    assert not door.sockets.connections["a"].closed
-    assert door.open("b") is None
+def test_the_subscriptions_of_a_handshake_are_one_command(gateway_on_model: StartGatewayOnModel) -> None:
+    """And not a wait for each."""
+    gateway = gateway_on_model(fence_interval_s=60)
+    gateway.server.ran.clear()
+    client = gateway.join({"subscriptions": [{"pattern": f"handshake.{number}"} for number in range(30)]})
+    assert client.welcome
+    assert [(command[0], len(command) - 1) for command in gateway.server.ran if command[0] != b"PING"] == [(b"SUBSCRIBE", 30)]
 
 
-def test_one_client_more_than_a_user_or_an_address_may_have_is_refused_by_name() -> None:
-    """The refusal says when to ask again; a client that leaves makes room."""
-    door = Door(max_clients_per_user=2, max_clients_per_address=3)
-    for number, user in enumerate(["ana", "ana", "ben"]):
-        door.open(f"s{number}")
-        assert door.connect(f"s{number}", user) is None
-    door.open("s3", ELSEWHERE)
-    error = door.connect("s3", "ana")
-    assert error is not None
-    assert (error["code"], error["name"], error["limit"]) == ("limit_reached", "clients_per_user", 2)
-    assert (error["retry"], error["retry_after_s"]) == (True, 10)
-    door.open("s4")
-    error = door.connect("s4", "cleo")
-    assert error is not None
-    assert (error["name"], error["limit"]) == ("clients_per_address", 3)
-    door.leave("s0", "transport close")
-    assert door.connect("s4", "cleo") is None
+@pytest.mark.parametrize("wanted", [None, [], {"pattern": "orders.*"}, "orders.*", [7], [None], {"a": 1}, [[]], 3, True])
+def test_every_value_of_subscriptions_is_answered_with_a_welcome(gateway_on_model: StartGatewayOnModel, wanted: object) -> None:
+    """A client with a fault of its own is told, not cut off."""
+    welcome = gateway_on_model().join({"subscriptions": wanted}).welcome
+
+    assert all(result["ok"] or result["error"]["code"] for result in welcome["subscriptions"])
 
 
-def test_of_the_environment_a_joined_session_keeps_the_headers_that_an_authenticator_may_ask_for() -> None:
-    """The rest is 3 KB for each client."""
-    door = Door()
-    door.open("a")
-    door.connect("a")
-    assert set(door.sockets.environ["a"]) == {"REMOTE_ADDR", "HTTP_X_FORWARDED_FOR"}
+@pytest.mark.parametrize(
+    ("auth", "code"),
+    [
+        ({"subscriptions": [{"pattern": DEEP}]}, "invalid_pattern"),
+        ({"subscriptions": DEEP}, "invalid_request"),
+        ({"subscriptions": [{"pattern": "x" * 10_000}]}, "invalid_pattern"),
+        ({"subscriptions": [{"pattern": "a", "since": {"last": 10**400}}]}, "invalid_request"),
+    ],
+    ids=["pattern", "subscriptions", "long", "number"],
+)
+def test_a_subscription_of_an_odd_shape_is_refused_in_the_welcome(
+    gateway_on_model: StartGatewayOnModel, auth: Any, code: str
+) -> None:
+    """However deep, long or large it is."""
+    (result,) = gateway_on_model().join(auth).welcome["subscriptions"]
+    assert result["error"]["code"] == code
+
+
+def test_a_client_that_comes_while_the_bus_is_down_is_told_so_behind_its_welcome(gateway_on_model: StartGatewayOnModel) -> None:
+    """Everybody else was told when it went down."""
+    gateway = gateway_on_model()
+    gateway.server.leave()
+    gevent.idle()
+    client = gateway.join()
+    assert client.welcome
+    assert [name for name, *_ in client.received] == ["welcome", "status"]
+    assert client.named("status") == [[{"bus": "down"}]]
+
+
+def test_a_second_connect_is_refused_and_the_first_stands(gateway_on_model: StartGatewayOnModel) -> None:
+    """Anyone may send one."""
+    gateway = gateway_on_model()
+    client = gateway.join()
+    assert client.welcome
+    client.send_packet(f"40/{NAMESPACE},")
+    client.wait_for(lambda: client.refusal, "the refusal")
+    client.subscribe("orders.*")
+    assert len(client.named("welcome")) == 1
+
+
+# Refused -----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("auth", ["token", ["a"], True], ids=repr)
+def test_auth_that_is_no_object_ends_the_connection(gateway_on_model: StartGatewayOnModel, auth: object) -> None:
+    """Not a CONNECT of the protocol: treated as any other malformed packet."""
+    client = gateway_on_model().join(auth)
+    client.wait_for(lambda: client.closed, "the end of the connection")
+
+    assert not client.connected
+    assert client.received == []
+
+
+def test_a_namespace_that_is_not_served_is_refused_and_another_may_be_joined(gateway_on_model: StartGatewayOnModel) -> None:
+    """In the words of the protocol; the connection lives."""
+    client = gateway_on_model().join(None, "nobody")
+    client.wait_for(lambda: client.refusal, "the refusal")
+    assert client.refusal == {"message": "Invalid namespace"}
+
+    client.send_packet(f"40/{NAMESPACE},")
+
+    assert client.welcome
+
+
+def test_a_gateway_that_nobody_configured_lets_nobody_in(gateway_on_model: StartGatewayOnModel) -> None:
+    """Deny by default: neither development nor an authenticator. The refusal says what to do about it."""
+    client = gateway_on_model(dev=False).join({"token": "anything"})
+    error = refusal(client)
+
+    assert (error["code"], error["retry"]) == ("unauthorized", False)
+    assert "--dev" in error["message"]
+    assert client.refusal["message"] == error["message"]
+
+
+@pytest.mark.parametrize(
+    ("auth", "says"),
+    [
+        (None, "missing or not accepted"),
+        ({"token": "nobody"}, "missing or not accepted"),
+        ({"token": 7}, "missing or not accepted"),
+        ({"token": "expired"}, "the token has expired"),
+        ({"token": "broken"}, "the authenticator failed"),
+    ],
+    ids=str,
+)
+def test_a_client_that_is_not_accepted_is_told_so_and_nothing_more(
+    gateway_on_model: StartGatewayOnModel, auth: object, says: str
+) -> None:
+    """The text of an authenticator's own fault stays on the server."""
+    error = refusal(gateway_on_model(authenticator).join(auth))
+
+    assert error["code"] == "unauthorized"
+    assert says in error["message"]
+    assert "hunter2" not in json.dumps(error)
+
+
+@pytest.mark.parametrize(
+    "auth",
+    [
+        {"token": LONE},
+        {LONE: 1},
+        {"subscriptions": [{"pattern": LONE}]},
+        {"subscriptions": [{"pattern": "a.b", "overflow": LONE}]},
+        {"subscriptions": [{"pattern": "a.b"}, {"pattern": "a." + LONE}]},
+        {"subscriptions": LONE},
+        {"resume": {"epoch": LONE, "offset": 1}},
+        {"anything": [{"deep": {"down": LONE}}], "huge": 10**30},
+        {"resume": {"epoch": "x", "offset": 1}},
+        {"resume": DEEP},
+    ],
+    ids=["token", "name", "pattern", "overflow", "second pattern", "subscriptions", "epoch", "deep down", "no epoch", "deep"],
+)
+def test_a_connect_that_cannot_be_read_is_refused(gateway_on_model: StartGatewayOnModel, auth: Any) -> None:
+    """Text that is no Unicode, or a point of resume that is none; not taken for "nothing to resume", which would hide a loss.
+
+    However often it comes, the log has no line of it.
+    """
+    gateway = gateway_on_model()
+    with capture_logs() as lines:
+        for _ in range(40):
+            client = gateway.join(auth)
+            assert refusal(client)["code"] == "invalid_request"
+            client.leave()
+    assert lines == []
+
+
+def test_more_subscriptions_than_a_client_may_have_are_refused_before_anybody_is_asked(
+    gateway_on_model: StartGatewayOnModel,
+) -> None:
+    """The authenticator costs more than to count."""
+    asked: list[Handshake] = []
+    gateway = gateway_on_model(asked.append, max_subscriptions=2)
+    error = refusal(gateway.join({"subscriptions": [{"pattern": f"a.{number}"} for number in range(3)]}))
+    assert (error["code"], error["name"], error["limit"]) == ("limit_reached", "subscriptions", 2)
+    assert asked == []
+
+
+def test_a_gateway_that_has_not_reached_redis_yet_lets_nobody_in(gateway_on_model: StartGatewayOnModel) -> None:
+    """It could not say where the log stands. A client tries again."""
+    gateway = gateway_on_model(before=away)
+    error = refusal(gateway.join())
+    assert (error["code"], error["retry"]) == ("bus_unavailable", True)
+    gateway.namespace.bus.last_error = None
+    assert "has not reached Redis yet" in refusal(gateway.join())["message"]
+
+
+@pytest.mark.parametrize("when", ["before it connects", "while it is looked at"])
+def test_a_newcomer_is_refused_once_the_drain_has_begun(gateway_on_model: StartGatewayOnModel, when: str) -> None:
+    """An authenticator may take its time: a client let in after the others were told would not be."""
+
+    def accept(handshake: Handshake) -> Identity:
+        gateway.gateway._drain.begin()
+        return Identity("clerk")
+
+    gateway = gateway_on_model(accept)
+    if when == "before it connects":
+        gateway.gateway._drain.begin()
+    error = refusal(gateway.join({"token": "clerk"}))
+    assert (error["code"], error["retry"]) == ("bus_unavailable", True)
+    assert not gateway.namespace.clients
+
+
+def test_a_client_whose_place_cannot_be_looked_up_loses_its_connection_and_comes_back(
+    gateway_on_model: StartGatewayOnModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the same point of resume: to welcome it would lose that."""
+    gateway = gateway_on_model()
+
+    def fail(point: Resume) -> bool:
+        raise BusUnavailable("Redis does not say")
+
+    monkeypatch.setattr(gateway.namespace, "resume", lambda client, point: fail(point))
+    client = gateway.join({"resume": {"epoch": gateway.redis.epoch, "offset": 10**6}})
+    client.wait_for(lambda: client.closed, "the end of the connection")
+    assert client.session.reason == "bus unavailable"
+    assert client.named("welcome") == []
+    assert not gateway.namespace.clients
+
+
+def test_a_client_that_leaves_while_redis_is_asked_is_not_welcomed(
+    gateway_on_model: StartGatewayOnModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its connection may be in another namespace, and stays."""
+    gateway = gateway_on_model()
+
+    def leave(client: Any, requests: Any) -> None:
+        gateway.gateway._sockets.disconnect(NAMESPACE, client.session)
+        raise Unauthorized("left", "this session has left")
+
+    monkeypatch.setattr(gateway.namespace, "subscribe_all", leave)
+    client = gateway.join({"subscriptions": [{"pattern": "a"}]})
+    client.wait_for(lambda: client.disconnected, "its end")
+    assert (client.named("welcome"), client.closed) == ([], None)
+
+
+# Sessions and places -----------------------------------------------------------------------------------------------------
+
+
+def test_a_session_that_never_joins_counts_until_it_is_over(gateway_on_model: StartGatewayOnModel) -> None:
+    """It costs as much as a client, which has a limit per address."""
+    gateway = gateway_on_model(authenticator, max_clients_per_address=2).gateway
+    assert [gateway.opening(sid, ENVIRON) for sid in ("a", "b")] == [None, None]
+    refused = gateway.opening("c", ENVIRON)
+    assert isinstance(refused, OneTooMany)
+    assert gateway.opening("d", {**ENVIRON, "REMOTE_ADDR": "192.0.2.1"}) is None
+    gateway.over("a")
+    assert gateway.opening("c", ENVIRON) is None
+
+
+def test_a_user_has_no_more_clients_than_it_may_and_a_leave_makes_room(gateway_on_model: StartGatewayOnModel) -> None:
+    """By name, with the value."""
+    gateway = gateway_on_model(authenticator, max_clients_per_user=1)
+    first = gateway.join({"token": "clerk"})
+    assert first.welcome
+    error = refusal(gateway.join({"token": "clerk"}))
+    assert (error["code"], error["limit"]) == ("limit_reached", 1)
+    first.leave()
+    assert gateway.join({"token": "clerk"}).welcome
+
+
+def test_a_client_that_leaves_the_namespace_gets_nothing_more_and_may_come_back(gateway_on_model: StartGatewayOnModel) -> None:
+    """Over the same connection, with other subscriptions."""
+    gateway = gateway_on_model()
+    client = gateway.join({"subscriptions": [{"pattern": "left.*"}]})
+    assert client.welcome
+    client.send_packet(f"41/{NAMESPACE},")
+    client.wait_for(lambda: not gateway.namespace.clients, "the client to be forgotten")
+    gateway.publish(1, "left.1")
+    client.send_packet(f"40/{NAMESPACE}," + json.dumps({"subscriptions": [{"pattern": "back.*"}]}))
+    client.wait_for(lambda: len(client.named("welcome")) == 2, "another welcome")
+    gateway.publish(1, "back.1")
+
+    assert [topic for topic, _, _ in client.wait_for_events(1)] == ["back.1"]
+
+
+def test_many_users_cost_redis_no_glob_and_leave_nothing_behind(gateway_on_model: StartGatewayOnModel) -> None:
+    """A channel each, and none when they have gone."""
+    gateway = gateway_on_model()
+    before = gateway.namespace.bus.feed.sources
+    clients = [gateway.join({"subscriptions": [{"pattern": f"users.u{number}.#"}]}) for number in range(50)]
+    for client in clients:
+        assert client.welcome
+    assert gateway.namespace.bus.feed.sources - before == 50
+    assert not any(command[0] == b"PSUBSCRIBE" for command in gateway.server.ran)
+    for client in clients:
+        client.leave()
+    gateway.clock.advance(LINGER_S + 3)
+    assert gateway.namespace.bus.feed.sources == before
+
+
+# Resuming ----------------------------------------------------------------------------------------------------------------
+
+
+def rejoin(gateway: GatewayOnModel, client: ClientHere, offset: int, pattern: str = "#") -> ClientHere:
+    """Let a client leave, publish, and let it come back at an offset."""
+    epoch = client.welcome["epoch"]
+    client.leave()
+    gateway.publish(150)
+    return gateway.join({"subscriptions": [{"pattern": pattern}], "resume": {"epoch": epoch, "offset": offset}})
+
+
+def test_a_client_goes_on_where_it_was(gateway_on_model: StartGatewayOnModel) -> None:
+    """`resumed: true`, then what it missed out of the log, then live; each once, in order."""
+    gateway = gateway_on_model()
+    client = gateway.join({"subscriptions": [{"pattern": "#"}]})
+    assert client.welcome
+    gateway.publish(3)
+    client.wait_for_events(3)
+    back = rejoin(gateway, client, 3)
+    assert back.welcome["resumed"] is True
+    gateway.publish(3)
+    back.wait_for_events(153)
+    assert back.offsets == list(range(4, 157))
+    assert back.named("gap") == []
+
+
+def test_a_client_resumes_at_a_gateway_that_listened_to_nothing_of_it(gateway_on_model: StartGatewayOnModel) -> None:
+    """Its position is behind the log, and ahead of this gateway's feed, which has seen none of its events."""
+    gateway = gateway_on_model(before=lambda server: server.redis.publish("bills.1"))
+    epoch, _ = gateway.redis.epoch, gateway.publish(10, "crates.1")
+    assert gateway.namespace.bus.reached == 1
+    client = gateway.join({"subscriptions": [{"pattern": "crates.*"}], "resume": {"epoch": epoch, "offset": 6}})
+    assert client.welcome["resumed"] is True
+    gateway.publish(5, "crates.1")
+    client.wait_for_events(10)
+    assert client.offsets == list(range(7, 17))
+    assert client.named("gap") == []
+
+
+def test_a_client_whose_log_was_lost_is_told_so_once(gateway_on_model: StartGatewayOnModel) -> None:
+    """`resumed: false`, one gap that cannot be recovered, then the new log."""
+    gateway = gateway_on_model()
+    client = gateway.join({"subscriptions": [{"pattern": "#"}]})
+    epoch = client.welcome["epoch"]
+    gateway.publish(3)
+    client.wait_for_events(3)
+    client.leave()
+    gateway.redis.flush()
+    gateway.clock.advance(3)
+    back = gateway.join({"subscriptions": [{"pattern": "#"}], "resume": {"epoch": epoch, "offset": 3}})
+    assert back.welcome["resumed"] is False
+    gateway.publish(2)
+    back.wait_for_events(2)
+    assert back.offsets == [1, 2]
+    assert [(gap["reason"], gap["recoverable"], gap["from"]) for (gap,) in back.named("gap")] == [("log_lost", False, None)]

@@ -14,6 +14,7 @@ from structlog.testing import capture_logs
 from headgate.auth.admission import LoginsThrottled
 from headgate.auth.identity import ANONYMOUS, Handshake, Identity
 from headgate.errors import BusUnavailable, HeadgateError, InvalidPattern, Unauthorized, UnauthorizedReason, UnknownNamespace
+from headgate.node import logins as module
 from headgate.node.logins import Logins
 from headgate.settings import Settings
 from tests.support.token_keys import OTHER_SECRET, SECRET
@@ -294,3 +295,36 @@ def test_an_unknown_key_may_be_on_its_way_where_an_issuer_is_configured() -> Non
     tried.reload_keys()
     assert tried._jwks._wanted.is_set()
     tried.close()
+
+
+class FetchedKeys:
+    """An issuer's keys, which are never fetched: the calls are written down."""
+
+    def __init__(self, url: str, on_keys: object) -> None:
+        self.calls: list[str] = []
+
+    def may_bring(self, key_id: str) -> bool:
+        return False
+
+    def start(self) -> None:
+        self.calls.append("start")
+
+    def refresh(self) -> None:
+        self.calls.append("refresh")
+
+    def close(self) -> None:
+        self.calls.append("close")
+
+
+@pytest.mark.parametrize(("own", "calls"), [(False, ["start", "refresh", "close"]), (True, ["refresh", "close"])])
+def test_an_issuers_keys_are_fetched_where_tokens_decide(monkeypatch: pytest.MonkeyPatch, own: bool, calls: list[str]) -> None:
+    """An application may set an authenticator of its own meanwhile; then nobody asks the issuer."""
+    monkeypatch.setattr(module, "Jwks", FetchedKeys)
+    tried = Logins(Settings(token_jwks_url="https://login.example.com/keys"), None, lambda identity: None)
+    if own:
+        tried.authenticator = lambda handshake: Identity("ana")
+    tried.start()
+    tried.reload_keys()
+    tried.close()
+    assert isinstance(tried._jwks, FetchedKeys)
+    assert tried._jwks.calls == calls

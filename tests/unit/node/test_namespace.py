@@ -86,7 +86,7 @@ def slice_everything(namespace: Namespace) -> None:
 
 
 def names(wired: WiredClient) -> list[str]:
-    """What the browser was told, in order."""
+    """The names of the messages to the browser, in order."""
     wired.drain()
     return [name for name, *_ in wired.received]
 
@@ -106,14 +106,14 @@ def test_a_point_is_gone_as_soon_as_the_count_says_so(namespace: Namespace, wire
 
 
 def losses() -> tuple[float, float]:
-    """What the metrics say was left out and replaced so far."""
+    """The events that were left out, and replaced, so far, by the metrics."""
     names = ("headgate_discarded_total", "headgate_conflated_total")
     discarded, conflated = (REGISTRY.get_sample_value(name, {"namespace": NAMESPACE}) or 0.0 for name in names)
     return discarded, conflated
 
 
 @pytest.mark.parametrize("policy", [Overflow.DROP, Overflow.LATEST])
-def test_what_a_client_loses_is_counted_while_it_is_there_and_once(namespace: Namespace, policy: Overflow) -> None:
+def test_losses_of_a_client_are_counted_while_it_is_there_and_once(namespace: Namespace, policy: Overflow) -> None:
     """One that stays slow for hours shows within a round, and its leave adds what came since then only."""
     slow = WiredClient({}, queue_frames=4)
     client = joined(namespace, slow)
@@ -220,7 +220,7 @@ def test_a_position_that_the_log_has_never_reached_is_not_in_it(namespace: Names
     assert [gap["reason"] for gap in wired.notices("gap")] == ["log_lost"]
 
 
-def test_who_waits_too_long_to_search_the_log_is_refused(
+def test_a_client_that_waits_too_long_to_search_the_log_is_refused(
     namespace: Namespace, wired: WiredClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Searches go one at a time: behind a Redis that says nothing, a thousand would wait for an hour."""
@@ -235,11 +235,11 @@ WORST = [f"#.{letter}.#.{number}.#" for letter in "abcdefgh" for number in range
 
 
 def asked(outcomes: list[str | HeadgateError]) -> list[str]:
-    """What became of each request: the pattern, or the code of the refusal and the name of the limit."""
+    """The outcome of each request: the pattern, or the code of the refusal and the name of the limit."""
     return [one if isinstance(one, str) else one.parts.get("name", one.code) for one in outcomes]
 
 
-def test_what_is_beyond_a_limit_is_refused_before_anything_is_decided(
+def test_subscriptions_beyond_a_limit_are_refused_before_anything_is_decided(
     namespace: Namespace, wired: WiredClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of 128 wildcards, none of them granted, 32 are held against the grants."""
@@ -337,7 +337,7 @@ def test_all_pasts_of_one_connect_are_found_in_one_reading_of_the_log(namespace:
     assert (log.heads, log.reads) == (2, 10)
 
 
-def test_who_reads_more_of_the_log_than_it_may_waits_and_is_then_refused(
+def test_a_client_that_reads_more_of_the_log_than_it_may_waits_and_is_then_refused(
     wired: WiredClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By name; the subscriptions without a past are active, and another user is not concerned."""
@@ -383,7 +383,7 @@ def test_a_replay_is_a_page_of_what_a_client_may_read(wired: WiredClient, monkey
     namespace.close()
 
 
-def test_what_comes_live_between_two_subscriptions_is_not_read_from_the_log_as_well(
+def test_an_event_that_comes_live_between_two_subscriptions_is_not_read_from_the_log_as_well(
     namespace: Namespace, wired: WiredClient
 ) -> None:
     """Each begins to read in the step in which it comes into force: from there on, live events pass the client by."""

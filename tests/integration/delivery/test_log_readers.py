@@ -1,4 +1,7 @@
-"""Catching up: a client whose queue overflowed reads on from the log, in order, and is live again."""
+"""Clients of a gateway process that read the log: one whose queue overflowed, and one that comes back.
+
+tests/unit/node/test_gateway.py and test_joining.py have every other way to read the log, on a model of Redis.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,14 @@ import pytest
 
 from tests.fault.checker import Noted
 from tests.fault.many_clients import BrowserClient
-from tests.support.log_clients import Grounds, LogGround, offsets, wait_for_offset
+from tests.support.log_clients import Grounds, LogGround, offsets, resumed, wait_for_offset
 
 
 @pytest.fixture(scope="module")
 def grounds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Grounds]:
     """A gateway with a namespace for each test."""
     settings = {"queue_frames": 16, "queue_bytes": 131072, "send_buffer_bytes": 4096, "write_deadline_s": 60}
-    with Grounds(tmp_path_factory.mktemp("grounds"), 10, **settings) as grounds:
+    with Grounds(tmp_path_factory.mktemp("grounds"), 2, **settings) as grounds:
         yield grounds
 
 
@@ -28,7 +31,7 @@ def ground(grounds: Grounds) -> Iterator[LogGround]:
 
 
 def fullness(client: BrowserClient) -> list[str]:
-    """Return what a client was told of its queue, in order: `warning`, `on` (full), `off` (live again)."""
+    """Return the notices about a client's queue, in order: `warning`, `on` (full), `off` (live again)."""
     told = [entry.what.partition(" ") for entry in client.record.entries if isinstance(entry, Noted)]
     return [state for kind, _, state in told if kind == "backpressure"]
 
@@ -49,22 +52,15 @@ def test_a_client_that_stopped_reading_gets_everything_in_order(ground: LogGroun
     ground.check(swarm)
 
 
-def test_an_undeliverable_entry_is_told_as_one(ground: LogGround) -> None:
-    """Put into the log by hand: live clients and readers are told of the same offset."""
-    live, live_client = ground.client()
-    late, late_client = ground.client()
-    wait_for_offset(late, ground.publish(1)[-1])
-    late.leave()
-    # One step: a log that is ahead of its head begins anew as soon as a gateway connects.
-    ground.redis.call(
-        "EVAL",
-        "redis.call('XADD', KEYS[1], '2-0', 'topic', 'a', 'id', 'e', 'time', '1', 'data', '{broken') "
-        "redis.call('HSET', KEYS[2], 'offset', 2)",
-        2, ground.log, ground.head,
-    )  # fmt: skip
-    wait_for_offset(live, ground.publish(1)[-1])
-    late.open()
-    wait_for_offset(late, 3)
-    for client in (live_client, late_client):
-        assert [(gap.first, gap.last, gap.reason) for gap in client.record.gaps()] == [(2, 2, "quarantined")]
-        assert offsets(client) == [1, 3]
+def test_a_client_goes_on_where_it_was(ground: LogGround) -> None:
+    """`resumed: true`, then every event that it missed, then live."""
+    swarm, client = ground.client()
+    wait_for_offset(swarm, ground.publish(3)[-1])
+    swarm.leave()
+    ground.publish(150)
+    swarm.open()
+    ground.publish(3)
+    wait_for_offset(swarm, 156)
+    assert resumed(client) == [None, True]
+    assert offsets(client) == list(range(1, 157))
+    ground.check(swarm)

@@ -1,0 +1,262 @@
+"""The two ends of a Redis that the bus holds, in memory: the subscriber connection, and the log over a command connection.
+
+Behind both is a `ModelServer`: the model of tests/support/model_redis.py, with the faults of a server and of a network.
+tests/contract/test_bus_links.py holds both to the real ends, on a real Redis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from headgate.errors import BusRefused, BusUnavailable, HeadgateError
+from headgate.redis.entries import Entry, Head
+from headgate.redis.keys import log_key
+from headgate.redis.log import PAGE_EVENTS
+from headgate.runtime.loop import Signal
+from tests.support.model_redis import NAMESPACE, TIME_MS, ModelRedis
+
+Command = Sequence[str | bytes | int]
+
+
+class Link(Protocol):
+    """The part of `redis.client.SubscriberLink` that the bus uses."""
+
+    def connect(self) -> None: ...
+    def send(self, *commands: Command) -> None: ...
+    def read(self) -> list[Any]: ...
+    def read_ready(self) -> list[Any]: ...
+    def settimeout(self, timeout_s: float | None) -> None: ...
+    def close(self) -> None: ...
+
+
+class Log(Protocol):
+    """The part of `redis.log.EventLog` that a gateway uses."""
+
+    def drop_idle(self) -> None: ...
+    def configure(self, max_events: int, max_age_s: int) -> Head: ...
+    def head(self, known_epoch: str | None = ...) -> Head: ...
+    def head_command(self) -> tuple[str | int, ...]: ...
+    def page(self, after: int, upto: int | None, limit: int = ..., *, epoch: str | None = ...) -> list[Entry]: ...
+    def topics(self, after: int, upto: int) -> list[tuple[int, str, int]]: ...
+
+
+class ModelServer:
+    """A Redis that can be away, stand still, refuse commands, or cut its subscriber off.
+
+    Attributes:
+        redis: its data.
+        away: nothing listens there.
+        refusal: the answer to every command of the next subscriber connections; None: none.
+        attempts: how often somebody has connected, or tried to.
+        ran: the commands of subscriber connections, in order.
+        full: the subscriber's connection takes no more bytes.
+    """
+
+    def __init__(self, redis: ModelRedis | None = None, signal: Callable[[], Any] = Signal) -> None:
+        self.redis = redis or ModelRedis()
+        self.signal = signal
+        self.away = self.full = self.stopped = False
+        self.refusal: Callable[[tuple[bytes, ...]], BusRefused | None] = lambda command: None
+        self.attempts = 0
+        self.ran: list[tuple[bytes, ...]] = []
+        self.moved: Any = signal()  # replaced by another whenever something has happened here
+        self._subscriber: ModelLink | None = None
+        self._waiting: list[tuple[bytes, ...]] = []
+        self.redis.on_sent = self.stir
+
+    def link(self, url: str = "", connect_timeout_s: float = 5.0) -> ModelLink:
+        """Return a subscriber connection, not connected yet. The signature of `SubscriberLink`."""
+        return ModelLink(self)
+
+    def log(self, timeout_s: float = 30.0) -> ModelLog:
+        """Return the log of the one namespace, over a connection of its own."""
+        return ModelLog(self, timeout_s)
+
+    def stop(self) -> None:
+        """Stand still: connections stay, and nothing answers."""
+        self.stopped = True
+
+    def go_on(self) -> None:
+        """Work off what has come meanwhile."""
+        self.stopped = False
+        waiting, self._waiting = self._waiting, []
+        for command in waiting:
+            self._run(command)
+        self.stir()
+
+    def leave(self) -> None:
+        """Be away, and cut off whoever is connected."""
+        self.away = True
+        self.cut()
+
+    def cut(self) -> None:
+        """Close the subscriber connection from this end. Replies on their way are lost."""
+        if self._subscriber is not None:
+            self._subscriber.lost = unavailable("closed the connection")
+            self._forget()
+        self.stir()
+
+    def check(self) -> None:
+        """Raise if nothing listens."""
+        if self.away:
+            raise unavailable("connection refused")
+
+    def stir(self) -> None:
+        """Let everybody who waits look again."""
+        moved, self.moved = self.moved, self.signal()
+        moved.set()
+
+    def taken(self, link: ModelLink) -> None:
+        """A subscriber has connected; there is one at a time."""
+        self.cut()
+        self.redis.connect()
+        self._subscriber = link
+
+    def closed(self, link: ModelLink) -> None:
+        """A subscriber has closed its connection."""
+        if self._subscriber is link:
+            self._forget()
+        self.stir()
+
+    def receive(self, link: ModelLink, command: tuple[bytes, ...]) -> None:
+        """Take a command of a subscriber: at once, or when it goes on."""
+        if self.stopped:
+            self._waiting.append(command)
+        else:
+            self._run(command)
+
+    def _run(self, command: tuple[bytes, ...]) -> None:
+        self.ran.append(command)
+        refusal = self.refusal(command)
+        if refusal is None and command[0] == b"FCALL_RO":
+            self.redis.sent.append(_as_reply(self.redis.link_head()))
+            self.stir()
+        elif refusal is None:
+            self.redis.run(command)
+        elif self._subscriber is not None:
+            self._subscriber.lost = refusal
+            self.stir()
+
+    def _forget(self) -> None:
+        self._subscriber = None
+        self._waiting.clear()
+        self.redis.disconnect()
+
+
+class ModelLink:
+    """`SubscriberLink` on a `ModelServer`."""
+
+    def __init__(self, server: ModelServer) -> None:
+        self._server = server
+        self._timeout_s: float | None = None
+        self._open = False
+        self.lost: HeadgateError | None = None
+
+    def connect(self) -> None:
+        """Connect. A server that stands still takes connections nevertheless: its kernel does."""
+        self._server.attempts += 1
+        self._server.check()
+        self._server.taken(self)
+        self._open = True
+
+    def send(self, *commands: Command) -> None:
+        """Write commands; wait while the connection takes no more bytes."""
+        self._check()
+        while self._server.full:
+            self._wait()
+        for command in commands:
+            self._server.receive(self, tuple(_encoded(word) for word in command))
+
+    def read(self) -> list[Any]:
+        """Wait for a reply; return all that have come."""
+        while not (replies := self.read_ready()):
+            self._wait()
+        return replies
+
+    def read_ready(self) -> list[Any]:
+        """Return the replies that have come."""
+        self._check()
+        replies = [] if self._server.stopped else list(self._server.redis.sent)
+        if replies:
+            self._server.redis.sent.clear()
+        return replies
+
+    def settimeout(self, timeout_s: float | None) -> None:
+        """Limit each wait."""
+        self._check(closed_only=True)
+        self._timeout_s = timeout_s
+
+    def close(self) -> None:
+        """Close it, and wake the reader. Idempotent."""
+        if self._open:
+            self._open = False
+            self._server.closed(self)
+
+    def _check(self, *, closed_only: bool = False) -> None:
+        if not self._open:
+            raise unavailable("the connection is closed")
+        if self.lost is not None and not closed_only:
+            raise self.lost
+
+    def _wait(self) -> None:
+        if not self._server.moved.wait(self._timeout_s):
+            raise unavailable("did not answer in time")
+        self._check()
+
+
+class ModelLog:
+    """`EventLog` on a `ModelServer`. `timeout_s` limits each answer, as the command connection's does."""
+
+    def __init__(self, server: ModelServer, timeout_s: float) -> None:
+        self._server, self._timeout_s = server, timeout_s
+
+    def drop_idle(self) -> None:
+        """Every command begins anew here."""
+
+    def configure(self, max_events: int, max_age_s: int) -> Head:
+        """Store the retention; begin an epoch if there is none."""
+        redis = self._answering()
+        redis.max_events = max_events
+        return redis.configure()
+
+    def head(self, known_epoch: str | None = None) -> Head:
+        """Return where the log stands."""
+        redis = self._answering()
+        return redis.head(redis.epoch if known_epoch is None else known_epoch)
+
+    def head_command(self) -> tuple[str | int, ...]:
+        """Return the command that asks for the same on another connection."""
+        return ("FCALL_RO", "headgate_head", 1, log_key(NAMESPACE))
+
+    def page(self, after: int, upto: int | None, limit: int = PAGE_EVENTS, *, epoch: str | None = None) -> list[Entry]:
+        """Return the entries of a range."""
+        redis = self._answering()
+        return redis.page(after, redis.offset if upto is None else upto, redis.epoch if epoch is None else epoch)[:limit]
+
+    def topics(self, after: int, upto: int) -> list[tuple[int, str, int]]:
+        """Return offset, topic and time of the entries of a range."""
+        redis = self._answering()
+        return [(offset, redis.log[offset].topic, TIME_MS) for offset in range(after + 1, upto + 1) if offset in redis.log]
+
+    def _answering(self) -> ModelRedis:
+        server = self._server
+        server.check()
+        while server.stopped:
+            if not server.moved.wait(self._timeout_s):
+                raise unavailable("did not answer in time")
+        return server.redis
+
+
+def unavailable(reason: str) -> BusUnavailable:
+    """Return the error of a connection to the model."""
+    return BusUnavailable(f"model: {reason}")
+
+
+def _as_reply(head: Head) -> list[Any]:
+    """Return a head as the function library answers it to somebody who names no epoch."""
+    return [head.epoch.encode(), head.offset, head.first, TIME_MS, head.library, None, head.server.encode(), int(head.replica)]
+
+
+def _encoded(word: str | bytes | int) -> bytes:
+    return word if isinstance(word, bytes) else str(word).encode()

@@ -1,0 +1,666 @@
+"""A gateway, its parts put together: requests of clients in, acknowledgements, events and notices out.
+
+In the test's own process, on a model of Redis (tests/support/gateway_here.py). test_joining.py has the way in.
+"""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from typing import Any
+
+import gevent
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from structlog.testing import capture_logs
+
+from headgate.auth.identity import Handshake, Identity
+from headgate.delivery.page_cache import PAGE_OFFSETS
+from headgate.errors import BusUnavailable
+from headgate.node.gateway import Gateway
+from headgate.settings import Settings
+from tests.support.any_json import BODIES, FIELDS, TEXT, VALUES
+from tests.support.gateway_here import ClientHere, GatewayOnModel, StartGatewayOnModel
+from tests.support.model_redis import NAMESPACE, ModelRedis
+
+# Half a surrogate pair, as a browser's JSON spells it.
+LONE = "\ud800"
+GRANTS = {
+    "clerk": Identity("clerk", subscribe=("orders.#", "stock.*"), publish=("orders.*.seen",)),
+    "guest": Identity("guest"),
+}
+
+
+def guard(handshake: Handshake) -> Identity | None:
+    """The token is the user's name."""
+    return GRANTS.get(handshake.token or "")
+
+
+def told(client: ClientHere, *names: str) -> list[str]:
+    """Return the names of the messages of these kinds, in order."""
+    return [kind for kind, *_ in client.received if kind in names]
+
+
+# Subscribing -------------------------------------------------------------------------------------------------------------
+
+
+def test_subscribe_is_acknowledged_with_the_offset_above_which_events_come(gateway_on_model: StartGatewayOnModel) -> None:
+    """Every matching event above that offset comes."""
+    gateway = gateway_on_model()
+    gateway.publish(3, "begins.0")
+    client = gateway.join()
+    answer = client.subscribe("begins.#")
+    offsets = gateway.publish(5, "begins.1")
+
+    client.wait_for_events(5)
+
+    assert answer == {"ok": True, "pattern": "begins.#", "epoch": gateway.redis.epoch, "offset": 3}
+    assert client.offsets == offsets
+
+
+def test_unsubscribe_ends_it(gateway_on_model: StartGatewayOnModel) -> None:
+    """Events that come afterwards are for the other subscription only."""
+    gateway = gateway_on_model()
+    client = gateway.join()
+    client.subscribe("ended.*")
+    client.subscribe("kept.*")
+    assert client.request("unsubscribe", {"pattern": "ended.*"}) == {"ok": True, "pattern": "ended.*"}
+    assert client.request("unsubscribe", {"pattern": "never"}) == {"ok": True, "pattern": "never"}
+    gateway.publish(1, "ended.1")
+    gateway.publish(1, "kept.1")
+
+    assert [topic for topic, _, _ in client.wait_for_events(1)] == ["kept.1"]
+
+
+def test_overlapping_subscriptions_bring_an_event_once(gateway_on_model: StartGatewayOnModel) -> None:
+    """However many patterns match."""
+    gateway = gateway_on_model()
+    client = gateway.join()
+    for pattern in ("lapped.#", "lapped.*", "lapped.1", "#"):
+        client.subscribe(pattern)
+    offsets = gateway.publish(2, "lapped.1")
+
+    client.wait_for(lambda: client.offsets[-1:] == offsets[-1:], "the last event")
+    assert client.offsets == offsets
+
+
+def test_a_request_without_an_acknowledgement_is_obeyed(gateway_on_model: StartGatewayOnModel) -> None:
+    """Some clients do not ask for one; the requests of one client are taken in order."""
+    gateway = gateway_on_model()
+    client = gateway.join()
+    client.send_packet(f'42/{NAMESPACE},["subscribe",{{"pattern":"quiet.*"}}]')
+    client.subscribe("after")
+    gateway.publish(1, "quiet.1")
+
+    assert client.wait_for_events(1)[0][0] == "quiet.1"
+
+
+@pytest.mark.parametrize("pattern", ["orders.#", "orders", "orders.*", "orders.*.shipped", "stock.*", "stock.1"])
+def test_a_pattern_inside_a_grant_may_be_subscribed_to(gateway_on_model: StartGatewayOnModel, pattern: str) -> None:
+    """Pattern in pattern."""
+    client = gateway_on_model(guard).join({"token": "clerk"})
+    assert client.welcome["user"] == "clerk"
+
+    client.subscribe(pattern)
+
+
+@pytest.mark.parametrize("pattern", ["#", "*", "*.1", "#.orders", "stock.#", "stock", "stock.*.*", "users.1", "orders2.#"])
+def test_a_pattern_outside_every_grant_is_forbidden(gateway_on_model: StartGatewayOnModel, pattern: str) -> None:
+    """Also when some of its topics would be allowed; and nothing of it arrives."""
+    gateway = gateway_on_model(guard)
+    client = gateway.join({"token": "clerk", "subscriptions": [{"pattern": pattern}]})
+    answer = client.request("subscribe", {"pattern": pattern})
+    assert client.welcome["subscriptions"][0]["error"]["code"] == answer["error"]["code"] == "forbidden"
+    assert answer["error"]["name"] == pattern
+    client.subscribe("orders.end")
+    for topic in ("stock", "users.1", "stock.1.1", "orders.end"):
+        gateway.publish(1, topic)
+
+    assert [topic for topic, _, _ in client.wait_for_events(1)] == ["orders.end"]
+
+
+def test_a_guest_without_grants_may_join_and_do_nothing(gateway_on_model: StartGatewayOnModel) -> None:
+    """Nothing by default."""
+    client = gateway_on_model(guard).join({"token": "guest"})
+
+    assert client.request("subscribe", {"pattern": "orders.1"})["error"]["code"] == "forbidden"
+    assert client.request("publish", {"topic": "orders.1.seen", "data": 1})["error"]["code"] == "forbidden"
+
+
+@pytest.mark.parametrize("topic", ["orders.1", "orders.seen", "orders.1.2.seen", "stock.1"])
+def test_a_publish_outside_the_grants_is_forbidden(gateway_on_model: StartGatewayOnModel, topic: str) -> None:
+    """To subscribe to a topic does not mean to write to it."""
+    answer = gateway_on_model(guard).join({"token": "clerk"}).request("publish", {"topic": topic, "data": 1})
+
+    assert (answer["error"]["code"], answer["error"]["name"]) == ("forbidden", topic)
+
+
+def test_subscriptions_and_wildcards_are_limited_each_by_name(gateway_on_model: StartGatewayOnModel) -> None:
+    """The welcome told the limits; subscribing again to the same pattern, or after leaving another, is free."""
+    client = gateway_on_model(guard, max_subscriptions=4, max_wildcards=2).join({"token": "clerk"})
+    assert (client.welcome["limits"]["max_subscriptions"], client.welcome["limits"]["max_wildcards"]) == (4, 2)
+    client.subscribe("orders.*")
+    client.subscribe("orders.*.*")
+    error = client.request("subscribe", {"pattern": "stock.*"})["error"]
+    assert (error["code"], error["name"], error["limit"]) == ("limit_reached", "wildcards", 2)
+    client.subscribe("orders.*", overflow="latest")
+    client.subscribe("orders.1")
+    client.subscribe("orders.2")
+    error = client.request("subscribe", {"pattern": "orders.3"})["error"]
+    assert (error["code"], error["name"], error["limit"]) == ("limit_reached", "subscriptions", 4)
+    assert not error["retry"], "only the client itself can make room"
+    assert "retry_after_s" not in error
+    assert client.request("unsubscribe", {"pattern": "orders.*"})["ok"] is True
+
+    client.subscribe("stock.*")
+
+
+def test_subscriptions_of_a_handshake_above_a_limit_are_refused_and_the_others_stand(
+    gateway_on_model: StartGatewayOnModel,
+) -> None:
+    """By name, with the value."""
+    patterns = [*(f"a.{number}.*" for number in range(33)), *(f"b.{number}" for number in range(95))]
+    client = gateway_on_model().join({"subscriptions": [{"pattern": pattern} for pattern in patterns]})
+    outcomes = client.welcome["subscriptions"]
+    refused = [(entry["pattern"], entry["error"]["name"], entry["error"]["limit"]) for entry in outcomes if not entry["ok"]]
+    assert refused == [("a.32.*", "wildcards", 32)]
+    assert client.request("subscribe", {"pattern": "c.1"})["ok"]
+    error = client.request("subscribe", {"pattern": "c.2"})["error"]
+    assert (error["code"], error["name"], error["limit"]) == ("limit_reached", "subscriptions", 128)
+
+
+# Refused -----------------------------------------------------------------------------------------------------------------
+
+REFUSALS: dict[str, tuple[str, list[Any], str]] = {
+    "subscribe to nothing": ("subscribe", [{}], "invalid_pattern"),
+    "subscribe to a number": ("subscribe", [{"pattern": 7}], "invalid_pattern"),
+    "subscribe to an empty word": ("subscribe", [{"pattern": "a..b"}], "invalid_pattern"),
+    "subscribe to a half wildcard": ("subscribe", [{"pattern": "a.b*"}], "invalid_pattern"),
+    "subscribe to nine words": ("subscribe", [{"pattern": "1.2.3.4.5.6.7.8.9"}], "invalid_pattern"),
+    "subscribe with an unknown policy": ("subscribe", [{"pattern": "a", "overflow": "keep"}], "invalid_request"),
+    "subscribe with a policy of a wrong type": ("subscribe", [{"pattern": "a", "overflow": []}], "invalid_request"),
+    "subscribe with an unknown field": ("subscribe", [{"pattern": "a", "policy": "drop"}], "invalid_request"),
+    "subscribe without an object": ("subscribe", ["orders.*"], "invalid_request"),
+    "subscribe with two arguments": ("subscribe", [{"pattern": "a"}, {}], "invalid_request"),
+    "subscribe without an argument": ("subscribe", [], "invalid_request"),
+    "subscribe to half a surrogate pair": ("subscribe", [{"pattern": LONE}], "invalid_request"),
+    "unsubscribe from an invalid pattern": ("unsubscribe", [{"pattern": "a b"}], "invalid_pattern"),
+    "unsubscribe without an object": ("unsubscribe", [None], "invalid_request"),
+    "unsubscribe from half a surrogate pair": ("unsubscribe", [{"pattern": LONE}], "invalid_request"),
+    "replay of half a surrogate pair": ("replay", [{"pattern": LONE, "from": 1, "to": 2}], "invalid_request"),
+    "publish nothing": ("publish", [{}], "invalid_request"),
+    "publish without data": ("publish", [{"topic": "a"}], "invalid_request"),
+    "publish to a pattern": ("publish", [{"topic": "a.*", "data": 1}], "invalid_topic"),
+    "publish to a number": ("publish", [{"topic": 1, "data": 1}], "invalid_topic"),
+    "publish to half a surrogate pair": ("publish", [{"topic": LONE, "data": 1}], "invalid_request"),
+    "publish with an unknown field": ("publish", [{"topic": "a", "data": 1, "namespace": "b"}], "invalid_request"),
+    "publish with an id that is none": ("publish", [{"topic": "a", "data": 1, "id": "a b"}], "invalid_event"),
+    "publish with an id of a wrong type": ("publish", [{"topic": "a", "data": 1, "id": 7}], "invalid_event"),
+    "publish with half a surrogate pair as id": ("publish", [{"topic": "a", "data": 1, "id": LONE}], "invalid_request"),
+    "refresh with half a surrogate pair": ("refresh", [{"token": LONE}], "invalid_request"),
+    "half a surrogate pair seen": ("seen", [{"ids": [LONE]}], "invalid_request"),
+    "ask for what does not exist": ("shout", [{"topic": "a"}], "invalid_request"),
+    "ask for half a surrogate pair": (LONE, [{}], "invalid_request"),
+}
+
+
+@pytest.mark.parametrize(("name", "arguments", "code"), REFUSALS.values(), ids=REFUSALS.keys())
+def test_a_bad_request_is_refused_in_its_acknowledgement(
+    gateway_on_model: StartGatewayOnModel, name: str, arguments: list[Any], code: str
+) -> None:
+    """With a code, a text and whether to try again; the connection lives, and nobody's log has a line of it."""
+    with capture_logs() as lines:
+        client = gateway_on_model().join()
+        answer = client.request(name, *arguments)
+
+    assert answer["ok"] is False
+    assert (answer["error"]["code"], answer["error"]["retry"]) == (code, False)
+    assert answer["error"]["message"]
+    assert client.subscribe("still.alive")
+    assert [line["event"] for line in lines] == ["bus up"]
+
+
+def test_a_refusal_names_the_pattern_as_it_was_sent(gateway_on_model: StartGatewayOnModel) -> None:
+    """So that a page can find out which of its subscriptions is meant."""
+    answer = gateway_on_model().join().request("subscribe", {"pattern": "a..b"})
+    assert answer["error"]["pattern"] == "a..b"
+
+
+@pytest.mark.parametrize(
+    "request_", [["subscribe", {"pattern": 7}], ["publish", {"topic": "a.*", "data": 1}], ["replay", {}], ["no such request", {}]]
+)
+def test_every_kind_of_refusal_counts(gateway_on_model: StartGatewayOnModel, request_: list[Any]) -> None:
+    """The last one is answered like the others, and then it is over."""
+    client = gateway_on_model(max_refusals=5).join()
+    for _ in range(5):
+        assert not client.request_text(json.dumps(request_))["ok"]
+    while client.closed is None:  # one more is enough, but for those that have been forgiven meanwhile
+        number = client.send_request(json.dumps(request_))
+        client.wait_for(lambda number=number: number in client.acknowledged or client.closed, "an answer, or the end")  # type: ignore[misc]
+    assert client.closed == (1008, "limit_reached: refusals (at most 5)")
+
+
+def test_a_client_that_is_refused_too_often_is_ended_also_when_it_joins_again_in_between(
+    gateway_on_model: StartGatewayOnModel,
+) -> None:
+    """The connection counts."""
+    wrong = {"subscriptions": [{"pattern": f"a..{number}"} for number in range(128)]}
+    client = gateway_on_model().join(wrong)
+    assert client.welcome["limits"]["max_refusals"] == 256
+    for _ in range(2):
+        client.send_packet(f"41/{NAMESPACE},")
+        client.send_packet(f"40/{NAMESPACE}," + json.dumps(wrong))
+    client.wait_for(lambda: client.closed, "the end")
+    assert client.closed == (1008, "limit_reached: refusals (at most 256)")
+
+
+def test_a_flood_of_subscribes_ends_its_sender(gateway_on_model: StartGatewayOnModel) -> None:
+    """With the limit's name as the reason; its subscriptions end with it."""
+    gateway = gateway_on_model()
+    client = gateway.join()
+    assert client.welcome
+    number = 0
+    while client.closed is None:
+        for _ in range(50):
+            number += 1
+            client.send_packet(f'42/{NAMESPACE},["subscribe",{{"pattern":"a.{number % 100}"}}]')
+        client.read()
+    assert client.closed == (1008, "limit_reached: rate (at most 50/s, burst 100)")
+    client.leave()
+    gateway.wait_until(lambda: not gateway.namespace.clients, "the client to be forgotten")
+    assert gateway.namespace._subscriptions._trie.subscriptions == 0
+
+
+NAMES = st.sampled_from(["subscribe", "unsubscribe", "replay", "publish", "refresh"]) | TEXT
+AUTHS = st.dictionaries(
+    st.sampled_from(["token", "resume", "subscriptions"]) | TEXT,
+    VALUES | st.lists(st.dictionaries(st.sampled_from(FIELDS), VALUES, max_size=3), max_size=3),
+    max_size=4,
+)
+FUZZ = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+class OpenGateway:
+    """A gateway that lets a client ask, and be refused, as often as it likes; and one client of it."""
+
+    def __init__(self, gateway: GatewayOnModel) -> None:
+        self.gateway = gateway
+        self.client = gateway.join()
+        assert self.client.welcome
+
+
+@pytest.fixture
+def open_gateway(gateway_on_model: StartGatewayOnModel) -> OpenGateway:
+    """The same for every example of a test."""
+    return OpenGateway(gateway_on_model(inbound_per_s=100_000.0, inbound_burst=100_000, max_refusals=100_000))
+
+
+@FUZZ
+@given(NAMES, BODIES)
+def test_every_request_is_acknowledged(open_gateway: OpenGateway, name: str, body: Any) -> None:
+    """`ok`, or an error with a code; two names belong to Socket.IO, and end the connection."""
+    if name in ("connect", "disconnect", "connect_error"):
+        return
+    with capture_logs() as lines:
+        answer = open_gateway.client.request(name, body)
+    assert answer["ok"] is True or isinstance(answer["error"]["code"], str)
+    assert lines == []
+
+
+@settings(FUZZ, max_examples=100)
+@given(AUTHS)
+def test_every_connect_is_answered(open_gateway: OpenGateway, auth: Any) -> None:
+    """A welcome, or CONNECT_ERROR with a code; no line of the log but the audit's."""
+    with capture_logs() as lines:
+        asked = open_gateway.gateway.join(auth)
+        asked.wait_for(lambda: asked.refusal or asked.named("welcome"), "an answer")
+        asked.leave()
+    assert asked.refusal is None or isinstance(asked.refusal["data"]["code"], str)
+    assert {line["event"] for line in lines} <= {"login refused"}
+
+
+# The past ----------------------------------------------------------------------------------------------------------------
+
+
+def ten_events(gateway: GatewayOnModel) -> None:
+    """Odd offsets are orders, even ones bills."""
+    for number in range(1, 11):
+        gateway.publish(1, "orders.1" if number % 2 else "bills.1")
+
+
+@pytest.mark.parametrize(
+    ("since", "pattern", "expected"),
+    [
+        ({"offset": 6}, "#", [7, 8, 9, 10, 11, 12]),
+        ({"time": 0}, "bills.*", [2, 4, 6, 8, 10, 12]),
+        ({"last": 2}, "orders.*", [7, 9, 11]),
+    ],
+)
+def test_a_subscription_begins_in_the_past_and_goes_on_live(
+    gateway_on_model: StartGatewayOnModel, since: Any, pattern: str, expected: list[int]
+) -> None:
+    """In order, each once, with no seam between."""
+    gateway = gateway_on_model()
+    ten_events(gateway)
+    client = gateway.join()
+    assert client.request("subscribe", {"pattern": pattern, "since": since})["ok"]
+    gateway.publish(1, "orders.1")
+    gateway.publish(1, "bills.1")
+    client.wait_for_events(len(expected))
+    client.request("unsubscribe", {"pattern": "nothing"})  # whatever was under way has come before this answer
+    assert client.offsets == expected
+
+
+def test_a_range_is_replayed_in_the_acknowledgement(gateway_on_model: StartGatewayOnModel) -> None:
+    """Topic, data and meta of the events that match; `next` is null when that was all."""
+    gateway = gateway_on_model()
+    ten_events(gateway)
+    client = gateway.join()
+    answer = client.request("replay", {"pattern": "orders.*", "from": 3, "to": 8})
+    assert answer["ok"]
+    assert [(topic, data, meta["offset"], meta["id"], meta["replayed"]) for topic, data, meta in answer["events"]] == [
+        ("orders.1", 1, 3, "id3", True), ("orders.1", 1, 5, "id5", True), ("orders.1", 1, 7, "id7", True),
+    ]  # fmt: skip
+    assert answer["next"] is None
+    assert client.offsets == []
+
+
+def test_a_long_range_is_replayed_page_by_page(gateway_on_model: StartGatewayOnModel) -> None:
+    """`next` says where to go on; together the pages are the range, each event once, and none is larger than its bound."""
+    gateway = gateway_on_model()
+    gateway.publish(260, "orders.1", json.dumps("x" * 1000).encode())
+    client = gateway.join()
+    found: list[int] = []
+    first, pages = 1, 0
+    while first is not None:
+        answer = client.request("replay", {"pattern": "#", "from": first, "to": 260})
+        assert sum(len(str(data)) for _, data, _ in answer["events"]) < 2 * 65536
+        found += [meta["offset"] for _, _, meta in answer["events"]]
+        first, pages = answer["next"], pages + 1
+    assert found == list(range(1, 261))
+    assert pages > 3
+
+
+def test_a_range_that_is_gone_is_replayed_as_nothing(gateway_on_model: StartGatewayOnModel) -> None:
+    """The offsets say which events are missing."""
+    gateway = gateway_on_model()
+    ten_events(gateway)
+    gateway.redis.trim(6)
+    client = gateway.join()
+    answer = client.request("replay", {"pattern": "#", "from": 1, "to": 6})
+    assert ([meta["offset"] for _, _, meta in answer["events"]], answer["next"]) == ([5, 6], None)
+    answer = client.request("replay", {"pattern": "#", "from": 1000, "to": 2000})
+    assert (answer["events"], answer["next"]) == ([], None)
+
+
+def test_a_range_outside_the_grants_is_not_replayed(gateway_on_model: StartGatewayOnModel) -> None:
+    """The past is granted as the present is."""
+    client = gateway_on_model(guard).join({"token": "clerk"})
+    error = client.request("replay", {"pattern": "#", "from": 1, "to": 2})["error"]
+    assert (error["code"], error["name"]) == ("forbidden", "#")
+
+
+# Full queues -------------------------------------------------------------------------------------------------------------
+
+PADDED = json.dumps("x" * 2000).encode()
+
+
+def test_a_client_whose_queue_is_full_has_its_answers_ahead_of_the_events_that_wait(
+    gateway_on_model: StartGatewayOnModel,
+) -> None:
+    """By the control lane: it hears that it has subscribed, and its connection lives."""
+    gateway = gateway_on_model(queue_frames=16)
+    client = gateway.join({"subscriptions": [{"pattern": "full.*", "overflow": "drop"}]}, receive_buffer_bytes=4096)
+    assert client.welcome
+    client.reading = False
+    for _ in range(6):
+        gateway.publish(100, "full.1", PADDED)
+    number = client.send_request('["subscribe",{"pattern":"other"}]')
+    gateway.wait(0.1)
+    client.reading = True
+    client.wait_for(lambda: number in client.acknowledged and told(client, "gap"), "the answer, and the gap")
+    answer = [packet.startswith(f"43/{NAMESPACE},{number}[") for packet in client.packets].index(True)
+    assert any('"full.1"' in packet for packet in client.packets[answer:]), "nothing waited any more"
+    assert any('"full.1"' in packet for packet in client.packets[:answer])
+    assert client.closed is None
+
+
+def test_a_client_that_stopped_reading_gets_everything_in_order(gateway_on_model: StartGatewayOnModel) -> None:
+    """Told that its queue was full, then that it is live again; nothing is missing."""
+    gateway = gateway_on_model(queue_frames=16)
+    client = gateway.join({"subscriptions": [{"pattern": "#"}]}, receive_buffer_bytes=4096)
+    assert client.welcome
+    client.reading = False
+    for _ in range(5):
+        gateway.publish(100, "orders.1", PADDED)
+    client.reading = True
+    client.wait_for_events(500)
+    gateway.publish(5)
+    client.wait_for_events(505)
+    assert client.offsets == list(range(1, 506))
+    assert client.named("gap") == []
+    fullness = [notice["state"] for (notice,) in client.named("backpressure")]
+    assert "on" in fullness
+    assert fullness[-1] == "off"
+    assert all(before != after for before, after in pairwise(fullness))
+
+
+def test_a_gap_of_a_drop_subscription_is_repaired_by_replay(gateway_on_model: StartGatewayOnModel) -> None:
+    """A client can have every event that it was told of."""
+    gateway = gateway_on_model(queue_frames=16)
+    client = gateway.join({"subscriptions": [{"pattern": "orders.*", "overflow": "drop"}]}, receive_buffer_bytes=4096)
+    assert client.welcome
+    client.reading = False
+    for _ in range(6):
+        gateway.publish(100, "orders.1", PADDED)
+    client.reading = True
+    client.wait_for(lambda: client.named("gap"), "a gap")
+    ((gap,),) = client.named("gap")
+    assert (gap["reason"], gap["recoverable"]) == ("overflow", True)
+    repaired: list[int] = []
+    first = gap["from"]
+    while first is not None:
+        answer = client.request("replay", {"pattern": "orders.*", "from": first, "to": gap["to"]})
+        repaired += [meta["offset"] for _, _, meta in answer["events"]]
+        first = answer["next"]
+    assert len(repaired) == gap["count"]
+    assert sorted({*client.offsets, *repaired}) == list(range(1, 601))
+
+
+def test_many_clients_back_at_nearby_positions_cost_redis_a_few_reads(
+    gateway_on_model: StartGatewayOnModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tens for all of them together, not some for each."""
+    gateway = gateway_on_model()
+    gateway.publish(330)
+    reads: list[int] = []
+    page = ModelRedis.page
+
+    def count(redis: ModelRedis, after: int, upto: int, epoch: str | None) -> Any:
+        reads.append(after)
+        return page(redis, after, upto, epoch)
+
+    monkeypatch.setattr(ModelRedis, "page", count)
+    clients = [
+        gateway.join({"subscriptions": [{"pattern": "#"}], "resume": {"epoch": gateway.redis.epoch, "offset": 3 * (number % 10)}})
+        for number in range(100)
+    ]
+    for number, client in enumerate(clients):
+        client.wait_for(lambda client=client: client.offsets[-1:] == [330], "everything")  # type: ignore[misc]
+        assert client.offsets == list(range(3 * (number % 10) + 1, 331))
+    # The events in pages, and the last page again for each time that it had grown.
+    assert 0 < len(reads) <= 2 * (330 // PAGE_OFFSETS + 1) + 10
+
+
+# Bad times ---------------------------------------------------------------------------------------------------------------
+
+
+def test_an_entry_that_cannot_be_delivered_is_told_in_its_place_as_a_gap(gateway_on_model: StartGatewayOnModel) -> None:
+    """To live clients, and to one that reads it from the log later; nothing can bring it back."""
+    gateway = gateway_on_model()
+    live = gateway.join({"subscriptions": [{"pattern": "#"}]})
+    epoch = live.welcome["epoch"]
+    gateway.publish(1)
+    gateway.redis.publish("hole.1", b"rubbish", good=False, live=False)
+    gateway.publish(1)
+    live.wait_for_events(2)
+    late = gateway.join({"subscriptions": [{"pattern": "#"}], "resume": {"epoch": epoch, "offset": 1}})
+    late.wait_for_events(1)
+
+    assert told(live, "event", "gap") == ["event", "gap", "event"]
+    assert told(late, "event", "gap") == ["gap", "event"]
+    for client in (live, late):
+        ((gap,),) = client.named("gap")
+        assert (gap["from"], gap["to"], gap["count"], gap["reason"], gap["recoverable"]) == (2, 2, 1, "quarantined", False)
+
+
+def test_a_lost_log_is_told_once_to_each_client_and_then_it_is_live(gateway_on_model: StartGatewayOnModel) -> None:
+    """A gap, where the new log stands, and every event of the new log."""
+    gateway = gateway_on_model()
+    clients = [gateway.join({"subscriptions": [{"pattern": "lost.*"}]}) for _ in range(3)]
+    for client in clients:
+        assert client.welcome
+    gateway.publish(1, "lost.1")
+    gateway.redis.flush()
+    gateway.clock.advance(3)
+    gateway.publish(1, "lost.1", b'"new"')
+
+    for client in clients:
+        client.wait_for_events(2)
+        assert told(client, "event", "gap") == ["event", "gap", "event"]
+        ((gap,),) = client.named("gap")
+        assert (gap["reason"], gap["recoverable"]) == ("log_lost", False)
+        behind = client.received[[name for name, *_ in client.received].index("gap") + 1]
+        assert behind == ["cursor", {"epoch": gateway.redis.epoch, "offset": 0}]
+        assert (client.events[-1][1], client.offsets[-1]) == ("new", 1)
+
+
+def test_a_lost_redis_is_told_to_clients_and_to_readiness_and_nothing_of_it_is_lost(
+    gateway_on_model: StartGatewayOnModel,
+) -> None:
+    """Down and up again, no socket lost; the events of the meantime arrive."""
+    gateway = gateway_on_model()
+    client = gateway.join({"subscriptions": [{"pattern": "orders.*"}]})
+    assert client.welcome
+    assert gateway.gateway.ready()["ready"]
+    gateway.server.stop()
+    gateway.clock.advance(4)
+    client.read()
+    assert client.named("status") == [[{"bus": "down"}]]
+    assert not gateway.gateway.ready()["ready"]
+    gateway.redis.publish("orders.1")
+    gateway.server.go_on()
+    gateway.clock.advance(2)
+    gateway.publish()
+    client.wait_for_events(2)
+    assert client.offsets == [1, 2]
+    assert client.named("status") == [[{"bus": "down"}], [{"bus": "up"}]]
+    assert gateway.gateway.ready()["ready"]
+    assert client.closed is None
+
+
+def test_a_subscription_waits_while_redis_stands_still_and_misses_nothing(gateway_on_model: StartGatewayOnModel) -> None:
+    """It is acknowledged when the connection is known to be dead; every event behind the acknowledgement comes."""
+    gateway = gateway_on_model()
+    client = gateway.join({"subscriptions": [{"pattern": "orders.1"}]})
+    assert client.welcome
+    gateway.server.stop()
+    number = client.send_request('["subscribe",{"pattern":"bills.*"}]')
+    gateway.clock.advance(0.5)
+    client.read()
+    assert number not in client.acknowledged
+    client.wait_for(lambda: number in client.acknowledged, "the acknowledgement")
+    assert client.acknowledged[number][0]["ok"]
+    gateway.server.go_on()
+    offsets = gateway.publish(20, "bills.1")
+    client.wait_for_events(20)
+    assert client.offsets == offsets
+
+
+def test_an_idle_client_is_told_its_position_now_and_then(
+    gateway_on_model: StartGatewayOnModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that its point of resume stays inside the log's retention."""
+    gateway = gateway_on_model()
+    monkeypatch.setattr("headgate.node.namespace.monotonic", gateway.clock.time)
+    gateway.namespace._cursor_told_s = gateway.clock.now_s
+    client = gateway.join({"subscriptions": [{"pattern": "orders.*"}]})
+    assert client.welcome
+    gateway.publish(7, "bills.1")
+    gateway.clock.advance(12)
+    client.read()
+    assert client.named("cursor")[-1] == [{"epoch": gateway.redis.epoch, "offset": 7}]
+
+
+# The end, and the rest ---------------------------------------------------------------------------------------------------
+
+
+def test_a_drain_tells_clients_to_move_and_disconnects_those_that_stay(gateway_on_model: StartGatewayOnModel) -> None:
+    """Nobody new is let in, and the gateway is not ready."""
+    gateway = gateway_on_model()
+    gateway.gateway._drain._now_s, gateway.gateway._drain._wait = gateway.clock.time, gateway.clock.sleep
+    clients = [gateway.join() for _ in range(2)]
+    for client in clients:
+        assert client.welcome
+    draining = gevent.spawn(gateway.gateway.drain, 600.0)
+    gateway.clock.advance(1)
+    for client in clients:
+        client.read()
+        assert client.named("status") == [[{"moving": {"reason": "restart", "within_s": 600.0}}]]
+        assert client.subscribe("a.b")["ok"]
+    assert gateway.gateway.draining
+    assert not gateway.gateway.ready()["ready"]
+    gateway.clock.advance(600)
+    for client in clients:
+        client.wait_for(lambda client=client: client.closed, "to be disconnected")  # type: ignore[misc]
+    gateway.clock.advance(1)
+    assert draining.successful()
+
+
+def test_a_gateway_that_never_registered_does_not_know_that_it_is_alone(gateway_on_model: StartGatewayOnModel) -> None:
+    """Not known is not none; it lets nobody in from then on."""
+    gateway = gateway_on_model().gateway
+    assert gateway.retire() is False
+    assert gateway.draining
+
+
+def test_a_gateway_without_redis_is_refused() -> None:
+    """With the setting to set."""
+    with pytest.raises(BusUnavailable, match="HEADGATE_REDIS_URL"):
+        Gateway(Settings())
+
+
+def test_an_open_redis_on_another_machine_is_warned_of(gateway_on_model: StartGatewayOnModel) -> None:
+    """Everyone who reaches it publishes, reads and revokes."""
+    with capture_logs() as lines:
+        gateway_on_model(redis_url="redis://192.0.2.1/0")
+    assert [line["at"] for line in lines if line["event"] == "Redis without a password"] == ["192.0.2.1:6379"]
+
+
+def test_an_authenticator_may_be_set_before_clients_come(gateway_on_model: StartGatewayOnModel) -> None:
+    """And serves the HTTP API as well."""
+    gateway = gateway_on_model(dev=False)
+    gateway.gateway.authenticator = guard
+    assert gateway.gateway.authenticator is guard
+    assert gateway.join({"token": "clerk"}).welcome["user"] == "clerk"
+    assert gateway.gateway.identify(Handshake(NAMESPACE, {"token": "guest"}, {})).user == "guest"
+    gateway.gateway.reload_keys()  # there are none
+
+
+@pytest.mark.parametrize(("host", "status"), [("127.0.0.1", "200 OK"), ("evil.example", "421 Misdirected Request")])
+def test_a_request_under_a_name_that_is_not_the_gateways_is_refused_before_the_application(
+    gateway_on_model: StartGatewayOnModel, host: str, status: str
+) -> None:
+    """DNS rebinding: a page of that name would be of our origin."""
+    answers: list[str] = []
+
+    def application(environ: Any, start_response: Any) -> list[bytes]:
+        start_response("200 OK", [])
+        return [b"the application's"]
+
+    app = gateway_on_model().gateway.wsgi_app(application)
+    environ = {"HTTP_HOST": host, "PATH_INFO": "/", "REQUEST_METHOD": "GET", "REMOTE_ADDR": "127.0.0.1", "SERVER_PORT": "80"}
+    body = b"".join(app(environ, lambda status, headers: answers.append(status)))  # type: ignore[arg-type]
+    assert answers == [status]
+    assert body == b"the application's" or json.loads(body)["error"]["code"] == "unknown_host"

@@ -11,16 +11,19 @@ its end.
 - phantom: an event that nobody published, that no pattern matches, or whose content is not what was published.
 - miscounted: an overflow gap whose count is not the number of owed events in its range that were not seen.
 - retold: the same loss of a log was reported twice.
+- misled: a client was told that its log goes on in another epoch, and that is not so, or the lines part elsewhere.
 
-A log that steps back within its epoch (a tail that Redis lost) is beyond `History`: two events would have one place.
+The line that leads to the head at the end is known (`History.lineage`), and those of the epochs on it. Of an epoch that Redis has
+lost altogether only its own events are.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from headgate.redis.lineage import Lineage, alone
 from headgate.topic import matches
 
 
@@ -40,6 +43,7 @@ class History:
 
     events: dict[tuple[str, int], Logged] = field(default_factory=dict)
     doubts: set[str] = field(default_factory=set)
+    lineage: Lineage = field(default_factory=lambda: alone(""))
 
     def published(self, epoch: str, offset: int, topic: str, event_id: str) -> None:
         """A publisher got this receipt."""
@@ -59,9 +63,22 @@ class History:
         assert (known.topic, known.id) == (topic, event_id), f"the log holds {topic} {event_id} where a receipt says {known}"
 
     def log(self, epoch: str) -> list[Logged]:
-        """Return everything that is known of one log, in order."""
+        """Return everything that is known of the line that leads to an epoch, in order."""
         known = list(self.events.values())  # in one step: publishers may be at it
-        return sorted((event for event in known if event.epoch == epoch), key=lambda event: event.offset)
+        return sorted((event for event in known if self._leads_to(event, epoch)), key=lambda event: event.offset)
+
+    def writer(self, offset: int) -> str:
+        """Return the epoch in which the event at an offset of the line at the end was written."""
+        oldest_first = sorted(self.lineage.ends.items(), key=lambda each: each[1])
+        return next((epoch for epoch, end in oldest_first if offset <= end), self.lineage.epoch)
+
+    def _leads_to(self, event: Logged, epoch: str) -> bool:
+        if event.epoch == epoch:
+            return True
+        line = [*reversed(list(self.lineage.ends)), self.lineage.epoch]
+        if epoch not in line or event.epoch not in line[: line.index(epoch)]:
+            return False
+        return event.offset <= self.lineage.ends[event.epoch]
 
 
 # What happens to a client, in the order in which it happens. Times are on the monotonic clock of the client's process.
@@ -99,11 +116,12 @@ class Gap:
     count: int | None
     reason: str
     recoverable: bool = False
+    epoch: str | None = None  # in which the log goes on, where it was rolled back
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """A cursor: everything up to here has been delivered."""
+    """A cursor: everything up to here has been delivered, in the line that leads to this epoch."""
 
     at_s: float
     epoch: str
@@ -241,7 +259,27 @@ class _Walk:
         elif entry.resumed is None:
             self._violate("lost", entry.offset, "it wanted to resume, and was told that there was nothing to resume")
         elif entry.epoch != self._epoch:
-            self._violate("lost", entry.offset, f"resumed in the log {entry.epoch[:6]}")
+            self._follow(entry.epoch)
+
+    def _follow(self, epoch: str) -> None:
+        """The client was told that the log goes on in another epoch, and that it has lost nothing."""
+        end = self._history.lineage.ends.get(self._epoch)
+        had = max(self._highest, self._frontier)
+        if end is None or had > end:
+            self._violate("misled", had, f"it was told to go on in {epoch[:6]}, and its own epoch ends at {end}")
+        self._epoch = epoch
+
+    def _roll_back(self, entry: Gap) -> None:
+        assert entry.first is not None
+        assert entry.epoch is not None
+        end = self._history.lineage.ends.get(self._epoch)
+        if end is not None and end != entry.first - 1:
+            self._violate("misled", entry.first, f"it was told of a loss from here, and its own epoch ends at {end}")
+        self._epoch, end = entry.epoch, entry.first - 1
+        self._frontier, self._highest = min(self._frontier, end), min(self._highest, end)
+        self._seen = {offset for offset in self._seen if offset <= end}
+        self._told = [gap for gap in self._told if gap.last is not None and gap.last <= end]
+        self._owed_from = {pattern: min(since, end) for pattern, since in self._owed_from.items()}
 
     def _enter(self, epoch: str, offset: int) -> None:
         self._epoch, self._frontier, self._highest = epoch, offset, 0
@@ -257,7 +295,9 @@ class _Walk:
             self._violate("doubled", offset, entry.id)
         elif offset <= self._highest:
             self._violate("reordered", offset, f"after {self._highest}")
-        truth = self._history.events.get((self._epoch, offset))
+        truth = next(self._log_from(offset - 1), None)
+        if truth is not None and truth.offset != offset:
+            truth = None
         if truth is None:
             if entry.id not in self._history.doubts:
                 self._violate("phantom", offset, f"nobody published {entry.id} on {entry.topic}")
@@ -277,7 +317,12 @@ class _Walk:
             else:
                 self._lost = True
             return
-        self._refused = None
+        refused, self._refused = self._refused, None
+        if entry.reason == "rolled_back":
+            self._roll_back(entry)
+            return
+        if refused is not None and refused.epoch != self._epoch:
+            self._follow(refused.epoch)
         if entry.first is None or entry.last is None:
             return
         if entry.reason == "overflow" and not self._record.latest:
@@ -288,8 +333,11 @@ class _Walk:
 
     def _moved(self, entry: Moved) -> None:
         if entry.epoch != self._epoch and not self._lost:
-            self._violate("unreported", entry.offset, "the log is another one, and no gap said so")
-            self._lost = True
+            if self._epoch in self._history.lineage.ends:
+                self._follow(entry.epoch)
+            else:
+                self._violate("unreported", entry.offset, "the log is another one, and no gap said so")
+                self._lost = True
         if not self._lost:
             self._account(entry.offset + 1, "unreported", f"before a cursor at {entry.offset}")
             return
@@ -300,17 +348,20 @@ class _Walk:
         self._enter(*begins)
 
     def _owed(self, after: int, before: int) -> list[Logged]:
-        log = self._logs.get(self._epoch)
-        if log is None:
-            log = self._logs[self._epoch] = self._history.log(self._epoch)
         owed = []
-        for at in range(bisect_right(log, after, key=lambda event: event.offset), len(log)):
-            event = log[at]
+        for event in self._log_from(after):
             if event.offset >= before:
                 break
             if any(event.offset > since and matches(pattern, event.topic) for pattern, since in self._owed_from.items()):
                 owed.append(event)
         return owed
+
+    def _log_from(self, after: int) -> Iterator[Logged]:
+        log = self._logs.get(self._epoch)
+        if log is None:
+            log = self._logs[self._epoch] = self._history.log(self._epoch)
+        for at in range(bisect_right(log, after, key=lambda event: event.offset), len(log)):
+            yield log[at]
 
     def _account(self, before: int, kind: str, told: str) -> None:
         """Everything owed below `before` must have been seen, or told of."""

@@ -236,8 +236,12 @@ class BrowserClient(asyncio.BufferedProtocol):
             intact = data.get("id") == meta["id"]
             entries.append(Seen(now_s, self.offset, topic, meta["id"], intact, now_s - data.get("at_s", now_s)))
         elif name == "gap":
-            entries.append(Gap(now_s, body["from"], body["to"], body["count"], body["reason"], body["recoverable"]))
-            if body["to"] is not None:
+            entries.append(
+                Gap(now_s, body["from"], body["to"], body["count"], body["reason"], body["recoverable"], body.get("epoch"))
+            )
+            if body["reason"] == "rolled_back":
+                self.epoch, self.offset = body["epoch"], body["from"] - 1
+            elif body["to"] is not None:
                 self.offset = max(self.offset, body["to"])
         elif name == "cursor":
             entries.append(Moved(now_s, body["epoch"], body["offset"]))
@@ -260,10 +264,11 @@ class BrowserClient(asyncio.BufferedProtocol):
         entries.append(Welcomed(now_s, body["epoch"], body["offset"], body["resumed"]))
         for pattern in self.patterns:
             entries.append(Subscribed(now_s, pattern, body["offset"]))
-        if self.epoch is None or (body["resumed"] is False and body["epoch"] != self.epoch):
+        start = body.get("from")
+        if self.epoch is None or (body["resumed"] is False and start is None):
             self.epoch, self.offset = body["epoch"], body["offset"]
-        elif body["resumed"] is False and self.offset > body["offset"]:
-            self.offset = body["offset"]
+        elif start is not None and start["offset"] == self.offset:
+            self.epoch = start["epoch"]
         self.up = True
         self.sessions += 1
         self._retry_s = RETRY_S[0]

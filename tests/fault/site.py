@@ -167,13 +167,15 @@ class Site:
     def read_log(self, history: History) -> None:
         """Add to the history what the log holds now."""
         with _log(self.redis.url) as log:
-            head = log.head()
+            head = log.head("")
+            assert head.lineage is not None
+            history.lineage = head.lineage
             after = head.first - 1
             while entries := log.page(after, head.offset):
                 for entry in entries:
                     assert entry.event is not None
                     assert entry.event.id is not None
-                    history.found(head.epoch, entry.offset, entry.event.topic, entry.event.id)
+                    history.found(history.writer(entry.offset), entry.offset, entry.event.topic, entry.event.id)
                 after = entries[-1].offset
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from headgate.redis.lineage import read_lineage
 from tests.fault.checker import (
     Entry,
     Gap,
@@ -179,3 +180,66 @@ def test_a_log_that_contradicts_a_receipt_is_found() -> None:
     """A receipt is a promise."""
     with pytest.raises(AssertionError, match="where a receipt says"):
         history(1).found(OLD, 1, "orders.1", "other")
+
+
+# Another line ------------------------------------------------------------------------------------------------------------
+
+
+def two_lines(end: int, old: range, new: range) -> History:
+    """Return a history of two epochs: the second goes on behind `end` of the first."""
+    truth = history(*new, epoch=NEW, into=history(*old))
+    truth.lineage = read_lineage(NEW, [(OLD, 1, 0), (NEW, end + 1, 1)])
+    return truth
+
+
+def rolled_back(first: int, last: int) -> Gap:
+    """Return how a client is told that the end of the log is lost."""
+    return Gap(0.0, first, last, last - first + 1, "rolled_back", epoch=NEW)
+
+
+def test_a_log_that_goes_on_in_another_epoch_and_lost_nothing_is_no_violation() -> None:
+    """A cursor with the new epoch comes between the events of the two."""
+    truth = two_lines(3, range(1, 4), range(4, 6))
+    assert kinds(truth, life(seen(1, 2, 3), [Moved(0.0, NEW, 3)], seen(4, 5, epoch=NEW)), (NEW, 5)) == []
+
+
+def test_a_session_that_resumes_in_another_epoch_is_no_violation() -> None:
+    """Nothing that it has had is lost; what it missed of the old epoch comes."""
+    truth = two_lines(3, range(1, 4), range(4, 6))
+    record = life(seen(1, 2), [Welcomed(0.0, NEW, 4, True)], seen(3), seen(4, 5, epoch=NEW))
+    assert kinds(truth, record, (NEW, 5)) == []
+
+
+def test_events_in_place_of_those_that_were_rolled_back_are_no_violation() -> None:
+    """The same offsets come again, behind word of it."""
+    truth = two_lines(2, range(1, 6), range(3, 7))
+    record = life(seen(1, 2, 3, 4, 5), [rolled_back(3, 5)], seen(3, 4, 5, 6, epoch=NEW))
+    assert kinds(truth, record, (NEW, 6)) == []
+
+
+def test_events_of_the_new_line_that_do_not_come_are_lost() -> None:
+    """Although their offsets have been seen before."""
+    truth = two_lines(2, range(1, 6), range(3, 7))
+    record = life(seen(1, 2, 3, 4, 5), [rolled_back(3, 5)], seen(6, epoch=NEW))
+    assert kinds(truth, record, (NEW, 6)) == [("unreported", 3), ("unreported", 4), ("unreported", 5)]
+
+
+def test_a_cursor_that_hides_a_loss_is_a_violation() -> None:
+    """The client has had events that are not on the line."""
+    truth = two_lines(2, range(1, 6), range(3, 7))
+    record = life(seen(1, 2, 3, 4, 5), [Moved(0.0, NEW, 5)], seen(6, epoch=NEW))
+    assert ("misled", 5) in kinds(truth, record, (NEW, 6))
+
+
+@pytest.mark.parametrize("first", [2, 4])
+def test_a_loss_that_begins_elsewhere_is_a_violation(first: int) -> None:
+    """One event too many, or one too few."""
+    truth = two_lines(2, range(1, 6), range(3, 7))
+    record = life(seen(1, 2, 3, 4, 5), [rolled_back(first, 5)], seen(*range(first, 7), epoch=NEW))
+    assert ("misled", first) in kinds(truth, record, (NEW, 6))
+
+
+def test_an_event_is_found_in_the_epoch_that_wrote_it() -> None:
+    """Whatever epoch the log has by then."""
+    truth = two_lines(2, range(1, 6), range(3, 7))
+    assert [truth.writer(offset) for offset in (1, 2, 3, 6)] == [OLD, OLD, NEW, NEW]

@@ -91,6 +91,17 @@ class RedisProcess:
             self._process.kill()
             self._process.wait()
 
+    def moment(self) -> dict[Path, int]:
+        """Return how far its file is written, which is to the last answer."""
+        return {path: path.stat().st_size for path in (self._folder / "appendonlydir").glob("*.incr.aof")}
+
+    def crash(self, back_to: dict[Path, int]) -> None:
+        """Kill it, and cut its file back to a moment, as when the machine crashes and the disk has no more."""
+        self.kill()
+        for path, size in back_to.items():
+            with path.open("r+b") as file:
+                file.truncate(size)
+
     def fill_disk(self) -> None:
         """Let no file of its grow any more: what it writes fails from here on, as on a full disk."""
         resource.prlimit(self.pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))

@@ -27,29 +27,10 @@ ROUNDS = [pytest.param(4, id="short"), pytest.param(250, id="full", marks=[pytes
 EITHER = pytest.mark.parametrize("patterns", [("#",), ("orders.*", "bills.1")], ids=["whole", "narrow"])
 
 
-class CrashingRedis(RedisProcess):
-    """A server whose file can be cut back to an earlier moment. It writes to the file before it answers."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        self._files = folder / "appendonlydir"
-
-    def moment(self) -> dict[Path, int]:
-        """Return how far the file is written."""
-        return {path: path.stat().st_size for path in self._files.glob("*.incr.aof")}
-
-    def crash(self, back_to: dict[Path, int]) -> None:
-        """Kill it, and lose all that it has written since."""
-        self.kill()
-        for path, size in back_to.items():
-            with path.open("r+b") as file:
-                file.truncate(size)
-
-
 @pytest.fixture
-def redis(tmp_path: Path) -> Iterator[CrashingRedis]:
+def redis(tmp_path: Path) -> Iterator[RedisProcess]:
     """A server that runs."""
-    server = CrashingRedis(tmp_path / "redis")
+    server = RedisProcess(tmp_path / "redis")
     with server:
         yield server
 
@@ -95,7 +76,7 @@ def log_of(redis: RedisProcess) -> dict[int, str]:
 @EITHER
 @pytest.mark.parametrize("overtaken_by", [0, 30, 80])
 def test_new_events_at_old_offsets_reach_a_listener_that_was_away(
-    redis: CrashingRedis, patterns: tuple[str, ...], overtaken_by: int
+    redis: RedisProcess, patterns: tuple[str, ...], overtaken_by: int
 ) -> None:
     """The listener looks again when the log is shorter than its position, and when it is longer."""
     with listening(redis, patterns) as bus, closing(Publisher(redis.url)) as publisher:
@@ -122,7 +103,7 @@ def test_new_events_at_old_offsets_reach_a_listener_that_was_away(
 
 
 @EITHER
-def test_a_restart_that_lost_nothing_costs_no_event_and_no_gap(redis: CrashingRedis, patterns: tuple[str, ...]) -> None:
+def test_a_restart_that_lost_nothing_costs_no_event_and_no_gap(redis: RedisProcess, patterns: tuple[str, ...]) -> None:
     """The log goes on in another epoch, at the next offset."""
     with listening(redis, patterns) as bus, closing(Publisher(redis.url)) as publisher:
         before = publisher.publish_many([("orders.1", number) for number in range(20)])
@@ -139,7 +120,7 @@ def test_a_restart_that_lost_nothing_costs_no_event_and_no_gap(redis: CrashingRe
 
 @pytest.mark.parametrize("rounds", ROUNDS)
 @EITHER
-def test_crash_after_crash_no_event_is_lost_without_a_word(redis: CrashingRedis, patterns: tuple[str, ...], rounds: int) -> None:
+def test_crash_after_crash_no_event_is_lost_without_a_word(redis: RedisProcess, patterns: tuple[str, ...], rounds: int) -> None:
     """Publishers try again every 50 ms, at their own pace and that of the listener: nothing waits for anything else."""
     moments = random.Random(rounds)
     stop = threading.Event()

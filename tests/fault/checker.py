@@ -358,6 +358,7 @@ class _Walk:
         self._told = [gap for gap in self._told if (gap.last or 0) < first]
         self._frontier = min(self._frontier, first - 1)
         self._highest = min(self._highest, first - 1)
+        self._owed_from = {pattern: min(since, first - 1) for pattern, since in self._owed_from.items()}
         self._epoch = epoch
 
     def _moved(self, entry: Moved) -> None:

@@ -1,6 +1,6 @@
 """A Redis of a test's own that can be killed, stopped, started again with or without its data, over TCP.
 
-The server program is the one that everything else here runs on (redis/program.py finds it); what it is asked here (a TCP
+The server program is the one that everything else here runs on (redis/embedded.py finds it); what it is asked here (a TCP
 port, an append-only file, SIGKILL) the product never asks of it.
 """
 
@@ -18,7 +18,7 @@ from typing import Any
 
 from headgate.errors import HeadgateError
 from headgate.redis.client import call, open_client
-from headgate.redis.program import find_server
+from headgate.redis.embedded import find_server
 from tests.support.held_port import HeldPort
 
 DEADLINE_S = 30.0
@@ -92,11 +92,11 @@ class RedisProcess:
             self._process.wait()
 
     def moment(self) -> dict[Path, int]:
-        """Return how far its append-only file is written. It writes before it answers."""
+        """Return how far its file is written, which is to the last answer."""
         return {path: path.stat().st_size for path in (self._folder / "appendonlydir").glob("*.incr.aof")}
 
     def crash(self, back_to: dict[Path, int]) -> None:
-        """End it as a crash of its machine would: all that it has written since a moment is lost."""
+        """Kill it, and cut its file back to a moment, as when the machine crashes and the disk has no more."""
         self.kill()
         for path, size in back_to.items():
             with path.open("r+b") as file:

@@ -392,12 +392,12 @@ class ModelGateway {
 
   /** Redis comes back empty. */
   lose() {
+    this.relieve();
     this.epoch = this.lines.begin(null);
     this.lineage = [{ epoch: this.epoch, first: 1 }];
     this.log = [];
     this.first = 1;
     if (!this.#connected) return;
-    this.relieve();
     this.#lost();
   }
 
@@ -411,6 +411,7 @@ class ModelGateway {
 
   /** Another Redis process goes on with the log, without the last events of it. @param {number} without */
   roll(without) {
+    this.relieve();
     const was = { head: this.head, epoch: this.epoch };
     const end = Math.max(0, was.head - without);
     this.log.length = end;
@@ -420,7 +421,6 @@ class ModelGateway {
     this.epoch = this.lines.begin({ epoch: this.lineage.at(-1).epoch, end });
     this.lineage.push({ epoch: this.epoch, first: end + 1 });
     if (!this.#connected) return;
-    this.relieve();
     // What the client has had, or more: a subscription that began while it read may be ahead of what it read.
     const place = this.#reading ? Math.max(this.#position, this.#base, ...this.#starts.values()) : was.head;
     this.#base = Math.min(this.#base, end);

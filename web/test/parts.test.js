@@ -211,6 +211,13 @@ describe("Cursor", () => {
     assert.deepEqual([6, 7, 8].map((offset) => seen(offset)), [false, true, true]);
   });
 
+  it("does not move forward to where the log has lost its end: what lies between may still come", () => {
+    welcome("e", 5);
+    cursor.rollBack(9, "f");
+    assert.deepEqual(cursor.position(), { epoch: "f", offset: 5 });
+    assert.deepEqual([5, 7].map((offset) => seen(offset)), [false, true]);
+  });
+
   it("admits an event above it, once", () => {
     welcome("e", 5);
     assert.deepEqual([5, 6, 6, 8, 7].map((offset) => seen(offset)), [false, true, false, true, false]);

@@ -186,6 +186,9 @@ def main(redis_url: str, settings: str, linger_s: str, late_fences: str, *patter
         def missing(self, first: int, last: int, reason: Any) -> None:
             tell("missing", first, last, reason.value)
 
+        def line_changed(self, end: int) -> None:
+            tell("line_changed", end)
+
         def log_lost(self, head: Any) -> None:
             tell("log_lost", head.epoch, head.offset)
 

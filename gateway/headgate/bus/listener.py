@@ -20,6 +20,7 @@ from headgate.metrics import BUS_RECONNECTS, BUS_SUBSCRIPTIONS, BUS_UP, EVENTS, 
 from headgate.protocol.packets import GapReason
 from headgate.redis.client import SubscriberLink, is_forbidden, open_client
 from headgate.redis.entries import Head
+from headgate.redis.lineage import Lineage, alone
 from headgate.redis.log import EventLog
 from headgate.runtime.loop import Greenlet, Signal, sleep, spawn
 from headgate.settings import Settings
@@ -70,6 +71,12 @@ class Receiver(Protocol):
 
     def missing(self, first: int, last: int, reason: GapReason) -> None:
         """Offsets `first`…`last` of the log will not come."""
+
+    def line_changed(self, end: int) -> None:
+        """The log goes on in another epoch, `Bus.epoch`; it shares with the one before everything up to `end`.
+
+        The feed's position is not above `end` now; what lies above comes next.
+        """
 
     def log_lost(self, head: Head) -> None:
         """The log is another one now; `head` is its position."""
@@ -137,6 +144,11 @@ class Bus:
     def head(self) -> int:
         """The newest known offset of the log."""
         return self.feed.head
+
+    @property
+    def lineage(self) -> Lineage:
+        """The epochs that lead to this one, by which positions of other epochs are judged."""
+        return alone(self.feed.epoch or "")
 
     def start(self) -> None:
         """Start both greenlets. Idempotent."""

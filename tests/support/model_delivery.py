@@ -196,6 +196,7 @@ class World:
         self._join(self.witness, polling=False)
         self.subscribe(self.witness, "#")
         self.welcome(self.witness)
+        self._falls_back = self.chance(2)
         self._weights = self._drawn_weights()
 
     def _slot(self, name: str, policies: dict[str, Overflow]) -> Slot:
@@ -299,11 +300,18 @@ class World:
             self.log.entries.pop(self._random.choice(list(self.log.entries)))
 
     def fall_back(self) -> None:
-        """Redis loses the end of its log: a crash, or a replica without it takes over. Publishers may go on at once."""
-        if self.chance(3):
+        """Redis loses the end of its log: a crash, or a replica without it takes over.
+
+        Publishers may go on at once, and the bus may find it at once: it has lost its connection, with all that was on its way. It
+        comes more often while a client is where it rarely is.
+        """
+        rare = any(client.state.full or client.state.phase is Phase.HANDOVER for client in self.clients.values())
+        if rare or self.chance(3):
             self.log.fall_back(max(self.log.head - self._random.randint(0, 9), 0))
             if self.chance(2):
                 self.burst()
+            if self.chance(2) and self.bus.task is None:
+                self._settle()
 
     def restart_redis(self) -> None:
         """Redis restarts and has lost nothing."""
@@ -433,6 +441,8 @@ class World:
         except BusUnavailable:
             if client.state.phase is Phase.READING:
                 self.readers.add(client)
+        if client.state.phase is Phase.HANDOVER and self._falls_back and self.chance(4):
+            self.fall_back()
 
     # -- clients --------------------------------------------------------------------------------------------------
 

@@ -15,7 +15,6 @@ from headgate.topic import matches
 _decode = msgspec.json.Decoder().decode
 
 
-
 class Lines:
     """The truth about the log: what each line holds, by the epoch that it leads to.
 
@@ -65,7 +64,6 @@ class Browser:
         plain_left_out: topics of plain publishes that a full queue left out; one may have replaced a logged value before, and is
             then told without an offset.
         overflowed: the sum of the counts in overflow gaps.
-        read_instead: how many events found no room and were read from the log.
     """
 
     def __init__(self, name: str, lines: Lines) -> None:
@@ -81,7 +79,7 @@ class Browser:
         self.latest: set[str] = set()
         self.ended: set[str] = set()
         self.plain_left_out: set[str] = set()
-        self.overflowed = self.read_instead = 0
+        self.overflowed = 0
         self.states: list[str] = []
         self.received: list[str] = []
         self.last = 0
@@ -98,7 +96,7 @@ class Browser:
         """Connect: nothing of the session before comes any more."""
         self._welcomed = self._expects_cursor = self._expects_loss = False
         self._expects_rollback = None
-        self.overflowed = self.read_instead = 0
+        self.overflowed = 0
         self.states = []
         self.latest, self.ended, self.plain_left_out = set(), set(), set()
 
@@ -211,6 +209,8 @@ class Browser:
         assert self._expects_rollback is None, "a gap ahead of the word that the log has lost its end"
         if body["from"] is not None:
             self.told.append((body["from"], body["to"]))
+        if body["reason"] == "trimmed":  # an event below its end is a duplicate from now on
+            self.last, self.position = max(self.last, body["to"]), max(self.position, body["to"])
 
     def _roll_back(self, body: dict[str, Any]) -> None:
         epoch, end, last = body["epoch"], body["from"] - 1, body["to"]

@@ -277,6 +277,10 @@ class Client:
                 self._read(Step.FELL_BEHIND, first - 1, {})
             return
         count = last - first + 1 if first is not None and last is not None else 0
+        if reason is GapReason.TRIMMED and self._latest:
+            # The end of such a gap moves the browser's position: what it would pass over goes ahead.
+            self._tell_gaps()
+            self._hand_over_latest()
         self._note(reason, first, last, count, 0, self.subscriptions)
         if not self.state.full and self.connection.queue.level >= 1:
             self._queue_full()
@@ -488,10 +492,11 @@ class Client:
             policy = Overflow.CATCH_UP
         if policy is Overflow.LATEST and self._keep_latest(frame):
             return
-        self.discarded += 1
         if policy is Overflow.CATCH_UP and frame.offset is not None:
+            self.offered -= 1  # the log brings it
             self._read(Step.FELL_BEHIND, frame.offset - 1, {})
             return
+        self.discarded += 1
         self._note(GapReason.OVERFLOW, frame.offset, frame.offset, 1, frame.payload_bytes, [pattern for pattern, _ in reached])
 
     def _forget_above(self, end: int) -> int | None:

@@ -196,8 +196,10 @@ class LiveFeed:
             if client.state.takes_live
         ]
         with self._at_work():
+            self._told = max(self._told, last)
             for count, (client, begin) in enumerate(begins, 1):
-                if begin <= last:
+                # One that has resumed meanwhile reads from below, and meets the range in the log.
+                if begin <= last and (client.state.takes_live or client.position >= last):
                     client.miss(begin, last, reason)
                 if not count % _NOTICE_STRIDE:
                     yield

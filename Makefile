@@ -90,7 +90,8 @@ py-test: $(DEV) build ## All Python tests, end to end included
 
 # Branch coverage is measured here, where it costs little: tools/coverage_floors.py holds each package to its floor. A million steps
 # of random histories would take minutes when each line is counted, so they run with the tests below.
-HISTORIES := tests/unit/bus/test_feed.py tests/unit/delivery/test_delivery_histories.py tests/unit/delivery/test_state.py
+HISTORIES := tests/unit/bus/test_feed.py tests/unit/delivery/test_delivery_histories.py tests/unit/delivery/test_state.py \
+	tests/unit/redis/test_lineage_model.py
 py-test-unit: $(DEV) build
 	@printf '\n== Python: unit and contract tests, with branch coverage ==\n'
 	@mkdir -p build
@@ -151,6 +152,7 @@ fuzz: $(DEV) $(NODE) ## Fuzzed frames and packets, a hundred times as many as in
 	@HEADGATE_FUZZ=nightly $(BIN)/python -m pytest --timeout=7200 tests/integration/transport/test_fuzz.py tests/unit $(ARGS)
 	@HEADGATE_HISTORIES=100000 $(BIN)/python -m pytest --timeout=7200 -s tests/unit/bus/test_feed.py
 	@HEADGATE_HISTORIES=100000 $(BIN)/python -m pytest --timeout=7200 -s tests/unit/delivery/test_delivery_histories.py
+	@HEADGATE_HISTORIES=1000000 $(BIN)/python -m pytest --timeout=7200 tests/unit/redis/test_lineage_model.py
 	@HEADGATE_HISTORIES=100000 node --test web/test/no-silent-loss.test.js
 
 floors: dist ## The Python tests with the lowest and the newest versions that pyproject.toml allows, on every Python here (an hour or more)

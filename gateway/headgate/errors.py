@@ -148,6 +148,27 @@ class BusUnavailable(HeadgateError):
         self.public = None if told is None else BusUnavailable(told)
 
 
+class NotDurable(HeadgateError):
+    """The event is in the log of the primary, but not yet where `durable` wants it. Does not travel the wire.
+
+    `receipt` says where it is, and how far it has come. Publishing it again with the same id waits again, and adds nothing.
+    """
+
+    code = "not_durable"
+    retry = True
+    retry_after_s = 1
+
+    def __init__(self, receipt: Any, reason: str) -> None:
+        self.receipt = receipt
+        super().__init__(
+            f"the event is published at offset {receipt.offset}, but it may be lost in a failover: {reason}",
+            epoch=receipt.epoch,
+            offset=receipt.offset,
+            id=receipt.id,
+            reason=reason,
+        )
+
+
 class BusRefused(HeadgateError):
     """Redis answered and will not do it: too old, wrong password, no permission, out of memory, a read-only replica.
 

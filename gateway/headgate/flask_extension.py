@@ -27,7 +27,7 @@ from .event import Event
 from .extras import needing
 from .page_files import add_page_files
 from .protocol.requests import MAX_OFFSET, Replay
-from .publisher import Publisher, Receipt, find_redis_url
+from .publisher import Durable, Publisher, Receipt, find_redis_url
 from .runtime.patching import NOT_PATCHED, is_patched
 from .settings import Settings, environment
 from .topic import check_pattern
@@ -111,6 +111,7 @@ class Headgate:
         *,
         user: str | None = None,
         by: str | None = None,
+        durable: Durable = None,
     ) -> Receipt:
         """Publish an event, to everyone or to one `user`; return its receipt. See `Publisher.publish`. May switch greenlets.
 
@@ -121,7 +122,7 @@ class Headgate:
             HeadgateError: as `Publisher.publish`.
         """
         served = self._attached().served(namespace)
-        return self._find_publisher().publish(topic, data, id=id, namespace=served, user=user, by=by)
+        return self._find_publisher().publish(topic, data, id=id, namespace=served, user=user, by=by, durable=durable)
 
     def revoke(self, *, user: str | None = None, token_id: str | None = None, for_s: int = DEFAULT_REVOKED_S) -> None:
         """Refuse a user, or one token, for `for_s` seconds, on every gateway; 0 lifts it. May switch greenlets.

@@ -22,6 +22,9 @@ BUS_UP = Gauge("headgate_bus_up", "1 while the live feed is verified, 0 while it
 BUS_RECONNECTS = Counter("headgate_bus_reconnects_total", "Times that the gateway had to reconnect to Redis.", ["namespace"])
 BUS_SUBSCRIPTIONS = Gauge("headgate_bus_subscriptions", "Channels and globs that the gateway listens to now.", ["namespace"])
 LOG_LOST = Counter("headgate_log_lost_total", "Times that the log was lost: emptied, or replaced by another.", ["namespace"])
+ROLLED_BACK = Counter(
+    "headgate_rolled_back_events_total", "Offsets up to the position that Redis has lost with the end of its log.", ["namespace"]
+)
 CLIENTS = Gauge("headgate_clients", "Clients connected now.", ["namespace"])
 SUBSCRIPTIONS = Gauge("headgate_subscriptions", "Active subscriptions.", ["namespace"])
 REFUSED = Counter("headgate_refused_total", "Requests of clients that were refused.", ["namespace", "code"])

@@ -14,10 +14,11 @@ import math
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
+from enum import StrEnum
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 
@@ -28,14 +29,18 @@ from .errors import (
     HeadgateError,
     LimitReached,
     NamespaceNotServed,
+    NotDurable,
     NotSerializable,
     PayloadTooLarge,
     SettingsError,
 )
 from .event import MAX_DEPTH, check_event_id, check_json
-from .redis.client import Client, call_many, open_client
+from .redis.client import Client, call_many, drop_idle, open_client
+from .redis.durability import Durability, not_waited, read_durable
 from .redis.functions import call_function, ensure_loaded, is_missing
 from .redis.keys import log_key
+from .redis.lineage import alone
+from .redis.log import EventLog
 from .redis.registry import has_been_served, remembered
 from .settings import HARD_MAX_PAYLOAD_BYTES, Settings
 from .topic import DEFAULT_NAMESPACE, check_namespace, check_topic, user_topic
@@ -48,6 +53,9 @@ MAX_BATCH_BYTES = 64 * 1024 * 1024
 _PAYLOAD, _ID = 5, 6
 # Hexadecimal digits of a publisher's name: 128 bits, so that nobody finds a second name for another's.
 _BY_LENGTH = 32
+# Of `timeout_s`, how long a command may wait for replicas or the disk: Redis' answer must come before the attempt is given up.
+_SHARE_OF_WAITING = 0.8
+Durable: TypeAlias = Literal["replica", "disk"] | int | None
 _encode = msgspec.json.Encoder().encode
 
 # The standard library's: whoever publishes has set that up, or finds warnings on standard error.
@@ -62,13 +70,25 @@ class Receipt:
     """Proof that an event is in the log: its position, and its id.
 
     `duplicate` says that an event with this id was already there (from the last 300 s) and that nothing was added; the
-    position is then the earlier event's.
+    position is then the earlier event's. `replicas` is the number of replicas that are known to have it, `fsynced` whether it is
+    on the primary's disk; None where nobody asked (`durable`).
     """
 
     epoch: str
     offset: int
     duplicate: bool
     id: str
+    replicas: int | None = None
+    fsynced: bool | None = None
+
+
+class Fate(StrEnum):
+    """The fate of an event that was published: what `Publisher.check` answers."""
+
+    IN_LOG = "in_log"
+    ROLLED_BACK = "rolled_back"  # Redis has lost it with the end of its log, and the log goes on without it
+    TRIMMED = "trimmed"  # it was in the log, and is older than the log's retention
+    UNKNOWN = "unknown"  # the log is another one, or has begun too many epochs since
 
 
 class PublishManyError(HeadgateError):
@@ -100,10 +120,13 @@ class Publisher:
         strict_namespace: refuse to publish where no gateway has ever served the namespace. Otherwise that is one warning of the
             logger `headgate.publisher`. A process asks Redis for that once per namespace (a strict one as long as the answer is
             no), and publishes if Redis does not say.
+        durable: how far each event must have come before its receipt is given, unless `publish` is told otherwise: None: into
+            the primary's memory; "replica" or a number: onto so many replicas (WAIT); "disk": synced to the primary's disk
+            (WAITAOF, Redis 7.2). It costs a round trip to the replica, or a sync, for each call.
 
     Raises:
         BusUnavailable: `redis_url` is None and no Redis is set or found.
-        SettingsError, UnknownNamespace: an argument, or a HEADGATE_ variable, is wrong.
+        SettingsError, UnknownNamespace, InvalidRequest (`durable`): an argument, or a HEADGATE_ variable, is wrong.
     """
 
     def __init__(
@@ -114,6 +137,7 @@ class Publisher:
         max_payload_bytes: int = 65536,
         timeout_s: float = 5.0,
         strict_namespace: bool = False,
+        durable: Durable = None,
     ) -> None:
         if not 1 <= max_payload_bytes <= HARD_MAX_PAYLOAD_BYTES:
             raise SettingsError([f"max_payload_bytes={max_payload_bytes}: expected 1 to {HARD_MAX_PAYLOAD_BYTES} bytes"])
@@ -123,6 +147,8 @@ class Publisher:
         self._library_checked = False
         self._strict_namespace = strict_namespace
         self._remembered = remembered(self._client)
+        self._durable = read_durable(durable)
+        self._wait_ms = round(1000 * timeout_s * _SHARE_OF_WAITING)
 
     def publish(
         self,
@@ -133,6 +159,7 @@ class Publisher:
         *,
         user: str | None = None,
         by: str | None = None,
+        durable: Durable = None,
     ) -> Receipt:
         """Append one event to the log and publish it; return its receipt. One round trip; waits for Redis.
 
@@ -146,6 +173,7 @@ class Publisher:
             user: publish to this user's own topic, `users.<user>.<topic>`; one word of `[A-Za-z0-9_-]`.
             by: the user on whose behalf it is published, where users choose ids: the ids of different users never meet, nor do
                 they meet those of publishers without `by`. The event itself does not carry it.
+            durable: as the publisher's; None: the publisher's.
 
         Raises:
             InvalidTopic, InvalidEvent (the id), UnknownNamespace, NotSerializable, PayloadTooLarge: nothing was sent, or
@@ -153,19 +181,35 @@ class Publisher:
             NamespaceNotServed: the publisher is strict, and no gateway has served the namespace; nothing was published.
             BusRefused: Redis will not do it (out of memory, no permission, …); nothing was published.
             BusUnavailable: no answer, twice: not known whether it was published. Publish it again with the same id.
+            NotDurable: it is published, and is not where `durable` wants it within eight tenths of `timeout_s`; the error has the
+                receipt. Publish it again with the same id to wait on.
+            InvalidRequest: `durable` is none of its values; nothing was published.
         """
+        wish = self._durable if durable is None else read_durable(durable)
         namespace = self._namespace if namespace is None else check_namespace(namespace)
         command = self._command(topic if user is None else user_topic(user, topic), data, id, namespace)
         if by is not None:
             # Of whatever characters a name is, and however long.
             command = (*command, hashlib.sha256(by.encode()).hexdigest()[:_BY_LENGTH])
         self._refuse_unserved(namespace)
-        epoch, offset, duplicate = _twice(self._fcall, command)
+        if wish is None:
+            epoch, offset, duplicate = self._twice(self._fcall, command)
+            waited = None
+        else:
+            (appended, waited) = self._twice(self._fcall_many, [command, wish.command(self._wait_ms)])
+            if isinstance(appended, HeadgateError):
+                raise appended
+            epoch, offset, duplicate = appended
         self._warn_unserved(namespace)
-        return Receipt(epoch.decode(), offset, bool(duplicate) and id is not None, command[_ID])
+        receipt = Receipt(epoch.decode(), offset, bool(duplicate) and id is not None, command[_ID])
+        return receipt if wish is None else self._confirmed([receipt], wish, waited)[0]
 
     def publish_many(
-        self, events: Iterable[tuple[str, Any] | tuple[str, Any, str | None]], namespace: str | None = None
+        self,
+        events: Iterable[tuple[str, Any] | tuple[str, Any, str | None]],
+        namespace: str | None = None,
+        *,
+        durable: Durable = None,
     ) -> list[Receipt]:
         """Publish events (topic, data) or (topic, data, id) in order and in one round trip; return their receipts.
 
@@ -178,7 +222,9 @@ class Publisher:
             NamespaceNotServed: as `publish`.
             PublishManyError: Redis refused some of them; it holds a receipt or an error for each.
             BusUnavailable: no answer, twice: not known which were published.
+            NotDurable: all are published, and are not where `durable` wants them; it has the receipt of the last.
         """
+        wish = self._durable if durable is None else read_durable(durable)
         namespace = self._namespace if namespace is None else check_namespace(namespace)
         batch: list[tuple[Any, ...]] = []
         generated: list[bool] = []
@@ -200,7 +246,8 @@ class Publisher:
         if not batch:
             return []
         self._refuse_unserved(namespace)
-        replies = _twice(self._fcall_many, batch)
+        replies = self._twice(self._fcall_many, batch if wish is None else [*batch, wish.command(self._wait_ms)])
+        waited = None if wish is None else replies.pop()
         self._warn_unserved(namespace)
         outcomes = [
             reply
@@ -211,7 +258,29 @@ class Publisher:
         receipts = [outcome for outcome in outcomes if isinstance(outcome, Receipt)]
         if len(receipts) < len(outcomes):
             raise PublishManyError(outcomes)
-        return receipts
+        return receipts if wish is None else self._confirmed(receipts, wish, waited)
+
+    def check(self, receipt: Receipt, namespace: str | None = None) -> Fate:
+        """Return what has become of an event that was published: see `Fate`. Waits for Redis.
+
+        After a failover, or a crash of Redis' machine, it tells which of the receipts still hold: publish again, with the same
+        ids, the events that were rolled back.
+
+        Raises:
+            UnknownNamespace: `namespace` is no name.
+            BusUnavailable, BusRefused: as `redis.client.call`.
+        """
+        namespace = self._namespace if namespace is None else check_namespace(namespace)
+        self._check_library()
+        log = EventLog(namespace, self._client, self._max_payload_bytes)
+        head = log.head(receipt.epoch)
+        line = head.lineage or alone(head.epoch)
+        end = line.end_of(receipt.epoch, head.offset) if head.epoch else None
+        if end is None:
+            return Fate.UNKNOWN
+        if receipt.offset > end:
+            return Fate.ROLLED_BACK
+        return Fate.IN_LOG if log.page(receipt.offset - 1, receipt.offset) else Fate.TRIMMED
 
     def revoke(self, *, user: str | None = None, token_id: str | None = None, for_s: int = DEFAULT_REVOKED_S) -> None:
         """Refuse a user, or one token (its `jti`), for `for_s` seconds; 0 lifts it. See `revocation.revoke`.
@@ -242,6 +311,26 @@ class Publisher:
         event_id = uuid.uuid4().hex if event_id is None else check_event_id(event_id)
         return "FCALL", "headgate_publish", 1, key, topic, payload, event_id
 
+    def _confirmed(self, receipts: list[Receipt], wish: Durability, waited: Any) -> list[Receipt]:
+        """Return the receipts with what is known of the writes, or raise NotDurable."""
+        if isinstance(waited, HeadgateError):
+            raise NotDurable(receipts[-1], not_waited(waited))
+        replicas, fsynced = wish.confirmed(waited)
+        receipts = [replace(receipt, replicas=replicas, fsynced=fsynced) for receipt in receipts]
+        if not wish.met(replicas, fsynced):
+            raise NotDurable(receipts[-1], wish.shortfall(replicas, self._wait_ms))
+        return receipts
+
+    def _twice(self, send: Callable[[C], R], commands: C) -> R:
+        """Send, and once more if Redis did not answer: each command has an id, so one that arrived is found, not doubled.
+
+        The second time over new connections: after a failover the old ones lead to a server that is the primary no more.
+        """
+        with suppress(BusUnavailable):  # left before the second attempt, so that a traceback does not hold both
+            return send(commands)
+        drop_idle(self._client)
+        return send(commands)
+
     def _fcall(self, command: tuple[Any, ...]) -> Any:
         self._check_library()
         return call_function(self._client, *command)
@@ -249,10 +338,13 @@ class Publisher:
     def _fcall_many(self, batch: list[tuple[Any, ...]]) -> list[Any]:
         self._check_library()
         replies = call_many(self._client, batch)
-        if not any(is_missing(reply) for reply in replies):
-            return replies
-        ensure_loaded(self._client)
-        return call_many(self._client, batch)
+        if any(is_missing(reply) for reply in replies):
+            ensure_loaded(self._client)
+            replies = call_many(self._client, batch)
+        # A server that cannot write now has refused all: that is worth the second attempt.
+        if replies and all(isinstance(reply, BusUnavailable) for reply in replies[: len(batch) - _waits(batch)]):
+            raise replies[0]
+        return replies
 
     def _refuse_unserved(self, namespace: str) -> None:
         """Of a strict publisher: raise NamespaceNotServed, before anything is sent; again each time, as a gateway may come."""
@@ -290,11 +382,9 @@ class Publisher:
             self._library_checked = True
 
 
-def _twice(send: Callable[[C], R], commands: C) -> R:
-    """Send, and once more if Redis did not answer: each command has an id, so one that arrived is found, not doubled."""
-    with suppress(BusUnavailable):  # left before the second attempt, so that a traceback does not hold both
-        return send(commands)
-    return send(commands)
+def _waits(batch: Sequence[tuple[Any, ...]]) -> int:
+    """Return how many commands at the end of a batch wait for others: none or one."""
+    return int(batch[-1][0] != "FCALL")
 
 
 def encode_data(data: Any) -> bytes:

@@ -4,7 +4,8 @@ browser and its gateway.
 `pause`: nothing passes, nothing is lost, as in a partition that heals before TCP gives up. `black_hole`: what arrives is
 swallowed and no connection is closed; connections that were open then stay dead after `heal`, as behind a firewall that
 forgot them. `half_open`: the same in one direction only, towards the one who connected. `reset`: every connection is
-reset (RST). `refuse`: new connections are reset at once. `throttle`: so many bytes per second towards the one who connected.
+reset (RST). `refuse`: new connections are reset at once. `redirect`: new connections lead to other servers, as after a
+failover behind one address; those that are open stay. `throttle`: so many bytes per second towards the one who connected.
 
 One thread for the listener and two per connection; a proxy carries a handful of connections.
 """
@@ -30,7 +31,7 @@ class ChaosProxy:
     """Listens on a loopback port of its own (`port`) and passes everything on to `target`."""
 
     def __init__(self, target: tuple[str, int]) -> None:
-        self._target = target
+        self._targets = [target]
         self._listener = socket.create_server(("127.0.0.1", 0))
         _bound(self._listener)
         self.port = int(self._listener.getsockname()[1])
@@ -71,6 +72,10 @@ class ChaosProxy:
         with self._changed:
             self._refuse = True
         self.reset()
+
+    def redirect(self, *targets: tuple[str, int]) -> None:
+        """Lead every new connection to another server; to several in turn, if there are several."""
+        self._targets = list(targets)
 
     def throttle(self, bytes_per_s: float | None) -> None:
         """Let at most so many bytes per second through towards the one who connected (None: no limit), per connection."""
@@ -115,7 +120,8 @@ class ChaosProxy:
             _bound(far)
             far.settimeout(CONNECT_TIMEOUT_S)
             try:
-                far.connect(self._target)
+                targets = self._targets
+                far.connect(targets[self.accepted % len(targets)])
             except OSError:
                 far.close()
                 _reset(near)  # as the kernel of a host where nobody listens would

@@ -33,7 +33,7 @@ class BusProcess:
 
     Attributes:
         told: everything that it told, in order: `["route", [[topic, offset, data], …]]`, `["missing", first, last, reason]`,
-            `["log_lost", epoch, offset]`, `["bus", up]`, `["fenced"]`.
+            `["log_lost", epoch, offset]`, `["line_changed", epoch, end, position]`, `["bus", up]`, `["fenced"]`.
     """
 
     def __init__(
@@ -186,11 +186,11 @@ def main(redis_url: str, settings: str, linger_s: str, late_fences: str, *patter
         def missing(self, first: int, last: int, reason: Any) -> None:
             tell("missing", first, last, reason.value)
 
-        def line_changed(self, end: int) -> None:
-            tell("line_changed", end)
-
         def log_lost(self, head: Any) -> None:
             tell("log_lost", head.epoch, head.offset)
+
+        def line_changed(self, end: int) -> None:
+            tell("line_changed", bus.epoch, end, bus.reached)
 
         def bus_changed(self, up: bool) -> None:
             tell("bus", up)
@@ -215,8 +215,8 @@ def main(redis_url: str, settings: str, linger_s: str, late_fences: str, *patter
             bus.release(pattern)
             tell("answer", bus.reached)
         elif question == "state":
-            error = bus.last_error.code if bus.last_error is not None else None
-            tell("answer", {"epoch": bus.epoch, "offset": bus.reached, "up": bus.up, "error": error})
+            error, reason = (bus.last_error.code, bus.last_error.message) if bus.last_error is not None else (None, None)
+            tell("answer", {"epoch": bus.epoch, "offset": bus.reached, "up": bus.up, "error": error, "reason": reason})
         else:
             samples = [sample for metric in QUARANTINED.collect() for sample in metric.samples]
             tell("answer", {s.labels["code"]: int(s.value) for s in samples if s.name.endswith("_total")})

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from headgate.bus import actions as out
 from headgate.bus.feed import Feed, State
@@ -37,7 +37,8 @@ OTHERS = {"redis": 8, "publish": 24, "plain": 3, "burst": 1, "acquire": 5, "rele
 # In a quiet history few events come behind one that is missing, and hide it from a fence.
 QUIET = {"redis": 2, "publish": 3, "tick": 12, "fence_head": 6, "write": 12, "wake": 8, "acquire": 6, "release": 8, "join": 4}
 FAULTS = (
-    *("cut", "trim", "delete", "silent", "bad", "poison", "forge", "flush", "lose_tail"),
+    *("cut", "trim", "delete", "silent", "bad", "poison", "forge", "flush"),
+    *("restart", "lose_tail", "put_back", "fail_over", "move", "forget", "roll_back"),
     *("downgrade", "fence_fails", "read_fails", "pass_fails"),
 )
 FAULT_SHARE = 0.15
@@ -47,20 +48,32 @@ class Broken(AssertionError):
     """The oracle has found a promise that was not kept."""
 
 
+class Published(NamedTuple):
+    """An event that was appended. `topic` is None if nobody owes it, `data` is empty if nobody knows it."""
+
+    topic: str | None
+    data: bytes
+    sent: bool  # an older library does not publish on the channel of a user
+
+
+# No event; or one of several that an older library wrote at one epoch and offset.
+UNKNOWN = Published(None, b"", True)
+
+
 class Oracle:
-    """The promises of the feed, checked the plain way: a list of all that was published, and a set of all that came.
+    """The promises of the feed, checked the plain way: for each epoch all that was published on the line that leads to it, and a
+    set of all that came.
 
     Order; at most once; an event above the position that an active pattern matches is delivered, or told in a gap, before the
-    position passes it; the position never goes back in a log; a log is told as lost only if it is; trimmed events are gone.
+    position passes it; the position goes back only to where two lines part, and exactly to there; a log is told as lost only if
+    it has no epoch in common; trimmed events are gone.
     """
 
     def __init__(self, redis: ModelRedis) -> None:
         self._redis = redis
-        self.published: dict[str, list[tuple[str | None, bytes]]] = {}  # epoch → by offset: topic (None: not owed), data
-        self.ambiguous: set[tuple[str, int]] = set()  # given twice, as the log lost its tail and nobody has looked yet
-        self.unsent: set[tuple[str, int]] = set()  # an older library did not publish it on the channel of its user
-        self.doubt: set[int] = set()  # such an event that the position has passed
-        self.tail_lost = False
+        self.lines: dict[str, list[Published]] = {}  # epoch → its line, by offset
+        self.doubt: set[int] = set()  # events that an older library did not send, and that the position has passed
+        self.absent: set[int] = set()  # offsets that the log did not have when a page of it was read
         self.since: dict[str, int] = {}  # pattern → the position at which it was acknowledged
         self.owed: dict[str, int] = {}  # topic → the lowest of them
         self.had: set[int] = set()
@@ -71,12 +84,14 @@ class Oracle:
 
     def appended(self, topic: str, data: bytes, *, owed: bool, sent: bool) -> None:
         """Redis has appended an event."""
-        epoch, offset = self._redis.epoch, self._redis.offset
-        events = self.published.setdefault(epoch, [(None, b"")])
-        assert len(events) == offset
-        events.append((topic if owed and (epoch, offset) not in self.ambiguous else None, data))
-        if not sent:
-            self.unsent.add((epoch, offset))
+        offset = self._redis.offset
+        line = self._line(self._redis.epoch)
+        if offset < len(line):  # only an older library goes on in an epoch that has lost its end
+            assert self._redis.library == OLD_LIBRARY
+            line[offset:] = [UNKNOWN] * (len(line) - offset)
+            return
+        assert len(line) == offset
+        line.append(Published(topic if owed else None, data, sent))
 
     def delivered(self, events: Iterable[Event]) -> None:
         """These were handed on."""
@@ -91,9 +106,8 @@ class Oracle:
             if offset <= self.newest or offset <= self.position:
                 raise Broken(f"{offset} came behind {max(self.newest, self.position)}")
             self.newest = offset
-            topic, data = self._at(offset)
-            known = data and (self.epoch, offset) not in self.ambiguous
-            if known and (data != event.data or topic not in (None, event.topic)):
+            topic, data, _ = self._at(offset)
+            if data and (data != event.data or topic not in (None, event.topic)):
                 raise Broken(f"{offset} is not the event that was published")
             self.had.add(offset)
 
@@ -105,20 +119,46 @@ class Oracle:
         """The clients were told of a gap."""
         self.had.update(range(gap.first, gap.last + 1))
         self.doubt.difference_update(range(gap.first, gap.last + 1))
-        if gap.reason is GapReason.TRIMMED and not self.tail_lost and self._redis.epoch == self.epoch:
-            present = [offset for offset in range(gap.first, gap.last + 1) if offset in self._redis.log]
+        if gap.reason is GapReason.TRIMMED:
+            present = [offset for offset in range(gap.first, gap.last + 1) if offset not in self.absent]
             if present:
                 raise Broken(f"{present} were told as trimmed, and are in the log")
 
     def lost(self, head: Head) -> None:
         """The clients were told that the log is another one."""
-        if head.epoch == self.epoch and not self.tail_lost:
+        if self._epochs_of(self.epoch) & self._epochs_of(head.epoch):
             raise Broken("the log was told as lost, and is not")
-        self.epoch, self.position, self.newest = head.epoch, head.offset, head.offset
-        self.had.clear()
-        self.doubt.clear()
+        self._go(head.epoch, head.offset)
         self.since = dict.fromkeys(self.since, head.offset)
         self._count_owed()
+
+    def line_changed(self, change: out.LineChanged) -> None:
+        """The clients were told that the log goes on in another epoch, and up to where it is the same."""
+        head, end = change.head, change.end
+        if change.was_offset != self.position:
+            raise Broken(f"the position was {self.position}, not {change.was_offset}")
+        if head.epoch == self.epoch:
+            raise Broken("the line was told as changed, and nobody has begun another epoch")
+        was, now = self._line(self.epoch or ""), self._line(head.epoch)
+        if end >= len(now):
+            raise Broken(f"the new line does not reach {end}")
+        for offset in range(1, min(end, self.position) + 1):
+            if was[offset] is not now[offset] and UNKNOWN not in (was[offset], now[offset]):
+                raise Broken(f"{offset} is another event now, and was told to be on the line")
+        if end < self.position and end < head.offset and was[end + 1] is now[end + 1] is not UNKNOWN:
+            raise Broken(f"{end + 1} is on the line, and was told as rolled back")
+        self._go(head.epoch, min(end, self.position))
+        self.since = {pattern: min(offset, self.position) for pattern, offset in self.since.items()}
+        self._count_owed()
+
+    def _go(self, epoch: str, offset: int) -> None:
+        if epoch not in self._redis.parents:
+            raise Broken(f"nobody has begun the epoch {epoch}")
+        lost_log = not self._epochs_of(self.epoch) & self._epochs_of(epoch)
+        self.epoch, self.position, self.newest = epoch, offset, offset
+        self.doubt = set() if lost_log else {each for each in self.doubt if each <= offset}
+        self.had.clear()
+        self.absent.clear()
 
     def moved(self, epoch: str | None, offset: int) -> None:
         """The position is here now."""
@@ -131,9 +171,10 @@ class Oracle:
         for missing in range(self.position + 1, offset + 1):
             if missing in self.had:
                 continue
-            topic = self._at(missing)[0]
-            if topic is not None and self.owed.get(topic, missing) < missing:
-                if (self.epoch, missing) not in self.unsent:
+            event = self._at(missing)
+            topic = event.topic
+            if topic is not None and self.owed.get(topic, missing) < missing and self._is_there(missing, event):
+                if event.sent:
                     raise Broken(f"{missing} {topic} was neither delivered nor told before the position was {offset}")
                 self.doubt.add(missing)
         self.position = offset
@@ -157,13 +198,30 @@ class Oracle:
             for topic in MATCHING[pattern]:
                 self.owed[topic] = min(self.owed.get(topic, position), position)
 
-    def _at(self, offset: int) -> tuple[str | None, bytes]:
-        events = self.published.get(self.epoch or "", [])
-        if offset < len(events):
-            return events[offset]
-        if self.tail_lost:
-            return (None, b"")
+    def _at(self, offset: int) -> Published:
+        line = self._line(self.epoch or "")
+        if offset < len(line):
+            return line[offset]
         raise Broken(f"{offset} is above the head of the log")
+
+    def _is_there(self, offset: int, event: Published) -> bool:
+        """Return whether Redis has not lost an event with the end of its log (of which the feed will speak)."""
+        redis = self._redis
+        return bool(redis.epoch) and offset <= redis.offset and self._line(redis.epoch)[offset] is event
+
+    def _line(self, epoch: str) -> list[Published]:
+        if epoch not in self.lines:
+            before, end = self._redis.parents[epoch]
+            self.lines[epoch] = self._line(before)[: end + 1] if before else [UNKNOWN]
+        return self.lines[epoch]
+
+    def _epochs_of(self, epoch: str | None) -> set[str]:
+        """Return an epoch and those before it on its line."""
+        epochs = set()
+        while epoch:
+            epochs.add(epoch)
+            epoch = self._redis.parents[epoch][0]
+        return epochs
 
 
 class World:
@@ -184,8 +242,7 @@ class World:
         self.trail: list[str] = []
         self._acquired: list[str] = []
         self._now_s = 0.0
-        self._plains = 0
-        self._old_head = 0  # the head before the tail was lost, until a connection has looked at the new one
+        self._plains = self._published = 0
         self._pipe = self.redis.sent  # replies on their way
         self._commands: deque[tuple[bytes, ...]] = deque()  # on their way to Redis
         self._writing: list[tuple[bytes, ...]] | None = None  # commands that wait for room
@@ -232,7 +289,8 @@ class World:
         for step in range(REST_STEPS):
             for name in ("feed", "receive", "redis", "write", "wake", "fence_head"):
                 getattr(self, f"_do_{name}")()
-            if self._synced >= 3 and not self._pipe and self._reading and all(map(self.feed.active, self._acquired)):
+            at_home = self._synced >= 3 and self.redis.left_behind is None and not self._cut
+            if at_home and not self._pipe and self._reading and all(map(self.feed.active, self._acquired)):
                 break
             if step % 50 == 49:
                 self._do_tick()
@@ -269,8 +327,6 @@ class World:
         self._commands.clear()
         self._writing = self._pass = None
         self._connected, self._cut, self._reading = True, False, False
-        if self._old_head:
-            self._old_head = -self._old_head  # the next head that is read for this connection is of the new tail
         self.inputs += 1
         self.feed.connected()
 
@@ -280,11 +336,15 @@ class World:
         if self.feed.epoch is not None:
             if isinstance(action, out.LogLost):
                 self.oracle.lost(action.head)
+            if isinstance(action, out.LineChanged):
+                self.oracle.line_changed(action)
             self._check()
         if action is None:
             self._reading = True
-        elif isinstance(action, out.Configure | out.ReadHead | out.ReadLog):
+        elif isinstance(action, out.Configure | out.ReadHead | out.ReadLinkHead | out.ReadLog):
             self._question = action
+        elif isinstance(action, out.Close):
+            self._disconnect()
         else:
             self._carry_out(action)
 
@@ -297,13 +357,13 @@ class World:
         elif isinstance(action, out.Synced):
             head = self._pinged.popleft()
             self._synced += 1
-            if head.epoch == self.feed.epoch and head.offset > self.feed.offset and not self.oracle.tail_lost:
+            still_there = min(head.offset, self.redis.offset) if head.epoch == self.redis.epoch else 0
+            if head.epoch == self.feed.epoch and still_there > self.feed.offset:
                 raise Broken(f"synced at {self.feed.offset}, before the head of its fence, {head.offset}")
             self._look_at_active()
         elif isinstance(action, out.Up):
             if self.oracle.doubt:
                 raise Broken(f"{self.oracle.doubt} were published where nobody listened, and not told")
-            self._old_head = 0 if self._old_head < 0 else self._old_head
             self._look_at_active()
         elif isinstance(action, out.Subscribe | out.Unsubscribe):
             commands = by_command(action.sources, undo=isinstance(action, out.Unsubscribe))
@@ -315,15 +375,13 @@ class World:
                 self._writing = commands
         elif isinstance(action, out.ReadFenceHead):
             self._fence = action
-            self._fence_head = self.redis.head() if self._random() < 0.5 else None
+            self._fence_head = self._read_head(anew=action.anew) if self._random() < 0.5 else None
         elif isinstance(action, out.Ping):
             if self._writing is not None:
                 raise Broken("a PING would break into commands that are being sent")
             self._send([(b"PING", action.token)])
         elif isinstance(action, out.Close):
             self._lose_connection(0)
-            if self.feed.state is State.SYNCING:
-                self._disconnect()
 
     def _send(self, commands: list[tuple[bytes, ...]]) -> None:
         if not self._cut:
@@ -343,11 +401,24 @@ class World:
             self.feed.answer(reply)
         elif isinstance(question, out.ReadLog):
             try:
-                self._reply = self.redis.page(question.after, question.upto, question.epoch)
+                self._reply = page = self.redis.page(question.after, question.upto, question.epoch)
+                upto = page[-1].offset if len(page) == self.redis.page_events else question.upto
+                self.oracle.absent |= {*range(question.after + 1, upto + 1)} - {entry.offset for entry in page}
             except BusUnavailable:
                 self._disconnect()
         else:
-            self._reply = self.redis.configure() if isinstance(question, out.Configure) else self.redis.head()
+            redis = self.redis
+            if isinstance(question, out.ReadHead):
+                self._reply = self._read_head(question.known_epoch)
+            else:
+                self._reply = redis.configure() if isinstance(question, out.Configure) else redis.link_head()
+
+    def _read_head(self, known_epoch: str = "", *, anew: bool = False) -> Head:
+        """Ask on a connection that may still lead to the server from which the address has gone."""
+        redis = self.redis
+        if redis.left_behind is not None and not anew and self._random() < 0.7:
+            return redis.left_behind
+        return redis.head(known_epoch)
 
     def _do_receive(self) -> None:
         joining = self._pass is not None and self._pass.live
@@ -419,7 +490,7 @@ class World:
         if fence is None:
             return
         if self._fence_head is None:
-            self._fence_head = self.redis.head()
+            self._fence_head = self._read_head(anew=fence.anew)
             return
         head, self._fence, self._fence_head = self._fence_head, None, None
         self.inputs += 1
@@ -437,14 +508,12 @@ class World:
     # -- publishers -----------------------------------------------------------------------------------------------
 
     def _publish(self, topic: str, *, good: bool = True, live: bool = True) -> None:
-        redis, oracle = self.redis, self.oracle
-        upcoming = redis.offset + 1
-        if upcoming <= abs(self._old_head) and redis.epoch:
-            oracle.ambiguous.add((redis.epoch, upcoming))
-        data = b"%d" % (redis.epochs * 1_000_000 + upcoming)
+        redis = self.redis
+        self._published += 1
+        data = b"%d" % self._published if good else b"1."
         redis.publish(topic, data, good=good, live=live)
         sent = redis.library > OLD_LIBRARY or not topic.startswith("users.")
-        oracle.appended(topic, data, owed=live or self.whole, sent=sent)
+        self.oracle.appended(topic, data if good else b"never delivered", owed=live or self.whole, sent=sent)
 
     def _do_publish(self) -> None:
         self._publish(TOPICS[self._below(len(TOPICS))])
@@ -464,14 +533,7 @@ class World:
         self._publish(TOPICS[self._below(len(TOPICS))], live=False)
 
     def _do_bad(self) -> None:
-        redis = self.redis
-        topic = TOPICS[self._below(len(TOPICS))]
-        upcoming = redis.offset + 1
-        if upcoming <= abs(self._old_head) and redis.epoch:
-            self.oracle.ambiguous.add((redis.epoch, upcoming))
-        redis.publish(topic, b"1.", good=False)
-        sent = redis.library > OLD_LIBRARY or not topic.startswith("users.")
-        self.oracle.appended(topic, b"never delivered", owed=True, sent=sent)
+        self._publish(TOPICS[self._below(len(TOPICS))], good=False)
 
     def _do_poison(self) -> None:
         self.redis.send(TOPICS[self._below(len(TOPICS))], [b"hg1 x", b"{", b"hg1 %b 1 1 a" % (b"0" * 16)][self._below(3)])
@@ -481,7 +543,8 @@ class World:
         redis = self.redis
         past = min(self.feed.offset, redis.offset) if self.feed.epoch == redis.epoch else 0
         forged = [("f" * 16, 5), (redis.epoch or "f" * 16, redis.offset + 10**9), (redis.epoch if past else "f" * 16, past or 1)]
-        epoch, offset = forged[self._below(3)]
+        forged += [(epoch, 1 + self._below(self.feed.offset)) for epoch in self.feed.lineage.ends if self.feed.offset]
+        epoch, offset = forged[self._below(len(forged))]
         redis.send(TOPICS[self._below(len(TOPICS))], b"hg1 %b %d 1 forged\n0" % (epoch.encode(), offset))
 
     # -- clients --------------------------------------------------------------------------------------------------
@@ -550,18 +613,38 @@ class World:
 
     def _do_flush(self) -> None:
         if self.redis.epoch:
-            self._old_head = 0
             self.redis.flush()
 
-    def _do_lose_tail(self) -> None:
-        redis, oracle = self.redis, self.oracle
-        if not redis.epoch or not redis.offset:
-            return
+    def _do_restart(self) -> None:
+        """Another process, with all that there was."""
         self._lose_connection(self._below(len(self._pipe) + 1))
-        oracle.tail_lost = True
-        self._old_head = max(abs(self._old_head), redis.offset)
-        redis.lose_tail(1 + self._below(6))
-        del oracle.published[redis.epoch][redis.offset + 1 :]
+        self.redis.restart()
+
+    def _do_lose_tail(self) -> None:
+        self._lose_connection(self._below(len(self._pipe) + 1))
+        self.redis.restart(self.redis.ago(1 + self._below(6)))
+
+    def _do_put_back(self) -> None:
+        self.redis.put_back(self.redis.ago(1 + self._below(6)))
+
+    def _do_fail_over(self) -> None:
+        """A server takes over that may have stood apart for long, and may have been on another line."""
+        self._lose_connection(self._below(len(self._pipe) + 1))
+        self.redis.restart(self.redis.copies[self._below(len(self.redis.copies))])
+
+    def _do_move(self) -> None:
+        """The address leads to another server, which was a little behind; connections to the one before stay whole."""
+        self.redis.move(self.redis.ago(self._below(6)))
+
+    def _do_forget(self) -> None:
+        self.redis.forget()
+
+    def _do_roll_back(self) -> None:
+        """Lose the end several times over, while publishers overtake the old offsets before the feed looks."""
+        for _ in range(1 + self._below(3)):
+            (self._do_lose_tail if self._random() < 0.5 else self._do_put_back)()
+            for _ in range(self._below(10)):
+                self._do_publish()
 
     def _do_downgrade(self) -> None:
-        self.redis.library = OLD_LIBRARY
+        self.redis.downgrade()

@@ -1,23 +1,25 @@
 """A Redis in the test's own memory: the log of one namespace, and one subscriber connection. No I/O, no clock.
 
 It follows Redis where the feed depends on it: a publish appends and sends in one step; each connection keeps its order; the
-copies of one publish come back to back, one through each source; a log may be trimmed, emptied, replaced, or lose its tail.
+copies of one publish come back to back, one through each source; a log may be trimmed, emptied or replaced. One process writes an
+epoch, as log.lua says, and the data of an earlier moment may come back, in the same process or in another one.
 """
 
 from __future__ import annotations
 
 import fnmatch
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from headgate.errors import BusUnavailable, InvalidEvent
 from headgate.event import Event
 from headgate.redis.entries import Entry, Head
 from headgate.redis.keys import channel, user_channel
+from headgate.redis.lineage import Lineage, read_lineage
 
 NAMESPACE = "n"
-LIBRARY = 4
+LIBRARY = 5
 OLD_LIBRARY = 1
 TIME_MS = 1_700_000_000_000
 
@@ -31,25 +33,51 @@ class Logged:
     good: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Data:
+    """The data of one moment, as a file or a replica has them. `before`: those of the write before."""
+
+    epoch: str
+    offset: int
+    first: int
+    epochs: Mapping[str, tuple[int, int]]  # epoch → its first offset, and its number on the line
+    log: Mapping[int, Logged]
+    before: Data | None
+
+
+# Moments of which there may be a copy somewhere.
+COPIES = 60
+
+
 class ModelRedis:
     """See the module.
 
     Attributes:
         sent: replies on their way to the subscriber, in order.
-        epochs: how many epochs have begun.
+        begun: how many epochs have begun.
+        parents: each of them → the one before it on its line, and the newest offset that they share.
         page_events: entries in a page of the log.
+        copies: the data after each of the newest writes, the newest last.
+        server: the token of the process to which the address leads.
+        left_behind: the head of the process that the subscriber's connection leads to, if that is another one.
     """
 
     def __init__(self, *, max_events: int = 1_000_000, page_events: int = 100) -> None:
         self.epoch = ""
         self.offset = 0
-        self.epochs = 0
+        self.begun = 0
+        self.parents: dict[str, tuple[str, int]] = {}
         self.library = LIBRARY
         self.max_events, self.page_events = max_events, page_events
         self.log: dict[int, Logged] = {}
         self.sent: deque[list[bytes]] = deque()
         self.connected = False
+        self.left_behind: Head | None = None
+        self._processes = 0
+        self._begin_process()
         self._first = 1
+        self._epochs: dict[str, tuple[int, int]] = {}
+        self.copies: deque[Data] = deque([Data("", 0, 1, {}, {}, None)], maxlen=COPIES)
         self._channels: set[bytes] = set()
         self._globs: list[bytes] = []
         self._sources_of: dict[bytes, list[bytes]] = {}  # channel → the subscriptions that get its messages
@@ -58,12 +86,12 @@ class ModelRedis:
 
     def publish(self, topic: str, data: bytes = b"1", *, good: bool = True, live: bool = True) -> int:
         """Append an event and publish it; return its offset. `live=False`: append only, past the function library."""
-        if not self.epoch:
-            self._begin_epoch()
+        self._own_epoch()
         self.offset += 1
         self.log[self.offset] = Logged(topic, data, good)
         if len(self.log) > self.max_events:
-            self.trim(self.max_events)
+            self._trim(self.max_events)
+        self._wrote()
         if live:
             message = b"hg1 %b %d %d id%d\n%b" % (self.epoch.encode(), self.offset, TIME_MS, self.offset, data)
             self.send(topic, message)
@@ -77,6 +105,8 @@ class ModelRedis:
         return self._send_on(channel(NAMESPACE, topic).encode(), message)
 
     def _send_on(self, name: bytes, message: bytes) -> bool:
+        if self.left_behind is not None:
+            return False
         sources = self._sources_of.get(name)
         if sources is None:
             sources = [b""] if name in self._channels else []
@@ -95,16 +125,30 @@ class ModelRedis:
             self._first += 1
         return self._first
 
-    def head(self) -> Head:
+    def head(self, known_epoch: str = "") -> Head:
         """Answer `headgate_head`."""
-        return Head(self.epoch, self.offset, self.first if self.epoch else 1, self.library)
+        asked = self.library >= LIBRARY and self.epoch not in ("", known_epoch)
+        lineage = self._lineage() if asked else None
+        return Head(self.epoch, self.offset, self.first if self.epoch else 1, self.library, lineage, self._token())
+
+    def link_head(self) -> Head:
+        """Answer the same on the subscriber's connection."""
+        return self.left_behind or self.head(self.epoch)
 
     def configure(self) -> Head:
         """Answer `headgate_configure`, after the gateway has replaced an older library."""
-        self.library = LIBRARY
-        if not self.epoch:
-            self._begin_epoch()
-        return self.head()
+        if self.library < LIBRARY:
+            self.library = LIBRARY
+            self._begin_process()
+        self._own_epoch()
+        self._wrote()
+        return Head(self.epoch, self.offset, self.first, self.library, self._lineage(), self._token())
+
+    def _token(self) -> str:
+        return self.server if self.library >= LIBRARY else ""
+
+    def _lineage(self) -> Lineage:
+        return read_lineage(self.epoch, [(epoch, *rest) for epoch, rest in self._epochs.items()])
 
     def page(self, after: int, upto: int, epoch: str | None) -> list[Entry]:
         """Answer XRANGE, if the log is still of this epoch.
@@ -130,29 +174,99 @@ class ModelRedis:
 
     def trim(self, keep: int) -> None:
         """Keep the newest so many entries."""
+        self._trim(keep)
+        self._save()
+
+    def _trim(self, keep: int) -> None:
         while len(self.log) > keep:
             del self.log[self.first]
 
     def delete(self, offset: int) -> None:
         """XDEL one entry, if it is there."""
         self.log.pop(offset, None)
+        self._save()
 
     def flush(self) -> None:
         """FLUSHALL. Connections stay."""
-        self.epoch, self.offset, self._first = "", 0, 1
+        self.epoch, self.offset, self._first, self._epochs = "", 0, 1, {}
         self.log.clear()
+        self._save()
 
-    def lose_tail(self, count: int) -> None:
-        """A restart from an older file, or a failover to a replica that was behind: the newest entries are gone."""
-        for _ in range(min(count, self.offset)):
-            self.log.pop(self.offset, None)
-            self.offset -= 1
-        self._first = min(self._first, self.offset + 1)
+    # -- its data -------------------------------------------------------------------------------------------------
+
+    def restart(self, data: Data | None = None) -> None:
+        """Another process goes on with these data, or with those that were there: a restart, or a failover to a replica."""
         self.disconnect()
+        self._begin_process()
+        if data is not None:
+            self.put_back(data)
 
-    def _begin_epoch(self) -> None:
-        self.epochs += 1
-        self.epoch, self.offset, self._first = f"{self.epochs:016x}", 0, 1
+    def move(self, data: Data) -> None:
+        """The address leads to another process from now on. The one before lives on, and keeps the subscriber's connection."""
+        if self.connected and self.left_behind is None:
+            lineage = self._lineage() if self.epoch and self.library >= LIBRARY else None
+            self.left_behind = Head(self.epoch, self.offset, self.first, self.library, lineage, self._token())
+        self._begin_process()
+        self.put_back(data)
+
+    def put_back(self, data: Data) -> None:
+        """Other data replace those that were there; the process and its connections stay."""
+        self.epoch, self.offset, self._first = data.epoch, data.offset, data.first
+        self._epochs, self.log = dict(data.epochs), dict(data.log)
+        self.copies.append(data)
+
+    def ago(self, writes: int) -> Data:
+        """Return the data of so many writes ago."""
+        data = self.copies[-1]
+        for _ in range(writes):
+            data = data.before or data
+        return data
+
+    def lose_tail(self, events: int) -> None:
+        """A restart from an older file, or a failover to a replica that was behind: the newest events are gone."""
+        data = self.copies[-1]
+        while data.before is not None and data.offset > self.offset - events:
+            data = data.before
+        self.restart(data)
+
+    def forget(self) -> None:
+        """The library is loaded anew, and the process does not know any more what it has written, nor its token."""
+        self._begin_process()
+
+    def downgrade(self) -> None:
+        """An older library replaces ours: it knows nothing of processes, and goes on in any epoch."""
+        self.library = OLD_LIBRARY
+        self._begin_process()
+
+    def _begin_process(self) -> None:
+        self._processes += 1
+        self.server = f"s{self._processes}"
+        self._written: dict[str, int] = {}  # the newest offset that this process has written, by epoch
+
+    def _save(self) -> None:
+        before = self.copies[-1]
+        self.copies.append(Data(self.epoch, self.offset, self.first, dict(self._epochs), dict(self.log), before))
+
+    def _wrote(self) -> None:
+        self._written[self.epoch] = self.offset
+        self._save()
+
+    def _own_epoch(self) -> None:
+        """Begin an epoch, unless this process has written all of the one that there is."""
+        before = self.epoch
+        if before and (self.library < LIBRARY or self._written.get(before) == self.offset):
+            return
+        self._written.pop(before, None)
+        self.begun += 1
+        self.epoch = f"{self.begun:016x}"
+        self.parents[self.epoch] = (before, self.offset)
+        if not before:
+            self.offset, self._first, self._epochs = 0, 1, {}
+            number = 0
+        else:
+            number = self._epochs.setdefault(before, (1, 0))[1] + 1
+        if before or self.library >= LIBRARY:
+            self._epochs[self.epoch] = (self.offset + 1, number)
 
     # -- the subscriber connection --------------------------------------------------------------------------------
 
@@ -164,6 +278,7 @@ class ModelRedis:
     def disconnect(self) -> None:
         """Close the connection; the replies on their way are lost."""
         self.connected = False
+        self.left_behind = None
         self.sent.clear()
         self._channels.clear()
         self._globs.clear()

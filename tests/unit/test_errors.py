@@ -20,6 +20,7 @@ from headgate.errors import (
     InvalidTopic,
     LimitReached,
     NamespaceNotServed,
+    NotDurable,
     NotSerializable,
     PayloadTooLarge,
     SettingsError,
@@ -28,6 +29,7 @@ from headgate.errors import (
     UnknownHost,
     UnknownNamespace,
 )
+from headgate.publisher import Receipt
 
 EXAMPLES: tuple[HeadgateError, ...] = (
     InvalidTopic("a..b", "empty word"),
@@ -37,6 +39,7 @@ EXAMPLES: tuple[HeadgateError, ...] = (
     PayloadTooLarge(70000, 65536, "publisher"),
     UnknownNamespace("/admin", ("notifications",)),
     NamespaceNotServed("nobody", ("notifications",)),
+    NotDurable(Receipt("0123456789abcdef", 7, False, "a1"), "0 of 1 replicas have it after 4 s"),
     UnknownHost("evil.example"),
     BusUnavailable("connection refused"),
     BusRefused("out of memory"),
@@ -112,11 +115,11 @@ def test_no_part_hides_behind_code_message_or_retry() -> None:
         assert not {"code", "message", "retry", "retry_after_s"} & set(error.parts)
 
 
-def test_only_an_unavailable_bus_and_a_limit_that_passes_are_worth_another_try() -> None:
+def test_only_what_passes_by_itself_is_worth_another_try() -> None:
     """Every other refusal is the same refusal the second time; and what is worth another try says after how long."""
     retried = [error for error in EXAMPLES if error.retry]
-    assert [error.code for error in retried] == ["bus_unavailable", "limit_reached"]
-    assert [error.retry_after_s for error in retried] == [1, 10]
+    assert [error.code for error in retried] == ["not_durable", "bus_unavailable", "limit_reached"]
+    assert [error.retry_after_s for error in retried] == [1, 1, 10]
     assert all(error.retry_after_s is None for error in EXAMPLES if not error.retry)
 
 

@@ -32,9 +32,22 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class LogLost:
-    """Tell the clients that the log is another one now. The position was at `was_offset`, and is at `head`."""
+    """Tell the clients that the log is another one: no epoch in common. The position was at `was_offset`, and is at `head`."""
 
     head: Head
+    was_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class LineChanged:
+    """Tell the clients that the log goes on in the epoch of `head`, and shares with the one before everything up to `end`.
+
+    The position was at `was_offset`, and is not above `end` now: the events of the new line above it come next. The log has lost
+    everything from `end + 1` to `was_offset`, which is nothing unless `end` is below `was_offset`.
+    """
+
+    head: Head
+    end: int
     was_offset: int
 
 
@@ -64,12 +77,22 @@ class Quarantine:
 
 @dataclass(frozen=True, slots=True)
 class Configure:
-    """Store the retention in Redis, which begins an epoch if the log has none. Answer with `Feed.answer(head)`."""
+    """Store the retention in Redis, which begins an epoch if the log has none that this Redis process writes.
+
+    Answer with `Feed.answer(head)`, and the lineage.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class ReadHead:
-    """Read the head of the log. Answer with `Feed.answer(head)`."""
+    """Read the head of the log, with its lineage if its epoch is not `known_epoch`. Answer with `Feed.answer(head)`."""
+
+    known_epoch: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLinkHead:
+    """Read the head of the log on the subscriber connection, which has not subscribed yet. Answer with `Feed.answer(head)`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +106,14 @@ class ReadLog:
 
 @dataclass(frozen=True, slots=True)
 class ReadFenceHead:
-    """Read the head of the log for a fence. Answer with `Feed.fence_head`, or `Feed.fence_failed`."""
+    """Read the head of the log for a fence. Answer with `Feed.fence_head`, or `Feed.fence_failed`.
+
+    `anew`: over a new connection, so that the head is of the server to which the address leads now.
+    """
 
     number: int
     expedited: bool
+    anew: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +152,7 @@ class Close:
 Action: TypeAlias = (
     Deliver
     | Gap
+    | LineChanged
     | LogLost
     | Up
     | Down
@@ -132,6 +160,7 @@ Action: TypeAlias = (
     | Quarantine
     | Configure
     | ReadHead
+    | ReadLinkHead
     | ReadLog
     | ReadFenceHead
     | Ping

@@ -17,11 +17,16 @@ Rules.
 4. The fence (fence.py) reads the head, then sends PING. The PONG proves that everything up to that head has arrived. After two
    late fences the connection is replaced, as it is after any error. Sources that Redis acknowledged before the head was read are
    active once the fence has passed; an expedited fence spares them the wait for the next tick.
-5. A new epoch, or a head below the position, means that the log was lost. The feed says so once and goes on. Every event of a
-   new epoch is new, so it hands them on from the first. After a step back nobody knows which events are new, so it goes on
-   from the head.
+5. The position follows the line of the log (redis/lineage.py). When a head is of another epoch, the feed says up to where the two
+   lines are one, goes back to there if it is above, and hands on everything of the new line. A head of the same epoch below the
+   position is the data of an earlier moment: configuring the log begins another epoch, and the feed judges by that answer. A line
+   with no epoch in common is another log: the feed says that the log was lost, and hands its events on from the first.
 6. The log decides about a message that is not simply the next event: one behind a hole, a bad one, one of another epoch.
-7. An older function library does not publish on the channels of users. Where such channels are in use, a head that an older
+7. One server: every head says which Redis process it is of, and whether that is a primary. The feed asks on the subscriber
+   connection too, before it subscribes, and closes the connection when two answers differ or one is a replica's; the next attempt
+   makes all connections anew. Every fifth fence reads its head over a new connection, so that a gateway leaves a server that
+   lives on while the address leads to another.
+8. An older function library does not publish on the channels of users. Where such channels are in use, a head that an older
    library has answered ends the connection, and the next one begins with a gap from the last verified offset to the position.
 """
 
@@ -37,6 +42,7 @@ from headgate.event import Event, decode_message, read_offset
 from headgate.protocol.packets import GapReason
 from headgate.redis.entries import Entry, Head
 from headgate.redis.keys import channel_prefix, user_channel
+from headgate.redis.lineage import Lineage, alone
 from headgate.topic import check_topic
 
 from .actions import (
@@ -46,11 +52,13 @@ from .actions import (
     Deliver,
     Down,
     Gap,
+    LineChanged,
     LogLost,
     Ping,
     Quarantine,
     ReadFenceHead,
     ReadHead,
+    ReadLinkHead,
     ReadLog,
     Subscribe,
     Synced,
@@ -65,6 +73,8 @@ from .interest import Interest, Source
 LATE_FENCES = 2
 # A header that claims to be further ahead than this of any head that was read is checked against the log first.
 MAX_LEAP = 256
+# One fence in so many asks where the address leads. A connection costs Redis more than a head, with TLS up to a millisecond.
+ANEW_FENCES = 5
 # The function library that publishes on the channels of users.
 BY_USER_LIBRARY = 2
 
@@ -75,7 +85,7 @@ Steps: TypeAlias = Generator[Action | None, Answer, None]
 # Stands for an acknowledgement that was dealt with before the messages around it.
 _BOUNDARY = [b"boundary"]
 _MESSAGES = (b"pmessage", b"message")
-_QUESTIONS = frozenset({Configure, ReadHead, ReadLog})
+_QUESTIONS = frozenset({Configure, ReadHead, ReadLinkHead, ReadLog})
 
 
 class State(Enum):
@@ -111,7 +121,8 @@ class Feed:
 
     Attributes:
         state: DOWN, SYNCING or LIVE.
-        epoch: the log that the position is in; None before the first connection.
+        epoch: the epoch of the position; None before the first connection.
+        lineage: the line that leads to this epoch, and what is remembered of lines before it that Redis has lost.
         offset: everything up to it has been handed on.
         reached: everything up to it has been handed on, or is being handed on now.
         head: the newest known offset of the log.
@@ -126,6 +137,8 @@ class Feed:
         self._users = user_channel(namespace, "").encode()
         self._interest = Interest(namespace)
         self._fence = Fence()
+        self._fences_left = ANEW_FENCES  # until one asks where the address leads
+        self._server = ""  # the Redis process that this connection leads to, as soon as it is known
         self._steps: Steps | None = None
         self._action: Action | None = None  # the one being carried out
         self._answer: Answer = None
@@ -137,6 +150,7 @@ class Feed:
         self._library_downgraded = False
         self.state = State.DOWN
         self.epoch: str | None = None
+        self.lineage = alone("")
         self.offset = self.reached = 0
         self.first = 1
         self.head = 0
@@ -170,6 +184,8 @@ class Feed:
         self._copies = (b"", set())
         self._sending = False
         self._fence.reset()
+        self._fences_left = ANEW_FENCES
+        self._server = ""
         self._steps = self._converse()
 
     def disconnected(self) -> list[Action]:
@@ -187,8 +203,9 @@ class Feed:
         self._replies.extend(replies)
 
     def answer(self, answer: Head | list[Entry]) -> None:
-        """Give the answer to the Configure, ReadHead or ReadLog that `next_action` has returned."""
-        expected = Head if isinstance(self._action, Configure | ReadHead) else list if isinstance(self._action, ReadLog) else None
+        """Give the answer to the Configure, ReadHead, ReadLinkHead or ReadLog that `next_action` has returned."""
+        asks_head = isinstance(self._action, Configure | ReadHead | ReadLinkHead)
+        expected = Head if asks_head else list if isinstance(self._action, ReadLog) else None
         if expected is None or not isinstance(answer, expected) or self._answer is not None:
             raise IllegalTransition(f"{type(answer).__name__} does not answer {self._action}")
         self._answer = answer
@@ -233,7 +250,8 @@ class Feed:
 
     def _converse(self) -> Steps:
         if self._interest.by_user:
-            self._is_downgraded((yield from self._ask(ReadHead())))  # Configure would replace an older library unseen
+            # Configure would replace an older library unseen.
+            self._is_downgraded((yield from self._ask(ReadHead(self.epoch or ""))))
         if self._library_downgraded and self._verified < self.offset:
             yield Gap(self._verified + 1, self.offset, GapReason.UPSTREAM)
             self._verified = self.offset
@@ -252,6 +270,7 @@ class Feed:
     def _sync(self) -> Steps:
         """Subscribe to everything, then bring the position to a head that was read after the last acknowledgement."""
         library = (yield from self._ask(Configure())).library
+        yield from self._ask(ReadLinkHead())
         yield Subscribe(self._interest.attach(by_user=library >= BY_USER_LIBRARY))
         early: list[list[bytes]] = []
         while self._interest.unacknowledged:
@@ -265,40 +284,81 @@ class Feed:
             early.append(reply)
         self._replies.extendleft(reversed(early))
         sources = self._interest.acknowledged
-        head = yield from self._ask(ReadHead())
-        if self._is_downgraded(head):
-            yield Close(_downgraded())
-            raise IllegalTransition("a connection that was to be closed goes on")
+        head = yield from self._read_head()
         yield from self._settle(head)
         self._complete(sources, head)
         self._move(Cause.SYNCED)
         yield Up()
 
-    def _ask(self, question: Configure | ReadHead) -> Generator[Action | None, Answer, Head]:
+    def _ask(self, question: Configure | ReadHead | ReadLinkHead) -> Generator[Action | None, Answer, Head]:
         answer = yield question
         assert isinstance(answer, Head)
+        fault = self._fault_of_server(answer)
+        if fault is not None:
+            yield from self._close(fault)
         return answer
 
+    def _close(self, error: HeadgateError) -> Steps:
+        yield Close(error)
+        raise IllegalTransition("a connection that was to be closed goes on")
+
+    def _fault_of_server(self, head: Head) -> HeadgateError | None:
+        """Return why the server that has a head is not the one to listen to, if so."""
+        if head.replica:
+            return BusUnavailable("the address leads to a replica, not to a primary")
+        self._server = self._server or head.server
+        if head.server not in ("", self._server):  # an older library does not say which it is
+            return BusUnavailable("the address leads to another Redis server than a moment ago")
+        return None
+
+    def _read_head(self) -> Generator[Action | None, Answer, Head]:
+        head = yield from self._ask(ReadHead(self.epoch or ""))
+        if self._is_downgraded(head):
+            yield from self._close(_downgraded())
+        return head
+
     def _settle(self, head: Head) -> Steps:
-        """Bring the position to `head`: from the log, or by saying that the log is another one."""
-        if not head.epoch:
-            # Redis was emptied a moment ago, and nobody has published since: begin the new epoch ourselves.
+        """Bring the position to `head`: from the log, behind word of another line or another log."""
+        if not self._can_judge(head):
             head = yield from self._ask(Configure())
         self.first, self.head = head.first, head.offset
+        lineage = head.lineage or alone(head.epoch)
         if self.epoch is None:
-            self.epoch = head.epoch
+            self.epoch, self.lineage = head.epoch, lineage
             self._go_to(head.offset)
         elif head.epoch != self.epoch:
-            yield from self._lose_log(Head(head.epoch, head.first - 1, head.first))
-            yield from self._repair(head.offset)
-        elif head.offset < self.offset:
-            yield from self._lose_log(head)
-        else:
-            yield from self._repair(head.offset)
+            end = self.lineage.fork(lineage, head.offset)
+            if end is None:
+                yield from self._lose_log(Head(head.epoch, head.first - 1, head.first, head.library, lineage))
+            else:
+                yield from self._change_line(head, lineage.following(self.lineage), end)
+        elif head.offset < self.offset:  # an older library goes on in the same epoch
+            yield from self._change_line(head, self.lineage, head.offset)
+        yield from self._repair(head.offset)
+
+    def _can_judge(self, head: Head) -> bool:
+        """Return whether a head says which line its log is on; else it takes a `Configure` to know that.
+
+        Redis may just have been emptied, or hold the data of an earlier moment: then the epoch of its next event has not begun.
+        Without a lineage, an older library has replaced ours.
+        """
+        if not head.epoch:
+            return False
+        if head.epoch == self.epoch:
+            return head.offset >= self.offset
+        return head.lineage is not None
+
+    def _change_line(self, head: Head, lineage: Lineage, end: int) -> Steps:
+        was_offset = self.offset
+        self.epoch, self.lineage = head.epoch, lineage
+        self._go_to(min(was_offset, end))
+        self._verified = min(self._verified, self.offset)
+        yield LineChanged(head, end, was_offset)
 
     def _lose_log(self, head: Head) -> Steps:
         was_offset = self.offset
-        self.epoch, self._verified = head.epoch, head.offset
+        self.epoch, self.lineage = head.epoch, head.lineage or alone(head.epoch)
+        self._verified = head.offset
         self._go_to(head.offset)
         yield LogLost(head, was_offset)
 
@@ -308,7 +368,11 @@ class Feed:
             entries = yield ReadLog(self.offset, upto, self.epoch)
             assert isinstance(entries, list)
             if not entries:
-                yield from self._skip(upto, GapReason.TRIMMED)
+                head = yield from self._read_head()
+                if head.epoch == self.epoch and head.offset >= upto:
+                    yield from self._skip(upto, GapReason.TRIMMED)
+                else:  # it is the end of the log that is gone
+                    yield from self._settle(head)
                 return
             events: list[Event] = []  # consecutive ones go in one piece: one write per client, not one per event
             for entry in entries:
@@ -426,24 +490,29 @@ class Feed:
                 yield Quarantine(event)
             return
         epoch, offset = where
-        if epoch != self.epoch or offset > self.offset:
-            head = yield from self._ask(ReadHead())
-            if head.epoch != self.epoch:
+        if not self._is_behind(epoch, offset):
+            head = yield from self._read_head()
+            if head.epoch != self.epoch or head.offset < self.offset:
                 yield from self._settle(head)
             else:
                 self.head = head.offset
-        if epoch != self.epoch:
-            yield Quarantine(InvalidEvent("header", "its epoch is not the log's"))
-        elif offset <= self.offset:
+        if self._is_behind(epoch, offset):
             # A good one was handed on before: by a repair, or through an overlapping source.
             if isinstance(event, HeadgateError):
                 yield Quarantine(event)
+        elif epoch != self.epoch:
+            yield Quarantine(InvalidEvent("header", "its epoch is not the log's, or has lost this offset"))
         elif offset > self.head:
             yield Quarantine(InvalidEvent("header", "its offset is above the log's head"))
         else:
             if not self._interest.whole:
                 self._go_to(offset - 1)  # every active event before it has come before it
             yield from self._repair(offset)
+
+    def _is_behind(self, epoch: str, offset: int) -> bool:
+        """Return whether an event is on the feed's line, and not above the position."""
+        end = self.lineage.end_of(epoch, self.offset)
+        return end is not None and offset <= min(end, self.offset)
 
     # -- the fence ------------------------------------------------------------------------------------------------
 
@@ -492,9 +561,10 @@ class Feed:
         fence = self._fence
         if self.state is not State.LIVE or number != fence.number or fence.state is FenceState.NONE:
             return []  # of a connection before this one
-        if self._is_downgraded(head):
+        fault = _downgraded() if self._is_downgraded(head) else self._fault_of_server(head)
+        if fault is not None:
             fence.fail()
-            return [Close(_downgraded())]
+            return [Close(fault)]
         if self._sending:
             fence.fail()  # commands wait for room, and a PING would break into them
             return self._verdict()
@@ -514,7 +584,11 @@ class Feed:
 
     def _begin_fence(self, *, expedited: bool) -> ReadFenceHead:
         self._fence.begin(self.reached, self._interest.acknowledged, expedited=expedited)
-        return ReadFenceHead(self._fence.number, expedited)
+        self._fences_left -= not expedited
+        anew = self._fences_left <= 0 and not expedited
+        if anew:
+            self._fences_left = ANEW_FENCES
+        return ReadFenceHead(self._fence.number, expedited, anew)
 
     def _schedule(self, due_s: float, now_s: float) -> None:
         # If the clock is further than an interval, the gateway itself was held up, and the replies of that time are still to be
@@ -536,8 +610,8 @@ class Feed:
         position, sources = fence.position, fence.sources
         self.first = head.first
         if head.epoch != self.epoch or head.offset < position:
-            # The log is another one, unless it was replaced once more since.
-            yield from self._settle((yield from self._ask(ReadHead())))
+            # The log is on another line, or is another one, unless it has changed once more since.
+            yield from self._settle((yield from self._read_head()))
         elif head.offset > self.offset:
             if self._interest.whole:
                 yield from self._settle(head)  # Redis answers in order: an event that has not arrived by now will not come

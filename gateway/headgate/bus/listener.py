@@ -7,6 +7,7 @@ Redis. The feed (feed.py) makes all decisions about the protocol. This file only
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Callable, Iterable
 from time import monotonic, time
@@ -16,12 +17,12 @@ import structlog
 
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError
 from headgate.event import Event
-from headgate.metrics import BUS_RECONNECTS, BUS_SUBSCRIPTIONS, BUS_UP, EVENTS, LOG_LOST, QUARANTINED, REPAIRED
+from headgate.metrics import BUS_RECONNECTS, BUS_SUBSCRIPTIONS, BUS_UP, EVENTS, LOG_LOST, QUARANTINED, REPAIRED, ROLLED_BACK
 from headgate.protocol.packets import GapReason
 from headgate.redis.client import SubscriberLink, is_forbidden, open_client
 from headgate.redis.entries import Head
-from headgate.redis.lineage import Lineage, alone
-from headgate.redis.log import EventLog
+from headgate.redis.lineage import Lineage
+from headgate.redis.log import EventLog, read_head
 from headgate.runtime.loop import Greenlet, Signal, sleep, spawn
 from headgate.settings import Settings
 
@@ -32,11 +33,13 @@ from .actions import (
     Deliver,
     Down,
     Gap,
+    LineChanged,
     LogLost,
     Ping,
     Quarantine,
     ReadFenceHead,
     ReadHead,
+    ReadLinkHead,
     ReadLog,
     Subscribe,
     Synced,
@@ -72,14 +75,14 @@ class Receiver(Protocol):
     def missing(self, first: int, last: int, reason: GapReason) -> None:
         """Offsets `first`…`last` of the log will not come."""
 
+    def log_lost(self, head: Head) -> None:
+        """The log is another one now; `head` is its position."""
+
     def line_changed(self, end: int) -> None:
-        """The log goes on in another epoch, `Bus.epoch`; it shares with the one before everything up to `end`.
+        """The log goes on in another epoch, `bus.epoch`; it shares with the one before everything up to `end`.
 
         The feed's position is not above `end` now; what lies above comes next.
         """
-
-    def log_lost(self, head: Head) -> None:
-        """The log is another one now; `head` is its position."""
 
     def bus_changed(self, up: bool) -> None:
         """The feed is live, or is not."""
@@ -110,6 +113,7 @@ class Bus:
         self._wakeup = Signal()  # the fence greenlet has something to do before its next tick
         self._synced = Signal()  # replaced by another whenever patterns have become active
         self._closed = False
+        self._closed_for: HeadgateError | None = None  # the feed's reason to close the connection under way
         self._quarantine_logged_s = 0.0
         self.last_error: HeadgateError | None = None
         self.was_up = Signal()
@@ -122,8 +126,13 @@ class Bus:
 
     @property
     def epoch(self) -> str | None:
-        """The log that the position is in; None before the first connection."""
+        """The epoch of the position; None before the first connection."""
         return self.feed.epoch
+
+    @property
+    def lineage(self) -> Lineage:
+        """The line that leads to this epoch: it says which positions are on it."""
+        return self.feed.lineage
 
     @property
     def offset(self) -> int:
@@ -144,11 +153,6 @@ class Bus:
     def head(self) -> int:
         """The newest known offset of the log."""
         return self.feed.head
-
-    @property
-    def lineage(self) -> Lineage:
-        """The epochs that lead to this one, by which positions of other epochs are judged."""
-        return alone(self.feed.epoch or "")
 
     def start(self) -> None:
         """Start both greenlets. Idempotent."""
@@ -198,7 +202,9 @@ class Bus:
             began_s = monotonic()
             try:
                 self._listen()
-            except HeadgateError as error:
+            except HeadgateError as broken:
+                # The feed closed the connection for a reason: that a closed connection cannot be read is none.
+                error, self._closed_for = self._closed_for or broken, None
                 known = self.last_error is not None and self.last_error.message == error.message
                 if not self._closed and (self.up or not known):
                     log.warning("bus down", namespace=self._namespace, error=error.message)
@@ -222,6 +228,7 @@ class Bus:
 
     def _listen(self) -> None:
         """Connect, and do whatever the feed asks for, until the connection breaks (which raises)."""
+        self._closed_for = None
         for log_ in (self._log, self._fence_log):
             log_.drop_idle()
         link = SubscriberLink(self._url, CONNECT_TIMEOUT_S)
@@ -238,6 +245,14 @@ class Bus:
             if self.up:
                 sleep()  # `read` does not let the loop run while there is something to read
             feed.receive(self._read(link), int(time() * 1000))
+
+    def _read_link_head(self) -> Head:
+        """Ask on the connection on which this will listen, and which waits for nothing else yet."""
+        link = self._link
+        if link is None:
+            raise BusUnavailable("the connection is closed")
+        link.send(self._log.head_command())
+        return read_head(link.read()[0])
 
     def _read(self, link: SubscriberLink) -> list[list[bytes]]:
         try:
@@ -273,6 +288,8 @@ class Bus:
                 self._carry_out_all(feed.tick(monotonic()))
 
     def _read_fence_head(self, action: ReadFenceHead) -> None:
+        if action.anew:
+            self._fence_log.drop_idle()
         try:
             head = self._fence_log.head()
             self._carry_out_all(self.feed.fence_head(action.number, head, monotonic()))
@@ -323,13 +340,17 @@ class Bus:
             case Configure():
                 self.feed.answer(self._log.configure(self._settings.log_max_events, self._settings.log_max_age_s))
             case ReadHead():
-                self.feed.answer(self._log.head())
+                self.feed.answer(self._log.head(action.known_epoch))
+            case ReadLinkHead():
+                self.feed.answer(self._read_link_head())
             case ReadLog():
                 entries = self._log.page(action.after, action.upto, epoch=action.epoch)
                 REPAIRED.labels(self._namespace).inc(len(entries))
                 self.feed.answer(entries)
             case Quarantine():
                 self.quarantine(action.error)
+            case LineChanged():
+                self._change_line(action)
             case LogLost():
                 LOG_LOST.labels(self._namespace).inc()
                 log.error("log lost", namespace=self._namespace, was_offset=action.was_offset, now_offset=action.head.offset)
@@ -351,6 +372,19 @@ class Bus:
             # If routing fails midway, report the range as a gap and re-raise.
             self._carry_out_all(self.feed.failed())
             raise
+
+    def _change_line(self, action: LineChanged) -> None:
+        rolled_back = max(0, action.was_offset - action.end)
+        log.log(
+            logging.ERROR if rolled_back else logging.INFO,
+            "line changed",
+            namespace=self._namespace,
+            epoch=action.head.epoch,
+            end=action.end,
+            rolled_back=rolled_back,
+        )
+        ROLLED_BACK.labels(self._namespace).inc(rolled_back)
+        self._receiver.line_changed(action.end)
 
     def _send_commands(self, commands: list[tuple[bytes, ...]]) -> None:
         link = self._link
@@ -381,6 +415,7 @@ class Bus:
         if action.error is None:
             log.warning("fence late", namespace=self._namespace)
         else:
+            self._closed_for = action.error
             raise action.error
 
     def _wake_waiting(self) -> None:

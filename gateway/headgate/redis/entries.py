@@ -15,7 +15,8 @@ class Head:
     """Where a log stands. `first` is the oldest offset still there (offset + 1 when it is empty).
 
     `library` is the version of the function library that said so. `lineage` is there when the log was configured, or when the
-    caller has named another epoch; a library before version 5 has none.
+    caller has named another epoch. `server` is the token of the Redis process that has this head. `replica` says that it is no
+    primary, as far as this user may know. A library before version 5 has no lineage and an empty token.
     """
 
     epoch: str
@@ -23,6 +24,8 @@ class Head:
     first: int
     library: int = 0
     lineage: Lineage | None = None
+    server: str = ""
+    replica: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,8 @@ _CODES_OF_TEXTS = (
 # redis-py's text of an end of stream, for which it has no class.
 _END_OF_STREAM = "Connection closed by server."
 # Refusals that pass by themselves: worth trying again.
-_PASSING = {"LOADING", "BUSY", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN", "NOREPLICAS", "UNBLOCKED", "FAILOVER"}
+# READONLY: the address leads to a server that has just been made a replica, or that is to become the primary in a moment.
+_PASSING = {"LOADING", "READONLY", "BUSY", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN", "NOREPLICAS", "UNBLOCKED", "FAILOVER"}
 _MEANING = {
     "OOM": "it is out of memory (maxmemory)",
     "MISCONF": "it cannot write to its disk",

@@ -11,30 +11,70 @@ Decision 18 (docs/decisions) has the argument.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
+
+# Epochs that Redis has lost and a gateway remembers, so that clients which saw them can be told what they saw.
+MAX_LOST = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """The epochs before the one that `epoch` names, each with its end on this line: the newest offset that it shares with it."""
+    """The line that leads to `epoch`.
+
+    Attributes:
+        epoch: the newest.
+        ends: the epochs before it, each with its end on this line: the newest offset that it shares with it.
+        lost: epochs that are not on this line, each with a line that it was on.
+    """
 
     epoch: str
     ends: Mapping[str, int]
+    lost: Mapping[str, Lineage]
 
     def end_of(self, epoch: str, head: int) -> int | None:
-        """Return the newest offset at which a position of an epoch is on this line; None: the line has no such epoch.
+        """Return the newest offset at which a position of an epoch is on this line; None: nobody knows of such an epoch.
 
         Args:
             epoch: that of the position.
             head: the newest offset of the log. It is the end of the epoch that is still written.
         """
+        end = self._end_here(epoch, head)
+        before = self.lost.get(epoch) if end is None else None
+        fork = before.fork(self, head) if before is not None else None
+        return end if before is None or fork is None else min(before.ends.get(epoch, fork), fork)
+
+    def fork(self, other: Lineage, head: int) -> int | None:
+        """Return the newest offset that a position of this line's newest epoch shares with another line; None: they share none.
+
+        The other line may lack the newest epochs of this one: Redis can lose the beginning of an epoch too.
+
+        Args:
+            other: the line that Redis is on now.
+            head: the newest offset of its log.
+        """
+        end = other._end_here(self.epoch, head)
+        if end is not None:
+            return end
+        shared = [min(end, there) for epoch, end in self.ends.items() if (there := other._end_here(epoch, head)) is not None]
+        return max(shared, default=None)
+
+    def following(self, before: Lineage) -> Lineage:
+        """Return this line, with what is remembered of the line before it."""
+        known = {**before.lost, **dict.fromkeys([*before.ends, before.epoch], replace(before, lost=_NOTHING))}
+        lost = [(epoch, line) for epoch, line in known.items() if epoch != self.epoch and epoch not in self.ends]
+        return replace(self, lost=MappingProxyType(dict(lost[-MAX_LOST:])))
+
+    def _end_here(self, epoch: str, head: int) -> int | None:
         return head if epoch == self.epoch else self.ends.get(epoch)
+
+
+_NOTHING: Mapping[str, Lineage] = MappingProxyType({})
 
 
 def alone(epoch: str) -> Lineage:
     """Return the lineage of an epoch that no other is known to have come before."""
-    return Lineage(epoch, MappingProxyType({}))
+    return Lineage(epoch, MappingProxyType({}), _NOTHING)
 
 
 def read_lineage(epoch: str, epochs: Iterable[tuple[str, int, int]]) -> Lineage:
@@ -50,4 +90,4 @@ def read_lineage(epoch: str, epochs: Iterable[tuple[str, int, int]]) -> Lineage:
         if least is not None and name != epoch:
             ends[name] = least - 1
         least = first if least is None else min(least, first)
-    return Lineage(epoch, MappingProxyType(ends))
+    return Lineage(epoch, MappingProxyType(ends), _NOTHING)

@@ -7,9 +7,9 @@
 --
 --   FCALL    headgate_publish   1 hg:{N}:log <topic> <payload> [<id> [<by>]]               → [epoch, offset, duplicate 0/1]
 --   FCALL    headgate_configure 1 hg:{N}:log <max_events> <max_age_ms> <max_payload_bytes>
---                                                → [epoch, offset, first, time_ms, version, lineage]
+--                                                → [epoch, offset, first, time_ms, version, lineage, server, replica 0/1]
 --   FCALL_RO headgate_head      1 hg:{N}:log [<epoch>]
---                                                → [epoch, offset, first, time_ms, version]; if <epoch> is another one, and lineage
+--                                                → the same; without lineage (nil), unless <epoch> is another one
 --   FCALL_RO headgate_version   0                → version of this library
 --
 -- Promises: offsets are contiguous from 1 in a log; an epoch and an offset name one event for ever; time never goes backwards
@@ -25,6 +25,9 @@
 -- (its ms), first and first_time (of the oldest event, as far as this library trimmed), and the retention: max_events, max_age_ms,
 -- max_payload_bytes. The epochs hash is the lineage: epoch → `<offset of its first event> <nth>`, of the newest MAX_EPOCHS. The
 -- reply has it as a flat list.
+--
+-- A reply about the head names the server: a random token that this process made. A gateway that reads heads on one connection and
+-- listens on another knows by it that both lead to the same process. (Redis' own run id would need the right to ask for it.)
 --
 -- Raise VERSION with every change: an older library is replaced by a newer one, never the other way round.
 
@@ -260,12 +263,32 @@ local function write_head(name, head, ...)
   remember(head)
 end
 
--- [epoch, offset of the newest event, offset of the oldest one that can still be read (offset + 1: none), time, VERSION]: who
--- listens must know, at each position, that the library in force is one that publishes on the channels of users.
-local function position(name, head)
+-- The token of this process, kept for as long as this library is loaded; empty for a user who may not make one, and is the first.
+local server
+
+local function this_server()
+  if not server then
+    if not redis.acl_check_cmd('TIME') then return '' end
+    local stamp = redis.call('TIME')
+    server = string.sub(redis.sha1hex(stamp[1] .. '.' .. stamp[2] .. tostring({}) .. 'server'), 1, 16)
+  end
+  return server
+end
+
+-- Whether this server is a replica, as far as this user may know. A primary that is made a replica keeps its connections.
+local function is_replica()
+  if not redis.acl_check_cmd('INFO', 'replication') then return 0 end
+  return string.find(redis.call('INFO', 'replication'), 'role:slave', 1, true) and 1 or 0
+end
+
+-- [epoch, offset of the newest event, offset of the oldest one that can still be read (offset + 1: none), time, VERSION, lineage or
+-- nil, server, replica]: a listener must know, at each position, that the library in force is one that publishes on the channels
+-- of users, and that it listens to the server that has this head.
+local function position(name, head, with_lineage)
   local oldest = redis.call('XRANGE', name.log, '-', '+', 'COUNT', 1)[1]
   local first = oldest and tonumber(string.match(oldest[1], '^%d+')) or head.offset + 1
-  return { head.epoch, head.offset, first, head.time, VERSION }
+  local lineage = with_lineage and redis.call('HGETALL', name.epochs)
+  return { head.epoch, head.offset, first, head.time, VERSION, lineage or false, this_server(), is_replica() }
 end
 
 -- Retention -------------------------------------------------------------------------------------------------------------
@@ -372,7 +395,11 @@ local function publish(keys, args)
   if id_key and head.exists then
     -- Receipt and event are written in one step, so they are lost together; but a receipt outlives a log that was replaced.
     local epoch, offset = string.match(redis.call('GET', id_key) or '', '^(%x+)-(%d+)$')
-    if epoch and (epoch == head.epoch or redis.call('HMGET', name.epochs, epoch)[1]) then return { epoch, tonumber(offset), 1 } end
+    if epoch and (epoch == head.epoch or redis.call('HMGET', name.epochs, epoch)[1]) then
+      -- A write of the same, so that a publisher that waits for replicas behind it (WAIT) waits for the event too.
+      if not may('SET', id_key, '') then redis.call('SET', id_key, epoch .. '-' .. offset, 'KEEPTTL') end
+      return { epoch, tonumber(offset), 1 }
+    end
   end
 
   local user = user_of(topic)
@@ -427,9 +454,7 @@ local function configure(keys, args)
   write_head(
     name, head, 'max_events', whole(max_events), 'max_age_ms', whole(max_age_ms), 'max_payload_bytes', whole(max_payload_bytes)
   )
-  local found = position(name, head)
-  found[6] = redis.call('HGETALL', name.epochs)
-  return found
+  return position(name, head, true)
 end
 
 -- Where the log stands. Creates nothing: without a log the epoch is empty and the offset 0.
@@ -437,10 +462,8 @@ local function head_position(keys, args)
   local name, wrong_key = names(keys)
   if not name then return wrong_key end
   local head = read_head(name)
-  if not head.exists then return { '', 0, 1, 0, VERSION } end
-  local found = position(name, head)
-  if args[1] and args[1] ~= head.epoch then found[6] = redis.call('HGETALL', name.epochs) end
-  return found
+  if not head.exists then return { '', 0, 1, 0, VERSION, false, this_server(), is_replica() } end
+  return position(name, head, args[1] and args[1] ~= head.epoch)
 end
 
 redis.register_function('headgate_publish', publish)

@@ -47,11 +47,11 @@ class EventLog:
             BusUnavailable, BusRefused: as `redis.client.call`.
         """
         limits = (max_events, max_age_s * 1000, self._max_payload_bytes)
-        head = _head(call_function(self._client, "FCALL", "headgate_configure", 1, self._key, *limits))
+        head = read_head(call_function(self._client, "FCALL", "headgate_configure", 1, self._key, *limits))
         if head.library < VERSION:
             with suppress(BusRefused):
                 ensure_loaded(self._client)
-                return _head(call_function(self._client, "FCALL", "headgate_configure", 1, self._key, *limits))
+                return read_head(call_function(self._client, "FCALL", "headgate_configure", 1, self._key, *limits))
         return head
 
     def head(self, known_epoch: str | None = None) -> Head:
@@ -61,7 +61,11 @@ class EventLog:
             BusUnavailable, BusRefused: as `redis.client.call`.
         """
         known = () if known_epoch is None else (known_epoch,)
-        return _head(call_function(self._client, "FCALL_RO", "headgate_head", 1, self._key, *known))
+        return read_head(call_function(self._client, *self.head_command(), *known))
+
+    def head_command(self) -> tuple[str | int, ...]:
+        """Return the command that asks for the head, for a connection of another kind; `read_head` reads its reply."""
+        return ("FCALL_RO", "headgate_head", 1, self._key)
 
     def page(self, after: int, upto: int | None, limit: int = PAGE_EVENTS, *, epoch: str | None = None) -> list[Entry]:
         """Return the entries with `after` < offset ≤ `upto` (None: all) that the log still holds, at most `limit`, in order.
@@ -133,12 +137,15 @@ def _time_or_zero(text: bytes) -> int:
         return 0
 
 
-def _head(reply: list[Any]) -> Head:
+def read_head(reply: list[Any]) -> Head:
+    """Return the head that a reply of the function library says."""
     epoch, offset, first, _, *more = reply
     # Version 1 does not say so.
     library = int(more[0]) if more else 1
     name = epoch.decode() if isinstance(epoch, bytes) else str(epoch)
-    return Head(name, int(offset), int(first), library, _lineage(name, more[1]) if len(more) > 1 else None)
+    lineage = _lineage(name, more[1]) if len(more) > 1 and more[1] is not None else None
+    server, replica = (more[2].decode(), bool(more[3])) if len(more) > 3 else ("", False)
+    return Head(name, int(offset), int(first), library, lineage, server, replica)
 
 
 def _lineage(epoch: str, flat: Sequence[bytes]) -> Lineage:

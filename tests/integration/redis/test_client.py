@@ -402,7 +402,7 @@ def test_a_server_that_is_too_old_is_named_with_what_is_needed(answer: Callable[
     [
         (b"-OOM command not allowed\r\n", BusRefused, "out of memory"),
         (b"-MISCONF Errors writing to the AOF file\r\n", BusRefused, "disk"),
-        (b"-READONLY You can't write\r\n", BusRefused, "read-only replica"),
+        (b"-READONLY You can't write\r\n", BusUnavailable, "read-only replica"),
         (b"-NOAUTH Authentication required.\r\n", BusRefused, "password"),
         (b"-NOPERM User x has no permissions\r\n", BusRefused, "no permission"),
         (b"-MOVED 3999 127.0.0.1:6381\r\n", BusRefused, "another node"),

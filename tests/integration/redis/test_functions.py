@@ -358,7 +358,7 @@ def test_configure_refuses_what_is_out_of_bounds(client: Client, arguments: tupl
 
 def test_head_creates_nothing(client: Client) -> None:
     """Looking at a log that is not there leaves no trace and says so."""
-    assert head(client) == [b"", 0, 1, 0, function_library.VERSION]
+    assert head(client)[:5] == [b"", 0, 1, 0, function_library.VERSION]
     assert not call(client, "KEYS", "*")
 
 

@@ -13,9 +13,10 @@ import pytest
 from headgate.bus import feed as feed_module
 from headgate.bus import interest as interest_module
 from headgate.bus.actions import Action
-from headgate.bus.feed import Feed, State
+from headgate.bus.feed import Feed, State, Steps
 from headgate.event import Event
 from headgate.redis.entries import Entry, Head
+from headgate.redis.lineage import Lineage
 from tests.support.feed_world import Broken, World
 
 STEPS = 300
@@ -138,6 +139,76 @@ class KeepsTheEpoch(Feed):
         super().answer(answer)
 
 
+class EndsTooHigh(Feed):
+    """A feed that takes the first event of another line for one of its own."""
+
+    def _change_line(self, head: Head, lineage: Lineage, end: int) -> Steps:
+        yield from super()._change_line(head, lineage, end + 1)
+
+
+class EndsTooLow(Feed):
+    """A feed that tells one event more than was lost."""
+
+    def _change_line(self, head: Head, lineage: Lineage, end: int) -> Steps:
+        yield from super()._change_line(head, lineage, end - 1)
+
+
+class StaysAhead(Feed):
+    """A feed that speaks of the other line, and does not go back to where it begins."""
+
+    def _change_line(self, head: Head, lineage: Lineage, end: int) -> Steps:
+        was_offset = self.offset
+        for action in super()._change_line(head, lineage, end):
+            self._go_to(was_offset)
+            yield action
+
+
+class LeapsToTheFork(Feed):
+    """A feed that goes to where the lines part even if it has not got there yet."""
+
+    def _change_line(self, head: Head, lineage: Lineage, end: int) -> Steps:
+        for action in super()._change_line(head, lineage, end):
+            self._go_to(end)
+            yield action
+
+
+class SkipsTheNewLine(Feed):
+    """A feed that goes on from the head of the other line."""
+
+    def _change_line(self, head: Head, lineage: Lineage, end: int) -> Steps:
+        yield from super()._change_line(head, lineage, end)
+        self._go_to(max(self.offset, head.offset))
+
+
+class ChangesInSilence(Feed):
+    """A feed that goes over to the other line without a word."""
+
+    def _change_line(self, head: Head, lineage: Lineage, end: int) -> Steps:
+        list(super()._change_line(head, lineage, end))
+        yield from ()
+
+
+class KnowsNoLine(Feed):
+    """A feed that takes every new epoch for another log."""
+
+    def _change_line(self, head: Head, lineage: Lineage, end: int) -> Steps:
+        yield from self._lose_log(Head(head.epoch, head.first - 1, head.first, head.library, lineage))
+
+
+class TrustsAnyServer(Feed):
+    """A feed that takes the head of one server and the PONG of another for a proof."""
+
+    def _fault_of_server(self, head: Head) -> None:
+        return None
+
+
+class BelievesTheStepBack(Feed):
+    """A feed that goes back in its own epoch, where events that were lost may still be on their way."""
+
+    def _can_judge(self, head: Head) -> bool:
+        return bool(head.epoch) and (head.epoch == self.epoch or super()._can_judge(head))
+
+
 @pytest.mark.parametrize(
     "faulty",
     [
@@ -149,6 +220,15 @@ class KeepsTheEpoch(Feed):
         SyncsTooMuch,
         DropsTooEarly,
         KeepsTheEpoch,
+        EndsTooHigh,
+        EndsTooLow,
+        StaysAhead,
+        LeapsToTheFork,
+        SkipsTheNewLine,
+        ChangesInSilence,
+        KnowsNoLine,
+        BelievesTheStepBack,
+        TrustsAnyServer,
     ],
 )
 def test_a_planted_fault_is_found(faulty: type[Feed]) -> None:

@@ -7,18 +7,19 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from headgate.bus import actions as out
-from headgate.bus.feed import LATE_FENCES, MAX_LEAP, TRANSITIONS, Cause, Feed, State
+from headgate.bus.feed import ANEW_FENCES, LATE_FENCES, MAX_LEAP, TRANSITIONS, Cause, Feed, State
 from headgate.bus.fence import IllegalTransition
 from headgate.bus.interest import LINGER_S, by_command
 from headgate.errors import InvalidEvent
 from headgate.event import HEADER_TAG
 from headgate.redis.entries import Head
-from headgate.redis.keys import user_channel
+from headgate.redis.keys import channel, user_channel
 from tests.support.model_redis import NAMESPACE, OLD_LIBRARY, TIME_MS, ModelRedis
 
 INTERVAL_S = 1.0
@@ -31,6 +32,7 @@ class Gateway:
     Attributes:
         told: what the namespace was told, in order.
         sent: what Redis was asked to run on the connection.
+        fences: the heads that fences asked for.
         cut: replies are held back from the feed while it is set.
     """
 
@@ -40,6 +42,7 @@ class Gateway:
         self.told: list[tuple[Any, ...]] = []
         self.sent: list[tuple[bytes, ...]] = []
         self.reads = 0
+        self.fences: list[out.ReadFenceHead] = []
         self.now_s = 100.0
         self.deaf = False
         self._commands: deque[tuple[bytes, ...]] = deque()
@@ -110,6 +113,8 @@ class Gateway:
                 self.told.append(("deliver", [(event.topic, event.offset, event.data) for event in action.events]))
             case out.Gap():
                 self.told.append(("gap", action.first, action.last, action.reason.value))
+            case out.LineChanged():
+                self.told.append(("line", action.head.epoch, action.end, action.was_offset))
             case out.LogLost():
                 self.told.append(("lost", action.head.epoch, action.head.offset))
             case out.Quarantine():
@@ -123,12 +128,16 @@ class Gateway:
             case out.Configure():
                 self.feed.answer(self.redis.configure())
             case out.ReadHead():
-                self.feed.answer(self.redis.head())
+                self.feed.answer(self.redis.head(action.known_epoch))
+            case out.ReadLinkHead():
+                self.feed.answer(self.redis.link_head())
             case out.ReadLog():
                 self.reads += 1
                 self.feed.answer(self.redis.page(action.after, action.upto, action.epoch))
             case out.ReadFenceHead():
-                self.carry_out_all(self.feed.fence_head(action.number, self.redis.head(), self.now_s))
+                self.fences.append(action)
+                old = None if action.anew else self.redis.left_behind
+                self.carry_out_all(self.feed.fence_head(action.number, old or self.redis.head(), self.now_s))
             case out.Ping():
                 self.send([(b"PING", action.token)])
             case out.Subscribe() | out.Unsubscribe():
@@ -474,7 +483,162 @@ def test_an_answer_for_an_earlier_connection_is_ignored() -> None:
     assert gateway.feed.fence_failed(begun.number, gateway.now_s) == []
 
 
-# 5: a lost log -----------------------------------------------------------------------------------------------------------
+# 5: another line, another log --------------------------------------------------------------------------------------------
+
+
+def epochs_begun(gateway: Gateway) -> list[str]:
+    """Return the epochs that the model has begun, the oldest first."""
+    return list(gateway.redis.parents)
+
+
+@EITHER
+def test_a_restart_that_lost_nothing_costs_a_word_and_nothing_else(patterns: tuple[str, ...]) -> None:
+    """The log goes on in another epoch at the same offsets."""
+    gateway = Gateway(*patterns)
+    publish(gateway, 10)
+    gateway.redis.restart()
+    gateway.disconnect()
+    gateway.connect()
+    publish(gateway, 2)
+    _, new = epochs_begun(gateway)
+    assert gateway.only("line", "lost", "gap") == [("line", new, 10, 10)]
+    assert gateway.offsets == list(range(1, 13))
+    assert gateway.feed.lineage.end_of(epochs_begun(gateway)[0], 12) == 10
+
+
+@EITHER
+@pytest.mark.parametrize("overtaken_by", [0, 1, 3, 4, 20])
+def test_the_end_that_redis_lost_is_told_and_all_of_the_new_line_is_delivered(
+    patterns: tuple[str, ...], overtaken_by: int
+) -> None:
+    """However far publishers have gone before the feed looks: below the old offset, at it, above it."""
+    gateway = Gateway(*patterns)
+    publish(gateway, 10)
+    gateway.disconnect()
+    gateway.redis.lose_tail(4)
+    for _ in range(overtaken_by):
+        gateway.redis.publish("orders.1", b'"new"')
+    gateway.connect()
+    _, new = epochs_begun(gateway)
+    assert gateway.only("line", "lost", "gap") == [("line", new, 6, 10)]
+    assert gateway.offsets == [*range(1, 11), *range(7, 7 + overtaken_by)]
+    assert (gateway.feed.epoch, gateway.feed.offset) == (new, 6 + overtaken_by)
+
+
+@EITHER
+@pytest.mark.parametrize("noticed_by", ["fence", "event"])
+def test_data_that_were_put_back_under_a_connection_are_noticed(patterns: tuple[str, ...], noticed_by: str) -> None:
+    """The connection stays: a fence notices, or the first event of the new epoch."""
+    gateway = Gateway(*patterns)
+    publish(gateway, 10)
+    gateway.redis.put_back(gateway.redis.ago(4))
+    if noticed_by == "event":
+        publish(gateway, 7)
+    gateway.tick()
+    assert gateway.only("line", "lost", "gap") == [("line", gateway.redis.epoch, 6, 10)]
+    assert gateway.offsets == [*range(1, 11), *([] if noticed_by == "fence" else range(7, 14))]
+
+
+def test_a_feed_below_the_fork_goes_on_from_where_it_is() -> None:
+    """It has seen nothing that was lost, and misses nothing of what both lines have."""
+    gateway = Gateway("#")
+    publish(gateway, 3)
+    gateway.disconnect()
+    for _ in range(5):
+        gateway.redis.publish("orders.1")
+    gateway.redis.lose_tail(2)
+    gateway.redis.publish("orders.1")
+    gateway.connect()
+    assert gateway.only("line", "lost", "gap") == [("line", gateway.redis.epoch, 6, 3)]
+    assert gateway.offsets == list(range(1, 8))
+
+
+def test_several_losses_before_the_feed_looks_are_told_as_one() -> None:
+    """The position went back to where its own line ends, and what was lost between was never seen here."""
+    gateway = Gateway("#")
+    publish(gateway, 10)
+    gateway.disconnect()
+    for lost in (2, 4, 1):
+        gateway.redis.lose_tail(lost)
+        for _ in range(3):
+            gateway.redis.publish("orders.1")
+    gateway.connect()
+    # 10 → 8 → 11 → 7 → 10 → 9 → 12: the first line is whole up to 7.
+    assert gateway.only("line", "lost", "gap") == [("line", gateway.redis.epoch, 7, 10)]
+    assert gateway.offsets == [*range(1, 11), *range(8, 13)]
+
+
+def test_an_old_server_that_comes_back_goes_on_from_the_common_ancestor() -> None:
+    """It knows nothing of the epoch that was written in its place, but both have the one before."""
+    gateway = Gateway("#")
+    publish(gateway, 10)
+    old = gateway.redis.copies[-1]
+    gateway.redis.restart(gateway.redis.ago(4))
+    gateway.disconnect()
+    gateway.connect()
+    publish(gateway, 8)
+    gateway.told.clear()
+    gateway.disconnect()
+    gateway.redis.restart(old)
+    gateway.connect()
+    assert gateway.only("line", "lost", "gap") == [("line", gateway.redis.epoch, 6, 14)]
+    assert gateway.offsets == [7, 8, 9, 10]
+
+
+def test_a_message_of_the_line_before_is_not_handed_on_again() -> None:
+    """It was on its way while the feed read the new line: what both have came from the log, and the rest was lost."""
+    gateway = Gateway("#")
+    redis = gateway.redis
+    publish(gateway, 3)
+    for _ in range(4):
+        redis.publish("orders.1")
+    on_their_way = list(redis.sent)
+    redis.put_back(redis.ago(2))
+    redis.sent.clear()
+    redis.publish("orders.1")
+    gateway.run()
+    gateway.feed.receive(on_their_way, TIME_MS)
+    gateway.run()
+    assert gateway.offsets == [1, 2, 3, 4, 5, 6]
+    assert gateway.only("line", "gap") == [("line", redis.epoch, 5, 3)]
+    assert gateway.only("quarantine") == [("quarantine", "invalid_event")] * 2
+
+
+def test_the_end_of_a_log_that_goes_while_it_is_read_is_not_told_as_trimmed() -> None:
+    """The head said that there was more, and the next page of the log is empty."""
+    gateway = Gateway("#")
+    redis = gateway.redis
+    gateway.disconnect()
+    for _ in range(5):
+        redis.publish("orders.1")
+    redis.connect()
+    gateway.feed.connected()
+    while not isinstance(action := gateway.feed.next_action(), out.ReadLog):
+        if action is not None:
+            gateway.carry_out(action)
+        else:
+            redis.run(gateway._commands.popleft())
+            gateway.feed.receive(list(redis.sent), TIME_MS)
+            redis.sent.clear()
+    redis.put_back(redis.ago(4))
+    gateway.carry_out(action)  # two of the five
+    gateway.run()
+    assert gateway.only("gap") == []
+    assert (gateway.feed.epoch, gateway.feed.offset) == (redis.epoch, 2)
+
+
+def test_an_older_library_that_cannot_be_replaced_goes_back_in_the_same_epoch() -> None:
+    """It tells no lineage and begins no epoch; the end is where its head stands."""
+    gateway = Gateway("orders.1")
+    publish(gateway, 10)
+    gateway.feed._interest.by_user = False  # its user's events come through globs
+    gateway.redis.downgrade()
+    gateway.redis.configure = gateway.redis.head  # type: ignore[method-assign]
+    gateway.redis.put_back(gateway.redis.ago(4))
+    gateway.tick()
+    assert gateway.only("line", "lost") == [("line", gateway.redis.epoch, 6, 10)]
+    assert publish(gateway, 1) == [7]
+    assert gateway.offsets == [*range(1, 11), 7]
 
 
 @EITHER
@@ -508,29 +672,6 @@ def test_every_event_of_a_new_epoch_is_delivered_behind_word_of_the_lost_log(pat
     assert len(gateway.only("lost")) == 1
     assert gateway.offsets == [*range(1, 11), *range(1, 11)]
     assert [kind for kind, *_ in gateway.only("deliver", "lost")] == ["deliver", "lost", "deliver"]
-
-
-@EITHER
-def test_a_log_that_went_back_is_told_once_and_live_goes_on_from_its_head(patterns: tuple[str, ...]) -> None:
-    """A replica that had not got everything was promoted: same epoch, lower offset."""
-    gateway = Gateway(*patterns)
-    publish(gateway, 10)
-    gateway.disconnect()
-    gateway.redis.lose_tail(4)
-    gateway.connect()
-    publish(gateway, 1)
-    assert gateway.only("lost") == [("lost", gateway.redis.epoch, 6)]
-    assert gateway.offsets == [*range(1, 11), 7]
-
-
-def test_a_log_that_went_back_below_a_fence_is_told() -> None:
-    """The connection has not noticed the failover."""
-    gateway = Gateway("#")
-    publish(gateway, 10)
-    gateway.redis.log.clear()
-    gateway.redis.offset = 6
-    gateway.tick()
-    assert gateway.only("lost") == [("lost", gateway.redis.epoch, 6)]
 
 
 def test_a_message_of_a_log_that_was_emptied_since_does_not_pass_unnoticed() -> None:
@@ -664,7 +805,79 @@ def test_a_publish_behind_a_change_of_sources_is_not_taken_for_a_copy() -> None:
     assert gateway.offsets == [None, None]
 
 
-# 7: users, and an older library ------------------------------------------------------------------------------------------
+# 7: one server -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_connection_to_another_server_than_the_heads_is_closed_before_it_subscribes() -> None:
+    """Two servers stand behind one address, and nothing that one sends proves anything about the other."""
+    gateway = Gateway("#")
+    gateway.disconnect()
+    gateway.sent.clear()
+    gateway.redis.connect()
+    gateway.redis.move(gateway.redis.ago(0))
+    gateway.feed.connected()
+    gateway.run()
+    assert gateway.only("close", "up") == [("close", "bus_unavailable")]
+    assert gateway.sent == []
+    gateway.connect()
+    assert gateway.only("up") == [("up",)]
+
+
+@EITHER
+def test_a_server_that_the_address_has_left_is_left_within_five_fences(patterns: tuple[str, ...]) -> None:
+    """It lives on, takes its own heads for the log's, and every event goes to the other."""
+    gateway = Gateway(*patterns)
+    redis = gateway.redis
+    publish(gateway, 3)
+    redis.move(redis.ago(1))
+    offsets = [redis.publish("orders.1") for _ in range(5)]
+    for _ in range(ANEW_FENCES - 1):
+        gateway.tick()
+        assert gateway.only("close") == []
+    gateway.tick()
+    assert gateway.only("close") == [("close", "bus_unavailable")]
+    gateway.connect()
+    assert gateway.only("line") == [("line", redis.epoch, 2, 3)]
+    assert gateway.offsets == [1, 2, 3, *offsets]
+
+
+def test_expedited_fences_ask_no_new_connection() -> None:
+    """A gateway whose clients come and go has some hundred of them a second."""
+    gateway = Gateway("orders.1")
+    for number in range(2 * ANEW_FENCES):
+        gateway.acquire(f"bills.{number}")
+    assert [action.anew for action in gateway.fences] == [False] * 2 * ANEW_FENCES
+
+
+def test_the_head_of_another_server_closes_the_connection_whoever_asked_for_it() -> None:
+    """A message that the log has to decide about leads to the other server's log."""
+    gateway = Gateway("orders.1")
+    redis = gateway.redis
+    publish(gateway, 1)
+    redis.move(redis.ago(0))
+    assert redis.left_behind is not None
+    redis.sent.append([b"message", channel(NAMESPACE, "orders.1").encode(), header(redis.epoch, 1000) + b"0"])
+    gateway.run()
+    assert gateway.only("close", "quarantine") == [("close", "bus_unavailable")]
+
+
+@pytest.mark.parametrize("noticed_by", ["fence", "connection"])
+def test_a_replica_is_not_listened_to(noticed_by: str) -> None:
+    """A primary that was made a replica keeps its connections; its log is behind, and may be replaced."""
+    gateway = Gateway("#")
+    read_head, configure = gateway.redis.head, gateway.redis.configure
+    gateway.redis.head = lambda known_epoch="": replace(read_head(known_epoch), replica=True)  # type: ignore[method-assign]
+    gateway.redis.configure = lambda: replace(configure(), replica=True)  # type: ignore[method-assign]
+    if noticed_by == "fence":
+        gateway.tick()
+    else:
+        gateway.disconnect()
+        gateway.connect()
+    assert gateway.only("close") == [("close", "bus_unavailable")]
+    assert gateway.feed.state is State.DOWN
+
+
+# 8: users, and an older library ------------------------------------------------------------------------------------------
 
 
 def test_the_events_of_a_user_come_over_one_channel_without_a_glob() -> None:

@@ -32,7 +32,7 @@ def reply(text: str) -> HeadgateError:
     [
         ("NOPERM this user has no permissions", BusRefused, NO_PERMISSION),
         ("OOM command not allowed", BusRefused, "OOM"),
-        ("READONLY You can't write", BusRefused, "READONLY"),
+        ("READONLY You can't write", BusUnavailable, "READONLY"),
         ("MOVED 3999 127.0.0.1:6381", BusRefused, "MOVED"),
         ("ERR Function not found", BusRefused, NO_FUNCTION),
         ("ERR something else", BusRefused, ""),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -41,3 +43,63 @@ def test_an_event_is_on_the_line_exactly_while_its_epoch_lasts(lengths: list[int
     for number in range(len(lengths)):
         end = max((offset for offset, epoch in enumerate(written, 1) if epoch <= number), default=0)
         assert lineage.end_of(str(number), len(written)) == end
+
+
+def test_lines_that_parted_share_what_came_before() -> None:
+    """Redis goes on from a copy that lacks the newest epoch; a client that saw that epoch has lost its part of it."""
+    before = read_lineage("b", [("a", 1, 0), ("b", 11, 1)])
+    after = read_lineage("c", [("a", 1, 0), ("c", 8, 1)]).following(before)
+
+    assert before.fork(after, 20) == 7
+    assert after.end_of("b", 20) == 7
+    assert after.end_of("x", 20) is None
+
+
+def test_the_end_of_a_lost_epoch_is_measured_against_the_line_there_is() -> None:
+    """A later server may have more of the epochs before it than the one that lost it."""
+    first = read_lineage("b", [("a", 1, 0), ("b", 11, 1)])
+    short = read_lineage("c", [("a", 1, 0), ("c", 8, 1)]).following(first)
+    longer = read_lineage("d", [("a", 1, 0), ("d", 14, 1)]).following(short)
+
+    assert longer.end_of("b", 20) == 10
+    assert longer.end_of("c", 20) == 7
+
+
+def test_another_log_shares_nothing() -> None:
+    """Without an epoch in common there is no offset in common."""
+    assert read_lineage("b", [("a", 1, 0), ("b", 5, 1)]).fork(read_lineage("z", [("z", 1, 0)]), 9) is None
+
+
+def test_few_lost_epochs_are_remembered() -> None:
+    """A gateway whose Redis is put back again and again keeps the newest of what was lost."""
+    line = read_lineage("0", [("a", 1, 0), ("0", 5, 1)])
+    for number in range(1, 200):
+        line = read_lineage(str(number), [("a", 1, 0), (str(number), 5, 1)]).following(line)
+
+    assert len(line.lost) == 64
+    assert line.end_of("198", 9) == 4
+    assert line.end_of("1", 9) is None
+
+
+@given(st.lists(st.tuples(st.integers(0, 7), st.integers(0, 5), st.integers(0, 4)), min_size=1, max_size=8))
+def test_two_lines_part_where_their_events_differ(steps: list[tuple[int, int, int]]) -> None:
+    """Against the events themselves: each epoch takes an earlier one over, without some of its end, and writes some events."""
+    epochs: list[list[tuple[str, int, int]]] = [[("0", 1, 0)]]
+    lines: list[list[str]] = [["a0"]]
+    for number, (from_, lost, written) in enumerate(steps, 1):
+        from_ %= len(lines)
+        # At most what the epoch itself wrote: whoever loses more takes an earlier one over.
+        kept = max(len(lines[from_]) - lost, epochs[from_][-1][1] - 1)
+        epochs.append([*epochs[from_], (str(number), kept + 1, len(epochs[from_]))])
+        lines.append([*lines[from_][:kept], *(f"{number}.{each}" for each in range(written))])
+
+    for one, other in product(range(len(lines)), repeat=2):
+        mine, theirs = (read_lineage(epochs[each][-1][0], epochs[each]) for each in (one, other))
+        shared = 0
+        while lines[one][shared : shared + 1] == lines[other][shared : shared + 1] != []:
+            shared += 1
+
+        end = mine.fork(theirs, len(lines[other]))
+
+        assert end is not None
+        assert min(end, len(lines[one])) == shared

@@ -3,10 +3,12 @@
 --
 -- In: FCALL from store.py and state.py. Works on Redis 7.0 or newer and on Valkey; every key is in the slot of the
 -- log's key. Redis' own group on the stream remembers what is new and what is leased. It is named <g>@<epoch>, so that an
--- XACK that comes late, from before the log was lost, cannot be about a new event that has the old one's id. Beside it, for <g>:
+-- XACK that comes late, about an event that the log has lost, cannot be about a new event that has the old one's id. When another
+-- epoch begins (log.lua), a new group of Redis goes on from the position, and the one before stays until all that is leased in it
+-- has been answered. Beside it, for <g>:
 --
---   hg:{N}:group:<g>            hash: epoch and position of the group in the log; totals missed, log_lost, dead, dead_dropped;
---                               held_bytes, the sum over the hash of bodies
+--   hg:{N}:group:<g>            hash: epoch and position of the group in the log; older, the epochs before it in which something is
+--                               still leased; totals missed, log_lost, dead, dead_dropped; held_bytes, the sum over the hash of bodies
 --   hg:{N}:group:<g>:held       sorted set: task → when it is due (ms)
 --   hg:{N}:group:<g>:body       hash: task → what store.py packed, never looked into here
 --   hg:{N}:group:<g>:out        hash: task → how often it was handed out without an answer; not there: in nobody's hand
@@ -22,7 +24,7 @@
 --
 -- Raise VERSION with every change: an older library is replaced by a newer one, never the other way round.
 
-local VERSION = 3
+local VERSION = 4
 
 -- Redis keeps what is leased by a reader's name. One name for all of a group: who has it is of no interest, only since when.
 local READER = 'headgate'
@@ -35,6 +37,10 @@ local MAX_BODY_BYTES = 16 * 1024 * 1024
 local LONG_AGO_MS = 7 * 86400000
 -- The weight of a waiting task on average while `max_waiting` wait: a large one counts as several.
 local TASK_BYTES = 8192
+-- Epochs in which something is still leased; of the oldest beyond that, it is counted as missed.
+local MAX_OLDER = 16
+-- Namespaces (of all databases) whose lineage this process remembers.
+local MAX_LINEAGES = 1000
 -- After the last of all events. (Not the greatest id: that is how Redis itself writes `>`.)
 local END = '18446744073709551615-0'
 
@@ -71,8 +77,8 @@ local function names(keys, group)
   local prefix = 'hg:{' .. namespace .. '}:'
   local own = prefix .. 'group:' .. group
   return {
-    log = keys[1], head = prefix .. 'head', consumer = group, group = group .. '@', state = own, waiting = own .. ':held',
-    body = own .. ':body', out = own .. ':out', together = own .. ':together', dead = own .. ':dead', own = own .. ':state:',
+    log = keys[1], head = prefix .. 'head', epochs = prefix .. 'epochs', consumer = group, group = group .. '@',
+    state = own, waiting = own .. ':held', body = own .. ':body', out = own .. ':out', together = own .. ':together', dead = own .. ':dead', own = own .. ':state:',
   }
 end
 
@@ -90,7 +96,7 @@ end
 local function may_take(name)
   return may_create(name) or may('XREADGROUP', 'GROUP', name.group, READER, 'STREAMS', name.log, '>')
     or may('XCLAIM', name.log, name.group, READER, '0', '0-1') or may('ZADD', name.waiting, '0', '')
-    or may('HINCRBY', name.out, '', '1') or may('XPENDING', name.log, name.group)
+    or may('HDEL', name.state, 'older') or may('HINCRBY', name.out, '', '1') or may('XPENDING', name.log, name.group)
 end
 
 local function may_settle(name)
@@ -136,6 +142,99 @@ end
 
 local function move(name, epoch, position)
   redis.call('HSET', name.state, 'epoch', epoch, 'position', whole(position))
+end
+
+-- Whether a position of an epoch is still one of this log. State and log are written to one server, so they are lost together:
+-- the position of a group that is on the line is never above the end of its epoch.
+local function on_line(name, epoch)
+  return epoch ~= '' and redis.call('HEXISTS', name.epochs, epoch) == 1
+end
+
+-- Lineages by their newest epoch, newest first: none ever changes, as a further epoch is another lineage.
+local lineages, known = {}, 0
+
+local function lineage_of(name, newest)
+  local found = lineages[newest]
+  if found then return found end
+  found = {}
+  for _, epoch in ipairs(redis.call('HKEYS', name.epochs)) do
+    local first, nth = string.match(redis.call('HGET', name.epochs, epoch), '^(%d+) (%d+)$')
+    if first then found[#found + 1] = { epoch, tonumber(first), tonumber(nth) } end
+  end
+  table.sort(found, function(one, other) return one[3] > other[3] end)
+  if known >= MAX_LINEAGES then lineages, known = {}, 0 end
+  lineages[newest], known = found, known + 1
+  return found
+end
+
+-- Give each entry the epoch in which it was written: the same whenever, and by whichever group, it is handed out.
+local function name_epochs(name, head, entries)
+  if #entries == 0 then return end
+  local lineage = lineage_of(name, head.epoch)
+  for _, entry in ipairs(entries) do
+    local offset = offset_of(entry[1])
+    entry[4] = head.epoch
+    for _, epoch in ipairs(lineage) do
+      if epoch[2] <= offset then
+        entry[4] = epoch[1]
+        break
+      end
+    end
+  end
+end
+
+-- The epochs before the group's in which something is still leased, the oldest first.
+local function older_of(name)
+  local found = {}
+  for epoch in string.gmatch(redis.call('HGET', name.state, 'older') or '', '%x+') do found[#found + 1] = epoch end
+  return found
+end
+
+local function keep_older(name, older)
+  if #older > 0 then
+    redis.call('HSET', name.state, 'older', table.concat(older, ' '))
+  else
+    redis.call('HDEL', name.state, 'older')
+  end
+end
+
+-- How many entries are leased in the group that was entered; what is over with it if there are none.
+local function leased_or_gone(name)
+  local pending = redis.pcall('XPENDING', name.log, name.group)
+  local leased = pending.err and 0 or pending[1]
+  if leased == 0 then redis.pcall('XGROUP', 'DESTROY', name.log, name.group) end
+  return leased
+end
+
+-- Go on from the same position in the epoch that the log has now. Returns how many events are given up.
+local function follow(name, from, to, position)
+  local older, missed = older_of(name), 0
+  enter(name, from)
+  if leased_or_gone(name) > 0 then older[#older + 1] = from end
+  if #older > MAX_OLDER then
+    enter(name, table.remove(older, 1))
+    missed = leased_or_gone(name)
+    redis.pcall('XGROUP', 'DESTROY', name.log, name.group)
+  end
+  keep_older(name, older)
+  enter(name, to)
+  create(name, position)
+  move(name, to, position)
+  return missed
+end
+
+-- Begin with the first event of another log.
+local function begin_anew(name, from, to)
+  local gone = older_of(name)
+  gone[#gone + 1] = from
+  for _, epoch in ipairs(gone) do
+    enter(name, epoch)
+    redis.pcall('XGROUP', 'DESTROY', name.log, name.group)
+  end
+  keep_older(name, {})
+  enter(name, to)
+  create(name, 0)
+  move(name, to, 0)
 end
 
 -- Open a group: <group> new|oldest|lost → [epoch, position]. It stays where it is when it is open. `lost`: it was open, and
@@ -187,6 +286,23 @@ local function take_abandoned(name, count, lease_ms)
     end
   end
   return found, missed, false
+end
+
+-- The same, of the epochs before the group's; and the epoch that they are of, if any were found.
+local function take_abandoned_before(name, count, lease_ms)
+  local older, left, found, missed, alone, of = older_of(name), {}, {}, 0, false, nil
+  for _, epoch in ipairs(older) do
+    enter(name, epoch)
+    if not of then
+      local gone
+      found, gone, alone = take_abandoned(name, count, lease_ms)
+      missed = missed + gone
+      if #found > 0 then of = epoch end
+    end
+    if leased_or_gone(name) > 0 then left[#left + 1] = epoch end
+  end
+  if #left < #older then keep_older(name, left) end
+  return found, missed, alone, of
 end
 
 -- The tasks that go with this one and are in nobody's hand; and whether they were handed out without an answer. Those that
@@ -280,8 +396,9 @@ local function take_new(name, head, position, count)
 end
 
 -- Hand out: <group> <count> <lease_ms> <max_waiting> →
--- [epoch, offset of the log's newest event, position, tasks waiting (count_waiting), when the next is due (ms, -1: none), now (ms),
---  missed in this call, logs lost in this call, entries [[id, deliveries, fields]], tasks [[task, times out, key hash, body]]],
+-- [epoch in which the entries are leased, offset of the log's newest event, position, tasks waiting (count_waiting),
+--  when the next is due (ms, -1: none), now (ms), missed in this call, logs lost in this call,
+--  entries [[id, deliveries, fields, epoch]], tasks [[task, times out, key hash, body]]],
 -- or [] when the group is not open. A task that was handed out before without an answer comes alone. At most half of a page are waiting
 -- tasks (and what goes together with them), and while `max_waiting` wait there are no entries.
 local function take(keys, args)
@@ -296,32 +413,43 @@ local function take(keys, args)
   local refused = may_take(name)
   if refused then return refused end
   local head, position, now = read_head(name), number(state[2]) or 0, now_ms()
-  local missed, lost = 0, 0
-  enter(name, state[1])
+  local missed, lost, given_up = 0, 0, 0
   if head.epoch ~= state[1] and head.epoch ~= '' then
-    redis.pcall('XGROUP', 'DESTROY', name.log, name.group)
-    enter(name, head.epoch)
-    create(name, 0)
-    move(name, head.epoch, 0)
-    position = 0
-    if state[1] ~= '' then lost = redis.call('HINCRBY', name.state, 'log_lost', 1) and 1 end
+    if on_line(name, state[1]) then
+      given_up = follow(name, state[1], head.epoch, position)
+    else
+      begin_anew(name, state[1], head.epoch)
+      position = 0
+      if state[1] ~= '' then lost = redis.call('HINCRBY', name.state, 'log_lost', 1) and 1 end
+    end
   end
-  local entries, tasks, alone = {}, {}, false
+  local entries, tasks, alone, of = {}, {}, false, nil
   local waiting = count_waiting(name)
   local readable = head.epoch ~= '' and waiting < max_waiting
-  if readable then entries, missed, alone = take_abandoned(name, count, lease_ms) end
+  if readable then
+    entries, missed, alone, of = take_abandoned_before(name, count, lease_ms)
+    enter(name, head.epoch)
+    if not of then
+      local gone
+      entries, gone, alone = take_abandoned(name, count, lease_ms)
+      missed = missed + gone
+    end
+  end
+  missed = missed + given_up
+  enter(name, head.epoch)
   if #entries == 0 then tasks, alone = take_due(name, math.floor(count / 2), now, lease_ms) end
   local room = count - #entries - #tasks
-  if readable and not alone and room > 0 then
+  if readable and not alone and not of and room > 0 then
     local new, skipped, reached = take_new(name, head, position, room)
     if not new then return skipped end
     for _, entry in ipairs(new) do entries[#entries + 1] = entry end
     missed, position = missed + skipped, reached
   end
+  name_epochs(name, head, entries)
   if missed > 0 then redis.call('HINCRBY', name.state, 'missed', missed) end
   if #entries == 0 then heartbeat(name) end
   local next_due = tonumber(redis.call('ZRANGE', name.waiting, 0, 0, 'WITHSCORES')[2] or -1)
-  return { head.epoch, head.offset, position, waiting, next_due, now, missed, lost, entries, tasks }
+  return { of or head.epoch, head.offset, position, waiting, next_due, now, missed, lost, entries, tasks }
 end
 
 -- Answers -------------------------------------------------------------------------------------------------------------------
@@ -336,18 +464,18 @@ local function defer(name, task, due, together, out, body)
   if out == '0' then redis.call('HDEL', name.out, task) else redis.call('HSET', name.out, task, out) end
 end
 
--- Each answer is a word and so many arguments. All of a call are given in one step. An entry of another epoch than the group's is
--- not touched: its log is gone, and its id may be a new event's that is in somebody's hand.
+-- Each answer is a word and so many arguments. All of a call are given in one step. An entry is answered in the group of the epoch in
+-- which it was handed out: if the log has lost it, it is not leased there, and a new event that has its id is not touched.
 local ANSWERS = {
   -- <epoch> <id>: an entry is done with, or lives on as tasks.
   ack = { 2, function(name, epoch, id)
-    if epoch == name.epoch then redis.call('XACK', name.log, name.group, id) end
+    enter(name, epoch)
+    redis.pcall('XACK', name.log, name.group, id)
   end },
   -- <epoch> <id> <deliveries>: an entry was not begun; anyone may have it at once.
   back = { 3, function(name, epoch, id, deliveries)
-    if epoch == name.epoch then
-      redis.call('XCLAIM', name.log, name.group, READER, 0, id, 'IDLE', LONG_AGO_MS, 'RETRYCOUNT', deliveries, 'JUSTID')
-    end
+    enter(name, epoch)
+    redis.pcall('XCLAIM', name.log, name.group, READER, 0, id, 'IDLE', LONG_AGO_MS, 'RETRYCOUNT', deliveries, 'JUSTID')
   end },
   -- <task>: a waiting task is done with.
   done = { 1, forget },
@@ -379,8 +507,6 @@ local function settle(keys, args)
   end
   local refused = may_settle(name)
   if refused then return refused end
-  name.epoch = redis.call('HGET', name.state, 'epoch') or ''
-  enter(name, name.epoch)
   local dropped = 0
   at = 2
   while at <= #args do
@@ -417,17 +543,21 @@ local function progress(keys, args)
   local now = math.max(now_ms(), head.time)
   local refused = may('XPENDING', name.log, name.group)
   if refused then return refused end
-  if not state[1] or state[1] ~= head.epoch then return { now, 0 } end
+  if not state[1] or state[1] ~= head.epoch and not on_line(name, state[1]) then return { now, 0 } end
   if head.epoch == '' then return { now, now } end
   local handled = now
   local function open_at(id)
     local entry = redis.call('XRANGE', name.log, id, '+', 'COUNT', 1)[1]
     handled = math.min(handled, entry and entry[1] == id and number(entry[2][6]) or 0)
   end
-  enter(name, head.epoch)
-  local pending = redis.pcall('XPENDING', name.log, name.group)
-  if pending.err then return { now, 0 } end
-  if pending[1] > 0 then open_at(pending[2]) end
+  local epochs = older_of(name)
+  epochs[#epochs + 1] = state[1]
+  for _, epoch in ipairs(epochs) do
+    enter(name, epoch)
+    local pending = redis.pcall('XPENDING', name.log, name.group)
+    if pending.err then return { now, 0 } end
+    if pending[1] > 0 then open_at(pending[2]) end
+  end
   local position = number(state[2]) or 0
   if position < head.offset then open_at(whole(position + 1) .. '-0') end
   for _, task in ipairs(redis.call('HKEYS', name.out)) do handled = math.min(handled, tonumber(string.sub(task, 1, 13)) or 0) end
@@ -528,7 +658,8 @@ local function look(keys, args)
   if not state[1] and #groups == 0 then return {} end
   local head, leased = read_head(name), redis.call('HLEN', name.out)
   for _, group in ipairs(groups) do leased = leased + group.pending end
-  local lag = state[1] == head.epoch and head.offset - (number(state[2]) or 0) or head.offset
+  local known = state[1] and (state[1] == head.epoch or on_line(name, state[1]))
+  local lag = known and head.offset - (number(state[2]) or 0) or head.offset
   local waiting, dead = redis.call('ZCARD', name.waiting), redis.call('XLEN', name.dead)
   return { lag, leased, waiting, dead, number(state[3]) or 0, idle_ms(name, groups) }
 end
@@ -553,11 +684,12 @@ end
 
 redis.register_function('headgate_group_open', open)
 redis.register_function('headgate_group_take', take)
-redis.register_function('headgate_group_settle', settle)
-redis.register_function('headgate_group_renew', renew)
+-- A Redis that is full must let answers in: they free memory, and without them it would stay full.
+redis.register_function{ function_name = 'headgate_group_settle', callback = settle, flags = { 'allow-oom' } }
+redis.register_function{ function_name = 'headgate_group_renew', callback = renew, flags = { 'allow-oom' } }
 redis.register_function{ function_name = 'headgate_group_progress', callback = progress, flags = { 'no-writes' } }
 redis.register_function{ function_name = 'headgate_group_look', callback = look, flags = { 'no-writes' } }
-redis.register_function('headgate_group_remove', remove)
+redis.register_function{ function_name = 'headgate_group_remove', callback = remove, flags = { 'allow-oom' } }
 redis.register_function('headgate_state_rate', rate)
 redis.register_function('headgate_state_window', window)
 redis.register_function('headgate_state_lease', lease)

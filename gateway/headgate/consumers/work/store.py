@@ -41,7 +41,8 @@ class LeasedTask:
 
     `name` is what it is called in Redis ("": it is an entry of the log, and not yet kept by itself); `out` is how often it was
     handed out without an answer, this time included; `mark` is the same for all that are to be worked on together ("": by
-    itself); `error` is what keeps it from being read.
+    itself); `error` is what keeps it from being read; `leased_in` is the epoch in whose group of Redis an entry of the log is
+    leased, which may be a later one than the event's.
     """
 
     task: Task
@@ -49,6 +50,7 @@ class LeasedTask:
     out: int
     mark: str = ""
     error: HeadgateError | None = None
+    leased_in: str = ""
 
     @property
     def in_log(self) -> bool:
@@ -60,9 +62,10 @@ class LeasedTask:
 class Page:
     """The result of one `take`, and the position of the group.
 
-    `unwanted` are the offsets of entries that match no pattern: they need an acknowledgement only. `epoch` is "" while there is
-    no log. `due_in_s` is when the next deferred task is due (None: none waits). `missed` events were trimmed before this group
-    got them, `lost` is 1 when the log was found to be another one, both in this call.
+    `unwanted` are the offsets of entries that match no pattern: they need an acknowledgement only. `epoch` is the one in which
+    the page's entries are leased, and "" while there is no log. `due_in_s` is when the next deferred task is due (None: none
+    waits). `missed` events were trimmed before this group got them, `lost` is 1 when the log was found to be another one, both in
+    this call.
     """
 
     epoch: str
@@ -114,11 +117,11 @@ class Store:
         raw_epoch, head, position, waiting, next_due_ms, now_ms, missed, lost, entries, tasks = reply
         epoch = raw_epoch.decode()
         work, unwanted = [_leased_task(*task) for task in tasks], []
-        for entry_id, deliveries, flat in entries:
+        for entry_id, deliveries, flat, written_in in entries:
             offset = int(entry_id.partition(b"-")[0])
             fields = dict(zip(flat[::2], flat[1::2], strict=False))
             if wanted(fields.get(b"topic", b"").decode("ascii", "replace")):
-                work.append(self._entry(epoch, offset, deliveries, fields))
+                work.append(self._entry(epoch, written_in.decode(), offset, deliveries, fields))
             else:
                 unwanted.append(offset)
         due_in_s = None if next_due_ms < 0 else max(0.0, (next_due_ms - now_ms) / 1000)
@@ -183,7 +186,7 @@ class Store:
     def _call(self, function: str, *arguments: str | bytes | int) -> Any:
         return GROUP_LIBRARY.call(self._client, "FCALL", f"headgate_group_{function}", 1, self._log, self._group, *arguments)
 
-    def _entry(self, epoch: str, offset: int, deliveries: int, fields: dict[bytes, bytes]) -> LeasedTask:
+    def _entry(self, leased_in: str, epoch: str, offset: int, deliveries: int, fields: dict[bytes, bytes]) -> LeasedTask:
         entry = read_entry(offset, fields, self._max_payload_bytes)
         if entry.event is not None:
             event = entry.event
@@ -191,7 +194,7 @@ class Store:
         else:  # as much as is fit to be looked at
             topic, data = fields.get(b"topic", b""), fields.get(b"data", b"")
             task = Task(epoch, offset, topic[:255].decode("ascii", "replace"), None, 0, data[: self._max_payload_bytes])
-        return LeasedTask(task, "", deliveries, error=entry.error)
+        return LeasedTask(task, "", deliveries, error=entry.error, leased_in=leased_in)
 
 
 class _Line:
@@ -249,13 +252,13 @@ class _Line:
 
 def done(leased: LeasedTask) -> Answer:
     """The work is done, or not to be done at all."""
-    return ("ack", leased.task.epoch, f"{leased.task.offset}-0") if leased.in_log else ("done", leased.name)
+    return ("ack", leased.leased_in, f"{leased.task.offset}-0") if leased.in_log else ("done", leased.name)
 
 
 def back(leased: LeasedTask) -> Answer:
     """The work was not begun: anyone may have it at once, and it does not count as handed out."""
     if leased.in_log:
-        return "back", leased.task.epoch, f"{leased.task.offset}-0", leased.out - 1
+        return "back", leased.leased_in, f"{leased.task.offset}-0", leased.out - 1
     return defer_for(leased.task, 0, leased.out - 1)
 
 

@@ -321,7 +321,7 @@ class Worker:
     def _finish(self, group: Sequence[LeasedTask]) -> None:
         self._release(group)
         if all(leased.in_log for leased in group):
-            self._acknowledge(group[0].task.epoch, [leased.task.offset for leased in group])
+            self._acknowledge(group[0].leased_in, [leased.task.offset for leased in group])
         else:
             self._settle(group, lambda leased: [done(leased)])
 

@@ -746,3 +746,27 @@ def test_the_library_is_loaded_on_first_use(redis_client: Client, store: Store, 
 
     assert count_leased(redis_client, "mail") == 0
     assert GROUP_LIBRARY.loaded_version(redis_client) == GROUP_LIBRARY.version
+
+
+# A full Redis --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_full_redis_takes_answers_renewals_and_a_removal(store: Store, publisher: Publisher, redis_client: Client) -> None:
+    """They free memory; refused, they would keep a full Redis full for ever."""
+    store.open("new")
+    publisher.publish_many([("a", number) for number in range(10)])
+    page = take(store)
+    store.settle([answer for leased in page.work for answer in (done(leased), defer_for(leased.task, 0))])
+    waiting = take(store).work
+    call(redis_client, "CONFIG", "SET", "maxmemory", 1)
+    try:
+        with pytest.raises(BusRefused, match="out of memory"):
+            publisher.publish("a", "more")
+        store.renew([leased.name for leased in waiting], LEASE_MS)
+        still_waiting, _ = store.settle([done(leased) for leased in waiting[:4]])
+        assert still_waiting == len(waiting) - 4
+        GROUP_LIBRARY.call(redis_client, "FCALL", "headgate_group_remove", 1, LOG, "mail", 0)
+    finally:
+        call(redis_client, "CONFIG", "SET", "maxmemory", "1gb")
+
+    assert call(redis_client, "KEYS", f"{GROUP}*") == []

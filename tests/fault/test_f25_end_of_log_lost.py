@@ -1,0 +1,182 @@
+"""F25: the machine of Redis crashes, and the file that it starts from lacks the newest events; publishers overtake them.
+
+The listener alone, in a process of its own: what the feed tells its namespace.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headgate.errors import BusUnavailable
+from headgate.publisher import Publisher
+from headgate.redis.keys import log_key
+from tests.fault.redis_process import RedisProcess
+from tests.support.bus_process import BusProcess
+from tests.support.redis_server import wait_until
+
+NAMESPACE = "notifications"
+RETRY_S = 0.05
+ROUNDS = [pytest.param(4, id="short"), pytest.param(250, id="full", marks=[pytest.mark.nightly, pytest.mark.timeout(3600)])]
+EITHER = pytest.mark.parametrize("patterns", [("#",), ("orders.*", "bills.1")], ids=["whole", "narrow"])
+
+
+class CrashingRedis(RedisProcess):
+    """A server whose file can be cut back to an earlier moment. It writes to the file before it answers."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self._files = folder / "appendonlydir"
+
+    def moment(self) -> dict[Path, int]:
+        """Return how far the file is written."""
+        return {path: path.stat().st_size for path in self._files.glob("*.incr.aof")}
+
+    def crash(self, back_to: dict[Path, int]) -> None:
+        """Kill it, and lose all that it has written since."""
+        self.kill()
+        for path, size in back_to.items():
+            with path.open("r+b") as file:
+                file.truncate(size)
+
+
+@pytest.fixture
+def redis(tmp_path: Path) -> Iterator[CrashingRedis]:
+    """A server that runs."""
+    server = CrashingRedis(tmp_path / "redis")
+    with server:
+        yield server
+
+
+@contextmanager
+def listening(redis: RedisProcess, patterns: tuple[str, ...]) -> Iterator[BusProcess]:
+    """A listener that is up, and ends with the test."""
+    with closing(BusProcess(redis.url, patterns, fence_interval_s=0.1)) as bus:
+        bus.wait_until_up()
+        yield bus
+
+
+class Account:
+    """All that the listener told, replayed: what its clients have seen, and what they were told of.
+
+    Attributes:
+        line: the events by offset, as the clients have them now.
+        rolled_back: events that were handed on, and told as rolled back.
+    """
+
+    def __init__(self, told: list[list[Any]]) -> None:
+        self.line: dict[int, str] = {}
+        self.rolled_back: list[str] = []
+        for kind, *rest in told:
+            if kind == "route":
+                for _, offset, data in rest[0]:
+                    assert offset > max(self.line, default=0), f"{offset} is not above all that came before"
+                    self.line[offset] = data
+            elif kind == "line_changed":
+                _, end, position = rest
+                assert position <= end
+                self.rolled_back += [self.line.pop(offset) for offset in sorted(self.line) if offset > end]
+            else:
+                assert kind in ("bus", "fenced"), (kind, rest)
+
+
+def log_of(redis: RedisProcess) -> dict[int, str]:
+    """Return the data of all events in the log, by offset."""
+    entries = redis.call("XRANGE", log_key(NAMESPACE), "-", "+")
+    return {int(entry_id.partition(b"-")[0]): fields[b"data"].decode() for entry_id, fields in entries}
+
+
+@EITHER
+@pytest.mark.parametrize("overtaken_by", [0, 30, 80])
+def test_new_events_at_old_offsets_reach_a_listener_that_was_away(
+    redis: CrashingRedis, patterns: tuple[str, ...], overtaken_by: int
+) -> None:
+    """The listener looks again when the log is shorter than its position, and when it is longer."""
+    with listening(redis, patterns) as bus, closing(Publisher(redis.url)) as publisher:
+        publisher.publish_many([("orders.1", f"kept {number}") for number in range(100)])
+        kept = redis.moment()
+        publisher.publish_many([("orders.1", f"lost {number}") for number in range(50)])
+        bus.wait_for(lambda: len(bus.events) == 150, "150 events")
+        bus.pause()
+        redis.crash(kept)
+        redis.start()
+        receipts = [publisher.publish("orders.1", f"new {number}") for number in range(overtaken_by)]
+        bus.go_on()
+        bus.wait_for(lambda: bus.news("line_changed"), "word of the other line")
+        bus.wait_for(lambda: len(bus.events) >= 150 + overtaken_by, "every new event")
+        bus.wait_for_fences(2)
+        epoch = bus.state()["epoch"]
+        told = list(bus.told)
+
+    assert [entry for entry in told if entry[0] in ("missing", "log_lost", "line_changed")] == [["line_changed", epoch, 100, 100]]
+    assert {receipt.epoch for receipt in receipts} <= {epoch}
+    account = Account(told)
+    assert account.rolled_back == [f'"lost {number}"' for number in range(50)]
+    assert account.line == log_of(redis)
+
+
+@EITHER
+def test_a_restart_that_lost_nothing_costs_no_event_and_no_gap(redis: CrashingRedis, patterns: tuple[str, ...]) -> None:
+    """The log goes on in another epoch, at the next offset."""
+    with listening(redis, patterns) as bus, closing(Publisher(redis.url)) as publisher:
+        before = publisher.publish_many([("orders.1", number) for number in range(20)])
+        bus.wait_for(lambda: len(bus.events) == 20, "20 events")
+        redis.kill()
+        redis.start()
+        after = publisher.publish("orders.1", 20)
+        bus.wait_for(lambda: len(bus.events) == 21, "the first event behind the restart")
+
+        assert (before[-1].offset, after.offset) == (20, 21)
+        assert after.epoch != before[-1].epoch
+        assert bus.news("missing", "log_lost", "line_changed") == [["line_changed", after.epoch, 20, 20]]
+
+
+@pytest.mark.parametrize("rounds", ROUNDS)
+@EITHER
+def test_crash_after_crash_no_event_is_lost_without_a_word(redis: CrashingRedis, patterns: tuple[str, ...], rounds: int) -> None:
+    """Publishers try again every 50 ms, at their own pace and that of the listener: nothing waits for anything else."""
+    moments = random.Random(rounds)
+    stop = threading.Event()
+    receipts: list[tuple[str, int]] = []
+
+    def publish(publisher: Publisher) -> None:
+        while not stop.wait(0.001):
+            try:
+                receipt = publisher.publish("orders.1", len(receipts))
+            except BusUnavailable:
+                stop.wait(RETRY_S)
+            else:
+                receipts.append((receipt.epoch, receipt.offset))
+
+    with listening(redis, patterns) as bus, closing(Publisher(redis.url, timeout_s=1.0)) as publisher:
+        publishing = threading.Thread(target=publish, args=(publisher,))
+        publishing.start()
+        try:
+            for _ in range(rounds):
+                behind, ahead = len(receipts) + moments.randrange(1, 100), moments.randrange(1, 200)
+                wait_until(lambda behind=behind: len(receipts) >= behind, "events that stay")  # type: ignore[misc]
+                kept = redis.moment()
+                wait_until(lambda lost=behind + ahead: len(receipts) >= lost, "events to lose")  # type: ignore[misc]
+                redis.crash(kept)
+                redis.start()
+        finally:
+            stop.set()
+            publishing.join()
+        head = int(redis.call("HGET", f"hg:{{{NAMESPACE}}}:head", "offset"))
+        bus.wait_for(lambda: bus.state()["offset"] == head and bus.state()["up"], "the head of the log")
+        bus.wait_for_fences(2)
+        told = list(bus.told)
+        log = log_of(redis)
+
+    assert len(receipts) == len(set(receipts)), "two receipts for one position"
+    account = Account(told)
+    # What was trimmed since is in the account alone.
+    assert {offset: data for offset, data in account.line.items() if offset in log} == log
+    assert max(account.line) == head
+    assert len(account.line) == head

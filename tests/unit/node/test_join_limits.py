@@ -16,6 +16,7 @@ from headgate.node.drain import Drain
 from headgate.node.evictions import Evictions
 from headgate.node.joining import Joining
 from headgate.node.logins import Logins
+from headgate.node.namespace import Resumption
 from headgate.node.refusals import Refusals
 from headgate.settings import Settings
 from headgate.transport.session import Session
@@ -67,8 +68,11 @@ class Joined(RecordedNamespace):
     def subscribe_all(self, client: Client, wanted: list[Any]) -> list[str]:
         return [request["pattern"] for request in wanted]
 
-    def resume(self, client: Client, point: Any) -> bool | None:
-        return None
+    def resume(self, client: Client, point: Any) -> Resumption:
+        return Resumption(None)
+
+    def position(self, client: Client, resumption: Resumption) -> int:
+        return 5
 
 
 class Door:

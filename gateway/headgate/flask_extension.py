@@ -155,8 +155,9 @@ class Headgate:
             RuntimeError: as `gateway`.
         """
         found = self.gateway.namespaces[self._attached().served(namespace)]
-        events, next_ = found.page(Replay(check_pattern(pattern), first, MAX_OFFSET if last is None else last))
-        return found.bus.epoch or "", events, next_
+        epoch = found.bus.epoch
+        events, next_ = found.page(Replay(check_pattern(pattern), first, MAX_OFFSET if last is None else last, epoch))
+        return epoch or "", events, next_
 
     def ready(self) -> dict[str, Any]:
         """Return `{ready, bus, namespaces}`: whether events flow. Never waits. Not ready where no browser can be served."""

@@ -14,8 +14,40 @@ from headgate.topic import matches
 
 _decode = msgspec.json.Decoder().decode
 
-# Topic of each offset, by epoch: the truth about the log.
-Logs = dict[str, dict[int, str]]
+
+class Lines:
+    """The truth about the log: what each line holds, by the epoch that it leads to.
+
+    Attributes:
+        topics: topic of each offset.
+        writers: the epoch in which each was written.
+        cuts: where the log has lost the end of an epoch that is still its newest.
+    """
+
+    def __init__(self) -> None:
+        self.topics: dict[str, dict[int, str]] = {}
+        self.writers: dict[str, dict[int, str]] = {}
+        self.cuts: dict[str, int] = {}
+
+    def begin(self, epoch: str, before: str | None = None, end: int = 0) -> None:
+        """Begin an epoch: of a new log, or behind an offset on the line of another one."""
+        for lines in (self.topics, self.writers):
+            older = lines[before] if before is not None else {}
+            lines[epoch] = {offset: value for offset, value in older.items() if offset <= end}
+
+    def append(self, epoch: str, offset: int, topic: str) -> None:
+        """An event was written."""
+        self.topics[epoch][offset], self.writers[epoch][offset] = topic, epoch
+
+    def shared(self, one: str, other: str) -> int:
+        """Return the offset up to which two lines hold the same."""
+        if one == other:
+            return self.cuts.get(one, 1 << 60)
+        ours, theirs = self.writers[one], self.writers[other]
+        offset = 0
+        while offset + 1 in ours and ours[offset + 1] == theirs.get(offset + 1):
+            offset += 1
+        return offset
 
 
 class Browser:
@@ -34,9 +66,9 @@ class Browser:
         overflowed: the sum of the counts in overflow gaps.
     """
 
-    def __init__(self, name: str, logs: Logs) -> None:
+    def __init__(self, name: str, lines: Lines) -> None:
         self.name = name
-        self._logs = logs
+        self._lines = lines
         self.epoch = ""
         self.position = self.checked = 0
         self.patterns: dict[str, tuple[int, str]] = {}
@@ -53,6 +85,7 @@ class Browser:
         self.last = 0
         self._expects_loss = False
         self._expects_cursor = False
+        self._expects_rollback: tuple[str, int] | None = None
         self._welcomed = False
         self._again: set[int] = set()  # asked for a second time
         self._plain_topics: set[str] = set()  # whose newest event is a plain one
@@ -62,9 +95,16 @@ class Browser:
     def begin(self) -> None:
         """Connect: nothing of the session before comes any more."""
         self._welcomed = self._expects_cursor = self._expects_loss = False
+        self._expects_rollback = None
         self.overflowed = 0
         self.states = []
         self.latest, self.ended, self.plain_left_out = set(), set(), set()
+
+    def visit_another_gateway(self, epoch: str, head: int) -> None:
+        """Be served by a gateway that stands at the head of the log: have, or be told of, all that is there."""
+        self._begin_log(epoch, head)
+        self.had = set(range(1, head + 1))
+        self.position = head
 
     def receive(self, packet: bytes) -> None:
         """Read one packet."""
@@ -75,16 +115,21 @@ class Browser:
 
     def _welcome(self, body: dict[str, Any]) -> None:
         self._welcomed = True
-        fresh = body["resumed"] is None or body["lost"]
-        if fresh or body["epoch"] != self.epoch:
+        start = body["from"]
+        self.patterns = {}
+        if start is None:
+            self._expects_loss = body["resumed"] is False
             self._begin_log(body["epoch"], body["offset"])
             self.position = body["offset"]
         else:
             self.checked = self.position
+            if body["resumed"]:
+                assert start["offset"] == self.position, "resumed, but not where it was"
+                self._go_on_in(start["epoch"])
+            else:  # until the gap has come, it resumes from where it was
+                self._expects_rollback = (start["epoch"], start["offset"])
         self.last = 0
         self.replaced.clear()
-        self._expects_loss = body["lost"]
-        self.patterns = {}
         for pattern, start, past, policy in body["patterns"]:
             self._owe(pattern, start, past, policy)
 
@@ -93,6 +138,23 @@ class Browser:
         self.had, self._again, self.told = set(), set(), []
         self.replaced.clear()
         self.patterns = {pattern: (offset, policy) for pattern, (_, policy) in self.patterns.items()}
+
+    def _go_on_in(self, epoch: str) -> None:
+        """The log goes on in another epoch, and all that this browser has had is on its line."""
+        if epoch != self.epoch:
+            end = self._lines.shared(self.epoch, epoch)
+            lost = [offset for offset in {*self.had, self.position} if offset > end]
+            assert not lost, f"{lost} are not in {epoch}, and that was not told"
+            self._forget_above(end)
+            self.epoch = epoch
+
+    def _forget_above(self, end: int) -> None:
+        self.had = {offset for offset in self.had if offset <= end}
+        self._again = {offset for offset in self._again if offset <= end}
+        self.told = [(first, min(last, end)) for first, last in self.told if first <= end]
+        self.replaced = {offset: topic for offset, topic in self.replaced.items() if offset <= end}
+        self.position, self.checked, self.last = min(self.position, end), min(self.checked, end), min(self.last, end)
+        self.patterns = {pattern: (min(start, end), policy) for pattern, (start, policy) in self.patterns.items()}
 
     def _subscribed(self, body: dict[str, Any]) -> None:
         self._owe(*body["words"])
@@ -105,7 +167,7 @@ class Browser:
         self.checked = min(self.checked, start)
         if past:  # asked for again: it may come again, from there on
             self.last = min(self.last, start)
-            topics = self._logs[self.epoch]
+            topics = self._lines.topics[self.epoch]
             self._again |= {offset for offset in self.had if offset > start and matches(pattern, topics[offset])}
 
     def _unsubscribed(self, body: dict[str, Any]) -> None:
@@ -123,7 +185,8 @@ class Browser:
         self._plain_topics.discard(topic)
         assert not self._expects_loss, "an event ahead of the word that its log is another one"
         assert not self._expects_cursor, "an event between a lost log and the place in the next one"
-        assert data[0] == self.epoch, f"event {offset} of {data[0]} in {self.epoch}"
+        assert self._expects_rollback is None, "an event ahead of the word that the log has lost its end"
+        assert data[0] == self._lines.writers[self.epoch].get(offset), f"event {offset} of {data[0]} in {self.epoch}"
         assert offset not in self.had or offset in self._again, f"event {offset} twice"
         self._again.discard(offset)
         assert offset > self.last, f"event {offset} behind {self.last}"
@@ -138,10 +201,36 @@ class Browser:
                 self._expects_loss = False
             else:
                 self._expects_cursor = True
+        elif body["reason"] == "rolled_back":
+            self._roll_back(body)
+            return
         elif body["reason"] == "overflow":
             self.overflowed += body["count"]
+        assert self._expects_rollback is None, "a gap ahead of the word that the log has lost its end"
         if body["from"] is not None:
             self.told.append((body["from"], body["to"]))
+        if body["reason"] == "trimmed":  # an event below its end is a duplicate from now on
+            self.last, self.position = max(self.last, body["to"]), max(self.position, body["to"])
+
+    def _roll_back(self, body: dict[str, Any]) -> None:
+        epoch, end, last = body["epoch"], body["from"] - 1, body["to"]
+        assert body["count"] == last - end > 0
+        announced, self._expects_rollback = self._expects_rollback, None
+        assert announced in (None, (epoch, end)), "not what the welcome has announced"
+        shared = self._lines.shared(self.epoch, epoch)
+        # In one epoch, a gateway that has not met the loss yet tells the rest when it does.
+        assert end == shared or (epoch == self.epoch and end > shared), f"rolled back to {end}, and not to {shared}"
+        assert last >= max(self.had | {self.position}), "it has had more than that"
+        topics = self._lines.topics[self.epoch]
+        assert last <= max(topics, default=0), "nobody has had that"
+        # Of a `latest` subscription, the newest value of a topic may have been replaced by one that is lost: this tells it.
+        gone = {topics[offset] for offset in range(end + 1, last + 1)}
+        self.replaced = {offset: topic for offset, topic in self.replaced.items() if topic not in gone}
+        patterns = self.patterns
+        self._forget_above(end)
+        if announced:
+            self.patterns = patterns  # of the new line already
+        self.epoch = epoch
 
     def _cursor(self, body: dict[str, Any]) -> None:
         if self._expects_cursor:
@@ -149,9 +238,12 @@ class Browser:
             self._begin_log(body["epoch"], body["offset"])
             self.position = body["offset"]
             return
-        assert body["epoch"] == self.epoch
+        assert not self._expects_loss
+        assert self._expects_rollback is None, "a cursor ahead of the word that the log has lost its end"
+        idle = body["epoch"] == self.epoch  # else it comes in its place among events, and a replaced value may come behind it
+        self._go_on_in(body["epoch"])
         self._check_up_to(body["offset"])
-        assert not self.replaced, f"a cursor at {body['offset']}, and the newest of {self.replaced} has not come"
+        assert not (idle and self.replaced), f"a cursor at {body['offset']}, and the newest of {self.replaced} has not come"
         self.position = max(self.position, body["offset"])
 
     def _backpressure(self, body: dict[str, Any]) -> None:
@@ -161,7 +253,7 @@ class Browser:
 
     def _check_up_to(self, upto: int) -> None:
         """Everything owed up to an offset has been received or told; a `latest` one may have a newer one behind it."""
-        topics = self._logs[self.epoch]
+        topics = self._lines.topics[self.epoch]
         for offset in range(self.checked + 1, upto + 1):
             if offset in self.had or any(first <= offset <= last for first, last in self.told):
                 continue

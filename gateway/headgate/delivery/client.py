@@ -10,7 +10,8 @@ While the queue is full, every event follows its overflow policy, until the queu
 a gap is one range, not a rash.
 `catch_up`: the client reads the log from this event on. `latest`: the newest per topic is kept, older ones are conflated.
 `drop`: counted into the gap. When subscriptions differ, the strongest that matches the event wins, in this order; and once the
-client reads, everything comes from the log, whatever its policy. The gap of an earlier `drop` is told first.
+client reads, everything comes from the log, whatever its policy. The gap of an earlier `drop` is told first. A client that
+arrives reads from the first logged event that it cannot take: nobody has told it anything yet, so it misses nothing.
 
 Invariant, per client: offered = sent + discarded + conflated + waiting.
 """
@@ -22,7 +23,7 @@ from typing import Any, Protocol
 
 from headgate.auth.identity import Identity
 from headgate.protocol.frames import Frame, message_frame
-from headgate.protocol.packets import BACKPRESSURE, GapReason, Overflow, notice_packet
+from headgate.protocol.packets import BACKPRESSURE, GAP, GapReason, Overflow, gap_body, notice_packet
 from headgate.topic import is_wildcard
 from headgate.transport.send_queue import HIGH_WATER, LOW_WATER, ClientQueue
 
@@ -213,14 +214,16 @@ class Client:
         self.forget_waiting()
         self._read(Step.RESUMED, offset, self.starts)
 
+    def resume_rolled_back(self, end: int, had: int, epoch: str) -> None:
+        """It has seen events `end` + 1 … `had`, which the log has lost: it is told so ahead of all, and goes on behind `end`."""
+        self.forget_waiting()
+        self._put_ahead(self._rolled_back(end, had, epoch))
+        self._read(Step.RESUMED, end, self.starts)
+
     def welcome_to_another_log(self) -> None:
         """The log that it would resume in is lost: it is told so ahead of everything that waits, which is of the log there is."""
-        waiting = self.connection.queue.discard(self)
-        self._note(GapReason.LOG_LOST, None, None, 0, 0, self.subscriptions)
-        self._tell_gaps()
-        for frame in waiting:
-            self.connection.queue.put(frame, self)
-        self.connection.flush()
+        body = gap_body(list(self.subscriptions), None, None, None, 0, GapReason.LOG_LOST, recoverable=False)
+        self._put_ahead(message_frame(notice_packet(self.namespace, GAP, body)))
         self._step(Step.WELCOMED)
 
     @property
@@ -233,13 +236,7 @@ class Client:
 
         Plain publishes stay: the log has none.
         """
-        waiting = [*self.connection.queue.discard(self), *(self._latest.in_order() if self._latest else ())]
-        self._latest = None
-        plain = [frame for frame in waiting if frame.offset is None]
-        self.offered -= len(waiting) - len(plain)
-        for frame in plain:
-            self.connection.queue.put(frame, self)
-        return min((frame.offset for frame in waiting if frame.offset is not None), default=None)
+        return self._forget_above(0)
 
     # -- live -----------------------------------------------------------------------------------------------------
 
@@ -263,17 +260,27 @@ class Client:
                 self._tell("warning")
         else:
             self._queue_full()
-            self._make_room()
+            if not self.state.arriving:
+                self._make_room()
             self._overflow(frame)
 
     def miss(self, first: int | None, last: int | None, reason: GapReason) -> None:
         """Tell the client, in its place among events, that a range of the log will not come (None: nobody knows which).
 
-        The count is that of the range: how much of it matched can no longer be known.
+        The count is that of the range: how much of it matched can no longer be known. One that arrives will meet the range in the
+        log.
         """
         if self.connection.closed:
             return
+        if self.state.arriving and first is not None:
+            if self.state.takes_live:
+                self._read(Step.FELL_BEHIND, first - 1, {})
+            return
         count = last - first + 1 if first is not None and last is not None else 0
+        if reason is GapReason.TRIMMED and self._latest:
+            # The end of such a gap moves the browser's position: what it would pass over goes ahead.
+            self._tell_gaps()
+            self._hand_over_latest()
         self._note(reason, first, last, count, 0, self.subscriptions)
         if not self.state.full and self.connection.queue.level >= 1:
             self._queue_full()
@@ -305,6 +312,13 @@ class Client:
         if self.state.phase in (Phase.ARRIVING, Phase.LIVE):
             return feed_offset
         return max(feed_offset, self.position, self.even_from if self.state.phase is not Phase.HANDOVER else 0)
+
+    def had(self, feed_offset: int) -> int:
+        """Return the offset up to which it has had events, but for pasts that it has asked for: its position, as it knows it."""
+        phase = self.state.phase
+        if phase in (Phase.ARRIVING, Phase.LIVE):
+            return feed_offset
+        return max(self.position, feed_offset if phase is Phase.HANDOVER else self.base)
 
     def ask_past(self, pattern: str, start: int, feed_offset: int) -> None:
         """Have the log bring a pattern's events above `start`, and those of its others above the place where it is.
@@ -402,6 +416,38 @@ class Client:
         self.connection.queue.put(cursor)
         self.connection.flush()
 
+    def change_line(self, end: int, feed_offset: int) -> int | None:
+        """The log goes on in another epoch, without what it had above `end`: nor has the client it from now on.
+
+        Args:
+            end: the newest offset that both lines share.
+            feed_offset: how far the feed had come, which is exact between two passes of the fan-out.
+
+        Returns:
+            The offset up to which the client has had events; `tell_line` or `tell_rolled_back` must follow. None: it is arriving,
+            and has had none.
+        """
+        had = self.had(feed_offset)
+        if self.state.arriving:
+            self._forget_above(end)
+        self.position, self.base = min(self.position, end), min(self.base, end)
+        self.starts = {pattern: min(start, end) for pattern, start in self.starts.items()}
+        return None if self.state.arriving else had
+
+    def tell_line(self, cursor: Frame) -> None:
+        """Tell the client, in its place among events and never left out, the epoch in which the log goes on; it has lost nothing.
+
+        What is known of the epoch before goes ahead, as in `tell_log_lost`.
+        """
+        self._tell_gaps()
+        self._hand_over_latest()
+        self.connection.queue.put(cursor)
+        self.connection.flush()
+
+    def tell_rolled_back(self, end: int, had: int, epoch: str) -> None:
+        """Tell the client the same, and that events `end` + 1 … `had` are no longer in the log."""
+        self.tell_line(self._rolled_back(end, had, epoch))
+
     def leave(self) -> None:
         """The client has left the namespace; its connection may go on, without it. Idempotent.
 
@@ -442,13 +488,43 @@ class Client:
         """Let the strongest policy decide about an event that finds no room."""
         reached = self._reached_by(frame.topic or "")
         policy = min((policy for _, policy in reached), key=_STRENGTH.index, default=Overflow.DROP)
+        if self.state.arriving and frame.offset is not None:
+            policy = Overflow.CATCH_UP
         if policy is Overflow.LATEST and self._keep_latest(frame):
             return
-        self.discarded += 1
         if policy is Overflow.CATCH_UP and frame.offset is not None:
+            self.offered -= 1  # the log brings it
             self._read(Step.FELL_BEHIND, frame.offset - 1, {})
             return
+        self.discarded += 1
         self._note(GapReason.OVERFLOW, frame.offset, frame.offset, 1, frame.payload_bytes, [pattern for pattern, _ in reached])
+
+    def _forget_above(self, end: int) -> int | None:
+        """Forget the waiting events of the log above an offset; return the first one's offset, if any. Plain publishes stay."""
+        queue = self.connection.queue
+        waiting = [*queue.discard(self), *(self._latest.in_order() if self._latest else ())]
+        self._latest = None
+        kept = [frame for frame in waiting if frame.offset is None or frame.offset <= end]
+        self.offered -= len(waiting) - len(kept)
+        for frame in kept:
+            queue.put(frame, self)
+        return min((frame.offset for frame in waiting if frame.offset is not None and frame.offset > end), default=None)
+
+    def _put_ahead(self, notice: Frame) -> None:
+        """Put a notice ahead of all events that wait."""
+        queue = self.connection.queue
+        waiting = queue.discard(self)
+        queue.put(notice)
+        for frame in waiting:
+            queue.put(frame, self)
+        self.connection.flush()
+
+    def _rolled_back(self, end: int, had: int, epoch: str) -> Frame:
+        """Return the gap of events `end` + 1 … `had`, which are not in the log that goes on in `epoch`."""
+        body = gap_body(
+            list(self.subscriptions), end + 1, had, had - end, 0, GapReason.ROLLED_BACK, recoverable=False, epoch=epoch
+        )
+        return message_frame(notice_packet(self.namespace, GAP, body))
 
     def _note(
         self, reason: GapReason, first: int | None, last: int | None, count: int, size: int, patterns: Iterable[str]

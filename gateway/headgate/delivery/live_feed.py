@@ -1,10 +1,11 @@
 """The live feed of one namespace: events from the bus to its clients, in passes of the fan-out, and word of what will not come.
 
-In: events in log order, missing ranges, a lost log, from the bus; clients that have read up to here, from the log readers. Out:
-passes over the clients; gaps and cursors to each client, by its phase (state.py).
+In: events in log order, missing ranges, another epoch, a lost log, from the bus; clients that have read up to here, from the log
+readers. Out: passes over the clients; gaps and cursors to each client, by its phase (state.py).
 
-No I/O, and nothing here lets the loop run by itself: `route`, `missing`, `lose_log` and `tell_cursor` are generators that yield
-where their caller (the bus greenlet) may. In between, clients join, leave, subscribe, overflow and turn to and from the log.
+No I/O, and nothing here lets the loop run by itself: `route`, `missing`, `change_line`, `lose_log` and `tell_cursor` are
+generators that yield where their caller (the bus greenlet) may. In between, clients join, leave, subscribe, overflow and turn to
+and from the log.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from headgate.protocol.packets import CURSOR, GapReason, notice_packet
 
 from .client import Client
 from .fanout import BUDGET_S, Matched, Pass
+from .log_readers import LogReaders
 from .router import Router
 from .state import Phase
 
@@ -56,7 +58,7 @@ class LiveFeed:
         at: LogPosition,
         clients: Mapping[str, Client],
         router: Router,
-        handover: set[Client],
+        readers: LogReaders,
         quarantine: Callable[[Entry], None],
         budget_s: float = BUDGET_S,
     ) -> None:
@@ -64,18 +66,21 @@ class LiveFeed:
         self._at = at
         self._clients = clients
         self._router = router
-        self._handover = handover
+        self._readers = readers
         self.quarantine = quarantine
         self._budget_s = budget_s
         self._deferred: list[Callable[[], None]] = []
-        self._routed = 0  # the newest offset that was handed to the fan-out
+        self._told = 0  # the newest offset that was handed to the fan-out, or that anybody asked for
+        self._passed = 0  # the same, when the work that is under way began
         self.under_way = False
 
     # -- for the log readers --------------------------------------------------------------------------------------
 
     def position(self) -> int:
         """The offset up to which events have been handed to the fan-out."""
-        return max(self._at.reached, self._routed)
+        # Remembered: the bus goes back when the log has lost its end, and then it matters what the clients were told.
+        self._told = max(self._at.reached, self._told)
+        return self._told
 
     def epoch(self) -> str:
         """The log that this offset is in."""
@@ -94,12 +99,26 @@ class LiveFeed:
 
     # -- for clients that arrive ----------------------------------------------------------------------------------
 
-    def resume(self, client: Client, offset: int) -> None:
-        """Let a client that arrives go on behind an offset of the log: live, if it has missed nothing."""
+    def welcome_offset(self, client: Client) -> int:
+        """Return the place from which a client begins that resumes nothing: a pass that is under way is still to come."""
+        return client.had(self._passed if self.under_way else self.position())
+
+    def resume(self, client: Client, offset: int, end: int) -> int:
+        """Let a client that arrives go on: live, if it has missed nothing. Return the offset behind which it does.
+
+        Args:
+            client: it is arriving.
+            offset: that of its point of resume.
+            end: the newest offset that the log shares with that of the point. The client is told of what it has had above.
+        """
+        if offset > end:
+            client.resume_rolled_back(end, offset, self.epoch())
+            return end
         if offset == self.position() and not self.under_way and not client.has_waiting:
             client.welcome()
         else:
             client.resume_from(offset)
+        return offset
 
     # -- events ---------------------------------------------------------------------------------------------------
 
@@ -126,13 +145,14 @@ class LiveFeed:
 
     def end_handovers(self) -> None:
         """End the handover of each client that the feed has reached."""
-        for client in tuple(self._handover):
+        for client in tuple(self._readers.handover):
             self.on_live(client)
 
     @contextmanager
     def _at_work(self) -> Iterator[None]:
         """Mark that something is under way: nobody may read past it meanwhile."""
         self.under_way = True
+        self._passed = self._told
         try:
             yield
         finally:
@@ -143,7 +163,7 @@ class LiveFeed:
                 act()
 
     def _match(self, events: Sequence[Event]) -> list[Matched]:
-        self._routed = next((event.offset for event in reversed(events) if event.offset is not None), self._routed)
+        self._told = next((event.offset for event in reversed(events) if event.offset is not None), self._told)
         return self._router.match(events)
 
     def _run(self, passes: Iterator[Pass], more: Callable[[], list[Event]]) -> Generator[None, None, list[Matched]]:
@@ -176,9 +196,38 @@ class LiveFeed:
             if client.state.takes_live
         ]
         with self._at_work():
+            self._told = max(self._told, last)
             for count, (client, begin) in enumerate(begins, 1):
-                if begin <= last:
+                # One that has resumed meanwhile reads from below, and meets the range in the log.
+                if begin <= last and (client.state.takes_live or client.position >= last):
                     client.miss(begin, last, reason)
+                if not count % _NOTICE_STRIDE:
+                    yield
+
+    def change_line(self, end: int) -> Iterator[None]:
+        """Tell every client once that the log goes on in another epoch, and which events it has had are no longer in the log.
+
+        Nothing above `end` reaches a client that has not been told: no pass is under way, and the log readers wait. One that is
+        arriving has had nothing, and its welcome says the epoch.
+        """
+        epoch, was = self.epoch(), self.position()
+        self._told = min(was, end)
+        cursors: dict[int, Frame] = {}
+        # All at once, before anyone else's turn: positions above the end mean nothing any more.
+        had = [(client, client.change_line(end, was)) for client in tuple(self._clients.values())]
+        with self._at_work(), self._readers.paused():
+            for count, (client, last) in enumerate(had, 1):
+                if last is None or client.connection.closed:
+                    continue
+                if last > end:
+                    client.tell_rolled_back(end, last, epoch)
+                else:
+                    # Of several places one is sure for both: it may have asked for a past below the events that it has had.
+                    place = last if client.state.phase is Phase.LIVE else min(last, client.position)
+                    cursor = cursors.get(place)
+                    if cursor is None:
+                        cursor = cursors[place] = self._cursor(epoch, place)
+                    client.tell_line(cursor)
                 if not count % _NOTICE_STRIDE:
                     yield
 
@@ -187,7 +236,7 @@ class LiveFeed:
 
         One that is still arriving is told when it resumes, or has nothing to lose; what waits for it is of the old log.
         """
-        self._routed = 0
+        self._told = offset
         cursor = self._cursor(epoch, offset)
         # All at once, before anyone else's turn: positions in the old log mean nothing in the new one.
         told = [client for client in self._clients.values() if not client.state.arriving]

@@ -12,7 +12,8 @@ comparison and the step.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from headgate.protocol.packets import GapReason
@@ -60,12 +61,24 @@ class LogReaders:
         self._pages = pages
         self._on_work = on_work
         self._round: OrderedDict[Client, None] = OrderedDict()
+        self._paused = False
         self.handover: set[Client] = set()
 
     @property
     def waiting(self) -> bool:
-        """Whether a client waits for its next page."""
-        return bool(self._round)
+        """Whether a client waits for its next page, and may have it."""
+        return bool(self._round) and not self._paused
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Nobody has a page for the time of the block: each client must be told something first."""
+        self._paused = True
+        try:
+            yield
+        finally:
+            self._paused = False
+            if self._round:
+                self._on_work()
 
     def add(self, client: Client) -> None:
         """Take a client that is READING into the round (again). Never waits; idempotent."""

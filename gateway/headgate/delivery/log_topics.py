@@ -1,7 +1,8 @@
 """The topics and times of one namespace's log, page by page: what looking for a past needs of it, without the payloads.
 
 In: `EventLog`, asked for a page at a time. Out: `past.TopicPage`, remembered, so that looking again, for whoever it is, costs
-Redis only what has been published since. The log never changes what it said, it only forgets; a new epoch clears everything.
+Redis only what has been published since. The log never changes what it said up to the end of its line, it only forgets. A log
+that goes on in another epoch cuts the cache, another log clears it.
 
 Bounded: at most MAX_PAGES, the one unused for longest goes first. They hold more than a log of the usual length.
 """
@@ -25,7 +26,7 @@ class LogTopics:
     def __init__(self, max_pages: int = MAX_PAGES) -> None:
         self._max_pages = max_pages
         self._pages: OrderedDict[int, TopicPage] = OrderedDict()
-        self._cleared = 0
+        self._cuts = 0
         self.reads = 0
 
     def known(self, number: int, upto: int) -> TopicPage | None:
@@ -46,7 +47,7 @@ class LogTopics:
             return known
         page = self._pages.get(number) or TopicPage(number * TOPIC_PAGE_OFFSETS + 1, [], [])
         upto = min(upto, page.first + TOPIC_PAGE_OFFSETS - 1)
-        cleared = self._cleared
+        cuts = self._cuts
         self.reads += 1
         for offset, topic, time_ms in log.topics(page.last, upto):
             _fill(page, offset - 1)
@@ -54,17 +55,27 @@ class LogTopics:
                 page.topics.append(sys.intern(topic))
                 page.times_ms.append(time_ms)
         _fill(page, upto)
-        if cleared == self._cleared:
+        if cuts == self._cuts:
             self._pages[number] = page
             self._pages.move_to_end(number)
             if len(self._pages) > self._max_pages:
                 self._pages.popitem(last=False)
         return page
 
+    def cut(self, end: int) -> None:
+        """Forget everything above an offset: the log goes on in another epoch, and there it may hold other events."""
+        for number, page in tuple(self._pages.items()):
+            if page.first > end:
+                del self._pages[number]
+            elif page.last > end:
+                # Another one: a read that is under way must not add what it finds to it.
+                kept = end - page.first + 1
+                self._pages[number] = TopicPage(page.first, page.topics[:kept], page.times_ms[:kept])
+        self._cuts += 1
+
     def clear(self) -> None:
         """Forget everything: the log is another one."""
-        self._pages.clear()
-        self._cleared += 1
+        self.cut(0)
 
 
 def _fill(page: TopicPage, upto: int) -> None:

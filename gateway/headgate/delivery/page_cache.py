@@ -3,8 +3,8 @@
 In: `EventLog`, asked for a page at a time by one greenlet (catch_up.py), which makes every read a single flight. Out: pages
 at fixed boundaries, so that clients that come back at nearby offsets share them: ten thousand of them cost Redis a few reads.
 
-Bounded in bytes; the page unused for longest goes first. A page that has once been read stays true: the log never
-changes what it said, it only forgets, and a new epoch clears everything.
+Bounded in bytes; the page unused for longest goes first. A page that has once been read stays true up to the end of its line: the
+log never changes what it said there, it only forgets. A log that goes on in another epoch cuts the cache, another log clears it.
 """
 
 from __future__ import annotations
@@ -55,6 +55,12 @@ class Page:
     frames: dict[int, Frame | None] = field(default_factory=dict)
     size: int = 0
     selections: OrderedDict[tuple[str, ...], list[Chunk]] = field(default_factory=OrderedDict)
+
+    def upto(self, end: int) -> Page | None:
+        """Return a page with what is here up to an offset; None: that is nothing."""
+        frames = {offset: frame for offset, frame in self.frames.items() if offset <= end}
+        size = sum(len(frame.wire) for frame in frames.values() if frame is not None)
+        return Page(self.first, next(reversed(frames)), frames, size) if frames else None
 
     @property
     def oldest(self) -> int:
@@ -117,7 +123,7 @@ class LogPages:
         self._pages: OrderedDict[int, Page] = OrderedDict()
         self._bytes = 0
         self._gone = (0, 0)  # the newest range of offsets that was found to be gone
-        self._cleared = 0
+        self._cuts = 0
         self.reads = 0
 
     def page_after(self, position: int, epoch: str, quarantine: Callable[[Entry], None]) -> Page | None:
@@ -141,11 +147,11 @@ class LogPages:
         # Not limited to one page: what is found first says how far the log is gone, and comes in the same read. A page at
         # the log's end is completed when it is asked for again: only what is new is read.
         after = max(page.last if page is not None else 0, position // PAGE_OFFSETS * PAGE_OFFSETS)
-        cleared = self._cleared
+        cuts = self._cuts
         self.reads += 1
         entries = self._log.page(after, None, PAGE_OFFSETS, epoch=epoch)
-        if cleared != self._cleared:
-            raise BusUnavailable("the log was replaced by another one while it was read")
+        if cuts != self._cuts:
+            raise BusUnavailable("the log went on in another epoch while it was read, or was replaced")
         self._store(entries, quarantine)
         entries = [entry for entry in entries if entry.offset > position]
         if not entries:
@@ -159,11 +165,24 @@ class LogPages:
             self._bytes -= self._pages.pop(oldest).size
         return page
 
+    def cut(self, end: int) -> None:
+        """Forget everything above an offset: the log goes on in another epoch, and there it may hold other events."""
+        for index, page in tuple(self._pages.items()):
+            if page.last > end:
+                self._bytes -= page.size
+                kept = page.upto(end)
+                if kept is None:
+                    del self._pages[index]
+                else:
+                    self._pages[index] = kept
+                    self._bytes += kept.size
+        if self._gone[1] >= end:
+            self._gone = (0, 0)
+        self._cuts += 1
+
     def clear(self) -> None:
         """Forget everything: the log is another one."""
-        self._pages.clear()
-        self._bytes, self._gone = 0, (0, 0)
-        self._cleared += 1
+        self.cut(0)
 
     def _known_after(self, position: int) -> Page | None:
         """Return a page that is known to hold the next thing after `position`."""

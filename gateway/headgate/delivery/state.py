@@ -8,8 +8,9 @@
                                                ▲
     LIVE, READING, HANDOVER ── past asked ── COLLECTING (pasts complete)
 
-A lost log takes every client but an arriving one to LIVE: positions in the old log mean nothing in the new one. `left` leads to
-LEFT from everywhere, and nothing leads out of it.
+A lost log takes every client but an arriving one to LIVE: positions in the old log mean nothing in the new one. A log that goes
+on in another epoch takes no step: each client stays in its phase, at a position that both lines have. `left` leads to LEFT from
+everywhere, and nothing leads out of it.
 
 Beside its phase a state has a pressure: OK, WARNED (the queue is over high water), FULL (the overflow policies decide), and
 EASED: the queue has drained, but the browser is told "off" only when the live feed feeds it again.
@@ -29,7 +30,7 @@ class Phase(Enum):
     ARRIVING = "arriving"
     """It has joined and is not welcomed yet; live events wait in its corked queue."""
     ARRIVING_BEHIND = "arriving behind"
-    """Not welcomed yet; the log will bring what it asked for or had no room for, so live events pass it by."""
+    """Not welcomed yet; the log will bring what it asked for, missed or had no room for, so live events pass it by."""
     COLLECTING = "collecting"
     """It asks for several pasts at once: the log will bring them in one reading, when all of them are active."""
     READING = "reading"
@@ -142,7 +143,8 @@ TRANSITIONS: tuple[tuple[Step, Mapping[Phase, Phase], Mapping[Pressure, Pressure
     (Step.PASTS_COMPLETE, {_COLLECTING: _READING}, _SAME),
     (Step.WELCOMED, {_ARRIVING: _LIVE, _ARRIVING_BEHIND: _READING}, _SAME),
     (Step.RESUMED, {_ARRIVING: _READING, _ARRIVING_BEHIND: _READING}, _SAME),
-    (Step.FELL_BEHIND, {_ARRIVING: _ARRIVING_BEHIND, _HANDOVER: _READING, _LIVE: _READING}, {_FULL: _FULL}),
+    (Step.FELL_BEHIND, {_HANDOVER: _READING, _LIVE: _READING}, {_FULL: _FULL}),
+    (Step.FELL_BEHIND, {_ARRIVING: _ARRIVING_BEHIND}, {_OK: _OK, _WARNED: _WARNED, _FULL: _FULL}),
     (Step.REACHED_FEED, {_READING: _HANDOVER}, _EASED_ENDS),
     (Step.FEED_CAUGHT_UP, {_HANDOVER: _LIVE}, _SAME),
     (

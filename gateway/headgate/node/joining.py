@@ -122,14 +122,16 @@ class Joining:
         connection.cork()  # welcome goes first: before a gap, and before what the log or the bus brings meanwhile
         try:
             results = self._subscribe_all(namespace, client, wanted)
-            resumed = namespace.resume(client, point)  # may wait: the feed's position is read after it
+            resumption = namespace.resume(client, point)  # may wait: the feed's position is read after it
+            start = resumption.position
             welcome = {
                 "session": session,
                 "user": client.identity.user,
                 "epoch": namespace.bus.epoch,
-                "offset": namespace.bus.reached,
+                "offset": namespace.position(client, resumption),
                 "limits": self._settings.limits(),
-                "resumed": resumed,
+                "resumed": resumption.resumed,
+                "from": None if start is None else {"epoch": start.epoch, "offset": start.offset},
                 "subscriptions": results,
                 "heartbeat_s": HEARTBEAT_S,
             }

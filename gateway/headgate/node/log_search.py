@@ -16,7 +16,7 @@ from headgate.delivery.past import TopicPage, find_starts
 from headgate.errors import BusUnavailable, LimitReached
 from headgate.event import Event
 from headgate.protocol.requests import Replay, Since
-from headgate.redis.log import PAGE_EVENTS, EventLog
+from headgate.redis.log import PAGE_EVENTS, EventLog, Head
 from headgate.runtime.loop import Lock, Share, sleep
 from headgate.runtime.rates import Rates
 from headgate.settings import Settings
@@ -46,21 +46,25 @@ class LogSearch:
         """Forget everything: the log is another one."""
         self._topics.clear()
 
-    def newest(self) -> int:
-        """Return the newest offset of the log. Waits for Redis.
+    def cut(self, end: int) -> None:
+        """Forget everything above an offset: the log goes on in another epoch."""
+        self._topics.cut(end)
+
+    def head(self, known_epoch: str) -> Head:
+        """Return where the log stands; with its lineage, if that is another epoch than `known_epoch`. Waits for Redis.
 
         Raises:
             BusUnavailable, BusRefused: as `redis.client.call`, or no turn within SEARCH_TURN_S.
         """
         with self._turn_to_search() as log:
-            return log.head().offset
+            return log.head(known_epoch)
 
     def find_starts(self, client: Client, asked: Sequence[tuple[str, Since]]) -> list[int]:
         """Return the offsets behind which the pasts begin that a client asks for, out of one reading of the log. Waits for Redis.
 
         Raises:
             LimitReached: `read_per_s`.
-            BusUnavailable, BusRefused: as `newest`.
+            BusUnavailable, BusRefused: as `head`.
         """
         give_up_s = monotonic() + READ_WAIT_S
         with self._turn_to_search() as log:
@@ -83,16 +87,14 @@ class LogSearch:
         with self._share:
             return find_starts(asked, head.first, head.offset, read, self._share.pause)
 
-    def replay(self, client: Client, wanted: Replay) -> tuple[list[Event], int | None]:
-        """Return a `page`, at the pace at which a client may read.
+    def wait_to_read(self, client: Client) -> None:
+        """Wait until a client may have one more `page`, at the pace at which it may read.
 
         Raises:
             LimitReached: `read_per_s`.
-            BusUnavailable, BusRefused: as `newest`.
         """
         if (wait_s := self._borrow_read(client, READ_WAIT_S)) > 0:
             sleep(wait_s)
-        return self.page(wanted)
 
     def page(self, wanted: Replay) -> tuple[list[Event], int | None]:
         """Return the matching events of a range of the log, about REPLAY_BYTES of them, and the offset to go on from, if any.
@@ -100,10 +102,10 @@ class LogSearch:
         May switch greenlets.
 
         Raises:
-            BusUnavailable, BusRefused: as `newest`.
+            BusUnavailable, BusRefused: as `head`; BusUnavailable also when the log is not in the epoch of `wanted` any more.
         """
         with self._turn_to_search() as log:
-            entries = log.page(wanted.first - 1, wanted.last)
+            entries = log.page(wanted.first - 1, wanted.last, epoch=wanted.epoch)
         events: list[Event] = []
         size = 0
         upto = wanted.last if len(entries) < PAGE_EVENTS else entries[-1].offset

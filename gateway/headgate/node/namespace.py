@@ -7,6 +7,7 @@ subscriptions (subscriptions.py), searches of the log (log_search.py), the live 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from time import monotonic
 
 from headgate.auth.identity import ANONYMOUS, Identity
@@ -27,12 +28,27 @@ from headgate.redis.log import Entry, Head
 from headgate.runtime.loop import Share, sleep
 from headgate.settings import Settings
 
+from .line import Line
 from .log_search import LogSearch
 from .losses import Losses
 from .subscriptions import SHARE_S, Subscriptions
 
 # How often an idle client is told its position, so that its point of resume stays inside the log's retention.
 CURSOR_INTERVAL_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Resumption:
+    """How a client goes on that came with a point of resume.
+
+    Attributes:
+        resumed: None: there was nothing to resume. True: everything since was in the log a second ago. False: the log was lost,
+            has lost its end, or no longer reaches back that far; a gap says which, and the client goes on from what there is.
+        position: from where it goes on; None: nothing was resumed, or the log was lost.
+    """
+
+    resumed: bool | None
+    position: Resume | None = None
 
 
 class Namespace:
@@ -49,9 +65,10 @@ class Namespace:
         share = Share(SHARE_S)
         self._search = LogSearch(search_log, settings, share)
         self._catch_up = CatchUp(LogPages(name, pages_log))
-        self._live = LiveFeed(name, self.bus, self.clients, Router(name, trie), self._catch_up.readers.handover, self._quarantine)
+        self._live = LiveFeed(name, self.bus, self.clients, Router(name, trie), self._catch_up.readers, self._quarantine)
         self._catch_up.follow(self._live)
-        self._subscriptions = Subscriptions(self.clients, trie, self.bus, self._live, self._search, share, settings)
+        self._line = Line(self.bus, self._live, self._search)
+        self._subscriptions = Subscriptions(self.clients, trie, self.bus, self._live, self._search, self._line, share, settings)
         self._losses = Losses(name)
         self._cursor_told_s = monotonic()
         CLIENTS.labels(name).set_function(lambda: len(self.clients))
@@ -119,41 +136,39 @@ class Namespace:
         """
         return self._subscriptions.end_each(client, ends)
 
-    def resume(self, client: Client, point: Resume | None) -> bool | None:
+    def resume(self, client: Client, point: Resume | None) -> Resumption:
         """Let a client that has just joined go on where it was; its subscriptions are active already.
 
-        Returns:
-            None: there was nothing to resume. True: everything since was in the log a second ago. False: the log was lost, or no
-            longer reaches back that far; a gap says which, and the client goes on from what there is.
+        Its point may be of an epoch before the one in which the log is: the lineage says how much of it they share.
 
         Raises:
-            BusUnavailable, BusRefused: the point is ahead of this gateway and Redis could not be asked.
+            BusUnavailable, BusRefused: the point is ahead of this gateway, and Redis could not be asked or is further itself.
             Unauthorized: `left`, while Redis was asked.
         """
         self._subscriptions.check_in(client)
         if point is None:
             client.welcome()
-            return None
-        bus = self.bus
-        # Another gateway may be a little ahead of this one; only the log knows whether that is it.
-        if point.epoch == bus.epoch and point.offset > max(self._live.position(), bus.head):
-            newest = self._search.newest()
-            self._subscriptions.check_in(client)
-            if point.offset > newest:
-                client.welcome_to_another_log()
-                return False
-        if point.epoch != bus.epoch:
+            return Resumption(None)
+        end = self._line.end_of(point.epoch, point.offset)
+        self._subscriptions.check_in(client)
+        if end is None:
             client.welcome_to_another_log()
-            return False
+            return Resumption(False)
         # Its subscriptions are active, so live events may wait for it already (the connection is corked until `welcome`).
-        self._live.resume(client, point.offset)
+        bus, start = self.bus, self._live.resume(client, point.offset, end)
         # The head was read at the last fence; trimming by count has gone on since, and needs no reading.
-        return point.offset + 1 >= max(bus.first, bus.reached - self._settings.log_max_events + 1)
+        oldest = max(bus.first, bus.reached - self._settings.log_max_events + 1)
+        return Resumption(start == point.offset and start + 1 >= oldest, Resume(bus.epoch or "", start))
+
+    def position(self, client: Client, resumption: Resumption) -> int:
+        """Return the offset that a welcome says: that of the live feed, or the place from which a new client begins."""
+        return self._live.position() if resumption.position is not None else self._live.welcome_offset(client)
 
     def replay(self, client: Client, request: object) -> dict[str, object]:
-        """Return a page of `{pattern, from, to}` out of the log: `{events: [[topic, data, meta]…], next}`.
+        """Return a page of `{pattern, from, to, epoch?}` out of the log: `{events: [[topic, data, meta]…], next, epoch, gap?}`.
 
-        `next` is the offset to ask from for the rest, or None. May switch greenlets.
+        `next` is the offset to ask from for the rest, or None. `epoch` is that of the log. `gap {from, to, reason, epoch}` comes
+        with the last page: the part of the range that an epoch before had, and the log has lost. May switch greenlets.
 
         Raises:
             InvalidRequest, InvalidPattern, Forbidden, LimitReached, BusUnavailable, BusRefused.
@@ -161,14 +176,27 @@ class Namespace:
         wanted = read_replay(request)
         if not client.identity.may_subscribe(wanted.pattern):
             raise Forbidden("replay", wanted.pattern)
-        events, next_ = self._search.replay(client, wanted)
-        return {
+        self._search.wait_to_read(client)
+        first, last = wanted.first, wanted.last
+        ours = wanted.epoch is None or wanted.epoch == self.bus.epoch
+        end = last if ours or wanted.epoch is None else self._line.end_of(wanted.epoch, last)
+        epoch = self.bus.epoch
+        events: list[Event] = []
+        next_ = None
+        if end is not None and first <= end:
+            events, next_ = self._search.page(Replay(wanted.pattern, first, min(last, end), epoch))
+        answer: dict[str, object] = {
             "events": [
                 [event.topic, event.value(), {"id": event.id, "time": event.time_ms, "offset": event.offset, "replayed": True}]
                 for event in events
             ],
             "next": next_,
+            "epoch": epoch,
         }
+        if next_ is None and (end is None or last > end):
+            reason = GapReason.LOG_LOST if end is None else GapReason.ROLLED_BACK
+            answer["gap"] = {"from": first if end is None else max(first, end + 1), "to": last, "reason": reason, "epoch": epoch}
+        return answer
 
     def page(self, wanted: Replay) -> tuple[list[Event], int | None]:
         """Return the matching events of a range of the log, as LogSearch.page does."""
@@ -191,6 +219,13 @@ class Namespace:
         for _ in self._live.missing(first, last, reason):
             sleep()
 
+    def line_changed(self, end: int) -> None:
+        """Tell every client once that the log goes on in another epoch, without what it had above `end`."""
+        self._catch_up.pages.cut(end)
+        self._search.cut(end)
+        for _ in self._live.change_line(end):
+            sleep()
+
     def log_lost(self, head: Head) -> None:
         """Tell every client once that the log is another one, and where the new one stands."""
         self._on_log_lost()
@@ -198,11 +233,6 @@ class Namespace:
         self._search.clear()
         for _ in self._live.lose_log(head.epoch or "", head.offset):
             sleep()
-
-    def line_changed(self, end: int) -> None:
-        """Take a log that has lost its end for a lost one."""
-        if self._live.position() > end:
-            self.log_lost(Head(self.bus.epoch or "", end, self.bus.first))
 
     def bus_changed(self, up: bool) -> None:
         """Tell every client whether live delivery is proven; read over new connections from then on."""

@@ -23,6 +23,7 @@ from headgate.runtime.loop import Share, Signal
 from headgate.settings import Settings
 from headgate.topic import is_wildcard
 
+from .line import Line
 from .log_search import LogSearch
 
 # How long subscriptions are worked on, whosever they are, before everybody else has a turn.
@@ -39,6 +40,7 @@ class Subscriptions:
         bus: Bus,
         feed: LiveFeed,
         search: LogSearch,
+        line: Line,
         share: Share,
         settings: Settings,
     ) -> None:
@@ -47,6 +49,7 @@ class Subscriptions:
         self._bus = bus
         self._feed = feed
         self._search = search
+        self._line = line
         self._share = share
         self._settings = settings
 
@@ -159,30 +162,45 @@ class Subscriptions:
         """Return the epoch of the log, the offsets behind which the events begin that subscriptions with a `since` ask for, and
         an error for each where they cannot be found. Waits for Redis, and lets the loop run.
         """
-        asking = {index: (wanted.pattern, wanted.since) for index, wanted in pending if wanted.since is not None}
-        here = self._feed.position()
-        if all(since.offset is not None and since.offset <= here for _, since in asking.values()):
-            return self._bus.epoch, {index: since.offset or 0 for index, (_, since) in asking.items()}, {}
+        asked = {index: (wanted.pattern, wanted.since) for index, wanted in pending if wanted.since is not None}
         try:
             while True:
                 epoch = self._bus.epoch
-                found = self._search.find_starts(client, list[tuple[str, Since]](asking.values()))
-                if epoch == self._bus.epoch:  # and not a place in a log that has just been lost
+                asking = {index: (pattern, self._on_line(since)) for index, (pattern, since) in asked.items()}
+                here = self._feed.position()
+                if all(since.offset is not None and since.offset <= here for _, since in asking.values()):
+                    found = [since.offset or 0 for _, since in asking.values()]
+                else:
+                    found = self._search.find_starts(client, list[tuple[str, Since]](asking.values()))
+                if epoch == self._bus.epoch:  # and not a place in a log that has just been lost, or has lost its end
                     return epoch, dict(zip(asking, found, strict=True)), {}
         except HeadgateError as error:
-            return self._bus.epoch, {}, dict.fromkeys(asking, error)
+            return self._bus.epoch, {}, dict.fromkeys(asked, error)
+
+    def _on_line(self, since: Since) -> Since:
+        """Return a `since` without an epoch: of a position that the log has lost, the newest before it. May wait for Redis.
+
+        Of an epoch that the log has never had, nothing is known here: its past is all that the log holds.
+
+        Raises:
+            BusUnavailable, BusRefused: as `Line.end_of`.
+        """
+        if since.offset is None or since.epoch is None or since.epoch == self._bus.epoch:
+            return since
+        end = self._line.end_of(since.epoch, since.offset)
+        return Since(offset=max(self._bus.first - 1, 0) if end is None else min(since.offset, end))
 
     def _activate_all(
         self, client: Client, pending: deque[tuple[int, Subscription]], epoch: str | None, starts: Mapping[int, int]
     ) -> None:
-        """Make subscriptions active, one after the other; leave in `pending` those whose `starts` are of a log that is lost.
+        """Make subscriptions active, one after the other; leave in `pending` those whose `starts` are of an epoch before.
 
         Raises:
             Unauthorized: the client has left meanwhile.
         """
         try:
             with self._share:
-                # Offsets of a log that has just been lost mean nothing in the next one: look again.
+                # Offsets of a lost log mean nothing in the next one, and those of an epoch may be above its end: look again.
                 while pending and (not starts or epoch == self._bus.epoch):
                     self.check_in(client)
                     if starts and self._feed.under_way:

@@ -81,9 +81,13 @@ def gap_body(
     reason: GapReason,
     *,
     recoverable: bool,
+    epoch: str | None = None,
 ) -> dict[str, Any]:
-    """Return the body of a `gap`: `count` events in offsets `from`…`to` (inclusive, null when unknown), `bytes` of payload."""
-    return {
+    """Return the body of a `gap`: `count` events in offsets `from`…`to` (inclusive, null when unknown), `bytes` of payload.
+
+    `epoch` is there if the log goes on behind it in another one: that one.
+    """
+    body = {
         "patterns": list(patterns),
         "from": first,
         "to": last,
@@ -92,6 +96,7 @@ def gap_body(
         "reason": reason.value,
         "recoverable": recoverable,
     }
+    return body if epoch is None else {**body, "epoch": epoch}
 
 
 def ok(**parts: Any) -> dict[str, Any]:

@@ -29,11 +29,15 @@ _encode = msgspec.json.Encoder().encode
 
 @dataclass(frozen=True, slots=True)
 class Since:
-    """Where a subscription begins: after an offset, at a time (ms since 1970), or so that `last` events come. One is set."""
+    """Where a subscription begins: after an offset, at a time (ms since 1970), or so that `last` events come. One is set.
+
+    `epoch` is that of the offset; None: the one that the log is in.
+    """
 
     offset: int | None = None
     time_ms: int | None = None
     last: int | None = None
+    epoch: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +59,12 @@ class Resume:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """A range of the log, both ends included."""
+    """A range of the log, both ends included. `epoch` is that of its offsets; None: the one that the log is in."""
 
     pattern: str
     first: int
     last: int
+    epoch: str | None = None
 
 
 def check_text(request: object) -> None:
@@ -110,21 +115,19 @@ def read_resume(request: object) -> Resume | None:
     if request is None:
         return None
     body = _object(request, {"epoch", "offset"}, "{epoch, offset}")
-    epoch = body.get("epoch")
-    if not isinstance(epoch, str) or not _EPOCH.fullmatch(epoch):
-        raise InvalidRequest("resume.epoch: expected the epoch of a welcome or cursor")
-    return Resume(epoch, _number(body.get("offset"), "resume.offset", 0))
+    return Resume(_epoch(body.get("epoch"), "resume.epoch"), _number(body.get("offset"), "resume.offset", 0))
 
 
 def read_replay(request: object) -> Replay:
-    """Read `{pattern, from, to}`.
+    """Read `{pattern, from, to, epoch?}`.
 
     Raises:
         InvalidRequest, InvalidPattern.
     """
-    body = _object(request, {"pattern", "from", "to"}, "{pattern, from, to}")
+    body = _object(request, {"pattern", "from", "to", "epoch"}, "{pattern, from, to}")
+    epoch = _epoch(body["epoch"], "epoch") if body.get("epoch") is not None else None
     first = _number(body.get("from"), "from", 1)
-    return Replay(check_pattern(body.get("pattern")), first, _number(body.get("to"), "to", first))
+    return Replay(check_pattern(body.get("pattern")), first, _number(body.get("to"), "to", first), epoch)
 
 
 def read_refresh(request: object) -> str:
@@ -160,14 +163,23 @@ def _is_unicode(text: str) -> bool:
 
 
 def _since(request: object) -> Since:
-    body = _object(request, {"offset", "time", "last"}, "{offset}, {time} or {last}")
-    if len(body) != 1:
+    body = _object(request, {"offset", "time", "last", "epoch"}, "{offset, epoch}, {time} or {last}")
+    if len(set(body) - {"epoch"}) != 1:
         raise InvalidRequest("since: expected exactly one of offset, time, last")
     if "offset" in body:
-        return Since(offset=_number(body["offset"], "since.offset", 0))
+        epoch = _epoch(body["epoch"], "since.epoch") if body.get("epoch") is not None else None
+        return Since(offset=_number(body["offset"], "since.offset", 0), epoch=epoch)
+    if "epoch" in body:
+        raise InvalidRequest("since: an epoch goes with an offset only")
     if "time" in body:
         return Since(time_ms=_number(body["time"], "since.time", 0))
     return Since(last=_number(body["last"], "since.last", 1, MAX_LAST))
+
+
+def _epoch(value: object, name: str) -> str:
+    if not isinstance(value, str) or not _EPOCH.fullmatch(value):
+        raise InvalidRequest(f"{name}: expected the epoch of a welcome, a cursor or an acknowledgement")
+    return value
 
 
 def _object(request: object, known: set[str], example: str) -> Mapping[str, Any]:

@@ -397,6 +397,25 @@ def test_word_of_missing_offsets_keeps_its_place_among_events(make_client: MakeC
     assert (gap["from"], gap["to"], gap["count"], gap["reason"], gap["recoverable"]) == (3, 4, 2, "trimmed", False)
 
 
+def test_the_newest_values_below_a_trimmed_range_come_ahead_of_the_word_of_it(make_client: MakeClient) -> None:
+    """Its end moves the browser's position, so that they would count as seen; newer values come behind it."""
+    wired = make_client({"#": Overflow.LATEST})
+    last = fill(wired, "a", beyond=3)
+    wired.client.miss(last + 1, last + 5, GapReason.TRIMMED)
+    publish(wired.trie, [event(last + 6, "b")])
+    wired.drain()
+    told = [rest[0]["to"] if name == "gap" else rest[2]["offset"] for name, *rest in wired.received if name in ("gap", "event")]
+    assert told[-3:] == [last, last + 5, last + 6]
+
+
+def test_an_event_that_the_log_will_bring_is_not_counted_as_discarded(make_client: MakeClient) -> None:
+    """It found no room, and comes nevertheless."""
+    wired = make_client({"#": Overflow.CATCH_UP})
+    fill(wired, "a")
+    assert wired.client.state.phase is Phase.READING
+    assert (wired.client.discarded, wired.client.offered) == (0, wired.client.sent + wired.connection.queue.frames)
+
+
 def test_however_much_is_missing_what_waits_for_a_stopped_client_stays_bounded(make_client: MakeClient) -> None:
     """A log full of bad entries must not fill the memory with notices; their sum is told."""
     wired = make_client({"#": Overflow.DROP})

@@ -8,13 +8,17 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable
+from contextlib import nullcontext
 
 import pytest
 
 from headgate.delivery.client import Client
 from headgate.delivery.live_feed import LiveFeed
 from headgate.delivery.log_readers import LogReaders
+from headgate.delivery.page_cache import LogPages
 from headgate.delivery.state import Phase, Step
+from headgate.node.line import Line
+from headgate.protocol.frames import Frame
 from tests.support.model_delivery import SMALL, World
 
 HISTORIES = int(os.environ.get("HEADGATE_HISTORIES", "5000"))
@@ -47,7 +51,7 @@ def history(seed: int) -> World:
 
 @pytest.mark.timeout(300 + HISTORIES // 5)
 def test_whatever_happens_an_event_is_received_in_order_and_once_or_told_before_anything_later() -> None:
-    """Slow and polling browsers, full queues of every policy, pasts, resumes, trimmed and lost logs, lost messages."""
+    """Slow and polling browsers, full queues of every policy, pasts, resumes, trimmed, cut and lost logs, lost messages."""
     one = os.environ.get("HEADGATE_SEED")
     seeds = [int(one)] if one else range(1, HISTORIES + 1)
     taken: Counter[str] = Counter()
@@ -154,6 +158,96 @@ def keeps_readers_in_a_lost_log(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Client, "lose_log", ignore)
 
 
+def keeps_pages_of_the_line_before(patch: pytest.MonkeyPatch) -> None:
+    """A log that has lost its end is read as it was."""
+    patch.setattr(LogPages, "cut", lambda pages, end: None)
+
+
+def takes_a_page_that_was_read_while_the_line_changed(patch: pytest.MonkeyPatch) -> None:
+    """The answer was on its way, and goes into the cache."""
+    cut = LogPages.cut
+
+    def unnoticed(pages: LogPages, end: int) -> None:
+        cut(pages, end)
+        pages._cuts = 0
+
+    patch.setattr(LogPages, "cut", unnoticed)
+
+
+def stays_in_handover_above_the_end(patch: pytest.MonkeyPatch) -> None:
+    """Live events of the new line count as read."""
+    change_line = Client.change_line
+
+    def stay(client: Client, end: int, feed_offset: int) -> int | None:
+        position = client.position
+        had = change_line(client, end, feed_offset)
+        if client.state.phase is Phase.HANDOVER:
+            client.position = position
+        return had
+
+    patch.setattr(Client, "change_line", stay)
+
+
+def reads_on_from_above_the_end(patch: pytest.MonkeyPatch) -> None:
+    """A client that has asked for pasts goes on where it was."""
+    change_line = Client.change_line
+
+    def stay(client: Client, end: int, feed_offset: int) -> int | None:
+        base, starts = client.base, client.starts
+        had = change_line(client, end, feed_offset)
+        client.base, client.starts = base, starts
+        return had
+
+    patch.setattr(Client, "change_line", stay)
+
+
+def serves_readers_that_have_not_been_told(patch: pytest.MonkeyPatch) -> None:
+    """Pages of the new line come ahead of the word of it."""
+    patch.setattr(LogReaders, "paused", lambda readers: nullcontext())
+
+
+def sends_the_cursor_of_another_epoch_ahead_of_events(patch: pytest.MonkeyPatch) -> None:
+    """What waits is taken for events of the new epoch, or for delivered."""
+    patch.setattr(Client, "tell_line", lambda client, cursor: client.connection.offer_control(cursor))
+
+
+def says_the_feeds_place_for_everybodys(patch: pytest.MonkeyPatch) -> None:
+    """A client that is behind is told to have everything."""
+    cursor = LiveFeed._cursor
+
+    def of_the_feed(feed: LiveFeed, epoch: str, offset: int) -> Frame:
+        return cursor(feed, epoch, feed.position())
+
+    patch.setattr(LiveFeed, "_cursor", of_the_feed)
+
+
+def keeps_what_waits_for_one_that_arrives(patch: pytest.MonkeyPatch) -> None:
+    """Events of the line before come behind its welcome."""
+    forget_above = Client._forget_above
+    patch.setattr(Client, "_forget_above", lambda client, end: None if end else forget_above(client, end))
+
+
+def forgets_what_clients_were_told(patch: pytest.MonkeyPatch) -> None:
+    """The feed has gone back already, so nobody seems to have had more."""
+    patch.setattr(LiveFeed, "position", lambda feed: feed._at.reached)
+
+
+def resumes_without_judging(patch: pytest.MonkeyPatch) -> None:
+    """Each position is renamed as if it were on the line."""
+    resume = LiveFeed.resume
+    patch.setattr(LiveFeed, "resume", lambda feed, client, offset, end: resume(feed, client, offset, max(offset, end)))
+
+
+def judges_by_the_gateway_alone(patch: pytest.MonkeyPatch) -> None:
+    """A gateway that is behind tells a client of losses that are none."""
+    patch.setattr(Line, "end_of", lambda line, epoch, offset: line._bus.lineage.end_of(epoch, line._newest()))
+
+
+def is_welcomed_above_its_place(patch: pytest.MonkeyPatch) -> None:
+    """A client that has not had all that waits for it is told that it has."""
+    patch.setattr(LiveFeed, "welcome_offset", lambda feed, client: feed.position())
+
+
 FAULTS: list[Fault] = [
     reads_from_one_too_late,
     takes_live_events_below_the_handover_offset,
@@ -165,6 +259,18 @@ FAULTS: list[Fault] = [
     is_live_while_its_patterns_are_at_different_places,
     forgets_a_reader_whose_queue_has_drained,
     keeps_readers_in_a_lost_log,
+    keeps_pages_of_the_line_before,
+    takes_a_page_that_was_read_while_the_line_changed,
+    stays_in_handover_above_the_end,
+    reads_on_from_above_the_end,
+    serves_readers_that_have_not_been_told,
+    sends_the_cursor_of_another_epoch_ahead_of_events,
+    says_the_feeds_place_for_everybodys,
+    keeps_what_waits_for_one_that_arrives,
+    forgets_what_clients_were_told,
+    resumes_without_judging,
+    judges_by_the_gateway_alone,
+    is_welcomed_above_its_place,
 ]
 
 

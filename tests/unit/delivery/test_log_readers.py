@@ -82,6 +82,17 @@ def test_a_trimmed_range_is_one_gap_and_costs_one_read(wired: WiredClient) -> No
     assert (feed.handed_over, wired.client.state.phase) == ([wired.client], Phase.HANDOVER)
 
 
+def test_nobody_is_served_while_the_readers_are_paused_and_all_are_behind_it(wired: WiredClient) -> None:
+    """Whoever comes meanwhile waits too, and the greenlet that serves is woken at the end."""
+    woken: list[bool] = []
+    readers = LogReaders(Pages(), lambda: woken.append(readers.waiting))
+    with readers.paused():
+        readers.add(wired.client)
+        assert not readers.waiting
+    assert readers.waiting
+    assert woken == [False, True]
+
+
 def test_a_log_that_has_lost_its_end_is_one_gap_up_to_the_feed(wired: WiredClient) -> None:
     """Emptied by hand: the head still says how far it had come."""
     feed = Feed(23, 24)

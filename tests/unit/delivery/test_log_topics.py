@@ -57,6 +57,32 @@ def test_only_so_many_pages_are_remembered() -> None:
     assert [topics.known(number, log.last) is not None for number in range(3)] == [True, False, True]
 
 
+def test_of_a_log_that_has_lost_its_end_only_what_lies_above_is_read_again() -> None:
+    """There it may hold other events."""
+    topics, log = LogTopics(), FakeLog(250)
+    for number in range(3):
+        page(topics, log, number)
+    log.asked.clear()
+    topics.cut(150)
+    for number in range(3):
+        assert len(page(topics, log, number)) == (50 if number == 2 else 100)
+    assert log.asked == [(150, 200), (200, 250)]
+
+
+def test_what_is_read_while_the_log_loses_its_end_goes_into_no_page_that_is_kept() -> None:
+    """The read adds to a page that is known in part."""
+    topics, log = LogTopics(), FakeLog(30)
+    page(topics, log, 0)
+    log.last = 60
+    log.during = lambda: topics.cut(20)
+    page(topics, log, 0)
+    log.during = lambda: None
+    assert topics.known(0, 21) is None
+    assert topics.known(0, 20) is not None
+    page(topics, log, 0)
+    assert log.asked == [(0, 30), (30, 60), (20, 60)]
+
+
 def test_what_was_read_of_a_log_that_was_lost_meanwhile_is_not_remembered() -> None:
     """Its offsets are other events now."""
     topics, log = LogTopics(), FakeLog(10)

@@ -198,6 +198,59 @@ def test_a_new_log_forgets_the_old_one() -> None:
     assert read_all(pages, 0)[0] == [1]
 
 
+@pytest.mark.parametrize("end", [0, 1, PAGE_OFFSETS - 1, PAGE_OFFSETS, PAGE_OFFSETS + 5, 2 * PAGE_OFFSETS, 90])
+def test_a_log_that_has_lost_its_end_is_read_anew_from_there(end: int) -> None:
+    """What lies below stays known, and nothing of what lay above; also the parts that clients have asked for."""
+    log = FakeLog(range(1, 81), size=10)
+    pages = pages_of(log)
+    read_all(pages, 0)
+    log.offsets, log.size = list(range(1, 91)), 2000
+    pages.cut(end)
+    log.reads.clear()
+
+    sizes: dict[int, int] = {}
+    position = 0
+    while (page := pages.page_after(position, EPOCH, nobody)) is not None:
+        for chunk in page.chunks(("#",), wanted("#")):
+            sizes |= {frame.offset or 0: len(frame.wire) for frame in chunk.frames}
+        position = page.last
+    assert sorted(sizes) == list(range(1, 91))
+    assert [offset for offset, size in sizes.items() if size < 2000] == list(range(1, min(end, 80) + 1))
+    assert min(log.reads, default=90) >= min(end, 80) // PAGE_OFFSETS * PAGE_OFFSETS
+
+
+def test_a_cut_gives_back_the_room_of_what_it_forgets() -> None:
+    """The cache may hold as much as before."""
+    pages = pages_of(FakeLog(range(1, 81), size=100))
+    read_all(pages, 0)
+    pages.cut(40)
+    assert pages._bytes == sum(len(frame.wire) for page in pages._pages.values() for frame in page.frames.values() if frame)
+    assert max(page.last for page in pages._pages.values()) == 40
+    pages.cut(0)
+    assert (pages._bytes, pages._pages) == (0, {})
+
+
+def test_a_range_that_was_gone_is_looked_for_again_when_the_log_has_lost_its_end_in_it() -> None:
+    """Events may be there now."""
+    log = FakeLog(range(50, 60))
+    pages = pages_of(log)
+    assert read_all(pages, 0)[1] == [(1, 49, "trimmed")]
+    log.offsets = list(range(1, 60))
+    pages.cut(20)
+    assert read_all(pages, 20)[0] == list(range(21, 60))
+
+
+def test_a_read_that_was_under_way_when_the_log_lost_its_end_is_no_page() -> None:
+    """Its answer may hold what is lost."""
+    log = FakeLog(range(1, 5))
+    pages = pages_of(log)
+    log.during = lambda: pages.cut(2)
+    with pytest.raises(BusUnavailable):
+        pages.page_after(0, EPOCH, nobody)
+    log.during = lambda: None
+    assert read_all(pages, 0)[0] == [1, 2, 3, 4]
+
+
 def test_a_read_that_another_log_answered_is_no_page() -> None:
     """The log knows its epoch."""
     log = FakeLog(range(1, 5))

@@ -18,7 +18,7 @@ from headgate.delivery.client import Client
 from headgate.delivery.state import Phase
 from headgate.errors import BusUnavailable, HeadgateError, LimitReached, Unauthorized
 from headgate.event import Event
-from headgate.node.namespace import Namespace
+from headgate.node.namespace import Namespace, Resumption
 from headgate.protocol.packets import Overflow
 from headgate.protocol.requests import Resume
 from headgate.redis.log import EventLog, Head
@@ -94,15 +94,29 @@ def names(wired: WiredClient) -> list[str]:
 def test_a_client_that_missed_nothing_is_live_at_once(namespace: Namespace, wired: WiredClient) -> None:
     """Its position is the feed's."""
     client = arriving(namespace, wired)
-    assert namespace.resume(client, Resume(EPOCH, 10)) is True
+    assert namespace.resume(client, Resume(EPOCH, 10)) == Resumption(True, Resume(EPOCH, 10))
     assert client.state.phase is Phase.LIVE
 
 
 def test_a_point_is_gone_as_soon_as_the_count_says_so(namespace: Namespace, wired: WiredClient) -> None:
     """The head was read at the last fence; of ten events the log keeps eight, so 1 and 2 are gone by now."""
-    assert namespace.resume(arriving(namespace, wired), Resume(EPOCH, 2)) is True
+    assert namespace.resume(arriving(namespace, wired), Resume(EPOCH, 2)).resumed is True
     namespace.leave("session")
-    assert namespace.resume(arriving(namespace, wired), Resume(EPOCH, 1)) is False
+    assert namespace.resume(arriving(namespace, wired), Resume(EPOCH, 1)) == Resumption(False, Resume(EPOCH, 1))
+
+
+def rolled_back(first: int, last: int, epoch: str, pattern: str = "#") -> dict[str, object]:
+    """Return the gap of events that the log has lost with its end."""
+    return {
+        "patterns": [pattern],
+        "from": first,
+        "to": last,
+        "count": last - first + 1,
+        "bytes": 0,
+        "reason": "rolled_back",
+        "recoverable": False,
+        "epoch": epoch,
+    }
 
 
 def losses() -> tuple[float, float]:
@@ -160,7 +174,7 @@ class SearchLog:
         self._meanwhile = iter(meanwhile)
         self.heads = self.reads = 0
 
-    def head(self) -> Head:
+    def head(self, known_epoch: str | None = None) -> Head:
         self.heads += 1
         last = len(self._topics)
         next(self._meanwhile, list)()
@@ -208,16 +222,16 @@ def test_a_client_that_leaves_while_redis_is_asked_where_to_resume_is_not_welcom
     assert names(wired) == []
 
 
-def test_a_position_that_the_log_has_never_reached_is_not_in_it(namespace: Namespace, wired: WiredClient) -> None:
-    """A log that stepped back, or a client that makes it up; another gateway may be ahead of this one, and is not that."""
+def test_a_position_above_the_newest_of_the_log_is_rolled_back_to_there(namespace: Namespace, wired: WiredClient) -> None:
+    """The log has lost its end, or the client makes it up; another gateway may be ahead of this one, and is not that."""
     searching(namespace, ["a"] * 12)
-    assert namespace.resume(arriving(namespace, wired), Resume(EPOCH, 12)) is True
+    assert namespace.resume(arriving(namespace, wired), Resume(EPOCH, 12)) == Resumption(True, Resume(EPOCH, 12))
     namespace.leave("session")
     client = arriving(namespace, wired)
-    assert namespace.resume(client, Resume(EPOCH, 13)) is False
-    assert client.state.phase is Phase.LIVE
+    assert namespace.resume(client, Resume(EPOCH, 14)) == Resumption(False, Resume(EPOCH, 12))
+    assert (client.state.phase, client.position) == (Phase.READING, 12)
     wired.drain()
-    assert [gap["reason"] for gap in wired.notices("gap")] == ["log_lost"]
+    assert wired.notices("gap") == [rolled_back(13, 14, EPOCH)]
 
 
 def test_who_waits_too_long_to_search_the_log_is_refused(
@@ -372,14 +386,15 @@ def test_a_replay_is_a_page_of_what_a_client_may_read(wired: WiredClient, monkey
     monkeypatch.setattr("headgate.node.log_search.READ_WAIT_S", 0.0)
     namespace = Namespace(NAMESPACE, "redis://127.0.0.1:1/0", Settings(read_per_s=0.1, read_burst=2))
     monkeypatch.setattr(namespace._search, "page", lambda wanted: ([], None))
+    stand_at(namespace.bus, EPOCH, 10, 1)
     here, there = (namespace.join(at, Identity(ANONYMOUS, ("#",)), wired.connection, at) for at in ("192.0.2.1", "192.0.2.2"))
     wanted = {"pattern": "#", "from": 1, "to": 2}
     for _ in range(2):
-        assert namespace.replay(here, wanted) == {"events": [], "next": None}
+        assert namespace.replay(here, wanted) == {"events": [], "next": None, "epoch": EPOCH}
     with pytest.raises(LimitReached) as refusal:
         namespace.replay(here, wanted)
     assert refusal.value.parts["name"] == "read_per_s"
-    assert namespace.replay(there, wanted) == {"events": [], "next": None}
+    assert namespace.replay(there, wanted) == {"events": [], "next": None, "epoch": EPOCH}
     namespace.close()
 
 

@@ -182,6 +182,7 @@ def test_a_gap_body_is_the_golden_one(vector: dict[str, Any]) -> None:
         body["bytes"],
         GapReason(body["reason"]),
         recoverable=body["recoverable"],
+        epoch=body.get("epoch"),
     )
     assert made == body
 

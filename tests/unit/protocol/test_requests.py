@@ -64,16 +64,19 @@ def test_a_subscription_may_begin_in_the_past(since: Any, read: Since) -> None:
         ({"pattern": "a", "overflow": "DROP"}, "overflow: expected one of catch_up, latest, drop"),
         ({"pattern": "a", "overflow": None}, "overflow: expected one of"),
         ({"pattern": "a", "overflow": ["drop"]}, "overflow: expected one of"),
-        ({"pattern": "a", "since": 5}, "expected an object such as {offset}, {time} or {last}"),
+        ({"pattern": "a", "since": 5}, "expected an object such as {offset, epoch}, {time} or {last}"),
         ({"pattern": "a", "since": {}}, "since: expected exactly one of offset, time, last"),
         ({"pattern": "a", "since": {"offset": 1, "last": 2}}, "since: expected exactly one of"),
-        ({"pattern": "a", "since": {"ofset": 1}}, "unknown field 'ofset'; known: last, offset, time"),
+        ({"pattern": "a", "since": {"ofset": 1}}, "unknown field 'ofset'; known: epoch, last, offset, time"),
         ({"pattern": "a", "since": {"offset": -1}}, "since.offset: expected a whole number from 0"),
         ({"pattern": "a", "since": {"offset": 1.0}}, "since.offset: expected a whole number"),
         ({"pattern": "a", "since": {"offset": True}}, "since.offset: expected a whole number"),
         ({"pattern": "a", "since": {"offset": "1"}}, "since.offset: expected a whole number"),
         ({"pattern": "a", "since": {"offset": None}}, "since.offset: expected a whole number"),
         ({"pattern": "a", "since": {"offset": LARGEST + 1}}, "since.offset: expected a whole number"),
+        ({"pattern": "a", "since": {"epoch": EPOCH}}, "since: expected exactly one of"),
+        ({"pattern": "a", "since": {"time": 1, "epoch": EPOCH}}, "since: an epoch goes with an offset only"),
+        ({"pattern": "a", "since": {"offset": 1, "epoch": "x"}}, "since.epoch: expected the epoch of"),
         ({"pattern": "a", "since": {"time": -1}}, "since.time: expected a whole number"),
         ({"pattern": "a", "since": {"last": 0}}, "since.last: expected a whole number from 1 to 1000"),
         ({"pattern": "a", "since": {"last": MAX_LAST + 1}}, "since.last: expected a whole number from 1 to 1000"),
@@ -121,6 +124,13 @@ def test_a_wrong_point_of_resume_is_refused(request_: Any) -> None:
 def test_a_replay_is_a_pattern_and_a_range() -> None:
     """Both ends included; one offset is a range."""
     assert read_replay({"pattern": "a.#", "from": 3, "to": 3}) == Replay("a.#", 3, 3)
+
+
+def test_offsets_may_be_meant_in_an_epoch() -> None:
+    """Without one they are meant in the epoch that the log is in."""
+    assert read_replay({"pattern": "a", "from": 3, "to": 4, "epoch": EPOCH}) == Replay("a", 3, 4, EPOCH)
+    assert read_subscription({"pattern": "a", "since": {"offset": 5, "epoch": EPOCH}}).since == Since(offset=5, epoch=EPOCH)
+    assert read_subscription({"pattern": "a", "since": {"offset": 5, "epoch": None}}).since == Since(offset=5)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,46 @@
+"""The line of one namespace's log, as this gateway knows it: where positions of clients, of any epoch, stand on it.
+
+In: an epoch and an offset that a client has shown. Out: the end of that epoch on the line that leads to the epoch of the bus, by
+the lineage that the feed has; or word that the log has never had this epoch. Redis is asked before anybody is told of a loss: the
+position may come from another gateway, which is ahead of this one.
+"""
+
+from __future__ import annotations
+
+from headgate.bus.listener import Bus
+from headgate.delivery.live_feed import LiveFeed
+from headgate.errors import BusUnavailable
+
+from .log_search import LogSearch
+
+
+class Line:
+    """See the module."""
+
+    def __init__(self, bus: Bus, feed: LiveFeed, search: LogSearch) -> None:
+        self._bus = bus
+        self._feed = feed
+        self._search = search
+
+    def end_of(self, epoch: str, offset: int) -> int | None:
+        """Return the newest offset at which a position of an epoch is on the line; None: nobody knows of this epoch.
+
+        The answer is about the epoch in which the bus is when this returns. Waits for Redis if the position is not on the line,
+        as far as this gateway knows.
+
+        Raises:
+            BusUnavailable: the log goes on in an epoch that the feed has not met yet: its next fence will find that.
+            BusUnavailable, BusRefused: as `LogSearch.head`.
+        """
+        end = self._bus.lineage.end_of(epoch, self._newest())
+        if end is not None and offset <= end:
+            return end
+        head = self._search.head(epoch)
+        if head.epoch != self._bus.epoch:
+            raise BusUnavailable("the log goes on in an epoch that this gateway has not met yet")
+        newest = max(head.offset, self._newest())
+        end = self._bus.lineage.end_of(epoch, newest)
+        return head.lineage.end_of(epoch, newest) if end is None and head.lineage is not None else end
+
+    def _newest(self) -> int:
+        return max(self._feed.position(), self._bus.head)

@@ -1,0 +1,117 @@
+"""A real Redis loses the end of its log, or is another process: what connected clients are told, and those that come back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from headgate.redis import keys
+from headgate.redis.functions import SOURCE
+from tests.support.log_clients import Grounds, LogGround
+from tests.support.raw_client import RawClient
+
+
+@pytest.fixture(scope="module")
+def grounds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Grounds]:
+    """A gateway with a namespace for each test."""
+    with Grounds(tmp_path_factory.mktemp("grounds"), 6) as grounds:
+        yield grounds
+
+
+@pytest.fixture
+def ground(grounds: Grounds) -> Iterator[LogGround]:
+    """A namespace with five events."""
+    with grounds.fresh() as ground:
+        ground.publish(5)
+        yield ground
+
+
+def join(ground: LogGround, resume: Any = None) -> RawClient:
+    """Connect a client that wants everything."""
+    auth = {"subscriptions": [{"pattern": "#"}], **({"resume": resume} if resume else {})}
+    client = RawClient(ground.gateway.url, auth, ground.namespace)
+    assert client.welcome["subscriptions"] == [{"pattern": "#", "ok": True}]
+    return client
+
+
+def remember(ground: LogGround) -> Callable[[], None]:
+    """Copy the log; the answer puts it back, as a server does that comes back without what came since."""
+    copies = [(key, ground.redis.call("DUMP", key)) for key in (ground.log, ground.head, keys.epochs_key(ground.namespace))]
+
+    def put_back() -> None:
+        for key, copy in copies:
+            ground.redis.call("RESTORE", key, 0, copy, "REPLACE")
+
+    return put_back
+
+
+def told(client: RawClient) -> list[tuple[Any, ...]]:
+    """Everything about the log that a client was told, in order, but for cursors in the epoch of its welcome."""
+    short: list[tuple[Any, ...]] = []
+    for name, *rest in client.received:
+        if name == "event":
+            short.append(("event", rest[2]["offset"]))
+        elif name == "gap":
+            short.append((rest[0]["reason"], rest[0]["from"], rest[0]["to"]))
+        elif name == "cursor" and rest[0]["epoch"] != client.welcome["epoch"]:
+            short.append(("cursor", rest[0]["offset"]))
+    return short
+
+
+def test_a_live_client_is_told_what_the_log_has_lost_and_gets_all_that_came_instead(ground: LogGround) -> None:
+    """Publishers went on at once, beyond the offset at which the log was: nothing of that is missing."""
+    with closing(join(ground)) as client:
+        put_back = remember(ground)
+        ground.publish(3)
+        client.wait_for_events(3)
+        put_back()
+        assert ground.publish(4) == [6, 7, 8, 9]
+        client.wait_for_events(7)
+
+        changes = [entry for entry in told(client) if entry[0] != "cursor"]
+        new = [("event", offset) for offset in (6, 7, 8, 9)]
+        assert changes == [*new[:3], ("rolled_back", 6, 8), *new]
+        (gap,) = client.named("gap")[0]
+        assert gap["epoch"] == client.request("replay", {"pattern": "#", "from": 9, "to": 9})["epoch"] != client.welcome["epoch"]
+
+
+def test_clients_that_come_back_later_are_told_the_same(ground: LogGround) -> None:
+    """One that saw more than the log has now, and one that did not."""
+    with closing(join(ground)) as witness:
+        epoch = witness.welcome["epoch"]
+        put_back = remember(ground)
+        ground.publish(3)
+        witness.wait_for_events(3)
+        put_back()
+        ground.publish(4)
+        witness.wait_for_events(7)
+    with closing(join(ground, {"epoch": epoch, "offset": 8})) as client:
+        client.wait_for_events(4)
+        assert client.welcome["resumed"] is False
+        assert client.welcome["from"] == {"epoch": client.welcome["epoch"], "offset": 5}
+        assert told(client) == [("rolled_back", 6, 8), *(("event", offset) for offset in (6, 7, 8, 9))]
+        replayed = client.request("replay", {"pattern": "#", "from": 4, "to": 8, "epoch": epoch})
+        assert [meta["offset"] for _, _, meta in replayed["events"]] == [4, 5]
+        assert (replayed["gap"]["from"], replayed["gap"]["to"], replayed["gap"]["reason"]) == (6, 8, "rolled_back")
+    with closing(join(ground, {"epoch": epoch, "offset": 4})) as client:
+        client.wait_for_events(5)
+        assert client.welcome["resumed"] is True
+        assert client.welcome["from"] == {"epoch": client.welcome["epoch"], "offset": 4}
+        assert told(client) == [("event", offset) for offset in range(5, 10)]
+
+
+def test_another_process_that_has_lost_nothing_costs_a_cursor(ground: LogGround) -> None:
+    """The library is loaded anew and has forgotten what it wrote, as that of another process never knew."""
+    with closing(join(ground)) as client:
+        ground.publish(1)
+        client.wait_for_events(1)
+        ground.redis.call("FUNCTION", "LOAD", "REPLACE", SOURCE)
+        ground.publish(2)
+        client.wait_for_events(3)
+        entries = told(client)
+        assert client.named("gap") == []
+        assert entries[:3] == [("event", 6), ("cursor", 6), ("event", 7)]
+        assert ("event", 8) in entries[3:]

@@ -1,0 +1,197 @@
+"""A client and a log that goes on in another epoch: the word that it is told, by its phase and its pressure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from headgate.auth.identity import Identity
+from headgate.delivery.client import Client
+from headgate.delivery.state import Phase, Pressure
+from headgate.protocol.frames import message_frame
+from headgate.protocol.packets import CURSOR, GapReason, Overflow, notice_packet
+from tests.support.wired_client import NAMESPACE, WiredClient, event, publish
+
+OTHER = "f" * 16
+END = 100
+FRAMES = 8
+
+MakeClient = Callable[..., WiredClient]
+
+
+@pytest.fixture
+def make_client() -> Iterator[MakeClient]:
+    """Make clients with a small queue."""
+    made: list[WiredClient] = []
+
+    def make(policy: Overflow = Overflow.CATCH_UP) -> WiredClient:
+        made.append(WiredClient({"#": policy}, queue_frames=FRAMES))
+        return made[-1]
+
+    yield make
+    for wired in made:
+        wired.close()
+
+
+def live(client: Client) -> None:
+    """It has had what the feed has."""
+
+
+def collecting(client: Client) -> None:
+    """It asks for a past from 50 on, and has had all up to 110."""
+    client.ask_past("#", 50, 110)
+
+
+def reading(client: Client) -> None:
+    """It reads that past, and has come to 70."""
+    collecting(client)
+    client.pasts_complete()
+    client.position = 70
+
+
+def reading_further(client: Client) -> None:
+    """It has read to 108, and nothing above."""
+    client.ask_past("#", 50, 60)
+    client.pasts_complete()
+    client.position = 108
+
+
+def handed_over(client: Client) -> None:
+    """It has read further than the feed has come."""
+    reading(client)
+    client.position = 120
+    client.reach_feed()
+
+
+def change(client: Client, feed_offset: int, end: int = END) -> int | None:
+    """Do what the live feed does; return the offset up to which the client has had events."""
+    had = client.change_line(end, feed_offset)
+    if had is not None and had > end:
+        client.tell_rolled_back(end, had, OTHER)
+    elif had is not None:
+        client.tell_line(message_frame(notice_packet(NAMESPACE, CURSOR, {"epoch": OTHER, "offset": had})))
+    return had
+
+
+@pytest.mark.parametrize(
+    ("into", "phase", "last"),
+    [
+        (live, Phase.LIVE, 110),
+        (collecting, Phase.COLLECTING, 110),
+        (reading, Phase.READING, 110),
+        (reading_further, Phase.READING, 108),
+        (handed_over, Phase.HANDOVER, 120),
+    ],
+    ids=["live", "collecting", "reading", "reading further", "handover"],
+)
+def test_each_is_told_what_it_has_had_above_the_end_and_stays_in_its_phase(
+    make_client: MakeClient, into: Callable[[Client], None], phase: Phase, last: int
+) -> None:
+    """From then on its place is the end, or where it had read to if that is below."""
+    wired = make_client()
+    client = wired.client
+    into(client)
+    below = min(client.position, END)
+    change(client, 110)
+    wired.drain()
+    (gap,) = wired.notices("gap")
+    assert (gap["reason"], gap["from"], gap["to"], gap["epoch"]) == ("rolled_back", END + 1, last, OTHER)
+    assert (gap["count"], gap["recoverable"], gap["patterns"]) == (last - END, False, ["#"])
+    assert client.state.phase is phase
+    assert (client.position, max(client.base, client.even_from) <= END) == (below, True)
+    assert wired.notices("cursor") == []
+
+
+@pytest.mark.parametrize("into", [live, collecting, reading, reading_further, handed_over])
+def test_a_change_that_costs_a_client_nothing_is_a_cursor(make_client: MakeClient, into: Callable[[Client], None]) -> None:
+    """Nothing else is another for it."""
+    wired = make_client()
+    client = wired.client
+    into(client)
+    before = (client.state, client.position, client.base, client.starts)
+    change(client, 110, end=120)
+    wired.drain()
+    assert (client.state, client.position, client.base, client.starts) == before
+    assert [name for name, *_ in wired.received] == ["cursor"]
+
+
+@pytest.mark.parametrize("policy", [Overflow.DROP, Overflow.LATEST])
+def test_what_a_full_queue_has_left_out_or_kept_is_told_ahead_of_the_change(make_client: MakeClient, policy: Overflow) -> None:
+    """It is of the line before."""
+    wired = make_client(policy)
+    offset = 90  # and on, beyond the end
+    while wired.client.state.pressure is not Pressure.FULL:
+        publish(wired.trie, [event(offset, "t", size=3000)])
+        offset += 1
+    publish(wired.trie, [event(offset, "t")])
+    change(wired.client, offset)
+    publish(wired.trie, [event(END + 1, "new")])
+    wired.drain()
+    names = [name if name != "gap" else rest[0]["reason"] for name, *rest in wired.received]
+    change_at = names.index("rolled_back")
+    if policy is Overflow.DROP:
+        assert names[change_at - 1] == "overflow"
+        assert names.count("overflow") == 2, "those of the new line are told apart"
+    else:
+        told = [rest[2]["offset"] for name, *rest in wired.received[:change_at] if name == "event"]
+        assert told[-1] == offset
+        assert [rest[2]["offset"] for name, *rest in wired.received[change_at:] if name == "event"] == [END + 1]
+
+
+def arriving(wired: WiredClient) -> Client:
+    """A client that has joined over this connection, and is not welcomed; its queue keeps what comes."""
+    client = Client(NAMESPACE, "other", Identity("user"), wired.connection, wired.reader)
+    wired.connection.owners = (client,)
+    client.subscribe("#", Overflow.DROP)
+    wired.connection.cork()
+    return client
+
+
+def waiting(wired: WiredClient) -> list[Any]:
+    """The offsets of the events in the queue, and the names of the notices."""
+    return [frame.offset or frame.packet.split(b'"')[1].decode() for frame, _ in wired.connection.queue._data or ()]
+
+
+def offer(client: Client, *offsets: int | None) -> None:
+    """Offer events as the fan-out does."""
+    for offset in offsets:
+        made = event(offset, "a")
+        client.offer(message_frame(b"2/n,[%s]" % made.data, topic="a", offset=offset, payload_bytes=1))
+
+
+def test_of_what_waits_for_one_that_arrives_only_what_both_lines_have_stays(make_client: MakeClient) -> None:
+    """It has seen nothing, so it is told nothing; plain publishes are of no line."""
+    wired = make_client()
+    client = arriving(wired)
+    offer(client, 99, 100, None, 101, 102)
+    assert change(client, 102) is None
+    assert [offset for offset in waiting(wired) if isinstance(offset, int)] == [99, 100]
+    assert (client.offered, client.state.phase) == (3, Phase.ARRIVING)
+    offer(client, 101)
+    assert [offset for offset in waiting(wired) if isinstance(offset, int)] == [99, 100, 101]
+
+
+def test_one_that_arrives_and_waits_for_the_log_reads_it_from_the_end_on(make_client: MakeClient) -> None:
+    """Its queue was full at 105, which is of the line before now."""
+    wired = make_client()
+    client = arriving(wired)
+    offer(client, *range(97, 107))
+    assert (client.state.phase, client.position) == (Phase.ARRIVING_BEHIND, 104)
+    change(client, 106)
+    assert (client.position, client.base) == (END, END)
+    assert waiting(wired) == [97, 98, 99, 100]
+
+
+def test_one_that_arrives_reads_from_the_log_what_the_feed_missed(make_client: MakeClient) -> None:
+    """A gap in its queue might be of a line that is gone when it is told, and the log knows better what is missing."""
+    wired = make_client()
+    client = arriving(wired)
+    offer(client, 99)
+    client.miss(100, 102, GapReason.UPSTREAM)
+    client.miss(105, 105, GapReason.TRIMMED)
+    assert (client.state.phase, client.position) == (Phase.ARRIVING_BEHIND, 99)
+    assert waiting(wired) == [99]
+    client.welcome()
+    assert client.state.phase is Phase.READING

@@ -1,0 +1,348 @@
+"""Positions of clients and the line of the log: resumes, pasts and replays, of epochs before, beside and ahead of the gateway's.
+
+The bus is not started: its position and its lineage are the test's, and so is the Redis that is asked where the log stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+import pytest
+
+from headgate.auth.identity import Identity
+from headgate.bus.listener import Bus
+from headgate.delivery.client import Client
+from headgate.delivery.state import Phase
+from headgate.errors import BusUnavailable
+from headgate.node.namespace import Namespace, Resumption
+from headgate.protocol.requests import Resume
+from headgate.redis.entries import Entry
+from headgate.redis.lineage import Lineage, read_lineage
+from headgate.redis.log import EventLog, Head
+from headgate.settings import Settings
+from tests.support.bus_position import stand_at
+from tests.support.wired_client import NAMESPACE, WiredClient, event
+
+FIRST, SECOND, NEWEST, LATER, UNKNOWN = (letter * 16 for letter in "abcdf")
+# FIRST ends at 100, SECOND at 150; the feed stands at 200 in NEWEST.
+EPOCHS = ((FIRST, 1, 0), (SECOND, 101, 1), (NEWEST, 151, 2))
+LINE = read_lineage(NEWEST, EPOCHS)
+LATER_LINE = read_lineage(LATER, (*EPOCHS, (LATER, 181, 3)))
+
+
+class Redis:
+    """Stands for the log: `at` is where it stands. It counts how often it was asked, and remembers which pages were read."""
+
+    def __init__(self) -> None:
+        self.at = Head(NEWEST, 200, 1, 5, LINE)
+        self.asked = 0
+        self.pages: list[tuple[int, int | None, str | None]] = []
+        self.meanwhile: Callable[[], object] = lambda: None
+
+    def head(self, known_epoch: str | None = None) -> Head:
+        self.asked += 1
+        self.meanwhile()
+        return self.at
+
+    def page(self, after: int, upto: int | None, *, epoch: str | None) -> list[Entry]:
+        self.pages.append((after, upto, epoch))
+        if epoch != self.at.epoch:
+            raise BusUnavailable("another epoch")
+        last = self.at.offset if upto is None else min(upto, self.at.offset)
+        return [Entry(offset, event(offset)) for offset in range(after + 1, last + 1)][:100]
+
+
+@pytest.fixture
+def redis(monkeypatch: pytest.MonkeyPatch) -> Redis:
+    """Redis, and a bus that has met its line."""
+    monkeypatch.setattr(Bus, "lineage", LINE)
+    return Redis()
+
+
+@pytest.fixture
+def namespace(redis: Redis) -> Iterator[Namespace]:
+    """A namespace whose feed stands at 200 of the newest epoch."""
+    namespace = Namespace(NAMESPACE, "redis://127.0.0.1:1/0", Settings())
+    stand_at(namespace.bus, NEWEST, 200, 1)
+    namespace._search._log = cast(EventLog, redis)
+    yield namespace
+    namespace.close()
+
+
+@pytest.fixture
+def wired() -> Iterator[WiredClient]:
+    """A connection."""
+    wired = WiredClient({})
+    yield wired
+    wired.close()
+
+
+def arriving(namespace: Namespace, wired: WiredClient) -> Client:
+    """Let a client join and subscribe to everything."""
+    client = namespace.join("session", Identity("user", ("#",)), wired.connection)
+    wired.connection.owners = (client,)
+    namespace.subscribe(client, {"pattern": "#"})
+    return client
+
+
+def live(namespace: Namespace, wired: WiredClient) -> Client:
+    """Let a client join that resumes nothing."""
+    client = arriving(namespace, wired)
+    namespace.resume(client, None)
+    return client
+
+
+def gaps(wired: WiredClient) -> list[tuple[Any, ...]]:
+    """Reason, range, count and epoch of every gap that the browser was told."""
+    wired.drain()
+    return [(gap["reason"], gap["from"], gap["to"], gap["count"], gap.get("epoch")) for gap in wired.notices("gap")]
+
+
+# -- resume -----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("epoch", "offset"), [(FIRST, 1), (FIRST, 100), (SECOND, 100), (SECOND, 150), (NEWEST, 150), (NEWEST, 200)]
+)
+def test_a_position_on_the_line_is_resumed_without_a_word(
+    namespace: Namespace, wired: WiredClient, redis: Redis, epoch: str, offset: int
+) -> None:
+    """The log was restarted twice, and this client has lost nothing by it; Redis is not even asked."""
+    client = arriving(namespace, wired)
+    assert namespace.resume(client, Resume(epoch, offset)) == Resumption(True, Resume(NEWEST, offset))
+    assert gaps(wired) == []
+    assert redis.asked == 0
+    assert client.state.phase is (Phase.LIVE if offset == 200 else Phase.READING)
+
+
+@pytest.mark.parametrize(
+    ("epoch", "offset", "end"), [(FIRST, 101, 100), (FIRST, 900, 100), (SECOND, 180, 150), (NEWEST, 205, 200)]
+)
+def test_a_position_off_the_line_goes_on_behind_its_end_and_is_told_of_the_rest(
+    namespace: Namespace, wired: WiredClient, epoch: str, offset: int, end: int
+) -> None:
+    """Exactly what it has seen, and what is in the log no longer."""
+    client = arriving(namespace, wired)
+    assert namespace.resume(client, Resume(epoch, offset)) == Resumption(False, Resume(NEWEST, end))
+    assert client.position == end
+    assert gaps(wired) == [("rolled_back", end + 1, offset, offset - end, NEWEST)]
+
+
+def test_what_was_rolled_back_is_told_ahead_of_what_has_come_since_it_joined(namespace: Namespace, wired: WiredClient) -> None:
+    """Events of the new line that wait for it come out of the log, behind the gap; a plain publish keeps waiting."""
+    client = arriving(namespace, wired)
+    wired.connection.cork()
+    namespace.route([event(None), event(201)])
+    stand_at(namespace.bus, NEWEST, 201)
+    namespace.resume(client, Resume(SECOND, 160))
+    waiting = [frame.packet.split(b'"')[1] for frame in wired.connection.queue.take(1 << 20)]
+    assert waiting == [b"gap", b"event"]
+    assert client.position == 150
+
+
+def test_an_epoch_that_nobody_knows_is_of_a_lost_log(namespace: Namespace, wired: WiredClient, redis: Redis) -> None:
+    """Redis was asked, as another gateway may be ahead of this one."""
+    assert namespace.resume(arriving(namespace, wired), Resume(UNKNOWN, 5)) == Resumption(False)
+    assert redis.asked == 1
+    assert gaps(wired) == [("log_lost", None, None, None, None)]
+
+
+@pytest.mark.parametrize(("epoch", "offset"), [(LATER, 190), (UNKNOWN, 5), (NEWEST, 205), (FIRST, 120)])
+def test_nobody_is_told_of_a_loss_by_a_gateway_that_is_behind(
+    namespace: Namespace, wired: WiredClient, redis: Redis, epoch: str, offset: int
+) -> None:
+    """Redis goes on in an epoch that the feed has not met: the client comes back in a moment, with the same point."""
+    redis.at = Head(LATER, 190, 1, 5, LATER_LINE)
+    client = arriving(namespace, wired)
+    with pytest.raises(BusUnavailable):
+        namespace.resume(client, Resume(epoch, offset))
+    assert gaps(wired) == []
+    assert client.state.arriving
+
+
+def test_a_position_is_judged_by_the_line_that_there_is_when_redis_has_answered(
+    namespace: Namespace, wired: WiredClient, redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The feed meets the epoch that the client comes from while Redis is asked about it."""
+
+    def meet() -> None:
+        monkeypatch.setattr(Bus, "lineage", LATER_LINE)
+        stand_at(namespace.bus, LATER, 190)
+        namespace.line_changed(180)
+        redis.at = Head(LATER, 190, 1, 5, LATER_LINE)
+
+    redis.meanwhile = meet
+    client = arriving(namespace, wired)
+    assert namespace.resume(client, Resume(LATER, 190)) == Resumption(True, Resume(LATER, 190))
+    assert gaps(wired) == []
+
+
+def test_a_library_that_knows_no_lineage_makes_every_other_epoch_a_lost_log(
+    namespace: Namespace, wired: WiredClient, redis: Redis
+) -> None:
+    """As before there were lineages."""
+    redis.at = Head(NEWEST, 200, 1, 4, None)
+    assert namespace.resume(arriving(namespace, wired), Resume(UNKNOWN, 5)) == Resumption(False)
+
+
+# -- since and replay -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("epoch", "offset", "start"), [(FIRST, 90, 90), (FIRST, 120, 100), (SECOND, 120, 120), (NEWEST, 160, 160), (NEWEST, 250, 200)]
+)
+def test_a_past_begins_behind_the_end_of_the_line_that_its_offset_is_on(
+    namespace: Namespace, wired: WiredClient, epoch: str, offset: int, start: int
+) -> None:
+    """What the holder of that position has seen above the end is not in the log."""
+    client = live(namespace, wired)
+    namespace.subscribe(client, {"pattern": "a", "since": {"offset": offset, "epoch": epoch}})
+    assert client.starts == {"a": start}
+
+
+def test_a_past_of_a_lost_log_is_all_that_there_is(namespace: Namespace, wired: WiredClient) -> None:
+    """Nothing of this log has been seen there."""
+    stand_at(namespace.bus, NEWEST, 200, 30)
+    client = live(namespace, wired)
+    namespace.subscribe(client, {"pattern": "a", "since": {"offset": 120, "epoch": UNKNOWN}})
+    assert client.starts == {"a": 29}
+
+
+def test_a_past_of_an_epoch_that_is_ahead_is_refused_for_now(namespace: Namespace, wired: WiredClient, redis: Redis) -> None:
+    """The subscription may be tried again; one without a past is active."""
+    redis.at = Head(LATER, 190, 1, 5, LATER_LINE)
+    client = live(namespace, wired)
+    outcomes = namespace.subscribe_all(client, [{"pattern": "a", "since": {"offset": 185, "epoch": LATER}}, {"pattern": "b"}])
+    assert isinstance(outcomes[0], BusUnavailable)
+    assert outcomes[1] == "b"
+
+
+def test_a_past_is_looked_for_again_when_the_line_changes_meanwhile(
+    namespace: Namespace, wired: WiredClient, redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An offset that was on the line may be above its end now."""
+
+    def meet() -> None:
+        redis.meanwhile = lambda: None
+        monkeypatch.setattr(Bus, "lineage", LATER_LINE)
+        stand_at(namespace.bus, LATER, 185)
+        namespace.line_changed(180)
+        redis.at = Head(LATER, 185, 1, 5, LATER_LINE)
+
+    redis.meanwhile = meet
+    client = live(namespace, wired)
+    namespace.subscribe(client, {"pattern": "a", "since": {"offset": 230, "epoch": NEWEST}})
+    assert client.starts == {"a": 180}
+    assert redis.asked == 2
+
+
+def replay(namespace: Namespace, client: Client, first: int, last: int, **more: object) -> dict[str, Any]:
+    """Ask for a range, and return the answer with the offsets of the events only."""
+    answer = namespace.replay(client, {"pattern": "#", "from": first, "to": last, **more})
+    return {**answer, "events": [meta["offset"] for _, _, meta in cast(list[Any], answer["events"])]}
+
+
+def test_a_replay_says_the_epoch_that_it_was_read_in(namespace: Namespace, wired: WiredClient, redis: Redis) -> None:
+    """The page is checked against it, so the two belong together."""
+    client = live(namespace, wired)
+    assert replay(namespace, client, 120, 122) == {"events": [120, 121, 122], "next": None, "epoch": NEWEST}
+    assert redis.pages == [(119, 122, NEWEST)]
+    redis.at = Head(LATER, 190, 1, 5, LATER_LINE)
+    with pytest.raises(BusUnavailable):
+        replay(namespace, client, 120, 122)
+
+
+@pytest.mark.parametrize(
+    ("epoch", "first", "last", "events", "gap"),
+    [
+        (FIRST, 95, 100, [95, 96, 97, 98, 99, 100], None),
+        (FIRST, 99, 103, [99, 100], (101, 103, "rolled_back")),
+        (FIRST, 102, 103, [], (102, 103, "rolled_back")),
+        (SECOND, 99, 101, [99, 100, 101], None),
+        (NEWEST, 199, 205, [199, 200], None),
+        (UNKNOWN, 99, 101, [], (99, 101, "log_lost")),
+    ],
+)
+def test_a_replay_answers_up_to_the_end_of_the_line_and_says_so(
+    namespace: Namespace,
+    wired: WiredClient,
+    epoch: str,
+    first: int,
+    last: int,
+    events: list[int],
+    gap: tuple[int, int, str] | None,
+) -> None:
+    """What lies above it in that epoch is not in the log, and what lies there now is something else."""
+    answer = replay(namespace, live(namespace, wired), first, last, epoch=epoch)
+    told = {} if gap is None else {"gap": {"from": gap[0], "to": gap[1], "reason": gap[2], "epoch": NEWEST}}
+    assert answer == {"events": events, "next": None, "epoch": NEWEST, **told}
+
+
+def test_what_a_replay_cannot_have_is_told_once_with_its_last_page(namespace: Namespace, wired: WiredClient) -> None:
+    """Whoever asks page by page counts it once."""
+    client = live(namespace, wired)
+    answers = [replay(namespace, client, 1, 180, epoch=SECOND)]
+    while answers[-1]["next"] is not None:
+        answers.append(replay(namespace, client, answers[-1]["next"], 180, epoch=SECOND))
+    assert [offset for answer in answers for offset in answer["events"]] == list(range(1, 151))
+    assert len(answers) == 2
+    assert [answer.get("gap") for answer in answers] == [
+        None,
+        {"from": 151, "to": 180, "reason": "rolled_back", "epoch": NEWEST},
+    ]
+
+
+# -- a change of the line ---------------------------------------------------------------------------------------------------
+
+
+def change(namespace: Namespace, monkeypatch: pytest.MonkeyPatch, lineage: Lineage, reached: int, end: int) -> None:
+    """Let the feed meet another epoch."""
+    monkeypatch.setattr(Bus, "lineage", lineage)
+    stand_at(namespace.bus, lineage.epoch, reached)
+    namespace.line_changed(end)
+
+
+def test_a_restart_that_loses_nothing_costs_a_cursor(
+    namespace: Namespace, wired: WiredClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A live client is told the epoch, with its own position, behind the events before."""
+    live(namespace, wired)
+    change(namespace, monkeypatch, read_lineage(LATER, (*EPOCHS, (LATER, 201, 3))), 200, 200)
+    assert gaps(wired) == []
+    assert wired.notices("cursor") == [{"epoch": LATER, "offset": 200}]
+
+
+def test_a_live_client_is_told_what_it_has_had_above_the_end(
+    namespace: Namespace, wired: WiredClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And nothing else: what comes on the new line is new to it."""
+    client = live(namespace, wired)
+    change(namespace, monkeypatch, LATER_LINE, 180, 180)
+    stand_at(namespace.bus, LATER, 181)
+    namespace.route([event(181)])
+    assert gaps(wired) == [("rolled_back", 181, 200, 20, LATER)]
+    assert wired.notices("cursor") == []
+    assert [name for name, *_ in wired.received] == ["gap", "event"]
+    assert wired.offsets == [181]
+    assert client.state.phase is Phase.LIVE
+
+
+def test_a_gateway_that_told_nobody_of_its_position_rolls_nobody_back(
+    namespace: Namespace, wired: WiredClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The feed moved on past events that nobody here needs; those are lost, and nobody has seen them."""
+    live(namespace, wired)
+    stand_at(namespace.bus, NEWEST, 260)
+    change(namespace, monkeypatch, read_lineage(LATER, (*EPOCHS, (LATER, 231, 3))), 230, 230)
+    assert gaps(wired) == []
+    assert wired.notices("cursor") == [{"epoch": LATER, "offset": 230}]
+
+
+def test_a_new_client_is_welcomed_at_the_place_from_which_it_begins(namespace: Namespace, wired: WiredClient) -> None:
+    """It reads the past that it asked for from there; events that came during its handshake are not below its position."""
+    client = namespace.join("session", Identity("user", ("#",)), wired.connection)
+    namespace.subscribe(client, {"pattern": "#", "since": {"offset": 150}})
+    stand_at(namespace.bus, NEWEST, 220)
+    resumption = namespace.resume(client, None)
+    assert (namespace.position(client, resumption), client.position) == (200, 150)

@@ -193,6 +193,15 @@ describe("a past, while the log loses its end,", () => {
     assert.deepEqual(seen, [105, "rolled_back 101-105", 106, 99, 105]);
   });
 
+  it("that was to begin above that is asked for again from where the lines part", async () => {
+    gate.subscribe("a", { since: { offset: 99 } }, record);
+    assert.deepEqual(await asked(), { offset: 99 });
+    rolledBack(97, 100, "e2");
+    await resumed();
+    await gateway.welcome({ epoch: "e2", offset: 120 }, 2);
+    assert.deepEqual(await asked(), { epoch: "e2", offset: 97 });
+  });
+
   it("that was asked for by an offset is asked for again with the epoch of that time", async () => {
     gate.subscribe("a", { since: { offset: 90 } }, record);
     assert.deepEqual(await asked(), { offset: 90 });

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import tracemalloc
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
@@ -224,10 +226,36 @@ def test_a_cut_gives_back_the_room_of_what_it_forgets() -> None:
     pages = pages_of(FakeLog(range(1, 81), size=100))
     read_all(pages, 0)
     pages.cut(40)
-    assert pages._bytes == sum(len(frame.wire) for page in pages._pages.values() for frame in page.frames.values() if frame)
+    assert sum(pages._sizes.values()) == pages._bytes > 0
+    assert pages._sizes.keys() == pages._pages.keys()
     assert max(page.last for page in pages._pages.values()) == 40
     pages.cut(0)
-    assert (pages._bytes, pages._pages) == (0, {})
+    assert (pages._bytes, pages._sizes, pages._pages) == (0, {}, {})
+
+
+@pytest.mark.parametrize(("size", "patterns"), [(1, 1), (1, 8), (100, 8), (3000, 8)])
+def test_the_limit_counts_what_the_cache_takes(size: int, patterns: int) -> None:
+    """Small events take more room beside their bytes than in them, and so do the parts of a page for many sets of patterns."""
+    limit = 512 * 1024
+    log = FakeLog(range(1, 3000), size=size)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        pages = pages_of(log, max_bytes=limit)
+        position = 0
+        while (page := pages.page_after(position, EPOCH, nobody)) is not None:
+            for number in range(patterns):
+                known = pages.page_after(position, EPOCH, nobody)
+                assert known is not None
+                known.chunks((f"p{number}",), wanted("#" if number % 2 else "orders.odd"))
+            position = page.last
+        log.reads.clear()
+        gc.collect()
+        took = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert 0.6 * limit < took < 1.3 * limit
 
 
 def test_a_range_that_was_gone_is_looked_for_again_when_the_log_has_lost_its_end_in_it() -> None:

@@ -20,7 +20,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from itertools import count
 
-from headgate.delivery.trie import MAX_CACHED_TOPICS
+from headgate.delivery.matcher import MAX_CACHED_TOPICS
 
 from .slow_http import SLOW, Crowd
 from .variants import mint

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from bench.machine import describe as described
-from headgate.delivery.trie import SubscriptionTrie
+from headgate.delivery.matcher import SubscriptionMatcher
 
 from . import churn
 from .matchers import Headgate, InvertedBitmap, Matcher, NaiveMap, OptimizedInvertedBitmap, Shapes, WordTrie
@@ -205,7 +205,7 @@ def _large(draw: random.Random) -> dict[str, float]:
     vocabulary = [f"w{number}" for number in range(200)]
     gc.collect()
     tracemalloc.start()
-    trie: SubscriptionTrie[int] = SubscriptionTrie()
+    trie: SubscriptionMatcher[int] = SubscriptionMatcher()
     for number in range(100_000):
         words = draw.choices(vocabulary, k=draw.randint(2, 6))
         if draw.random() < 0.2:

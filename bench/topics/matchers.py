@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable, Collection, Iterable
 from typing import Any, Protocol
 
+from headgate.delivery.matcher import SubscriptionMatcher
 from headgate.delivery.pattern_map import PatternMap
-from headgate.delivery.trie import SubscriptionTrie
 from headgate.topic import MAX_TOPIC_WORDS, matches
 
 
@@ -187,7 +187,7 @@ class Headgate:
     """Headgate's subscriptions as the gateway has them."""
 
     def __init__(self) -> None:
-        self._trie: SubscriptionTrie[int] = SubscriptionTrie()
+        self._trie: SubscriptionMatcher[int] = SubscriptionMatcher()
 
     def subscribe(self, pattern: str, subscriber: int) -> None:
         self._trie.add(pattern, subscriber)

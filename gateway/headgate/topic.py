@@ -5,7 +5,7 @@ A topic is 1 to 8 words of `[A-Za-z0-9_-]` joined by dots, at most 255 bytes. A 
 vectors that both implementations must satisfy.
 
 `matches` and `contains` here are the plain definitions, which the tests hold the fast ones against. The hot path uses
-delivery/trie.py, and authorization auth/grants.py.
+delivery/matcher.py, and authorization auth/grants.py.
 """
 
 from __future__ import annotations

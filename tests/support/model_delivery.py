@@ -17,10 +17,10 @@ from headgate.delivery import fanout, live_feed, page_cache
 from headgate.delivery.client import Client
 from headgate.delivery.live_feed import LiveFeed
 from headgate.delivery.log_readers import LogReaders
+from headgate.delivery.matcher import SubscriptionMatcher
 from headgate.delivery.page_cache import LogPages
 from headgate.delivery.router import Router
 from headgate.delivery.state import Phase, State, Step
-from headgate.delivery.trie import SubscriptionTrie
 from headgate.errors import BusUnavailable, InvalidEvent
 from headgate.event import Event
 from headgate.node.line import Line
@@ -181,11 +181,11 @@ class World:
         self.log.begin()
         self.bus = Bus()
         self.bus.epoch, self.bus.lineage = self.log.epoch, self.log.lineage
-        self.trie: SubscriptionTrie[Client] = SubscriptionTrie()
+        self.matcher: SubscriptionMatcher[Client] = SubscriptionMatcher()
         self.pages = LogPages(NAMESPACE, self.log, 3000)  # type: ignore[arg-type]
         self.readers = LogReaders(self.pages, lambda: None)
         self.clients: dict[str, Client] = {}
-        router = Router(NAMESPACE, self.trie)
+        router = Router(NAMESPACE, self.matcher)
         self.feed = LiveFeed(NAMESPACE, self.bus, self.clients, router, self.readers, lambda entry: None, self._budget_s)
         self.line = Line(self.bus, self.feed, Search(self))  # type: ignore[arg-type]
         self.witness = self._slot("witness", dict.fromkeys(PATTERNS, Overflow.DROP))
@@ -498,7 +498,7 @@ class World:
             client.subscribe(pattern, policy)
             if policy is Overflow.LATEST:
                 slot.browser.latest.add(pattern)
-            self.trie.add(pattern, client)
+            self.matcher.add(pattern, client)
             if past is not None:
                 client.ask_past(pattern, past, here)
             start = client.place(here) if past is None else past
@@ -525,7 +525,7 @@ class World:
         if client is not None and client.subscriptions and not client.state.arriving:
             pattern = self._random.choice(list(client.subscriptions))
             client.unsubscribe(pattern)
-            self.trie.remove(pattern, client)
+            self.matcher.remove(pattern, client)
             slot.browser.ended.add(pattern)
             self._mark(slot, "unsubscribed", pattern)
 
@@ -619,7 +619,7 @@ class World:
         del self.clients[client.session]
         client.leave()
         for pattern in client.subscriptions:
-            self.trie.remove(pattern, client)
+            self.matcher.remove(pattern, client)
 
     def _mark(self, slot: Slot, name: str, *words: object) -> None:
         """Tell the browser where among its events something began or ended."""

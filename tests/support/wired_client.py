@@ -16,9 +16,9 @@ import gevent
 
 from headgate.auth.identity import Identity
 from headgate.delivery.client import Client
+from headgate.delivery.matcher import SubscriptionMatcher
 from headgate.delivery.router import Router
 from headgate.delivery.state import Phase
-from headgate.delivery.trie import SubscriptionTrie
 from headgate.event import Event
 from headgate.protocol.packets import Overflow
 from headgate.transport.limits import TransportLimits
@@ -73,7 +73,7 @@ class WiredClient:
     def __init__(
         self,
         subscriptions: dict[str, Overflow],
-        trie: SubscriptionTrie[Client] | None = None,
+        matcher: SubscriptionMatcher[Client] | None = None,
         *,
         queue_frames: int = 256,
         queue_bytes: int = 1024 * 1024,
@@ -88,13 +88,13 @@ class WiredClient:
         self.client = Client(NAMESPACE, "session", Identity("user"), self.connection, self.reader)
         self.client.welcome()
         self.connection.owners = (self.client,)
-        self.trie: SubscriptionTrie[Client] = trie if trie is not None else SubscriptionTrie()
+        self.matcher: SubscriptionMatcher[Client] = matcher if matcher is not None else SubscriptionMatcher()
         self.received: list[list[Any]] = []
         self.stream = b""
         self._unparsed = b""
         for pattern, policy in subscriptions.items():
             self.client.subscribe(pattern, policy)
-            self.trie.add(pattern, self.client)
+            self.matcher.add(pattern, self.client)
 
     def divert(self, take: Callable[[bytes], None]) -> None:
         """Give what is written to `take` instead of to the socket, which always has room."""
@@ -168,9 +168,9 @@ def event(offset: int | None, topic: str = "a", size: int = 0) -> Event:
     return Event(topic, data, f"id-{offset}", 1_700_000_000_000, EPOCH if offset is not None else None, offset)
 
 
-def publish(trie: SubscriptionTrie[Client], events: Iterable[Event]) -> None:
+def publish(matcher: SubscriptionMatcher[Client], events: Iterable[Event]) -> None:
     """Do what the namespace does with a batch from the bus."""
-    router = Router(NAMESPACE, trie)
+    router = Router(NAMESPACE, matcher)
     for pass_ in router.passes(router.match(events)):
         while not pass_.advance():
             pass

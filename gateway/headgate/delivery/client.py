@@ -105,7 +105,7 @@ class LogReader(Protocol):
 
 
 class Client:
-    """One subscriber. Hashable by identity, as the trie needs it.
+    """One subscriber. Hashable by identity, as the matcher needs it.
 
     Attributes:
         direct: events written straight to the socket.
@@ -187,7 +187,7 @@ class Client:
         return self._pattern_key
 
     def subscribe(self, pattern: str, overflow: Overflow) -> None:
-        """Note a subscription (the trie does the matching)."""
+        """Note a subscription; the matcher finds it."""
         if pattern not in self.subscriptions:
             self.wildcards += is_wildcard(pattern)
             self._pattern_key = None

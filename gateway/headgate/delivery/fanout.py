@@ -19,7 +19,7 @@ from time import perf_counter
 from headgate.protocol.frames import Frame
 
 from .client import Client
-from .trie import Audience
+from .matcher import Audience
 
 # One slice's frames joined: about what a socket buffer takes at once.
 MAX_SLICE_BYTES = 65536

@@ -14,15 +14,15 @@ from headgate.protocol.packets import event_packet
 
 from .client import Client
 from .fanout import MAX_SLICE_BYTES, Matched, Pass
-from .trie import SubscriptionTrie
+from .matcher import SubscriptionMatcher
 
 
 class Router:
     """Matches and slices. `matched` counts events that somebody here wanted, `unwanted` the others."""
 
-    def __init__(self, namespace: str, trie: SubscriptionTrie[Client]) -> None:
+    def __init__(self, namespace: str, matcher: SubscriptionMatcher[Client]) -> None:
         self._namespace = namespace
-        self._trie = trie
+        self._matcher = matcher
         self._start = 0
         self.matched = self.unwanted = 0
 
@@ -30,7 +30,7 @@ class Router:
         """Return the events that somebody here wants, framed, in order."""
         matched: list[Matched] = []
         for event in events:
-            audience = self._trie.match(event.topic)
+            audience = self._matcher.match(event.topic)
             if not audience.clients:
                 self.unwanted += 1
                 continue

@@ -15,9 +15,9 @@ from headgate.bus.listener import Bus
 from headgate.delivery.catch_up import CatchUp
 from headgate.delivery.client import Client, ClientConnection
 from headgate.delivery.live_feed import LiveFeed
+from headgate.delivery.matcher import SubscriptionMatcher
 from headgate.delivery.page_cache import LogPages
 from headgate.delivery.router import Router
-from headgate.delivery.trie import SubscriptionTrie
 from headgate.errors import Forbidden, HeadgateError, InvalidEvent
 from headgate.event import Event
 from headgate.metrics import CLIENTS, SUBSCRIPTIONS
@@ -59,20 +59,22 @@ class Namespace:
         self._on_log_lost = on_log_lost
         self._settings = settings
         self.clients: dict[str, Client] = {}
-        trie: SubscriptionTrie[Client] = SubscriptionTrie()
+        matcher: SubscriptionMatcher[Client] = SubscriptionMatcher()
         self.bus = Bus(name, redis_url, settings, self)
         search_log, pages_log = self._logs = self.bus.open_log(), self.bus.open_log()
         share = Share(SHARE_S)
         self._search = LogSearch(search_log, settings, share)
         self._catch_up = CatchUp(LogPages(name, pages_log))
-        self._live = LiveFeed(name, self.bus, self.clients, Router(name, trie), self._catch_up.readers, self._quarantine)
+        self._live = LiveFeed(name, self.bus, self.clients, Router(name, matcher), self._catch_up.readers, self._quarantine)
         self._catch_up.follow(self._live)
         self._line = Line(self.bus, self._live, self._search)
-        self._subscriptions = Subscriptions(self.clients, trie, self.bus, self._live, self._search, self._line, share, settings)
+        self._subscriptions = Subscriptions(
+            self.clients, matcher, self.bus, self._live, self._search, self._line, share, settings
+        )
         self._losses = Losses(name)
         self._cursor_told_s = monotonic()
         CLIENTS.labels(name).set_function(lambda: len(self.clients))
-        SUBSCRIPTIONS.labels(name).set_function(lambda: trie.subscriptions)
+        SUBSCRIPTIONS.labels(name).set_function(lambda: matcher.subscriptions)
 
     # -- clients --------------------------------------------------------------------------------------------------
 

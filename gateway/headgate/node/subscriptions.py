@@ -1,7 +1,7 @@
 """The subscriptions of one namespace's clients: admitted, acquired from the bus, active, ended.
 
-In: requests of clients. Out: patterns in the trie, with the interest of the bus that they need; clients that read a past from the
-log (`Client.ask_past`).
+In: requests of clients. Out: patterns in the matcher, with the interest of the bus that they need; clients that read a past from
+the log (`Client.ask_past`).
 
 Work on subscriptions is done in a share of the loop, and lets the loop run between two of them: 128 thought out ones take 60 ms.
 """
@@ -16,7 +16,7 @@ from time import monotonic
 from headgate.bus.listener import Bus
 from headgate.delivery.client import Client
 from headgate.delivery.live_feed import LiveFeed
-from headgate.delivery.trie import SubscriptionTrie
+from headgate.delivery.matcher import SubscriptionMatcher
 from headgate.errors import Forbidden, HeadgateError, LimitReached, Unauthorized
 from headgate.protocol.requests import Since, Subscription, read_subscription
 from headgate.runtime.loop import Share, Signal
@@ -36,7 +36,7 @@ class Subscriptions:
     def __init__(
         self,
         clients: Mapping[str, Client],
-        trie: SubscriptionTrie[Client],
+        matcher: SubscriptionMatcher[Client],
         bus: Bus,
         feed: LiveFeed,
         search: LogSearch,
@@ -45,7 +45,7 @@ class Subscriptions:
         settings: Settings,
     ) -> None:
         self._clients = clients
-        self._trie = trie
+        self._matcher = matcher
         self._bus = bus
         self._feed = feed
         self._search = search
@@ -238,11 +238,11 @@ class Subscriptions:
         Both in one step: an event that came live between the two would come out of the log again.
         """
         client.subscribe(wanted.pattern, wanted.overflow)
-        if self._trie.add(wanted.pattern, client):
+        if self._matcher.add(wanted.pattern, client):
             self._bus.acquire(wanted.pattern)
         if start is not None:
             client.ask_past(wanted.pattern, start, self._feed.position())
 
     def _remove(self, pattern: str, client: Client) -> None:
-        if self._trie.remove(pattern, client):
+        if self._matcher.remove(pattern, client):
             self._bus.release(pattern)

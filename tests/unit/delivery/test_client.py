@@ -52,11 +52,11 @@ def fill(wired: WiredClient, topic: str = "a", size: int = 2 * KIB, beyond: int 
     offset = 0
     while not wired.client.discarded and not wired.client.conflated and wired.client.state.phase is Phase.LIVE:
         offset += 1
-        publish(wired.trie, [event(offset, topic, size)])
+        publish(wired.matcher, [event(offset, topic, size)])
         assert offset < 1000
     for _ in range(beyond):
         offset += 1
-        publish(wired.trie, [event(offset, topic, size)])
+        publish(wired.matcher, [event(offset, topic, size)])
     return offset
 
 
@@ -81,7 +81,7 @@ class ClientBesideAModel(RuleBasedStateMachine):
             events.append(event(self.offset, topic, size))
             if any(matches(pattern, topic) for pattern in self.policies):
                 self.offered[self.offset] = topic
-        publish(self.wired.trie, events)
+        publish(self.wired.matcher, events)
 
     @rule()
     def lose_an_entry_of_the_log(self) -> None:
@@ -159,7 +159,7 @@ def test_a_client_that_keeps_up_is_written_to_directly_and_told_nothing(make_cli
     """No queue, no notice."""
     wired = make_client({"#": Overflow.CATCH_UP})
     for offset in range(1, 101):
-        publish(wired.trie, [event(offset)])
+        publish(wired.matcher, [event(offset)])
         wired.drain()
 
     assert wired.offsets == list(range(1, 101))
@@ -188,7 +188,7 @@ def test_a_client_that_recovers_after_the_warning_is_told_that_it_is_over(make_c
     for _ in range(2):
         first = len(wired.notices("backpressure"))
         while wired.connection.queue.level < 0.75:
-            publish(wired.trie, [event(None, size=2 * KIB)])
+            publish(wired.matcher, [event(None, size=2 * KIB)])
         wired.drain()
         assert [notice["state"] for notice in wired.notices("backpressure")[first:]] == ["warning", "off"]
 
@@ -224,7 +224,7 @@ def test_dropped_events_are_told_in_one_gap_ahead_of_the_next_event(make_client:
     wired = make_client({"a.*": Overflow.DROP, "*.1": Overflow.DROP, "b": Overflow.DROP})
     last = fill(wired, "a.1", beyond=9)
     wired.drain()
-    publish(wired.trie, [event(last + 1, "a.1")])
+    publish(wired.matcher, [event(last + 1, "a.1")])
     wired.drain()
 
     (gap,) = wired.notices("gap")
@@ -246,7 +246,7 @@ def test_a_dropped_plain_publish_is_told_as_gone_for_good(make_client: MakeClien
     """It was never in the log: no offsets, not recoverable, but counted."""
     wired = make_client({"#": Overflow.DROP})
     while not wired.client.discarded:
-        publish(wired.trie, [event(None, size=2 * KIB)])
+        publish(wired.matcher, [event(None, size=2 * KIB)])
     wired.drain()
 
     (gap,) = wired.notices("gap")
@@ -256,7 +256,7 @@ def test_a_dropped_plain_publish_is_told_as_gone_for_good(make_client: MakeClien
 def test_an_event_larger_than_the_whole_queue_passes_through_an_empty_one(make_client: MakeClient) -> None:
     """The payload limit has bounded it; a client must not be pressed by one event for ever."""
     wired = make_client({"#": Overflow.DROP}, queue_bytes=4 * KIB)
-    publish(wired.trie, [event(1, size=100 * KIB)])
+    publish(wired.matcher, [event(1, size=100 * KIB)])
     wired.drain()
 
     assert wired.offsets == [1]
@@ -273,7 +273,7 @@ def test_latest_keeps_the_newest_of_each_topic_and_counts_the_others(make_client
     for _ in range(50):
         for topic in ("a", "b", "c"):
             offset += 1
-            publish(wired.trie, [event(offset, topic, 2 * KIB)])
+            publish(wired.matcher, [event(offset, topic, 2 * KIB)])
     wired.drain()
 
     newest = {topic: data[0] for topic, data, _ in wired.events}
@@ -298,7 +298,7 @@ def test_latest_of_more_topics_than_there_is_room_for_is_told_as_a_gap(make_clie
     """Bounded also when every event has a topic of its own."""
     wired = make_client({"#": Overflow.LATEST})
     for offset in range(1, 101):
-        publish(wired.trie, [event(offset, f"topic.{offset}", 2 * KIB)])
+        publish(wired.matcher, [event(offset, f"topic.{offset}", 2 * KIB)])
     wired.drain()
 
     assert wired.client.discarded > 0
@@ -309,13 +309,13 @@ def test_latest_of_more_topics_than_there_is_room_for_is_told_as_a_gap(make_clie
 def test_latest_keeps_the_newest_value_beside_subscriptions_that_drop(make_client: MakeClient) -> None:
     """A full queue gives up its older value of the topic for the newer one; what waits of others keeps its place."""
     wired = make_client({"log.#": Overflow.DROP, "price": Overflow.LATEST})
-    publish(wired.trie, [event(offset, "price") for offset in range(1, 4)])
+    publish(wired.matcher, [event(offset, "price") for offset in range(1, 4)])
     last = 3
     while not wired.client.discarded:
         last += 1
-        publish(wired.trie, [event(last, "log.line", 2 * KIB), event(last + 1, "price", 2 * KIB)])
+        publish(wired.matcher, [event(last, "log.line", 2 * KIB), event(last + 1, "price", 2 * KIB)])
         last += 1
-    publish(wired.trie, [event(last + 1, "price", 2 * KIB)])
+    publish(wired.matcher, [event(last + 1, "price", 2 * KIB)])
     wired.drain()
 
     assert [data[0] for topic, data, _ in wired.events if topic == "price"][-1] == last + 1
@@ -348,9 +348,9 @@ def test_the_strongest_policy_of_the_subscriptions_that_match_decides(make_clien
     last = fill(wired, "c", 3 * KIB)
     while wired.connection.queue.frames > 48:
         wired.read()
-    publish(wired.trie, [event(last + 1, "c"), event(last + 2, "a.c"), event(last + 3, "a.c")])
+    publish(wired.matcher, [event(last + 1, "c"), event(last + 2, "a.c"), event(last + 3, "a.c")])
     assert (client.discarded, client.conflated, client.state.phase) == (2, 1, Phase.LIVE)
-    publish(wired.trie, [event(last + 4, "a.b")])
+    publish(wired.matcher, [event(last + 4, "a.b")])
 
     assert (client.state.phase, client.position) == (Phase.READING, last + 3)
 
@@ -387,9 +387,9 @@ def test_the_strongest_policy_decides_for_any_subscriptions(subscriptions: dict[
 def test_word_of_missing_offsets_keeps_its_place_among_events(make_client: MakeClient) -> None:
     """After what came before, ahead of what comes after."""
     wired = make_client({"#": Overflow.DROP})
-    publish(wired.trie, [event(1), event(2)])
+    publish(wired.matcher, [event(1), event(2)])
     wired.client.miss(3, 4, GapReason.TRIMMED)
-    publish(wired.trie, [event(5)])
+    publish(wired.matcher, [event(5)])
     wired.drain()
 
     assert [name for name, *_ in wired.received] == ["event", "event", "gap", "event"]
@@ -402,7 +402,7 @@ def test_the_newest_values_below_a_trimmed_range_come_ahead_of_the_word_of_it(ma
     wired = make_client({"#": Overflow.LATEST})
     last = fill(wired, "a", beyond=3)
     wired.client.miss(last + 1, last + 5, GapReason.TRIMMED)
-    publish(wired.trie, [event(last + 6, "b")])
+    publish(wired.matcher, [event(last + 6, "b")])
     wired.drain()
     told = [rest[0]["to"] if name == "gap" else rest[2]["offset"] for name, *rest in wired.received if name in ("gap", "event")]
     assert told[-3:] == [last, last + 5, last + 6]
@@ -440,9 +440,9 @@ def test_a_lost_log_is_told_to_a_client_whose_queue_is_full_between_the_old_log_
     last = fill(wired, beyond=5)
     wired.client.lose_log()
     wired.client.tell_log_lost(cursor)
-    publish(wired.trie, [event(1, "b"), event(2, "b")])
+    publish(wired.matcher, [event(1, "b"), event(2, "b")])
     wired.drain()
-    publish(wired.trie, [event(3, "b")])
+    publish(wired.matcher, [event(3, "b")])
     wired.drain()
 
     names = [name for name, *_ in wired.received]
@@ -466,7 +466,7 @@ def test_a_closed_client_is_owed_nothing(make_client: MakeClient) -> None:
     fill(wired)
     wired.connection.end("gone", abort=True)
     before = wired.client.offered
-    publish(wired.trie, [event(1000)])
+    publish(wired.matcher, [event(1000)])
     wired.client.miss(1001, 1001, GapReason.TRIMMED)
     turn()
 
@@ -490,7 +490,7 @@ def test_many_subscriptions_cost_a_client_that_is_behind_one_walk_for_each_event
 
     sys.setprofile(count)
     try:
-        publish(wired.trie, [event(offset + 1, "a.b.c")])
+        publish(wired.matcher, [event(offset + 1, "a.b.c")])
     finally:
         sys.setprofile(None)
     assert calls <= 150
@@ -501,11 +501,11 @@ def test_notices_to_a_client_that_is_behind_follow_its_subscriptions(make_client
     wired = make_client({"a.#": Overflow.DROP, "*.b": Overflow.DROP})
     offset = fill(wired, "a.b")
     assert wired.client.unsubscribe("a.#")
-    wired.trie.remove("a.#", wired.client)
-    publish(wired.trie, [event(offset + 1, "a.b")])
+    wired.matcher.remove("a.#", wired.client)
+    publish(wired.matcher, [event(offset + 1, "a.b")])
     wired.client.subscribe("a.*", Overflow.LATEST)
-    wired.trie.add("a.*", wired.client)
-    publish(wired.trie, [event(offset + 2, "a.b")])
+    wired.matcher.add("a.*", wired.client)
+    publish(wired.matcher, [event(offset + 2, "a.b")])
     wired.drain()
     (gap,) = wired.notices("gap")
     assert (gap["to"], sorted(gap["patterns"])) == (offset + 1, ["*.b", "a.#"])

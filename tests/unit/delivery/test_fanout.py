@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from headgate.delivery.client import Client
 from headgate.delivery.fanout import Matched, Pass
+from headgate.delivery.matcher import SubscriptionMatcher
 from headgate.delivery.state import Phase
-from headgate.delivery.trie import SubscriptionTrie
 from headgate.event import Event
 from headgate.protocol.frames import Frame, message_frame
 from headgate.protocol.packets import Overflow, event_packet
@@ -29,18 +29,18 @@ TURNS = 3
 
 
 class Crowd:
-    """Clients that share a trie."""
+    """Clients that share a matcher."""
 
     def __init__(self) -> None:
-        self.trie: SubscriptionTrie[Client] = SubscriptionTrie()
+        self.matcher: SubscriptionMatcher[Client] = SubscriptionMatcher()
         self.members: list[WiredClient] = []
 
     def join(self, subscriptions: dict[str, Overflow], **limits: int) -> WiredClient:
-        self.members.append(WiredClient(subscriptions, self.trie, **limits))
+        self.members.append(WiredClient(subscriptions, self.matcher, **limits))
         return self.members[-1]
 
     def slice(self, *events: Event) -> list[Matched]:
-        return [Matched(framed(each), self.trie.match(each.topic)) for each in events]
+        return [Matched(framed(each), self.matcher.match(each.topic)) for each in events]
 
 
 @pytest.fixture

@@ -123,11 +123,11 @@ def test_what_a_full_queue_has_left_out_or_kept_is_told_ahead_of_the_change(make
     wired = make_client(policy)
     offset = 90  # and on, beyond the end
     while wired.client.state.pressure is not Pressure.FULL:
-        publish(wired.trie, [event(offset, "t", size=3000)])
+        publish(wired.matcher, [event(offset, "t", size=3000)])
         offset += 1
-    publish(wired.trie, [event(offset, "t")])
+    publish(wired.matcher, [event(offset, "t")])
     change(wired.client, offset)
-    publish(wired.trie, [event(END + 1, "new")])
+    publish(wired.matcher, [event(END + 1, "new")])
     wired.drain()
     names = [name if name != "gap" else rest[0]["reason"] for name, *rest in wired.received]
     change_at = names.index("rolled_back")

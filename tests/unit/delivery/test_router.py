@@ -10,29 +10,29 @@ from hypothesis import strategies as st
 
 from headgate.delivery.client import Client
 from headgate.delivery.fanout import MAX_SLICE_BYTES
+from headgate.delivery.matcher import SubscriptionMatcher
 from headgate.delivery.router import Router
-from headgate.delivery.trie import SubscriptionTrie
 from headgate.event import Event
 from headgate.protocol.packets import Overflow, event_packet
 from tests.support.wired_client import NAMESPACE, WiredClient, event, publish
 
 
 @pytest.fixture
-def trie() -> SubscriptionTrie[Client]:
-    return SubscriptionTrie()
+def matcher() -> SubscriptionMatcher[Client]:
+    return SubscriptionMatcher()
 
 
 @pytest.fixture
-def wired(trie: SubscriptionTrie[Client]) -> Iterator[WiredClient]:
+def wired(matcher: SubscriptionMatcher[Client]) -> Iterator[WiredClient]:
     """A client of `a.#` that reads."""
-    wired = WiredClient({"a.#": Overflow.DROP}, trie)
+    wired = WiredClient({"a.#": Overflow.DROP}, matcher)
     yield wired
     wired.close()
 
 
-def route(trie: SubscriptionTrie[Client], events: list[Event]) -> tuple[Router, int]:
+def route(matcher: SubscriptionMatcher[Client], events: list[Event]) -> tuple[Router, int]:
     """Route events to their end; return the router and how many passes there were."""
-    router, passes = Router(NAMESPACE, trie), 0
+    router, passes = Router(NAMESPACE, matcher), 0
     for pass_ in router.passes(router.match(events)):
         passes += 1
         while not pass_.advance():
@@ -50,9 +50,9 @@ def recording(topics: list[str]) -> Callable[[str, Event], bytes]:
     return encode
 
 
-def test_events_that_arrived_together_are_one_pass(trie: SubscriptionTrie[Client], wired: WiredClient) -> None:
+def test_events_that_arrived_together_are_one_pass(matcher: SubscriptionMatcher[Client], wired: WiredClient) -> None:
     """No timer joins events: what Redis had for us is joined, and nothing waits for more."""
-    router, passes = route(trie, [event(offset, f"a.{offset}") for offset in range(1, 101)])
+    router, passes = route(matcher, [event(offset, f"a.{offset}") for offset in range(1, 101)])
     wired.drain()
 
     assert passes == 1
@@ -61,12 +61,12 @@ def test_events_that_arrived_together_are_one_pass(trie: SubscriptionTrie[Client
 
 
 def test_an_event_that_nobody_wants_is_not_encoded(
-    trie: SubscriptionTrie[Client], wired: WiredClient, monkeypatch: pytest.MonkeyPatch
+    matcher: SubscriptionMatcher[Client], wired: WiredClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It costs one match; others of the same batch are not disturbed."""
     encoded: list[str] = []
     monkeypatch.setattr("headgate.delivery.router.event_packet", recording(encoded))
-    router, _ = route(trie, [event(1, "b"), event(2, "a.1"), event(3, "c")])
+    router, _ = route(matcher, [event(1, "b"), event(2, "a.1"), event(3, "c")])
     wired.drain()
 
     assert encoded == ["a.1"]
@@ -74,12 +74,12 @@ def test_an_event_that_nobody_wants_is_not_encoded(
     assert (router.matched, router.unwanted) == (1, 2)
 
 
-def test_an_event_for_many_is_encoded_once(trie: SubscriptionTrie[Client], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_event_for_many_is_encoded_once(matcher: SubscriptionMatcher[Client], monkeypatch: pytest.MonkeyPatch) -> None:
     """Per event and namespace, not per client."""
-    members = [WiredClient({"a": Overflow.DROP}, trie) for _ in range(20)]
+    members = [WiredClient({"a": Overflow.DROP}, matcher) for _ in range(20)]
     encoded: list[str] = []
     monkeypatch.setattr("headgate.delivery.router.event_packet", recording(encoded))
-    route(trie, [event(1, "a")])
+    route(matcher, [event(1, "a")])
 
     assert encoded == ["a"]
     for member in members:
@@ -89,20 +89,20 @@ def test_an_event_for_many_is_encoded_once(trie: SubscriptionTrie[Client], monke
 
 
 @pytest.mark.parametrize("count", [0, 1])
-def test_no_events_or_only_unwanted_ones_are_no_pass(trie: SubscriptionTrie[Client], count: int) -> None:
+def test_no_events_or_only_unwanted_ones_are_no_pass(matcher: SubscriptionMatcher[Client], count: int) -> None:
     """Nothing to do is nothing done."""
-    assert route(trie, [event(1)] * count)[1] == 0
+    assert route(matcher, [event(1)] * count)[1] == 0
 
 
 @given(sizes=st.lists(st.sampled_from([1, 100, 20_000, 65_000]), min_size=1, max_size=12))
 def test_slices_are_bounded_and_lose_nothing(sizes: list[int]) -> None:
     """At most MAX_SLICE_BYTES together; a larger event has a slice of its own."""
-    trie: SubscriptionTrie[Client] = SubscriptionTrie()
-    wired = WiredClient({"a": Overflow.DROP}, trie)
+    matcher: SubscriptionMatcher[Client] = SubscriptionMatcher()
+    wired = WiredClient({"a": Overflow.DROP}, matcher)
     try:
         writes: list[bytes] = []
         wired.divert(writes.append)
-        route(trie, [event(offset, "a", size) for offset, size in enumerate(sizes, 1)])
+        route(matcher, [event(offset, "a", size) for offset, size in enumerate(sizes, 1)])
 
         for data in writes:
             assert len(data) <= MAX_SLICE_BYTES or data.count(b'["event"') == 1
@@ -114,17 +114,17 @@ def test_slices_are_bounded_and_lose_nothing(sizes: list[int]) -> None:
 
 
 def test_a_subscription_during_a_batch_brings_events_that_come_in_from_then_on(
-    trie: SubscriptionTrie[Client],
+    matcher: SubscriptionMatcher[Client],
 ) -> None:
     """A batch is matched as it comes in: one that came later is not given half of it."""
-    early = WiredClient({"a": Overflow.DROP}, trie)
-    router = Router(NAMESPACE, trie)
+    early = WiredClient({"a": Overflow.DROP}, matcher)
+    router = Router(NAMESPACE, matcher)
     passes = router.passes(router.match([event(offset, "a", 40_000) for offset in range(1, 4)]))
     next(passes).advance()
-    late = WiredClient({"#": Overflow.DROP}, trie)
+    late = WiredClient({"#": Overflow.DROP}, matcher)
     for pass_ in passes:
         pass_.advance()
-    publish(trie, [event(4, "a")])
+    publish(matcher, [event(4, "a")])
     for wired in (early, late):
         wired.drain()
 
@@ -134,14 +134,14 @@ def test_a_subscription_during_a_batch_brings_events_that_come_in_from_then_on(
     late.close()
 
 
-def test_passes_start_at_different_clients(trie: SubscriptionTrie[Client]) -> None:
+def test_passes_start_at_different_clients(matcher: SubscriptionMatcher[Client]) -> None:
     """Nobody is always last."""
-    members = [WiredClient({"a": Overflow.DROP}, trie) for _ in range(10)]
+    members = [WiredClient({"a": Overflow.DROP}, matcher) for _ in range(10)]
     firsts: list[int] = []
     order: list[int] = []
     for number, member in enumerate(members):
         member.divert(lambda _, number=number: order.append(number))  # type: ignore[misc]
-    router = Router(NAMESPACE, trie)
+    router = Router(NAMESPACE, matcher)
     for offset in range(1, 31):
         order.clear()
         for pass_ in router.passes(router.match([event(offset, "a")])):

@@ -319,7 +319,7 @@ def test_others_have_their_turn_between_the_subscriptions_of_one_connect_and_bet
     assert turns_of_others(lambda: namespace.end_subscriptions(client, lambda pattern: pattern.startswith("a"))) >= 96
     assert len(client.subscriptions) == 32
     assert turns_of_others(lambda: namespace.leave(client.session)) >= 32
-    assert (namespace._subscriptions._trie.subscriptions, namespace._subscriptions._trie.patterns) == (0, 0)
+    assert (namespace._subscriptions._matcher.subscriptions, namespace._subscriptions._matcher.patterns) == (0, 0)
 
 
 def test_a_client_that_leaves_between_two_of_its_subscriptions_leaves_nothing_behind(
@@ -333,7 +333,7 @@ def test_a_client_that_leaves_between_two_of_its_subscriptions_leaves_nothing_be
     with pytest.raises(Unauthorized):
         namespace.subscribe_all(client, requests)
     leaving.join()
-    assert (namespace._subscriptions._trie.subscriptions, client.subscriptions) == (0, {})
+    assert (namespace._subscriptions._matcher.subscriptions, client.subscriptions) == (0, {})
 
 
 def test_all_pasts_of_one_connect_are_found_in_one_reading_of_the_log(namespace: Namespace, wired: WiredClient) -> None:

@@ -213,7 +213,7 @@ class _Generation(Generic[S]):
             self.audiences[pattern] = None
 
 
-class SubscriptionTrie(Generic[S]):
+class SubscriptionMatcher(Generic[S]):
     """Patterns with their subscribers.
 
     Attributes:

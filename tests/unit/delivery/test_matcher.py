@@ -1,4 +1,4 @@
-"""The subscription trie against the plain definition of matching, whatever the order of adds, removes and matches."""
+"""The subscription matcher against the plain definition of matching, whatever the order of adds, removes and matches."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from headgate.delivery.trie import MAX_VACANT_PATTERNS, Audience, SubscriptionTrie
+from headgate.delivery.matcher import MAX_VACANT_PATTERNS, Audience, SubscriptionMatcher
 from headgate.topic import MAX_TOPIC_WORDS, matches
 from tests.support.steps import steps_during
 
@@ -23,16 +23,16 @@ def reached(audience: Audience[int]) -> list[int]:
 
 
 class TrieBesideAList(RuleBasedStateMachine):
-    """The trie, with caches so small that they always overflow, beside a plain mapping of subscriptions."""
+    """The matcher, with caches so small that they always overflow, beside a plain mapping of subscriptions."""
 
     MAX_TOPICS, MAX_CLIENTS, MAX_VACANT = 6, 12, 3
 
     def __init__(self) -> None:
         super().__init__()
         self.patch = pytest.MonkeyPatch()
-        self.patch.setattr("headgate.delivery.trie.MAX_VACANT_PATTERNS", self.MAX_VACANT)
-        self.patch.setattr("headgate.delivery.trie._FEW", 2)
-        self.trie: SubscriptionTrie[int] = SubscriptionTrie(self.MAX_TOPICS, self.MAX_CLIENTS)
+        self.patch.setattr("headgate.delivery.matcher.MAX_VACANT_PATTERNS", self.MAX_VACANT)
+        self.patch.setattr("headgate.delivery.matcher._FEW", 2)
+        self.matcher: SubscriptionMatcher[int] = SubscriptionMatcher(self.MAX_TOPICS, self.MAX_CLIENTS)
         self.model: dict[str, set[int]] = {}
 
     def teardown(self) -> None:
@@ -40,14 +40,14 @@ class TrieBesideAList(RuleBasedStateMachine):
 
     @rule(pattern=patterns, subscriber=subscribers)
     def add(self, pattern: str, subscriber: int) -> None:
-        assert self.trie.add(pattern, subscriber) is (pattern not in self.model)
+        assert self.matcher.add(pattern, subscriber) is (pattern not in self.model)
         self.model.setdefault(pattern, set()).add(subscriber)
 
     @rule(pattern=patterns, subscriber=subscribers)
     def remove(self, pattern: str, subscriber: int) -> None:
         was = self.model.get(pattern, set())
         last = was == {subscriber}
-        assert self.trie.remove(pattern, subscriber) is last
+        assert self.matcher.remove(pattern, subscriber) is last
         was.discard(subscriber)
         if last:
             del self.model[pattern]
@@ -62,48 +62,48 @@ class TrieBesideAList(RuleBasedStateMachine):
     def match(self, topic: str, times: int = 2) -> None:
         expected = {client for pattern, clients in self.model.items() if matches(pattern, topic) for client in clients}
         for _ in range(times):  # from the second time on it is remembered
-            assert sorted(reached(self.trie.match(topic))) == sorted(expected), "all that want it, each once, and nobody else"
+            assert sorted(reached(self.matcher.match(topic))) == sorted(expected), "all that want it, each once, and nobody else"
 
     @rule()
     def match_all_that_is_remembered(self) -> None:
-        for topic in sorted({*self.trie._young.audiences, *self.trie._old.audiences}):
+        for topic in sorted({*self.matcher._young.audiences, *self.matcher._old.audiences}):
             self.match(topic)
 
     @rule(topic=topics, pattern=patterns, subscriber=subscribers)
     def change_a_pattern_beside_a_remembered_topic(self, topic: str, pattern: str, subscriber: int) -> None:
         """A topic that the pattern does not match keeps the very same audience, and that its list."""
         self.match(topic)
-        audience = self.trie.match(topic)
+        audience = self.matcher.match(topic)
         clients = audience.clients
-        vanishing = {vacant.text for vacant in self.trie._vacant}
+        vanishing = {vacant.text for vacant in self.matcher._vacant}
         self.add(pattern, subscriber)
         self.remove(pattern, subscriber)
         if not any(matches(each, topic) for each in {pattern, *vanishing}):
-            assert self.trie.match(topic) is audience
+            assert self.matcher.match(topic) is audience
             assert audience.clients is clients or len(clients) > 1, "lists of several clients may have made room"
         self.match(topic)
 
     @invariant()
     def counts_what_is_there(self) -> None:
-        assert self.trie.patterns == len(self.model)
-        assert self.trie.subscriptions == sum(map(len, self.model.values()))
-        vacant = {pattern.text for pattern in self.trie._vacant}
+        assert self.matcher.patterns == len(self.model)
+        assert self.matcher.subscriptions == sum(map(len, self.model.values()))
+        vacant = {pattern.text for pattern in self.matcher._vacant}
         assert not vacant & set(self.model)
         assert len(vacant) <= self.MAX_VACANT
-        assert set(self.trie._patterns) == vacant | set(self.model)
+        assert set(self.matcher._patterns) == vacant | set(self.model)
 
     @invariant()
     def remembers_no_more_than_it_may(self) -> None:
-        generations = (self.trie._young, self.trie._old)
+        generations = (self.matcher._young, self.matcher._old)
         assert sum(len(generation.audiences) for generation in generations) <= self.MAX_TOPICS
         assert sum(len(generation.unions) for generation in generations) <= self.MAX_TOPICS
-        assert len(self.trie._seen_once) <= self.MAX_TOPICS
+        assert len(self.matcher._seen_once) <= self.MAX_TOPICS
         for generation in generations:
             assert sorted(generation.index.matching("#")) == sorted(generation.audiences), "the index is not what is remembered"
 
     @invariant()
     def counts_the_lists_that_are_held(self) -> None:
-        lists = self.trie._lists
+        lists = self.matcher._lists
         sizes = [len(holder._clients) for holder in lists._holders if holder._clients is not None]
         assert len(sizes) == len(lists._holders) == len(set(map(id, lists._holders))) <= self.MAX_TOPICS
         assert sum(sizes) == lists._clients <= self.MAX_CLIENTS
@@ -124,27 +124,27 @@ TestTrieBesideAList.settings = settings(max_examples=100, stateful_step_count=50
 @example("a.*", "a")
 def test_one_pattern_matches_exactly_as_defined(pattern: str, topic: str) -> None:
     """`*` is one word, `#` is zero or more, anywhere."""
-    trie: SubscriptionTrie[int] = SubscriptionTrie()
-    trie.add(pattern, 1)
+    matcher: SubscriptionMatcher[int] = SubscriptionMatcher()
+    matcher.add(pattern, 1)
 
-    assert reached(trie.match(topic)) == ([1] if matches(pattern, topic) else [])
+    assert reached(matcher.match(topic)) == ([1] if matches(pattern, topic) else [])
 
 
 def test_names_that_other_languages_trip_over_are_words_like_any_other() -> None:
     """A topic is data, also where it looks like a part of an object."""
-    trie: SubscriptionTrie[int] = SubscriptionTrie()
+    matcher: SubscriptionMatcher[int] = SubscriptionMatcher()
     for number, name in enumerate(("constructor", "__proto__", "all", "hasOwnProperty", "__class__")):
-        trie.add(name, number)
-        assert reached(trie.match(name)) == [number]
+        matcher.add(name, number)
+        assert reached(matcher.match(name)) == [number]
 
 
 def test_a_client_with_overlapping_patterns_is_reached_once() -> None:
     """Three subscriptions, one event."""
-    trie: SubscriptionTrie[str] = SubscriptionTrie()
+    matcher: SubscriptionMatcher[str] = SubscriptionMatcher()
     for pattern in ("orders.#", "orders.*.shipped", "#.shipped"):
-        trie.add(pattern, "client")
+        matcher.add(pattern, "client")
 
-    assert trie.match("orders.42.shipped").clients == ("client",)
+    assert matcher.match("orders.42.shipped").clients == ("client",)
 
 
 # Remembered matches -----------------------------------------------------------------------------------------------------
@@ -152,146 +152,149 @@ def test_a_client_with_overlapping_patterns_is_reached_once() -> None:
 
 def test_a_topic_that_was_matched_before_is_found_again_without_a_walk() -> None:
     """The very same audience, as long as nothing changed."""
-    trie: SubscriptionTrie[int] = SubscriptionTrie()
-    trie.add("orders.*", 1)
+    matcher: SubscriptionMatcher[int] = SubscriptionMatcher()
+    matcher.add("orders.*", 1)
 
-    assert trie.match("orders.a") is trie.match("orders.a")
+    assert matcher.match("orders.a") is matcher.match("orders.a")
 
 
 def test_topics_that_reach_the_same_patterns_share_one_audience() -> None:
     """Its list of ten thousand clients exists once, however many orders there are."""
-    trie: SubscriptionTrie[int] = SubscriptionTrie()
-    trie.add("orders.*", 1)
-    trie.add("#", 2)
+    matcher: SubscriptionMatcher[int] = SubscriptionMatcher()
+    matcher.add("orders.*", 1)
+    matcher.add("#", 2)
 
-    assert trie.match("orders.a") is trie.match("orders.b")
+    assert matcher.match("orders.a") is matcher.match("orders.b")
 
 
 def test_a_client_that_comes_to_a_known_pattern_leaves_the_remembered_topics_alone() -> None:
     """Only the audience's own list of clients is made anew."""
-    trie: SubscriptionTrie[int] = SubscriptionTrie()
-    trie.add("orders.*", 1)
-    audience = trie.match("orders.a")
-    trie.add("orders.*", 2)
+    matcher: SubscriptionMatcher[int] = SubscriptionMatcher()
+    matcher.add("orders.*", 1)
+    audience = matcher.match("orders.a")
+    matcher.add("orders.*", 2)
 
-    assert trie.match("orders.a") is audience
+    assert matcher.match("orders.a") is audience
     assert reached(audience) == [1, 2]
-    trie.remove("orders.*", 1)
+    matcher.remove("orders.*", 1)
     assert reached(audience) == [2]
 
 
 def test_a_client_that_subscribes_again_changes_nothing() -> None:
     """It is counted once and gets each event once."""
-    trie: SubscriptionTrie[int] = SubscriptionTrie()
-    assert trie.add("orders.*", 1)
-    assert not trie.add("orders.*", 1)
+    matcher: SubscriptionMatcher[int] = SubscriptionMatcher()
+    assert matcher.add("orders.*", 1)
+    assert not matcher.add("orders.*", 1)
 
-    assert (trie.patterns, trie.subscriptions) == (1, 1)
-    assert reached(trie.match("orders.a")) == [1]
+    assert (matcher.patterns, matcher.subscriptions) == (1, 1)
+    assert reached(matcher.match("orders.a")) == [1]
 
 
 def test_a_page_that_is_loaded_anew_makes_nobody_forget_anything() -> None:
     """Its patterns have waited for it: the same audiences as before."""
-    trie: SubscriptionTrie[int] = SubscriptionTrie()
-    trie.add("users.1.#", 1)
-    trie.add("#", 2)
-    audience = trie.match("users.1.inbox")
-    assert trie.remove("users.1.#", 1)
-    assert reached(trie.match("users.1.inbox")) == [2]
+    matcher: SubscriptionMatcher[int] = SubscriptionMatcher()
+    matcher.add("users.1.#", 1)
+    matcher.add("#", 2)
+    audience = matcher.match("users.1.inbox")
+    assert matcher.remove("users.1.#", 1)
+    assert reached(matcher.match("users.1.inbox")) == [2]
 
-    assert trie.add("users.1.#", 3)
-    assert trie.match("users.1.inbox") is audience
+    assert matcher.add("users.1.#", 3)
+    assert matcher.match("users.1.inbox") is audience
     assert sorted(audience.clients) == [2, 3]
 
 
 def test_patterns_that_nobody_comes_back_for_are_given_up() -> None:
-    """Clients that invent patterns and leave cannot make the trie grow; the one left first goes first."""
-    trie: SubscriptionTrie[int] = SubscriptionTrie()
+    """Clients that invent patterns and leave cannot make the matcher grow; the one left first goes first."""
+    matcher: SubscriptionMatcher[int] = SubscriptionMatcher()
     for number in range(3 * MAX_VACANT_PATTERNS):
-        trie.add(f"users.{number}.#", number)
-        trie.remove(f"users.{number}.#", number)
+        matcher.add(f"users.{number}.#", number)
+        matcher.remove(f"users.{number}.#", number)
 
-    assert [pattern.text for pattern in trie._vacant] == [
+    assert [pattern.text for pattern in matcher._vacant] == [
         f"users.{number}.#" for number in range(2 * MAX_VACANT_PATTERNS, 3 * MAX_VACANT_PATTERNS)
     ]
-    assert set(trie._patterns) == {pattern.text for pattern in trie._vacant}
-    assert (trie.patterns, trie.subscriptions) == (0, 0)
+    assert set(matcher._patterns) == {pattern.text for pattern in matcher._vacant}
+    assert (matcher.patterns, matcher.subscriptions) == (0, 0)
 
 
 @pytest.mark.parametrize("limit", [2, 3, 50])
 def test_remembered_topics_and_audiences_are_bounded(limit: int) -> None:
     """A publisher that invents topics, and clients that invent patterns, cannot make the cache grow."""
-    trie: SubscriptionTrie[int] = SubscriptionTrie(max_cached_topics=limit)
-    trie.add("#", -1)
+    matcher: SubscriptionMatcher[int] = SubscriptionMatcher(max_cached_topics=limit)
+    matcher.add("#", -1)
     for number in range(4 * limit):
-        trie.add(f"topic.{number}", number)
+        matcher.add(f"topic.{number}", number)
     for number in range(4 * limit):
-        assert sorted(trie.match(f"topic.{number}").clients) == [-1, number]
-        trie.match(f"topic.{number}")
-        trie.match(f"other.{number}")
-        trie.match(f"other.{number}")
-        trie.add(f"topic.{number}.#", number)
-        trie.match(f"topic.{number}")
-        for size in (len(trie._young.audiences) + len(trie._old.audiences), len(trie._young.unions) + len(trie._old.unions)):
+        assert sorted(matcher.match(f"topic.{number}").clients) == [-1, number]
+        matcher.match(f"topic.{number}")
+        matcher.match(f"other.{number}")
+        matcher.match(f"other.{number}")
+        matcher.add(f"topic.{number}.#", number)
+        matcher.match(f"topic.{number}")
+        for size in (
+            len(matcher._young.audiences) + len(matcher._old.audiences),
+            len(matcher._young.unions) + len(matcher._old.unions),
+        ):
             assert size <= limit
 
 
 def test_a_topic_that_comes_once_is_not_remembered() -> None:
     """An order's or a message's own topic takes no place from those that come again; its second event may."""
-    trie: SubscriptionTrie[int] = SubscriptionTrie()
-    trie.add("orders.*", 1)
+    matcher: SubscriptionMatcher[int] = SubscriptionMatcher()
+    matcher.add("orders.*", 1)
     for number in range(100):
-        trie.match(f"orders.{number}")
-    assert not trie._audiences
+        matcher.match(f"orders.{number}")
+    assert not matcher._audiences
 
-    trie.match("orders.7")
-    assert list(trie._audiences) == ["orders.7"]
+    matcher.match("orders.7")
+    assert list(matcher._audiences) == ["orders.7"]
 
 
 def test_a_burst_of_topics_that_come_twice_does_not_push_out_the_busy_ones() -> None:
     """A topic that comes up again is remembered for at least half as many new ones as there is room for."""
-    trie: SubscriptionTrie[int] = SubscriptionTrie(max_cached_topics=20)
-    trie.add("busy", 1)
-    trie.add("#", 2)
-    busy = trie.match("busy")
-    trie.match("busy")
+    matcher: SubscriptionMatcher[int] = SubscriptionMatcher(max_cached_topics=20)
+    matcher.add("busy", 1)
+    matcher.add("#", 2)
+    busy = matcher.match("busy")
+    matcher.match("busy")
     for number in range(200):
-        trie.match(f"twice.{number}")
-        trie.match(f"twice.{number}")
+        matcher.match(f"twice.{number}")
+        matcher.match(f"twice.{number}")
         if not number % 5:
-            assert trie.match("busy") is busy
+            assert matcher.match("busy") is busy
 
 
 def test_lists_of_clients_that_have_left_are_let_go_though_nobody_asks_for_them() -> None:
     """A quiet topic must not keep those in memory whom it once reached."""
-    trie: SubscriptionTrie[int] = SubscriptionTrie()
-    trie.add("#", -1)
+    matcher: SubscriptionMatcher[int] = SubscriptionMatcher()
+    matcher.add("#", -1)
     for number in range(100):
-        trie.add(f"rooms.{number}", number)
-        assert sorted(trie.match(f"rooms.{number}").clients) == [-1, number]
+        matcher.add(f"rooms.{number}", number)
+        assert sorted(matcher.match(f"rooms.{number}").clients) == [-1, number]
     for number in range(100):
-        trie.remove(f"rooms.{number}", number)
+        matcher.remove(f"rooms.{number}", number)
     # Each departure looks at one list.
     for number in range(200):
-        trie.add("news", number)
-        trie.remove("news", number)
+        matcher.add("news", number)
+        matcher.remove("news", number)
 
-    kept = {client for holder in trie._lists._holders for client in holder._clients or ()}
+    kept = {client for holder in matcher._lists._holders for client in holder._clients or ()}
     assert kept <= {-1}
 
 
 @pytest.mark.parametrize("count", [1, 7, 8, 9, 30])
 def test_a_pattern_with_few_subscribers_and_one_with_many_behave_alike(count: int) -> None:
     """In the order in which they came, each once, until all have left."""
-    trie: SubscriptionTrie[int] = SubscriptionTrie()
+    matcher: SubscriptionMatcher[int] = SubscriptionMatcher()
     for number in range(count):
-        trie.add("news.#", number)
-        trie.add("news.#", number)
-    assert reached(trie.match("news")) == list(range(count))
+        matcher.add("news.#", number)
+        matcher.add("news.#", number)
+    assert reached(matcher.match("news")) == list(range(count))
     for number in range(count):
-        assert not trie.remove("news.#", -1)
-        assert trie.remove("news.#", number) is (number == count - 1)
-        assert reached(trie.match("news")) == list(range(number + 1, count))
+        assert not matcher.remove("news.#", -1)
+        assert matcher.remove("news.#", number) is (number == count - 1)
+        assert reached(matcher.match("news")) == list(range(number + 1, count))
 
 
 # Hostile patterns ------------------------------------------------------------------------------------------------------
@@ -303,73 +306,73 @@ def test_a_pattern_with_few_subscribers_and_one_with_many_behave_alike(count: in
 )
 def test_a_pattern_made_of_wildcards_costs_no_more_than_its_words_times_the_topics(pattern: str) -> None:
     """One hostile subscription must not make every new topic slow for everyone."""
-    trie: SubscriptionTrie[int] = SubscriptionTrie()
-    trie.add(pattern, 1)
+    matcher: SubscriptionMatcher[int] = SubscriptionMatcher()
+    matcher.add(pattern, 1)
     topic = ".".join("a" * MAX_TOPIC_WORDS)
 
-    assert steps_during(lambda: trie.match(topic)) <= 250
+    assert steps_during(lambda: matcher.match(topic)) <= 250
 
 
 def test_a_client_that_brings_its_own_wildcard_costs_nothing_per_remembered_topic() -> None:
     """Connects must stay cheap when the cache is full: three thousand a second is the aim."""
-    trie: SubscriptionTrie[int] = SubscriptionTrie()
-    trie.add("users.41.#", 1)
+    matcher: SubscriptionMatcher[int] = SubscriptionMatcher()
+    matcher.add("users.41.#", 1)
     for number in (*range(4000), *range(4000)):
-        trie.match(f"orders.{number}")
+        matcher.match(f"orders.{number}")
 
-    assert steps_during(lambda: trie.add("users.42.#", 1)) < 150
-    assert steps_during(lambda: trie.remove("users.42.#", 1)) < 150
+    assert steps_during(lambda: matcher.add("users.42.#", 1)) < 150
+    assert steps_during(lambda: matcher.remove("users.42.#", 1)) < 150
 
 
 @pytest.mark.parametrize("pattern", ["#.*.#.*.#.*.#.x", "#.#.#.#.#.#.#.q", "*.*.*.*.*.*.*.q", "orders.#.q"])
 def test_a_pattern_that_could_be_anywhere_costs_little_when_much_is_remembered(pattern: str) -> None:
-    """Coming and going, it is held against all topics at once, and makes the trie forget none that it does not match."""
-    trie: SubscriptionTrie[int] = SubscriptionTrie()
+    """Coming and going, it is held against all topics at once, and makes the matcher forget none that it does not match."""
+    matcher: SubscriptionMatcher[int] = SubscriptionMatcher()
     topics = [".".join(["orders", str(number), *"abcdef"]) for number in range(4000)]
-    trie.add("orders.#", 1)
+    matcher.add("orders.#", 1)
     for topic in topics:
-        trie.match(topic)
-    audiences = [trie.match(topic) for topic in topics]
+        matcher.match(topic)
+    audiences = [matcher.match(topic) for topic in topics]
 
-    assert steps_during(lambda: trie.add(pattern, 2)) <= 1200
-    assert [trie._young.audiences.get(topic) or trie._old.audiences[topic] for topic in topics] == audiences
-    assert steps_during(lambda: trie.remove(pattern, 2)) <= 1200
+    assert steps_during(lambda: matcher.add(pattern, 2)) <= 1200
+    assert [matcher._young.audiences.get(topic) or matcher._old.audiences[topic] for topic in topics] == audiences
+    assert steps_during(lambda: matcher.remove(pattern, 2)) <= 1200
 
 
 def test_a_pattern_that_matches_everything_costs_a_few_steps_for_each_remembered_topic() -> None:
     """Those have to be forgotten; no answer is wrong before or after."""
-    trie: SubscriptionTrie[int] = SubscriptionTrie()
+    matcher: SubscriptionMatcher[int] = SubscriptionMatcher()
     topics = [f"orders.{number}" for number in range(4000)]
-    trie.add("orders.#", 1)
+    matcher.add("orders.#", 1)
     for topic in topics * 2:
-        trie.match(topic)
+        matcher.match(topic)
 
-    assert steps_during(lambda: trie.add("#", 2)) <= 10 * len(topics)
-    assert all(sorted(trie.match(topic).clients) == [1, 2] for topic in topics)
-    trie.remove("#", 2)
-    assert all(trie.match(topic).clients == (1,) for topic in topics)
+    assert steps_during(lambda: matcher.add("#", 2)) <= 10 * len(topics)
+    assert all(sorted(matcher.match(topic).clients) == [1, 2] for topic in topics)
+    matcher.remove("#", 2)
+    assert all(matcher.match(topic).clients == (1,) for topic in topics)
 
 
 def test_lists_are_bounded_in_clients_too() -> None:
     """Few topics with many clients each weigh more than many with few; forgetting changes no answer."""
-    trie: SubscriptionTrie[int] = SubscriptionTrie(max_listed_clients=100)
+    matcher: SubscriptionMatcher[int] = SubscriptionMatcher(max_listed_clients=100)
     for client in range(20):
-        trie.add("news.#", client)
-        trie.add(f"news.{client}", client)
+        matcher.add("news.#", client)
+        matcher.add(f"news.{client}", client)
     for topic in [f"news.{number}" for number in range(20)] * 2:
-        assert sorted(trie.match(topic).clients) == list(range(20))
-        assert sum(len(holder._clients or ()) for holder in trie._lists._holders) <= 100
+        assert sorted(matcher.match(topic).clients) == list(range(20))
+        assert sum(len(holder._clients or ()) for holder in matcher._lists._holders) <= 100
 
 
 def test_a_list_with_more_clients_than_all_lists_may_have_is_made_but_not_kept() -> None:
     """The bound holds, and the lists of others stay."""
-    trie: SubscriptionTrie[int] = SubscriptionTrie(max_listed_clients=10)
-    trie.add("#", -1)
-    trie.add("small", 1)
+    matcher: SubscriptionMatcher[int] = SubscriptionMatcher(max_listed_clients=10)
+    matcher.add("#", -1)
+    matcher.add("small", 1)
     for client in range(20):
-        trie.add("large", client)
-    small = trie.match("small").clients
+        matcher.add("large", client)
+    small = matcher.match("small").clients
 
-    assert sorted(trie.match("large").clients) == list(range(-1, 20))
-    assert trie.match("small").clients is small
-    assert trie._lists._clients == 2
+    assert sorted(matcher.match("large").clients) == list(range(-1, 20))
+    assert matcher.match("small").clients is small
+    assert matcher._lists._clients == 2

@@ -35,6 +35,8 @@ from .subscriptions import SHARE_S, Subscriptions
 
 # How often an idle client is told its position, so that its point of resume stays inside the log's retention.
 CURSOR_INTERVAL_S = 10.0
+# And sooner in a busy log: whenever this share of what the log retains has been published since the last time.
+CURSOR_SHARE = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,7 @@ class Namespace:
             self.clients, matcher, self.bus, self._live, self._search, self._line, share, settings
         )
         self._losses = Losses(name)
-        self._cursor_told_s = monotonic()
+        self._cursor_told_s, self._cursor_told = monotonic(), 0
         CLIENTS.labels(name).set_function(lambda: len(self.clients))
         SUBSCRIPTIONS.labels(name).set_function(lambda: matcher.subscriptions)
 
@@ -250,10 +252,11 @@ class Namespace:
     def fenced(self) -> None:
         """Now and then, tell idle clients where they stand, and count what full queues left out."""
         self._live.end_handovers()
-        now_s = monotonic()
-        if now_s - self._cursor_told_s < CURSOR_INTERVAL_S or self.bus.epoch is None:
+        now_s, position = monotonic(), self._live.position()
+        busy = abs(position - self._cursor_told) >= self._settings.log_max_events // CURSOR_SHARE
+        if (now_s - self._cursor_told_s < CURSOR_INTERVAL_S and not busy) or self.bus.epoch is None:
             return
-        self._cursor_told_s = now_s
+        self._cursor_told_s, self._cursor_told = now_s, position
         for _ in self._live.tell_cursor():
             sleep()
         for client in self._live.each():

@@ -593,6 +593,22 @@ def test_an_idle_client_is_told_its_position_now_and_then(
     assert client.named("cursor")[-1] == [{"epoch": gateway.redis.epoch, "offset": 7}]
 
 
+def test_an_idle_client_in_a_busy_log_is_told_its_position_sooner(
+    gateway_on_model: StartGatewayOnModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else its point of resume would be trimmed away by events of others within seconds."""
+    gateway = gateway_on_model(log_max_events=100)
+    monkeypatch.setattr("headgate.node.namespace.monotonic", gateway.clock.time)
+    gateway.namespace._cursor_told_s = gateway.clock.now_s
+    client = gateway.join({"subscriptions": [{"pattern": "orders.*"}]})
+    assert client.welcome
+    for _ in range(3):
+        gateway.publish(25, "bills.1")
+        gateway.clock.advance(2.5)
+    client.read()
+    assert [cursor["offset"] for (cursor,) in client.named("cursor")] == [25, 50, 75]
+
+
 # The end, and the rest ---------------------------------------------------------------------------------------------------
 
 

@@ -70,6 +70,13 @@ def _redis_url(raw: Any) -> str:
     return str(raw).strip()
 
 
+def _log_bytes(raw: Any) -> int:
+    size = int(str(raw).strip())
+    if size and not 2**20 <= size <= 10**14:
+        raise ValueError
+    return size
+
+
 def _origins(raw: Any) -> tuple[str, ...]:
     origins = read_words(raw)
     for origin in origins:
@@ -295,6 +302,11 @@ class Settings:
     )
     log_max_events: int = option(10000, integer(1, 10_000_000, "events"), "Log retention by count, per namespace.")
     log_max_age_s: int = option(600, integer(1, 30 * 86400, "seconds"), "Log retention by age, per namespace.")
+    log_max_bytes: int = option(
+        0,
+        Kind(_log_bytes, "bytes, at least 1048576, or 0"),
+        "Log retention by bytes, per namespace. 0: half of Redis' `maxmemory` for all logs; 256 MiB each where it has none.",
+    )
     fence_interval_s: float = option(
         1.0, number(0.05, 60, "seconds"), "Time between fences, which verify that everything up to the log's head has arrived."
     )

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError
 from headgate.redis.entries import Entry, Head
 from headgate.redis.keys import log_key
-from headgate.redis.log import PAGE_EVENTS
+from headgate.redis.log import DEFAULT_MAX_BYTES, PAGE_EVENTS
 from headgate.runtime.loop import Signal
 from tests.support.model_redis import NAMESPACE, TIME_MS, ModelRedis
 
@@ -34,7 +34,8 @@ class Log(Protocol):
     """The part of `redis.log.EventLog` that a gateway uses."""
 
     def drop_idle(self) -> None: ...
-    def configure(self, max_events: int, max_age_s: int) -> Head: ...
+    def configure(self, max_events: int, max_age_s: int, max_bytes: int | None = ...) -> Head: ...
+    def share_of_memory(self, namespaces: int) -> int: ...
     def head(self, known_epoch: str | None = ...) -> Head: ...
     def head_command(self) -> tuple[str | int, ...]: ...
     def page(self, after: int, upto: int | None, limit: int = ..., *, epoch: str | None = ...) -> list[Entry]: ...
@@ -214,7 +215,12 @@ class ModelLog:
     def drop_idle(self) -> None:
         """Every command begins anew here."""
 
-    def configure(self, max_events: int, max_age_s: int) -> Head:
+    def share_of_memory(self, namespaces: int) -> int:
+        """Return the bytes that a log may take."""
+        self._answering()
+        return DEFAULT_MAX_BYTES
+
+    def configure(self, max_events: int, max_age_s: int, max_bytes: int | None = None) -> Head:
         """Store the retention; begin an epoch if there is none."""
         redis = self._answering()
         redis.max_events = max_events

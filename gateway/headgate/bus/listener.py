@@ -339,7 +339,9 @@ class Bus:
             case Unsubscribe():
                 self._send_commands(by_command(action.sources, undo=True))
             case Configure():
-                self.feed.answer(self._log.configure(self._settings.log_max_events, self._settings.log_max_age_s))
+                settings = self._settings
+                max_bytes = settings.log_max_bytes or self._log.share_of_memory(len(settings.namespaces))
+                self.feed.answer(self._log.configure(settings.log_max_events, settings.log_max_age_s, max_bytes))
             case ReadHead():
                 self.feed.answer(self._log.head(action.known_epoch))
             case ReadLinkHead():

@@ -6,7 +6,7 @@
 -- and on Valkey; every key is in the slot of the log's key.
 --
 --   FCALL    headgate_publish   1 hg:{N}:log <topic> <payload> [<id> [<by>]]               → [epoch, offset, duplicate 0/1]
---   FCALL    headgate_configure 1 hg:{N}:log <max_events> <max_age_ms> <max_payload_bytes>
+--   FCALL    headgate_configure 1 hg:{N}:log <max_events> <max_age_ms> <max_payload_bytes> [<max_bytes>]
 --                                                → [epoch, offset, first, time_ms, version, lineage, server, replica 0/1]
 --   FCALL_RO headgate_head      1 hg:{N}:log [<epoch>]
 --                                                → the same; without lineage (nil), unless <epoch> is another one
@@ -22,8 +22,10 @@
 -- nothing is written twice at one epoch and offset, however much of its end a log has lost.
 --
 -- The head hash: epoch, nth (how many epochs of this log came before it), log (its first one), offset (of the newest event), time
--- (its ms), first and first_time (of the oldest event, as far as this library trimmed), and the retention: max_events, max_age_ms,
--- max_payload_bytes. The epochs hash is the lineage: epoch → `<offset of its first event> <nth>`, of the newest MAX_EPOCHS. The
+-- (its ms), first and first_time (of the oldest event, as far as this library trimmed), sum (the bytes of all events that the log
+-- ever had) and first_sum (of those below the oldest one, as far as this library looked), and the retention: max_events,
+-- max_age_ms, max_payload_bytes, max_bytes. Each entry has the sum up to itself, so that the log's bytes are known unread. The
+-- epochs hash is the lineage: epoch → `<offset of its first event> <nth>`, of the newest MAX_EPOCHS. The
 -- reply has it as a flat list.
 --
 -- A reply about the head names the server: a random token that this process made. A gateway that reads heads on one connection and
@@ -31,7 +33,7 @@
 --
 -- Raise VERSION with every change: an older library is replaced by a newer one, never the other way round.
 
-local VERSION = 5
+local VERSION = 6
 
 local HARD_MAX_PAYLOAD_BYTES = 1024 * 1024
 local MAX_TOPIC_BYTES, MAX_TOPIC_WORDS = 255, 8
@@ -42,9 +44,13 @@ local MAX_DEPTH = 64
 local IDEMPOTENCY_MS = 300000
 -- Retention until a gateway has configured the log.
 local DEFAULT_MAX_EVENTS, DEFAULT_MAX_AGE_MS, DEFAULT_MAX_PAYLOAD_BYTES = 10000, 600000, 65536
+local DEFAULT_MAX_BYTES = 256 * 1024 * 1024
+local LEAST_MAX_BYTES, GREATEST_MAX_BYTES = 1024 * 1024, 1e14
+-- What an entry takes beside its payload: about 100 bytes of the stream, and its topic and id.
+local ENTRY_BYTES = 128
 -- The most that one publish trims, so that a retention that was just lowered, or a log that was idle, is worked off in
--- small steps: by age each entry must be read, by count it need not.
-local MAX_AGED_PER_CALL, MAX_SURPLUS_PER_CALL = 4, 100
+-- small steps: by age each entry must be read, by bytes a few, by count none.
+local MAX_AGED_PER_CALL, MAX_SURPLUS_PER_CALL, MAX_HEAVY_PER_CALL = 4, 100, 1000
 -- One for each time that Redis was started or failed over. A position in an older epoch counts as one in a log that is lost.
 local MAX_EPOCHS = 256
 -- The namespaces (of all databases) whose newest offset this process remembers. Beyond that it forgets, which costs an epoch each.
@@ -154,7 +160,7 @@ end
 local function read_head(name)
   local raw = redis.call(
     'HMGET', name.head, 'epoch', 'offset', 'time', 'first', 'first_time', 'max_events', 'max_age_ms', 'max_payload_bytes', 'nth',
-    'log'
+    'log', 'sum', 'first_sum', 'max_bytes'
   )
   local head = { epoch = raw[1] or '', offset = number(raw[2]), time = number(raw[3]) or 0, first_time = number(raw[5]) or 0 }
   head.exists = head.offset and #head.epoch == 16 and not string.find(head.epoch, '[^0-9a-f]')
@@ -164,6 +170,7 @@ local function read_head(name)
   head.max_payload_bytes = number(raw[8]) or DEFAULT_MAX_PAYLOAD_BYTES
   -- Of a log that an older library began, all there is counts as its first epoch.
   head.nth, head.log = number(raw[9]) or 0, raw[10] or head.epoch
+  head.sum, head.first_sum, head.max_bytes = number(raw[11]) or 0, number(raw[12]) or 0, number(raw[13]) or DEFAULT_MAX_BYTES
   return head
 end
 
@@ -214,6 +221,7 @@ local function begin_log(name, head, time)
   head.epoch = new_epoch(name, head)
   head.offset, head.time, head.first, head.first_time = 0, time, 1, time
   head.nth, head.log = 0, head.epoch
+  head.sum, head.first_sum = 0, 0
 end
 
 -- A new epoch of the same log: offsets go on.
@@ -247,15 +255,21 @@ end
 local function write_head(name, head, ...)
   redis.call(
     'HSET', name.head, 'epoch', head.epoch, 'offset', whole(head.offset), 'time', whole(head.time),
-    'first', whole(head.first), 'first_time', whole(head.first_time), ...
+    'first', whole(head.first), 'first_time', whole(head.first_time),
+    'sum', whole(head.sum), 'first_sum', whole(head.first_sum), ...
   )
   if head.began then
+    if head.began == 'epoch' and not redis.call('HMGET', name.epochs, head.before)[1] then
+      -- A library without epochs has begun this log: nothing of a log before it is on its line.
+      redis.call('UNLINK', name.epochs)
+      redis.call('HSET', name.epochs, head.before, '1 0')
+      head.nth, head.log = 1, head.before
+    end
     redis.call('HSET', name.head, 'nth', whole(head.nth), 'log', head.log)
     if head.began == 'log' then
       redis.call('UNLINK', name.epochs)
       redis.call('HSET', name.epochs, head.epoch, '1 0')
     else
-      if head.nth == 1 then redis.call('HSET', name.epochs, head.before, '1 0') end
       redis.call('HSET', name.epochs, head.epoch, whole(head.begins_at) .. ' ' .. whole(head.nth))
       prune_epochs(name)
     end
@@ -293,7 +307,34 @@ end
 
 -- Retention -------------------------------------------------------------------------------------------------------------
 
--- Trim by count, exactly, and by age. Reads nothing unless the oldest event is too old.
+-- The bytes of all events below the oldest one from an offset on; nil if an older library has written that, and counted nothing.
+local function bytes_below(name, offset)
+  local fields = redis.call('XRANGE', name.log, whole(offset), '+', 'COUNT', 1)[1][2]
+  local sum = number(fields[10])
+  return sum and sum - #fields[2] - #fields[8] - ENTRY_BYTES
+end
+
+-- Trim by bytes: return the oldest offset, from one on, that may stay. The newest always does. Where it is neither the first nor the
+-- second, as when a large event pushes out many small ones, halving finds it.
+local function lighten(name, head, first)
+  local low, high = first, math.min(head.offset, first + MAX_HEAVY_PER_CALL)
+  local function fits(offset)
+    local below = bytes_below(name, offset)
+    if not below or head.sum - below > head.max_bytes then return false end
+    head.first_sum = math.max(below, head.first_sum)
+    return true
+  end
+  if low >= high or fits(low) then return low end
+  low = low + 1
+  while low < high do
+    local middle = low == first + 1 and low or math.floor((low + high) / 2)
+    if fits(middle) then high = middle else low = middle + 1 end
+  end
+  head.first_sum = bytes_below(name, low) or head.first_sum
+  return low
+end
+
+-- Trim by count, exactly, by age and by bytes. Reads nothing unless the oldest event is too old, or the log may be too heavy.
 local function trim(name, head)
   local first = math.max(head.first, math.min(head.offset - head.max_events + 1, head.first + MAX_SURPLUS_PER_CALL))
   if head.time - head.first_time > head.max_age_ms then
@@ -306,6 +347,7 @@ local function trim(name, head)
       first = first + 1
     end
   end
+  if head.sum - head.first_sum > head.max_bytes then first = lighten(name, head, first) end
   if first > head.first then
     redis.call('XTRIM', name.log, 'MINID', '=', whole(first))
     head.first = first
@@ -352,10 +394,10 @@ end
 -- Append at the next offset. A stream that is ahead of its head (one of them was lost, or restored) is replaced by a new log.
 local function append(name, head, topic, id, payload)
   local function add()
-    head.offset = head.offset + 1
+    head.offset, head.sum = head.offset + 1, head.sum + #topic + #payload + ENTRY_BYTES
     return redis.pcall(
       'XADD', name.log, whole(head.offset) .. '-0',
-      'topic', topic, 'id', event_id(head, id), 'time', whole(head.time), 'data', payload
+      'topic', topic, 'id', event_id(head, id), 'time', whole(head.time), 'data', payload, 'sum', whole(head.sum)
     )
   end
   local added = add()
@@ -438,9 +480,11 @@ local function configure(keys, args)
   if not name then return wrong_key end
   local max_events, max_age_ms = bounded(args[1], 1, 10000000), bounded(args[2], 1, 30 * 86400000)
   local max_payload_bytes = bounded(args[3], 1, HARD_MAX_PAYLOAD_BYTES)
-  if not (#args == 3 and max_events and max_age_ms and max_payload_bytes) then
+  local max_bytes = not args[4] or bounded(args[4], LEAST_MAX_BYTES, GREATEST_MAX_BYTES)
+  if not (#args >= 3 and #args <= 4 and max_events and max_age_ms and max_payload_bytes and max_bytes) then
     return refusal('invalid_request', {
-      reason = 'expected max_events 1 to 10000000, max_age_ms 1 to 30 days, max_payload_bytes 1 to ' .. HARD_MAX_PAYLOAD_BYTES,
+      reason = 'expected max_events 1 to 10000000, max_age_ms 1 to 30 days, max_payload_bytes 1 to ' .. HARD_MAX_PAYLOAD_BYTES
+        .. ', and perhaps max_bytes from ' .. LEAST_MAX_BYTES,
     })
   end
   local refused = may_open(name)
@@ -452,7 +496,8 @@ local function configure(keys, args)
     begin_epoch(name, head)
   end
   write_head(
-    name, head, 'max_events', whole(max_events), 'max_age_ms', whole(max_age_ms), 'max_payload_bytes', whole(max_payload_bytes)
+    name, head, 'max_events', whole(max_events), 'max_age_ms', whole(max_age_ms), 'max_payload_bytes', whole(max_payload_bytes),
+    'max_bytes', whole(args[4] and max_bytes or head.max_bytes)
   )
   return position(name, head, true)
 end

@@ -23,6 +23,9 @@ from .lineage import Lineage, read_lineage
 
 # A page: enough that a round trip is cheap per event, small enough to hold (100 × 64 KiB at the most usual limit).
 PAGE_EVENTS = 100
+# Of a log, where nothing else is known; log.lua has the same.
+DEFAULT_MAX_BYTES = 256 * 1024 * 1024
+LEAST_MAX_BYTES = 1024 * 1024
 
 
 class EventLog:
@@ -37,22 +40,37 @@ class EventLog:
         """Read over a new connection next time: there has been a fault, and the old one may be dead without a sign of it."""
         drop_idle(self._client)
 
-    def configure(self, max_events: int, max_age_s: int) -> Head:
+    def configure(self, max_events: int, max_age_s: int, max_bytes: int | None = None) -> Head:
         """Store the retention in Redis, where every publisher's appends obey it, and make sure the log has an epoch.
 
-        If another Redis process than this one has written the last event, a new epoch begins. The head comes with its lineage. An
-        older function library is replaced by ours, where this user may.
+        `max_bytes` of None leaves that limit as it is. If another Redis process than this one has written the last event, a new
+        epoch begins. The head comes with its lineage. An older function library is replaced by ours, where this user may.
 
         Raises:
             BusUnavailable, BusRefused: as `redis.client.call`.
         """
-        limits = (max_events, max_age_s * 1000, self._max_payload_bytes)
+        limits = (max_events, max_age_s * 1000, self._max_payload_bytes, *(() if max_bytes is None else (max_bytes,)))
         head = read_head(call_function(self._client, "FCALL", "headgate_configure", 1, self._key, *limits))
         if head.library < VERSION:
             with suppress(BusRefused):
                 ensure_loaded(self._client)
                 return read_head(call_function(self._client, "FCALL", "headgate_configure", 1, self._key, *limits))
         return head
+
+    def share_of_memory(self, namespaces: int) -> int:
+        """Return the bytes that each of so many logs may take, together half of Redis' `maxmemory`.
+
+        Without a `maxmemory`, or the right to ask for it, that is DEFAULT_MAX_BYTES.
+
+        Raises:
+            BusUnavailable: as `redis.client.call`.
+        """
+        try:
+            found = call(self._client, "INFO", "memory")
+        except BusRefused:
+            return DEFAULT_MAX_BYTES
+        maxmemory = int(found.get("maxmemory", 0)) if isinstance(found, dict) else 0
+        return max(maxmemory // 2 // namespaces, LEAST_MAX_BYTES) if maxmemory else DEFAULT_MAX_BYTES
 
     def head(self, known_epoch: str | None = None) -> Head:
         """Return where the log stands; with its lineage, if that is another epoch than `known_epoch`.

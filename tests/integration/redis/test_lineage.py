@@ -190,6 +190,21 @@ def test_a_log_of_an_older_library_is_the_first_epoch(client: Client) -> None:
     assert lineage_of(client).end_of(old, 3) == 2
 
 
+def test_a_log_that_an_older_library_has_begun_has_no_ancestors(client: Client) -> None:
+    """It knows nothing of the lineage, so that of the log before is left behind: no position of that is on the line."""
+    old, _ = publish(client)
+    forget(client)
+    newer, _ = publish(client)
+    call(client, "DEL", KEY)
+    call(client, "HSET", HEAD, "epoch", "0123456789abcdef", "offset", 7)
+    forget(client)
+
+    publish(client)
+
+    lineage = lineage_of(client)
+    assert [lineage.end_of(epoch, 8) for epoch in (old, newer, "0123456789abcdef")] == [None, None, 7]
+
+
 def test_old_epochs_are_forgotten_in_the_end(client: Client) -> None:
     """The lineage is bounded: after many restarts the oldest epochs are unknown, the newest are not."""
     epochs = []

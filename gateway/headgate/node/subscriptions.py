@@ -180,7 +180,7 @@ class Subscriptions:
     def _on_line(self, since: Since) -> Since:
         """Return a `since` without an epoch: of a position that the log has lost, the newest before it. May wait for Redis.
 
-        Of an epoch that the log has never had, nothing is known here: its past is all that the log holds.
+        Of an epoch that the log has never had, nothing is known here: the past is the whole log, and a gap for what it has trimmed.
 
         Raises:
             BusUnavailable, BusRefused: as `Line.end_of`.
@@ -188,7 +188,7 @@ class Subscriptions:
         if since.offset is None or since.epoch is None or since.epoch == self._bus.epoch:
             return since
         end = self._line.end_of(since.epoch, since.offset)
-        return Since(offset=max(self._bus.first - 1, 0) if end is None else min(since.offset, end))
+        return Since(offset=0 if end is None else min(since.offset, end))
 
     def _activate_all(
         self, client: Client, pending: deque[tuple[int, Subscription]], epoch: str | None, starts: Mapping[int, int]

@@ -13,15 +13,16 @@ from .output import one_line_errors
 @click.option("--load", is_flag=True, help="Also load Headgate's function libraries, or replace older ones.")
 @one_line_errors
 def check(redis_url: str | None, load: bool) -> None:
-    """Say which Redis is found, which is needed, whether the function libraries are there, and which namespaces are served."""
+    """Say which Redis is found, how it keeps events, whether the function libraries are there, and which namespaces are served."""
     from headgate.consumers.work.store import GROUP_LIBRARY
     from headgate.errors import HeadgateError
     from headgate.publisher import find_redis_url
-    from headgate.redis.client import check_server, open_client
+    from headgate.redis.client import call, check_server, open_client
     from headgate.redis.connections import redacted_address
     from headgate.redis.faults import NEEDED
     from headgate.redis.functions import LOG_LIBRARY
     from headgate.redis.registry import read_served
+    from headgate.redis.server_advice import advise
 
     url = redis_url or find_redis_url()
     client = open_client(url)
@@ -35,6 +36,8 @@ def check(redis_url: str | None, load: bool) -> None:
         loaded = library.ensure_loaded(client) if load else library.loaded_version(client)
         state = f"not loaded; the first {loaded_by} loads it" if loaded is None else f"version {loaded}"
         click.echo(f"{whose}: {state} (ours: {library.version})")
+    for line in advise(call(client, "INFO")):
+        click.echo(line)
     try:
         for namespace, served in read_served(client).items():
             seen = "none seen" if served.seen_s_ago is None else f"the last one seen {served.seen_s_ago} s ago"

@@ -180,7 +180,7 @@ class Subscriptions:
     def _on_line(self, since: Since) -> Since:
         """Return a `since` without an epoch: of a position that the log has lost, the newest before it. May wait for Redis.
 
-        Of an epoch that the log has never had, nothing is known here: the past is the whole log, and a gap for what it has trimmed.
+        Of an epoch that the log never had, nothing is known here: the past is the whole log, and a gap for what it has trimmed.
 
         Raises:
             BusUnavailable, BusRefused: as `Line.end_of`.

@@ -11,11 +11,14 @@ def test_check_names_the_server_that_is_found_and_needed(run: Run) -> None:
     """The server's version, and the libraries' before and after loading them."""
     before, loading, after = run("check"), run("check", "--load"), run("check")
 
-    found, needed, library, consumers, *served = before.stdout.splitlines()
+    found, needed, library, consumers, role, disk, memory, *served = before.stdout.splitlines()
     assert found.startswith("found: ")
     assert needed == "needed: Redis 7.0 or newer, or Valkey"
     assert library.startswith("function library: not loaded")
     assert consumers.startswith("function library of consumers: not loaded")
+    assert role.startswith("role: primary without replicas")
+    assert disk == "disk: append-only file"
+    assert re.fullmatch(r"memory: maxmemory [\d,]+ MiB, noeviction; \d+ MiB in use", memory)
     assert [re.sub(r"\d+ s", "N s", line) for line in served] == [
         "namespace notifications: 1 gateway(s) at work, the last one seen N s ago",
         "namespace other: 1 gateway(s) at work, the last one seen N s ago",

@@ -13,7 +13,7 @@ from .output import one_line_errors
 @click.option("--load", is_flag=True, help="Also load Headgate's function libraries, or replace older ones.")
 @one_line_errors
 def check(redis_url: str | None, load: bool) -> None:
-    """Say which Redis is found, how it keeps events, whether the function libraries are there, and which namespaces are served."""
+    """Say which Redis is found, how it keeps events, whether the function libraries are loaded, which namespaces are served."""
     from headgate.consumers.work.store import GROUP_LIBRARY
     from headgate.errors import HeadgateError
     from headgate.publisher import find_redis_url

@@ -1,4 +1,4 @@
-"""What decides which examples Hypothesis tries, so that a run of the test command says the same as the one before it."""
+"""Hypothesis' choice of examples: a run of the test command says the same as the one before it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of PyJWT verifies our tokens: its algorithms, called as its own `decode` calls them."""
+"""The part of PyJWT that verifies our tokens: its algorithms, called as its own `decode` calls them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_a_key_that_is_prepared_already_stays_what_it_is() -> None:
     assert jwt.PyJWS().get_algorithm_by_name("EdDSA").prepare_key(key) is key
 
 
-def test_what_is_no_key_of_an_algorithm_is_refused_when_it_is_prepared() -> None:
+def test_an_algorithm_refuses_a_key_of_another_kind_when_it_prepares_it() -> None:
     """A public key is no secret: the classic confusion of algorithms."""
     text = b"-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n"
     with pytest.raises(jwt.InvalidKeyError):

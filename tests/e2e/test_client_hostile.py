@@ -135,7 +135,7 @@ def _state(page: Page) -> Any:
 
 
 def _harm(page: Page) -> list[Any]:
-    """What ran, what every object has inherited, elements that a payload made, frames."""
+    """Scripts that ran, properties that every object has inherited, elements that a payload made, frames."""
     made = page.locator("li *").count()
     ran: list[Any] = page.evaluate("[window.pwned ?? null, ({}).pwned ?? null]")
     return [*ran, made, len(page.frames)]

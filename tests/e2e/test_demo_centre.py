@@ -16,7 +16,7 @@ from tests.support.gateway_process import GatewayProcess
 from tests.support.redis_server import DEADLINE_S, wait_until
 
 
-def test_what_was_told_is_kept_until_it_is_read(open_board: OpenBoard, shop: Shop) -> None:
+def test_a_notification_is_kept_until_it_is_read(open_board: OpenBoard, shop: Shop) -> None:
     """The bell shows and names the count; the list names the event and its author; reading lowers the count."""
     number = shop.create()
     ana = open_board("ana")
@@ -32,7 +32,9 @@ def test_what_was_told_is_kept_until_it_is_read(open_board: OpenBoard, shop: Sho
     expect(ana.view.get_by_role("button", name=f"Mark as read: Order {number} shipped", exact=True)).to_be_focused()
 
 
-def test_what_the_open_centre_shows_need_not_be_mailed(open_board: OpenBoard, shop: Shop, gateway: GatewayProcess) -> None:
+def test_a_notification_that_the_open_centre_shows_need_not_be_mailed(
+    open_board: OpenBoard, shop: Shop, gateway: GatewayProcess
+) -> None:
     """The page reports the notifications that the list shows, also new ones while it is open, and this user's only."""
     number = shop.create()
     ana = open_board("ana")

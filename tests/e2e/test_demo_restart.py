@@ -74,7 +74,7 @@ def test_pages_come_back_after_a_crash_of_the_gateway(open_board: OpenBoard, gat
 
 
 @pytest.mark.parametrize("folder", ["data", "nowhere"])
-def test_what_is_published_while_the_gateway_is_dead_shows_when_it_is_back(
+def test_changes_published_while_the_gateway_is_dead_show_when_it_is_back(
     browser: Browser,
     start_gateway: StartGateway,
     start_redis: Callable[[], EmbeddedRedis],

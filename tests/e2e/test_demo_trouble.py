@@ -72,7 +72,7 @@ def test_a_stall_delays_nobody_else(open_board: OpenBoard, stallable: BoardPage)
     expect(ben.diary()).not_to_contain_text("offline")
 
 
-def test_what_is_published_while_offline_waits_and_follows(open_board: OpenBoard, shop: Shop) -> None:
+def test_changes_published_while_offline_wait_and_follow(open_board: OpenBoard, shop: Shop) -> None:
     """The tab says that it is offline and how many events wait; online again it resumes, catches up, and says so."""
     number = shop.create()
     ana = open_board("ana")

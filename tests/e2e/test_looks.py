@@ -157,7 +157,7 @@ def test_nothing_moves_for_a_reader_who_asks_for_less_motion(open_board: OpenBoa
     assert (max(seconds) == 0) is still
 
 
-def test_what_has_the_focus_shows_it(open_board: OpenBoard) -> None:
+def test_an_element_that_has_the_focus_shows_it(open_board: OpenBoard) -> None:
     """Every stop of the Tab key has an outline that can be seen."""
     page = open_board("ana").page
     stops = page.evaluate("document.querySelectorAll('a, button:not([hidden]), input, [tabindex=\"0\"]').length")

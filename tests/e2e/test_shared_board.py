@@ -150,7 +150,7 @@ def test_two_edits_of_different_fields_are_both_kept(open_board: OpenBoard, shop
     assert shop.order(number)["carrier"] == "chosen by Ben"
 
 
-def test_what_is_committed_while_an_edit_is_being_saved_is_saved_too(open_board: OpenBoard, shop: Shop) -> None:
+def test_an_edit_that_is_committed_while_another_is_being_saved_is_saved_too(open_board: OpenBoard, shop: Shop) -> None:
     """Enter, a word more, and on to the next field, all before the server has answered."""
     number = shop.create()
     ana = open_board("ana")
@@ -165,7 +165,7 @@ def test_what_is_committed_while_an_edit_is_being_saved_is_saved_too(open_board:
     assert shop.order(number)["note"] == "first and last"
 
 
-def test_what_is_being_typed_survives_a_move_by_someone_else(open_board: OpenBoard, shop: Shop) -> None:
+def test_text_that_is_being_typed_survives_a_move_by_someone_else(open_board: OpenBoard, shop: Shop) -> None:
     """Text and focus go with the card to its new column, and nothing half-written is saved."""
     number = shop.create()
     ana = open_board("ana")

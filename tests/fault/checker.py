@@ -348,7 +348,7 @@ class _Walk:
         self._told.append(entry)
 
     def _rolled_back(self, first: int, last: int, epoch: str) -> None:
-        """What it has seen from there on is no longer in the log; everything of the new line from there on is owed."""
+        """Events that it has seen from there on are no longer in the log; everything of the new line from there on is owed."""
         there = {event.offset: event.id for event in self._log()}
         for offset in [offset for offset in self._seen if offset >= first]:
             event_id = self._seen.pop(offset)

@@ -47,7 +47,7 @@ def site(session_site: Site) -> Iterator[Site]:
 
 @pytest.fixture(params=["narrow", pytest.param("whole", marks=pytest.mark.nightly)], scope="session")
 def feed(request: pytest.FixtureRequest) -> str:
-    """What the gateways listen to: what their clients want, or everything, as one client of each wants it."""
+    """The gateways listen to the patterns of their clients, or to everything, because one client of each wants it."""
     return str(request.param)
 
 

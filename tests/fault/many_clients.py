@@ -324,7 +324,7 @@ class Swarm:
 
     @property
     def records(self) -> list[Record]:
-        """What happened to each."""
+        """The fate of each client."""
         return [client.record for client in self.clients]
 
     def open(self, at_once: int = 50, deadline_s: float = DEADLINE_S) -> Swarm:

@@ -1,4 +1,4 @@
-"""What records of clients say, for the figures of the fault tests."""
+"""Figures for the fault tests, from the records of clients."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def topics_of(client: int) -> list[str]:
 
 
 class Redis(Protocol):
-    """What a site needs of its Redis: a server, or several behind Sentinels."""
+    """The Redis of a site, as the site needs it: a server, or several behind Sentinels."""
 
     @property
     def url(self) -> str: ...

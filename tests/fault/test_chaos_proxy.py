@@ -78,7 +78,7 @@ def is_reset(proxy: ChaosProxy) -> bool:
 
 
 def test_a_pause_delays_and_loses_nothing(proxy: ChaosProxy) -> None:
-    """What was sent meanwhile arrives afterwards."""
+    """Bytes that were sent meanwhile arrive afterwards."""
     with dial(proxy) as end:
         proxy.pause()
         assert said(end, b"late", 0.1) is None
@@ -99,7 +99,7 @@ def test_a_black_hole_swallows_and_its_connections_stay_dead(proxy: ChaosProxy) 
 
 
 def test_a_half_open_connection_carries_one_direction() -> None:
-    """What the one who connected says arrives; what is answered does not."""
+    """Bytes of the side that connected arrive; answers do not."""
     heard: list[bytes] = []
     listener = socket.create_server(("127.0.0.1", 0))
     with (

@@ -58,7 +58,7 @@ def test_everything_seen_once_and_in_order_is_no_violation() -> None:
     assert kinds(history(1, 2, 3), life(seen(1, 2, 3)), (OLD, 3)) == []
 
 
-def test_what_was_logged_before_the_subscription_is_not_owed() -> None:
+def test_an_event_logged_before_the_subscription_is_not_owed() -> None:
     """Owed is only what comes after its acknowledgement."""
     assert kinds(history(1, 2, 3), life(seen(3), offset=2), (OLD, 3)) == []
 
@@ -165,7 +165,7 @@ def test_a_resume_that_was_forgotten_is_a_loss() -> None:
 
 
 def test_a_pattern_that_was_given_up_owes_nothing_more() -> None:
-    """What is under way may still come."""
+    """An event that is under way may still come."""
     assert kinds(history(1, 2, 3), life(seen(1), Unsubscribed(0.0, "orders.*"), seen(2)), (OLD, 3)) == []
 
 

@@ -19,7 +19,7 @@ def black_hole(site: Site) -> None:
 
 
 def half_open(site: Site) -> None:
-    """What Redis says is swallowed, what it is told arrives."""
+    """The network swallows the replies of Redis, and lets commands through."""
     site.proxies[0].half_open()
 
 

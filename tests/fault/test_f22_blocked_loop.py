@@ -46,7 +46,7 @@ def answers(gateway: GatewayProcess) -> bool:
 
 @contextlib.contextmanager
 def pipe(path: Path) -> Iterator[None]:
-    """What a page waits for, until the end."""
+    """A page waits for this, until the end."""
     os.mkfifo(path)
     yield
     os.close(os.open(path, os.O_RDWR))
@@ -54,7 +54,7 @@ def pipe(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def flag(path: Path) -> Iterator[None]:
-    """What a page computes for, until the end."""
+    """A page computes for this, until the end."""
     yield
     path.touch()
 

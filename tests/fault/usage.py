@@ -1,4 +1,4 @@
-"""What a process uses, as Linux counts it."""
+"""The memory and time of a process, as Linux counts them."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ def test_other_wishes_are_refused_before_anything_is_sent(redis_url: str, redis_
 
 
 def test_a_batch_with_refused_events_says_so_first(redis_url: str, redis_client: Client) -> None:
-    """What was refused matters more than how far the others have come."""
+    """A refused event matters more than how far the others have come."""
     with Publisher(redis_url, timeout_s=0.5) as publisher:
         publisher.publish("a", 1)
         call(redis_client, "HSET", head_key(NAMESPACE), "max_payload_bytes", 10)

@@ -275,7 +275,7 @@ class World:
     # -- the oracle -------------------------------------------------------------------------------------------------
 
     def _check(self, server: Server) -> None:
-        """What a browser holds is what the log holds. One that is ahead of the gateway is judged when another epoch begins."""
+        """A browser holds exactly the events of the log. One that is ahead of the gateway is judged when another epoch begins."""
         for number, browser in enumerate(self.browsers):
             if not browser.connected or browser.offset > self.offset:
                 continue

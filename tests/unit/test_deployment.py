@@ -75,7 +75,7 @@ def test_every_test_tool_is_pinned() -> None:
 
 
 def test_continuous_integration_runs_exactly_make_test() -> None:
-    """What is green there is green here."""
+    """A test that passes there passes here."""
     script = (ROOT / ".ci" / "run").read_text().splitlines()
     assert script[-1] == "exec make test </dev/null"
     assert (ROOT / ".ci" / "run").stat().st_mode & 0o111

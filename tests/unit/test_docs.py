@@ -1,4 +1,4 @@
-"""What the documentation names is there: files, headings, settings, metrics."""
+"""Everything that the documentation names is there: files, headings, settings, metrics."""
 
 from __future__ import annotations
 

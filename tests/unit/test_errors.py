@@ -101,7 +101,7 @@ def test_no_two_errors_share_a_wire_word() -> None:
 
 @pytest.mark.parametrize("error", EXAMPLES, ids=lambda error: error.code)
 def test_the_wire_form_is_json_with_code_message_retry_and_the_parts(error: HeadgateError) -> None:
-    """What a client is told survives JSON unchanged and holds every part beside the text."""
+    """The error on the wire survives JSON unchanged and holds every part beside the text."""
     wire = error.to_wire()
     assert json.loads(json.dumps(wire)) == wire
     assert (wire["code"], wire["message"], wire["retry"]) == (error.code, str(error), error.retry)

@@ -39,7 +39,7 @@ def decode(message: bytes, limit: int = 65536) -> Event:
     st.from_regex(r"[0-9a-f]{16}", fullmatch=True),
     st.integers(1, 10**15),
 )
-def test_what_is_encoded_is_decoded(value: Any, event_id: str, time_ms: int, epoch: str, offset: int) -> None:
+def test_an_encoded_event_is_decoded_unchanged(value: Any, event_id: str, time_ms: int, epoch: str, offset: int) -> None:
     """A round trip changes nothing, the payload's bytes included."""
     payload = json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass")
     event = Event("orders.42", payload, event_id, time_ms, epoch, offset)

@@ -52,7 +52,7 @@ def test_every_fault_of_every_table_is_told_with_the_name_of_its_table() -> None
 
 
 @pytest.mark.parametrize("wrong", [{"name": "a"}, "a", 3, [3], [{"name": "a"}] * 3])
-def test_what_is_no_list_of_few_tables_is_refused(wrong: object) -> None:
+def test_a_value_that_is_no_list_of_few_tables_is_refused(wrong: object) -> None:
     """One line, with what is allowed."""
     (line,) = faults_of(rules=wrong)
     assert line.endswith("expected a list of at most 2 tables")
@@ -72,6 +72,6 @@ def test_a_place_is_a_host_and_a_port(given: str, place: tuple[str, int]) -> Non
 @pytest.mark.parametrize(
     "wrong", ["", "a", "a:", ":1", "a:0", "a:65536", "a:x", "u@a:1", "a:1/x", "a b:1", "http://a:1", 8125, None]
 )
-def test_what_is_no_place_is_refused(wrong: object) -> None:
+def test_a_value_that_is_no_place_is_refused(wrong: object) -> None:
     """None counts as not given."""
     assert bool(faults_of(place=wrong)) == (wrong is not None)

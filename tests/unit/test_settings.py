@@ -52,7 +52,7 @@ def test_an_empty_value_counts_as_not_set(name: str, nothing: str | None) -> Non
 
 @pytest.mark.parametrize(("name", "default"), [(name, default) for name, default, _, _ in describe() if default])
 def test_every_default_is_read_back_from_its_own_description(name: str, default: str) -> None:
-    """What the settings page shows as the default can be pasted into an environment and means the same."""
+    """A default from the settings page can be pasted into an environment and means the same."""
     assert Settings.read({name: default}) == Settings()
 
 

@@ -56,7 +56,7 @@ def _regex(pattern: str) -> re.Pattern[str]:
 
 @pytest.mark.parametrize("topic", GOLDEN["valid_topics"])
 def test_a_valid_topic_is_a_topic_and_a_pattern(topic: str) -> None:
-    """What the grammar allows is returned unchanged, also as a pattern."""
+    """A topic that the grammar allows is returned unchanged, also as a pattern."""
     assert check_topic(topic) == topic
     assert check_pattern(topic) == topic
     assert not is_wildcard(topic)
@@ -64,7 +64,7 @@ def test_a_valid_topic_is_a_topic_and_a_pattern(topic: str) -> None:
 
 @pytest.mark.parametrize("topic", GOLDEN["invalid_topics"])
 def test_an_invalid_topic_is_refused(topic: str) -> None:
-    """What the grammar does not allow raises, with the topic and a reason."""
+    """A topic that the grammar does not allow raises, with the topic and a reason."""
     with pytest.raises(InvalidTopic) as refusal:
         check_topic(topic)
     assert refusal.value.parts["reason"]
@@ -180,7 +180,7 @@ def test_the_normal_form_matches_the_same_topics(pattern: str) -> None:
 
 @given(patterns, patterns, topics)
 def test_a_contained_pattern_matches_nothing_beyond_its_grant(grant: str, pattern: str, topic: str) -> None:
-    """What authorization rests on: a client subscribed within its grant sees no topic outside of it."""
+    """Authorization rests on this: a client subscribed within its grant sees no topic outside of it."""
     if contains(grant, pattern) and matches(pattern, topic):
         assert matches(grant, topic)
 

@@ -22,12 +22,10 @@ Rules.
    position is the data of an earlier moment: configuring the log begins another epoch, and the feed judges by that answer. A line
    with no epoch in common is another log: the feed says that the log was lost, and hands its events on from the first.
 6. The log decides about a message that is not simply the next event: one behind a hole, a bad one, one of another epoch.
-7. One server: every head says which Redis process it is of, and whether that is a primary. The feed asks on the subscriber
-   connection too, before it subscribes, and closes the connection when two answers differ or one is a replica's; the next attempt
-   makes all connections anew. Every fifth fence reads its head over a new connection, so that a gateway leaves a server that
-   lives on while the address leads to another.
-8. An older function library does not publish on the channels of users. Where such channels are in use, a head that an older
-   library has answered ends the connection, and the next one begins with a gap from the last verified offset to the position.
+7. One server (server_check.py): every head must come from one Redis process, a primary, or the feed closes the connection. It
+   asks for a head on the subscriber connection too, before it subscribes.
+8. One library (library_check.py): where channels of users are in use, a head that an older function library has answered ends the
+   connection, and the next one begins with a gap from the last verified offset to the position.
 """
 
 from __future__ import annotations
@@ -37,13 +35,11 @@ from collections.abc import Generator
 from enum import Enum
 from typing import TypeAlias
 
-from headgate.errors import BusUnavailable, HeadgateError, InvalidEvent
-from headgate.event import Event, decode_message, read_offset
+from headgate.errors import HeadgateError, InvalidEvent
+from headgate.event import Event
 from headgate.protocol.packets import GapReason
 from headgate.redis.entries import Entry, Head
-from headgate.redis.keys import channel_prefix, user_channel
 from headgate.redis.lineage import Lineage, alone
-from headgate.topic import check_topic
 
 from .actions import (
     Action,
@@ -68,15 +64,14 @@ from .actions import (
 )
 from .fence import Fence, FenceState, IllegalTransition
 from .interest import Interest, Source
+from .library_check import BY_USER_LIBRARY, LibraryCheck
+from .messages import MESSAGES, Messages
+from .server_check import ServerCheck
 
 # So many ticks in a row without a proof mean a dead connection.
 LATE_FENCES = 2
 # A header that claims to be further ahead than this of any head that was read is checked against the log first.
 MAX_LEAP = 256
-# One fence in so many asks where the address leads. A connection costs Redis more than a head, with TLS up to a millisecond.
-ANEW_FENCES = 5
-# The function library that publishes on the channels of users.
-BY_USER_LIBRARY = 2
 
 Answer: TypeAlias = Head | list[Entry] | None
 # A step of the conversation on one connection: an action, or None while it waits for replies.
@@ -84,7 +79,6 @@ Steps: TypeAlias = Generator[Action | None, Answer, None]
 
 # Stands for an acknowledgement that was dealt with before the messages around it.
 _BOUNDARY = [b"boundary"]
-_MESSAGES = (b"pmessage", b"message")
 _QUESTIONS = frozenset({Configure, ReadHead, ReadLinkHead, ReadLog})
 
 
@@ -131,23 +125,18 @@ class Feed:
     """
 
     def __init__(self, namespace: str, max_payload_bytes: int, fence_interval_s: float) -> None:
-        self._max_payload_bytes = max_payload_bytes
         self._fence_interval_s = fence_interval_s
-        self._prefix = channel_prefix(namespace).encode()
-        self._users = user_channel(namespace, "").encode()
         self._interest = Interest(namespace)
+        self._messages = Messages(namespace, max_payload_bytes)
         self._fence = Fence()
-        self._fences_left = ANEW_FENCES  # until one asks where the address leads
-        self._server = ""  # the Redis process that this connection leads to, as soon as it is known
+        self._server = ServerCheck()
+        self._library = LibraryCheck()
         self._steps: Steps | None = None
         self._action: Action | None = None  # the one being carried out
         self._answer: Answer = None
         self._replies: deque[list[bytes]] = deque()  # received and not dealt with yet
         self._now_ms = 0  # when the last of them were received
-        self._copies: tuple[bytes, set[bytes]] = (b"", set())  # the channel of the last message, and its sources so far
         self._sending = False  # commands are on their way out, and may wait for room
-        self._verified = 0  # up to here the library in Redis publishes on all channels in use
-        self._library_downgraded = False
         self.state = State.DOWN
         self.epoch: str | None = None
         self.lineage = alone("")
@@ -181,11 +170,10 @@ class Feed:
         """A connection is there, on which nothing has been asked for yet."""
         self._move(Cause.CONNECTED)
         self._replies.clear()
-        self._copies = (b"", set())
+        self._messages.forget_copies()
         self._sending = False
         self._fence.reset()
-        self._fences_left = ANEW_FENCES
-        self._server = ""
+        self._server.reset()
         self._steps = self._converse()
 
     def disconnected(self) -> list[Action]:
@@ -251,11 +239,11 @@ class Feed:
     def _converse(self) -> Steps:
         if self._interest.by_user:
             # Configure would replace an older library unseen.
-            self._is_downgraded((yield from self._ask(ReadHead(self.epoch or ""))))
-        if self._library_downgraded and self._verified < self.offset:
-            yield Gap(self._verified + 1, self.offset, GapReason.UPSTREAM)
-            self._verified = self.offset
-        self._library_downgraded = False
+            self._library.fault_of((yield from self._ask(ReadHead(self.epoch or ""))), by_user=True)
+        first = self._library.gap_start(self.offset)
+        if first is not None:
+            yield Gap(first, self.offset, GapReason.UPSTREAM)
+        self._library.told(self.offset)
         yield from self._sync()
         while True:
             events = self._next_events()
@@ -278,7 +266,7 @@ class Feed:
                 yield None
                 continue
             reply = self._replies.popleft()
-            if reply[0] not in _MESSAGES:
+            if reply[0] not in MESSAGES:
                 self._interest.acknowledge(reply[0], reply[1])
                 reply = _BOUNDARY
             early.append(reply)
@@ -293,7 +281,7 @@ class Feed:
     def _ask(self, question: Configure | ReadHead | ReadLinkHead) -> Generator[Action | None, Answer, Head]:
         answer = yield question
         assert isinstance(answer, Head)
-        fault = self._fault_of_server(answer)
+        fault = self._server.fault_of(answer)
         if fault is not None:
             yield from self._close(fault)
         return answer
@@ -302,19 +290,11 @@ class Feed:
         yield Close(error)
         raise IllegalTransition("a connection that was to be closed goes on")
 
-    def _fault_of_server(self, head: Head) -> HeadgateError | None:
-        """Return why the server that has a head is not the one to listen to, if so."""
-        if head.replica:
-            return BusUnavailable("the address leads to a replica, not to a primary")
-        self._server = self._server or head.server
-        if head.server not in ("", self._server):  # an older library does not say which it is
-            return BusUnavailable("the address leads to another Redis server than a moment ago")
-        return None
-
     def _read_head(self) -> Generator[Action | None, Answer, Head]:
         head = yield from self._ask(ReadHead(self.epoch or ""))
-        if self._is_downgraded(head):
-            yield from self._close(_downgraded())
+        fault = self._library.fault_of(head, by_user=self._interest.by_user)
+        if fault is not None:
+            yield from self._close(fault)
         return head
 
     def _settle(self, head: Head) -> Steps:
@@ -352,13 +332,13 @@ class Feed:
         was_offset = self.offset
         self.epoch, self.lineage = head.epoch, lineage
         self._go_to(min(was_offset, end))
-        self._verified = min(self._verified, self.offset)
+        self._library.roll_back(self.offset)
         yield LineChanged(head, end, was_offset)
 
     def _lose_log(self, head: Head) -> Steps:
         was_offset = self.offset
         self.epoch, self.lineage = head.epoch, head.lineage or alone(head.epoch)
-        self._verified = head.offset
+        self._library.verified = head.offset
         self._go_to(head.offset)
         yield LogLost(head, was_offset)
 
@@ -410,15 +390,16 @@ class Feed:
         """Take the replies that simply follow the position, as events, and move `reached` behind them. The hot path."""
         events: list[Event] = []
         replies = self._replies
-        interest, now_ms = self._interest, self._now_ms
+        interest, messages, now_ms = self._interest, self._messages, self._now_ms
+        decode = messages.decode
         while replies:
             reply = replies[0]
             if reply[0] != b"pmessage" and reply[0] != b"message":
                 break
-            if interest.overlapping and self._is_copy(reply):
+            if interest.overlapping and messages.is_copy(reply):
                 replies.popleft()
                 continue
-            event = self._decode(reply[-2], reply[-1], now_ms)
+            event = decode(reply[-2], reply[-1], now_ms)
             if not isinstance(event, Event):
                 break
             if event.offset is not None:
@@ -435,10 +416,10 @@ class Feed:
 
     def _take(self, reply: list[bytes]) -> Steps:
         """Deal with a reply that is anything but the next event."""
-        if reply[0] in _MESSAGES:
+        if reply[0] in MESSAGES:
             yield from self._reconcile(reply)
             return
-        self._copies = (b"", set())  # from here on, messages may come through other sources
+        self._messages.forget_copies()
         if reply[0] == b"pong":
             yield from self._pong(reply[1])
         elif reply[0] in (b"subscribe", b"psubscribe"):
@@ -447,44 +428,13 @@ class Feed:
         elif reply[0] in (b"unsubscribe", b"punsubscribe"):
             self._interest.end(reply[0], reply[1])
 
-    def _is_copy(self, reply: list[bytes]) -> bool:
-        """Return whether a message came before, through another source.
-
-        Redis sends the copies of one publish back to back, one through each source: a source that comes again brings the next
-        publish.
-        """
-        channel, through = self._copies
-        source = reply[1] if reply[0] == b"pmessage" else b""
-        if reply[-2] == channel and source not in through:
-            through.add(source)
-            return True
-        self._copies = (reply[-2], {source})
-        return False
-
-    def _open(self, channel: bytes, message: bytes) -> tuple[bytes, bytes]:
-        """Return topic and message. On the channel of a user the topic stands before the message."""
-        if not channel.startswith(self._users):
-            return channel[len(self._prefix) :], message
-        topic, _, message = message.partition(b"\n")
-        return topic, message
-
-    def _decode(self, channel: bytes, message: bytes, now_ms: int) -> Event | HeadgateError:
-        """Return the event in a message, or its fault."""
-        topic = channel[len(self._prefix) :]
-        if channel.startswith(self._users):
-            topic, message = self._open(channel, message)
-        try:
-            return decode_message(check_topic(topic.decode("ascii", "replace")), message, self._max_payload_bytes, now_ms)
-        except HeadgateError as error:
-            return error
-
     def _reconcile(self, reply: list[bytes]) -> Steps:
         """Ask the log about a message that is not simply the next event: bad, old, behind a hole, of another log.
 
         A bad message that is in the log leaves a gap, of which the clients are told. A bad plain PUBLISH was never promised.
         """
-        event = self._decode(reply[-2], reply[-1], self._now_ms)
-        where = read_offset(self._open(reply[-2], reply[-1])[1])
+        event = self._messages.decode(reply[-2], reply[-1], self._now_ms)
+        where = self._messages.claimed_place(reply[-2], reply[-1])
         if where is None:
             if isinstance(event, HeadgateError):
                 yield Quarantine(event)
@@ -561,7 +511,7 @@ class Feed:
         fence = self._fence
         if self.state is not State.LIVE or number != fence.number or fence.state is FenceState.NONE:
             return []  # of a connection before this one
-        fault = _downgraded() if self._is_downgraded(head) else self._fault_of_server(head)
+        fault = self._library.fault_of(head, by_user=self._interest.by_user) or self._server.fault_of(head)
         if fault is not None:
             fence.fail()
             return [Close(fault)]
@@ -584,10 +534,7 @@ class Feed:
 
     def _begin_fence(self, *, expedited: bool) -> ReadFenceHead:
         self._fence.begin(self.reached, self._interest.acknowledged, expedited=expedited)
-        self._fences_left -= not expedited
-        anew = self._fences_left <= 0 and not expedited
-        if anew:
-            self._fences_left = ANEW_FENCES
+        anew = not expedited and self._server.next_anew()
         return ReadFenceHead(self._fence.number, expedited, anew)
 
     def _schedule(self, due_s: float, now_s: float) -> None:
@@ -626,21 +573,10 @@ class Feed:
         """The position is at `head`, or above, and so above all that was published before Redis acknowledged these sources."""
         if head.epoch == self.epoch:
             # Not the position: what lies between the two may be published by a library that has come since.
-            self._verified = min(head.offset, self.offset)
+            self._library.verified = min(head.offset, self.offset)
         self._interest.mark_synced(sources)
-
-    def _is_downgraded(self, head: Head) -> bool:
-        """Return whether an older library answers while the channels of users are in use; from then on the feed remembers it."""
-        if self._interest.by_user and head.library < BY_USER_LIBRARY:
-            self._library_downgraded = True
-            return True
-        return False
 
     def _move(self, cause: Cause) -> None:
         if (self.state, cause) not in TRANSITIONS:
             raise IllegalTransition(f"a feed that is {self.state.value} cannot become {cause.value}")
         self.state = TRANSITIONS[self.state, cause]
-
-
-def _downgraded() -> BusUnavailable:
-    return BusUnavailable("an older function library has replaced this one in Redis")

@@ -1,17 +1,18 @@
-"""A client: one connected browser in one namespace. Its subscriptions, and what becomes of events it cannot take. No I/O.
+"""A client: one connected browser in one namespace, and where each of its events goes. No I/O.
 
 In: events from the fan-out that could not be written directly (`offer`), chunks of the log (`take_chunk`). Out: frames into the
-connection's queue, and notices (gap, backpressure) that say exactly what was left out.
+queue of its connection (client_connection.py), and notices (gap, backpressure) that say exactly which events were left out.
 
 state.py names the states and the steps between them. A step also does all that belongs to it: it holds or releases the direct
 writes of the connection, and tells the log readers (log_readers.py) where the client is.
 
-While the queue is full, every event follows its overflow policy, until the queue has drained to LOW_WATER. So order is kept, and
-a gap is one range, not a rash.
-`catch_up`: the client reads the log from this event on. `latest`: the newest per topic is kept, older ones are conflated.
-`drop`: counted into the gap. When subscriptions differ, the strongest that matches the event wins, in this order; and once the
-client reads, everything comes from the log, whatever its policy. The gap of an earlier `drop` is told first. A client that
-arrives reads from the first logged event that it cannot take: nobody has told it anything yet, so it misses nothing.
+While the queue is full, every event follows its overflow policy (policies.py), until the queue has drained to LOW_WATER. So order
+is kept, and a gap is one range, not a rash.
+`catch_up`: the client reads the log from this event on. `latest`: the newest per topic is kept (latest.py), older ones are
+conflated. `drop`: counted into the gap (gap.py). When subscriptions differ, the strongest that matches the event wins, in this
+order; and once the client reads, everything comes from the log, whatever its policy. The gap of an earlier `drop` is told
+first. A client that arrives reads from the first logged event that it cannot take: nobody has told it anything yet, so it
+misses nothing.
 
 Invariant, per client: offered = sent + discarded + conflated + waiting.
 """
@@ -23,75 +24,14 @@ from typing import Any, Protocol
 
 from headgate.auth.identity import Identity
 from headgate.protocol.frames import Frame, message_frame
-from headgate.protocol.packets import BACKPRESSURE, GAP, GapReason, Overflow, gap_body, notice_packet
-from headgate.topic import is_wildcard
-from headgate.transport.send_queue import HIGH_WATER, LOW_WATER, ClientQueue
+from headgate.protocol.packets import BACKPRESSURE, GapReason, Overflow, notice_packet
+from headgate.transport.send_queue import HIGH_WATER, LOW_WATER
 
-from .gap import Gaps
+from .client_connection import NO_CONNECTION, ClientConnection
+from .gap import Gaps, log_lost_notice, rolled_back_notice
 from .latest import Latest
-from .pattern_map import PatternMap
+from .policies import Policies, strongest
 from .state import FIRST, Phase, Pressure, State, Step
-
-_STRENGTH = (Overflow.CATCH_UP, Overflow.LATEST, Overflow.DROP)
-
-
-class ClientConnection(Protocol):
-    """The connection of a client, as the client needs it.
-
-    `awaits_drain` asks it to call `drained` of its clients, once, when its queue has drained to LOW_WATER.
-    """
-
-    queue: ClientQueue
-    wire: Any
-    ready: bool
-    awaits_drain: bool
-    closed: bool
-
-    @property
-    def idle(self) -> bool:
-        """Whether nothing waits to go out."""
-
-    def offer(self, frame: Frame, owner: Client | None = None) -> bool:
-        """Queue or send an event frame; False when there is no room."""
-
-    def offer_control(self, frame: Frame) -> None:
-        """Send a notice ahead of events."""
-
-    def flush(self) -> None:
-        """Let what is queued go out."""
-
-    def written_in_part(self, frames: Sequence[Frame], sent: int) -> int:
-        """A direct write was cut after `sent` bytes: finish the frame that it hit; returns how many frames are accounted for."""
-
-    def lost(self, error: OSError) -> None:
-        """The socket is broken."""
-
-    def end(self, reason: str) -> None:
-        """End the session."""
-
-    def stream(self, frames: Sequence[Frame], owner: Client) -> int:
-        """Send consecutive frames of the log, or queue what the socket does not take; returns how many were accepted."""
-
-    def hold_direct(self) -> None:
-        """No direct writes by the fan-out until `release_direct`; counted, as several clients may ask for it."""
-
-    def release_direct(self) -> None:
-        """Take one `hold_direct` back."""
-
-
-class _NoConnection:
-    """The connection of a client that has left: it takes nothing, and owes nothing."""
-
-    queue = ClientQueue(1, 1)
-    wire = None
-    ready = awaits_drain = idle = False
-    closed = True
-
-    def offer_control(self, frame: Frame) -> None:
-        """Nobody is told."""
-
-
-_NONE: Any = _NoConnection()
 
 
 class LogReader(Protocol):
@@ -112,6 +52,7 @@ class Client:
         offered: events that had to go through the queue; of these `sent`, `discarded` and `conflated` are accounted for.
         account: the user or address for which its reads of the log count.
         state: see state.py; only the methods here change it.
+        subscriptions: its overflow policies by pattern; only `subscribe` and `unsubscribe` change them while it is here.
         position: while the log feeds it, the offset up to which it has; in HANDOVER, the handover offset.
         base, starts: while the log feeds it, the offset above which events are for it, and the patterns for which that is
             another one.
@@ -120,8 +61,6 @@ class Client:
     __slots__ = (
         "_gaps",
         "_latest",
-        "_own_patterns",
-        "_pattern_key",
         "_reader",
         "account",
         "base",
@@ -138,7 +77,6 @@ class Client:
         "starts",
         "state",
         "subscriptions",
-        "wildcards",
     )
 
     def __init__(
@@ -155,15 +93,12 @@ class Client:
         self.identity = identity
         self.account = account or session
         self.connection = connection
-        self.subscriptions: dict[str, Overflow] = {}
-        self.wildcards = 0
+        self.subscriptions = Policies()
         self.direct = self.offered = self.sent = self.discarded = self.conflated = 0
         self.state: State = FIRST
         self.position = self.base = 0
         self.starts: dict[str, int] = {}
         self._reader = reader
-        self._pattern_key: tuple[str, ...] | None = None
-        self._own_patterns: PatternMap[tuple[str, Overflow]] | None = None
         self._gaps: Gaps | None = None
         self._latest: Latest | None = None
 
@@ -179,28 +114,15 @@ class Client:
 
     # -- subscriptions --------------------------------------------------------------------------------------------
 
-    @property
-    def pattern_key(self) -> tuple[str, ...]:
-        """Its patterns, sorted: clients with the same ones share their part of a log page."""
-        if self._pattern_key is None:
-            self._pattern_key = tuple(sorted(self.subscriptions))
-        return self._pattern_key
-
     def subscribe(self, pattern: str, overflow: Overflow) -> None:
         """Note a subscription; the matcher finds it."""
-        if pattern not in self.subscriptions:
-            self.wildcards += is_wildcard(pattern)
-            self._pattern_key = None
-        self._own_patterns = None
-        self.subscriptions[pattern] = overflow
+        self.subscriptions.put(pattern, overflow)
 
     def unsubscribe(self, pattern: str) -> bool:
         """Forget a subscription; False if there was none."""
-        if self.subscriptions.pop(pattern, None) is None:
+        if not self.subscriptions.remove(pattern):
             return False
-        self.wildcards -= is_wildcard(pattern)
         self.starts.pop(pattern, None)
-        self._pattern_key = self._own_patterns = None
         return True
 
     # -- arriving -------------------------------------------------------------------------------------------------
@@ -217,13 +139,12 @@ class Client:
     def resume_rolled_back(self, end: int, had: int, epoch: str) -> None:
         """It has seen events `end` + 1 … `had`, which the log has lost: it is told so ahead of all, and goes on behind `end`."""
         self.forget_waiting()
-        self._put_ahead(self._rolled_back(end, had, epoch))
+        self._put_ahead(rolled_back_notice(self.namespace, self.subscriptions, end, had, epoch))
         self._read(Step.RESUMED, end, self.starts)
 
     def welcome_to_another_log(self) -> None:
         """The log that it would resume in is lost: it is told so ahead of everything that waits, which is of the log there is."""
-        body = gap_body(list(self.subscriptions), None, None, None, 0, GapReason.LOG_LOST, recoverable=False)
-        self._put_ahead(message_frame(notice_packet(self.namespace, GAP, body)))
+        self._put_ahead(log_lost_notice(self.namespace, self.subscriptions))
         self._step(Step.WELCOMED)
 
     @property
@@ -296,7 +217,7 @@ class Client:
             self._tell_gaps()
             self._hand_over_latest()
             if self.state.pressure is Pressure.OK:
-                self._own_patterns = None
+                self.subscriptions.forget_map()
                 self._tell("off")
             self.connection.flush()
         if self.state.phase is Phase.READING:
@@ -353,11 +274,11 @@ class Client:
     def wants(self, frame: Frame) -> bool:
         """Whether an event of the log is for this client, by what each subscription has not had yet."""
         offset = frame.offset or 0
-        return any(offset > self.starts.get(pattern, self.base) for pattern, _ in self._reached_by(frame.topic or ""))
+        return any(offset > self.starts.get(pattern, self.base) for pattern, _ in self.subscriptions.reached(frame.topic or ""))
 
     def subscribed_to(self, frame: Frame) -> bool:
         """Whether a subscription matches an event of the log."""
-        return bool(self._reached_by(frame.topic or ""))
+        return bool(self.subscriptions.reached(frame.topic or ""))
 
     def take_chunk(self, frames: Sequence[Frame], last: int) -> bool:
         """Send consecutive frames of the log; False when there was not room for all (`position` says how far it came)."""
@@ -380,7 +301,7 @@ class Client:
     def reach_feed(self) -> None:
         """It has read as far as the live feed is: live events above its position come from now on, through the queue."""
         eased = self.state.pressure is Pressure.EASED
-        self._own_patterns = None
+        self.subscriptions.forget_map()
         self.starts.clear()
         self._step(Step.REACHED_FEED)
         if eased:
@@ -395,7 +316,7 @@ class Client:
     def lose_log(self) -> None:
         """The log is another one: no position in the old one means anything. `tell_log_lost` follows, unless it is arriving."""
         eased = self.state.pressure is Pressure.EASED
-        self._own_patterns = None
+        self.subscriptions.forget_map()
         self.starts.clear()
         if self.state.arriving:
             self.forget_waiting()
@@ -446,7 +367,7 @@ class Client:
 
     def tell_rolled_back(self, end: int, had: int, epoch: str) -> None:
         """Tell the client the same, and that events `end` + 1 … `had` are no longer in the log."""
-        self.tell_line(self._rolled_back(end, had, epoch))
+        self.tell_line(rolled_back_notice(self.namespace, self.subscriptions, end, had, epoch))
 
     def leave(self) -> None:
         """The client has left the namespace; its connection may go on, without it. Idempotent.
@@ -456,7 +377,7 @@ class Client:
         """
         if self.state.phase is not Phase.LEFT:
             self._step(Step.LEFT)
-            self.connection = _NONE
+            self.connection = NO_CONNECTION
 
     # -- private --------------------------------------------------------------------------------------------------
 
@@ -486,8 +407,8 @@ class Client:
 
     def _overflow(self, frame: Frame) -> None:
         """Let the strongest policy decide about an event that finds no room."""
-        reached = self._reached_by(frame.topic or "")
-        policy = min((policy for _, policy in reached), key=_STRENGTH.index, default=Overflow.DROP)
+        reached = self.subscriptions.reached(frame.topic or "")
+        policy = strongest(reached)
         if self.state.arriving and frame.offset is not None:
             policy = Overflow.CATCH_UP
         if policy is Overflow.LATEST and self._keep_latest(frame):
@@ -519,13 +440,6 @@ class Client:
             queue.put(frame, self)
         self.connection.flush()
 
-    def _rolled_back(self, end: int, had: int, epoch: str) -> Frame:
-        """Return the gap of events `end` + 1 … `had`, which are not in the log that goes on in `epoch`."""
-        body = gap_body(
-            list(self.subscriptions), end + 1, had, had - end, 0, GapReason.ROLLED_BACK, recoverable=False, epoch=epoch
-        )
-        return message_frame(notice_packet(self.namespace, GAP, body))
-
     def _note(
         self, reason: GapReason, first: int | None, last: int | None, count: int, size: int, patterns: Iterable[str]
     ) -> None:
@@ -546,22 +460,10 @@ class Client:
             self.connection.queue.put(frame, self)
 
     def _keep_latest(self, frame: Frame) -> bool:
-        """Keep the newest frame of a topic, within what the queue's limits leave."""
-        latest = self._latest
-        if latest is None:
-            latest = self._latest = Latest()
-        queue, topic = self.connection.queue, frame.topic or ""
-        older = latest.of(topic)
-        if older is None:
-            # A queued value of this topic is older: taking it out makes the room, and leaves the others in their order.
-            self.conflated += queue.withdraw(self, topic)
-        frames = queue.frames + len(latest) + (older is None)
-        freed = len(older.wire) if older is not None else 0
-        if frames > queue.max_frames or queue.bytes + latest.bytes - freed + len(frame.wire) > queue.max_bytes:
-            return False
-        self.conflated += older is not None
-        latest.keep(frame)
-        return True
+        """Keep the newest frame of a topic, if there is room for it."""
+        if self._latest is None:
+            self._latest = Latest()
+        return self._latest.keep(frame, self.connection.queue, self)
 
     def _make_room(self) -> None:
         """When every subscription is `latest`, all that is queued may wait for its newest values; otherwise order forbids it.
@@ -573,14 +475,6 @@ class Client:
         if own == queue.frames and all(policy is Overflow.LATEST for policy in self.subscriptions.values()):
             for frame in queue.discard(self):
                 self._overflow(frame)
-
-    def _reached_by(self, topic: str) -> list[tuple[str, Overflow]]:
-        """Return the subscriptions that a topic reaches. One pattern after the other would take 0.3 ms when there are 128."""
-        if self._own_patterns is None:
-            self._own_patterns = PatternMap()
-            for pattern, policy in self.subscriptions.items():
-                self._own_patterns.add(pattern, (pattern, policy))
-        return self._own_patterns.reached(topic)
 
     def _tell(self, state: str) -> None:
         queue = self.connection.queue

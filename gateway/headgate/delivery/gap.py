@@ -1,7 +1,8 @@
-"""The events that did not reach one client: collected per reason until it is told. No I/O.
+"""The events that did not reach one client, and the `gap` notices that say so. No I/O.
 
-In: ranges and single events that were left out. Out: one `gap` notice per reason, so that however much is missing, what is
-kept about it, and what is sent about it, stays small.
+In: ranges and single events that were left out, collected per reason until the client is told. Out: one notice per reason, so
+that however much is missing, what is kept about it, and what is sent about it, stays small. A client whose log is lost, or has
+lost an end that the client has seen, is told so by a notice of its own, ahead of everything that waits.
 """
 
 from __future__ import annotations
@@ -56,3 +57,15 @@ class Gaps:
             frames.append(message_frame(notice_packet(namespace, GAP, body)))
         self._by_reason.clear()
         return frames
+
+
+def log_lost_notice(namespace: str, patterns: Iterable[str]) -> Frame:
+    """Return the gap of a client whose log is lost: nobody knows how much of it is missing."""
+    body = gap_body(list(patterns), None, None, None, 0, GapReason.LOG_LOST, recoverable=False)
+    return message_frame(notice_packet(namespace, GAP, body))
+
+
+def rolled_back_notice(namespace: str, patterns: Iterable[str], end: int, had: int, epoch: str) -> Frame:
+    """Return the gap of events `end` + 1 … `had`, which are not in the log that goes on in `epoch`."""
+    body = gap_body(list(patterns), end + 1, had, had - end, 0, GapReason.ROLLED_BACK, recoverable=False, epoch=epoch)
+    return message_frame(notice_packet(namespace, GAP, body))

@@ -1,41 +1,54 @@
 """The newest event of each topic, for one client whose queue is full: what the overflow policy `latest` keeps. No I/O.
 
-In: frames that found no room. Out: all that is kept, in log order, when the queue has drained. How much may be kept is for the
-client to say: together with what is queued it stays within the limits of the queue.
+In: frames that found no room. Out: all that is kept, in log order, when the queue has drained. Together with what is queued, it
+stays within the limits of the queue.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import Protocol
 
 from headgate.protocol.frames import Frame
+from headgate.transport.send_queue import ClientQueue, Sender
+
+
+class Owner(Sender, Protocol):
+    """The client of queued and kept frames."""
+
+    conflated: int
 
 
 class Latest:
-    """Frames by topic. `bytes` is their size on the wire. Empty is falsy."""
+    """Frames by topic. Empty is falsy."""
 
-    __slots__ = ("_by_topic", "bytes")
+    __slots__ = ("_by_topic", "_bytes")
 
     def __init__(self) -> None:
         self._by_topic: dict[str, Frame] = {}
-        self.bytes = 0
+        self._bytes = 0  # on the wire
 
     def __len__(self) -> int:
         return len(self._by_topic)
 
-    def __iter__(self) -> Iterator[Frame]:
-        return iter(self._by_topic.values())
+    def keep(self, frame: Frame, queue: ClientQueue, owner: Owner) -> bool:
+        """Keep this frame, and no older one of its topic; False when the queue's limits leave no room.
 
-    def of(self, topic: str) -> Frame | None:
-        """Return the frame that is kept of a topic, if any."""
-        return self._by_topic.get(topic)
-
-    def keep(self, frame: Frame) -> None:
-        """Keep this frame, and no older one of its topic."""
+        Older frames of the topic are dropped here and in the queue, and counted as conflated: taking them out makes the room, and
+        leaves the others in their order.
+        """
         topic = frame.topic or ""
-        older = self._by_topic.pop(topic, None)
-        self.bytes += len(frame.wire) - (len(older.wire) if older is not None else 0)
+        older = self._by_topic.get(topic)
+        if older is None:
+            owner.conflated += queue.withdraw(owner, topic)
+        frames = queue.frames + len(self._by_topic) + (older is None)
+        size = self._bytes + len(frame.wire) - (len(older.wire) if older is not None else 0)
+        if frames > queue.max_frames or queue.bytes + size > queue.max_bytes:
+            return False
+        owner.conflated += older is not None
+        self._by_topic.pop(topic, None)
         self._by_topic[topic] = frame
+        self._bytes = size
+        return True
 
     def in_order(self) -> list[Frame]:
         """Return all frames in log order, which replacing has undone. A plain PUBLISH has no offset and goes first."""

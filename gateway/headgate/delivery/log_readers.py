@@ -138,7 +138,7 @@ def _deliver(client: Client, page: Page) -> bool:
     if client.position < client.even_from:
         chunks = page.chunks_of(client.wants)
     else:
-        chunks = page.chunks(client.pattern_key, client.subscribed_to)
+        chunks = page.chunks(client.subscriptions.key, client.subscribed_to)
     for whole in chunks:
         if whole.last <= client.position:
             continue

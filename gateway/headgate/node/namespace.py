@@ -13,7 +13,8 @@ from time import monotonic
 from headgate.auth.identity import ANONYMOUS, Identity
 from headgate.bus.listener import Bus
 from headgate.delivery.catch_up import CatchUp
-from headgate.delivery.client import Client, ClientConnection
+from headgate.delivery.client import Client
+from headgate.delivery.client_connection import ClientConnection
 from headgate.delivery.live_feed import LiveFeed
 from headgate.delivery.matcher import SubscriptionMatcher
 from headgate.delivery.page_cache import LogPages

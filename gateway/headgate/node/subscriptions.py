@@ -124,7 +124,7 @@ class Subscriptions:
         """Read requests, and hold them against the limits and then against what the client is granted. Lets the loop run."""
         outcomes: list[Subscription | HeadgateError] = []
         fresh: set[str] = set()
-        wildcards = client.wildcards
+        wildcards = client.subscriptions.wildcards
         with self._share:
             for request in requests:
                 self._share.pause()

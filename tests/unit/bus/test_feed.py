@@ -14,6 +14,8 @@ from headgate.bus import feed as feed_module
 from headgate.bus import interest as interest_module
 from headgate.bus.actions import Action
 from headgate.bus.feed import Feed, State, Steps
+from headgate.bus.messages import Messages
+from headgate.bus.server_check import ServerCheck
 from headgate.event import Event
 from headgate.redis.entries import Entry, Head
 from headgate.redis.lineage import Lineage
@@ -99,11 +101,17 @@ class TrustsTheAcknowledgement(Feed):
         return super().active(pattern)
 
 
+class _WithoutCopies(Messages):
+    def is_copy(self, reply: list[bytes]) -> bool:
+        return False
+
+
 class HandsOnTwice(Feed):
     """A feed that knows no copies."""
 
-    def _is_copy(self, reply: list[bytes]) -> bool:
-        return False
+    def __init__(self, namespace: str, max_payload_bytes: int, fence_interval_s: float) -> None:
+        super().__init__(namespace, max_payload_bytes, fence_interval_s)
+        self._messages = _WithoutCopies(namespace, max_payload_bytes)
 
 
 class ForgetsAFailedPass(Feed):
@@ -195,11 +203,17 @@ class KnowsNoLine(Feed):
         yield from self._lose_log(Head(head.epoch, head.first - 1, head.first, head.library, lineage))
 
 
+class _AnyServer(ServerCheck):
+    def fault_of(self, head: Head) -> None:
+        return None
+
+
 class TrustsAnyServer(Feed):
     """A feed that takes the head of one server and the PONG of another for a proof."""
 
-    def _fault_of_server(self, head: Head) -> None:
-        return None
+    def __init__(self, namespace: str, max_payload_bytes: int, fence_interval_s: float) -> None:
+        super().__init__(namespace, max_payload_bytes, fence_interval_s)
+        self._server = _AnyServer()
 
 
 class BelievesTheStepBack(Feed):

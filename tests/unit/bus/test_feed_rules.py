@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from headgate.bus import actions as out
-from headgate.bus.feed import ANEW_FENCES, LATE_FENCES, MAX_LEAP, TRANSITIONS, Cause, Feed, State
+from headgate.bus.feed import LATE_FENCES, MAX_LEAP, TRANSITIONS, Cause, Feed, State
 from headgate.bus.fence import IllegalTransition
 from headgate.bus.interest import LINGER_S, by_command
+from headgate.bus.server_check import ANEW_FENCES
 from headgate.errors import InvalidEvent
 from headgate.event import HEADER_TAG
 from headgate.redis.entries import Head

@@ -104,7 +104,7 @@ class ClientBesideAModel(RuleBasedStateMachine):
     @invariant()
     def every_bound_holds(self) -> None:
         queue, client = self.wired.connection.queue, self.wired.client
-        kept = client._latest or ()
+        kept = client._latest.in_order() if client._latest else []
         assert queue.peak_frames <= FRAMES + NOTICES
         assert queue.peak_bytes <= BYTES + NOTICES * KIB
         assert queue.frames + len(kept) <= FRAMES + NOTICES

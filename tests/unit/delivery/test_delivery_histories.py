@@ -207,7 +207,7 @@ def serves_readers_that_have_not_been_told(patch: pytest.MonkeyPatch) -> None:
 
 
 def sends_the_cursor_of_another_epoch_ahead_of_events(patch: pytest.MonkeyPatch) -> None:
-    """What waits is taken for events of the new epoch, or for delivered."""
+    """Waiting events are taken for events of the new epoch, or for delivered."""
     patch.setattr(Client, "tell_line", lambda client, cursor: client.connection.offer_control(cursor))
 
 

@@ -8,20 +8,24 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.delivery.gap import Gaps
+from headgate.delivery.gap import Gaps, log_lost_notice, rolled_back_notice
+from headgate.protocol.frames import Frame
 from headgate.protocol.packets import GapReason
+
+
+def body_of(notice: Frame) -> dict[str, Any]:
+    """Return the body of a notice."""
+    packet = notice.packet.decode()
+    assert packet.startswith("42/notifications,")
+    name, body = json.loads(packet.partition(",")[2])
+    assert name == "gap"
+    assert isinstance(body, dict)
+    return body
 
 
 def told(gaps: Gaps) -> list[dict[str, Any]]:
     """Take the notices and return their bodies."""
-    bodies = []
-    for frame in gaps.take("notifications"):
-        packet = frame.packet.decode()
-        assert packet.startswith("42/notifications,")
-        name, body = json.loads(packet.partition(",")[2])
-        assert name == "gap"
-        bodies.append(body)
-    return bodies
+    return [body_of(notice) for notice in gaps.take("notifications")]
 
 
 def test_nothing_missing_is_nothing_to_tell() -> None:
@@ -107,3 +111,18 @@ def test_every_event_is_counted_in_exactly_one_notice(missing: list[tuple[GapRea
         assert body["count"] == len(mine)
         assert body["bytes"] == sum(size for _, size in mine)
         assert (body["from"], body["to"]) == ((min(offsets), max(offsets)) if offsets else (None, None))
+
+
+def test_a_client_that_resumes_in_a_lost_log_is_told_what_a_live_one_is() -> None:
+    """The notice for one that is still arriving is the same."""
+    gaps = Gaps()
+    gaps.add(GapReason.LOG_LOST, None, None, 0, 0, ["a", "b"])
+    assert body_of(log_lost_notice("notifications", ["a", "b"])) == told(gaps)[0]
+
+
+def test_a_rolled_back_end_names_its_offsets_and_the_epoch_that_goes_on() -> None:
+    """Nothing of it can be had again."""
+    assert body_of(rolled_back_notice("notifications", ["a"], 7, 9, "next")) == {
+        "patterns": ["a"], "from": 8, "to": 9, "count": 2, "bytes": 0, "reason": "rolled_back", "recoverable": False,
+        "epoch": "next",
+    }  # fmt: skip

@@ -118,7 +118,9 @@ def test_a_change_that_costs_a_client_nothing_is_a_cursor(make_client: MakeClien
 
 
 @pytest.mark.parametrize("policy", [Overflow.DROP, Overflow.LATEST])
-def test_what_a_full_queue_has_left_out_or_kept_is_told_ahead_of_the_change(make_client: MakeClient, policy: Overflow) -> None:
+def test_events_that_a_full_queue_has_left_out_or_kept_are_told_ahead_of_the_change(
+    make_client: MakeClient, policy: Overflow
+) -> None:
     """It is of the line before."""
     wired = make_client(policy)
     offset = 90  # and on, beyond the end

@@ -83,7 +83,7 @@ def test_a_trimmed_range_is_one_gap_and_costs_one_read(wired: WiredClient) -> No
 
 
 def test_nobody_is_served_while_the_readers_are_paused_and_all_are_behind_it(wired: WiredClient) -> None:
-    """Whoever comes meanwhile waits too, and the greenlet that serves is woken at the end."""
+    """Clients that come meanwhile wait too, and the greenlet that serves is woken at the end."""
     woken: list[bool] = []
     readers = LogReaders(Pages(), lambda: woken.append(readers.waiting))
     with readers.paused():

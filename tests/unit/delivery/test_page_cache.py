@@ -202,7 +202,7 @@ def test_a_new_log_forgets_the_old_one() -> None:
 
 @pytest.mark.parametrize("end", [0, 1, PAGE_OFFSETS - 1, PAGE_OFFSETS, PAGE_OFFSETS + 5, 2 * PAGE_OFFSETS, 90])
 def test_a_log_that_has_lost_its_end_is_read_anew_from_there(end: int) -> None:
-    """What lies below stays known, and nothing of what lay above; also the parts that clients have asked for."""
+    """Entries below it stay known, and none above; also the parts that clients have asked for."""
     log = FakeLog(range(1, 81), size=10)
     pages = pages_of(log)
     read_all(pages, 0)

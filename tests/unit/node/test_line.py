@@ -129,7 +129,9 @@ def test_a_position_off_the_line_goes_on_behind_its_end_and_is_told_of_the_rest(
     assert gaps(wired) == [("rolled_back", end + 1, offset, offset - end, NEWEST)]
 
 
-def test_what_was_rolled_back_is_told_ahead_of_what_has_come_since_it_joined(namespace: Namespace, wired: WiredClient) -> None:
+def test_a_rolled_back_range_is_told_ahead_of_events_that_have_come_since_it_joined(
+    namespace: Namespace, wired: WiredClient
+) -> None:
     """Events of the new line that wait for it come out of the log, behind the gap; a plain publish keeps waiting."""
     client = arriving(namespace, wired)
     wired.connection.cork()
@@ -195,7 +197,7 @@ def test_a_library_that_knows_no_lineage_makes_every_other_epoch_a_lost_log(
 def test_a_past_begins_behind_the_end_of_the_line_that_its_offset_is_on(
     namespace: Namespace, wired: WiredClient, epoch: str, offset: int, start: int
 ) -> None:
-    """What the holder of that position has seen above the end is not in the log."""
+    """Events that the holder of that position has seen above the end are not in the log."""
     client = live(namespace, wired)
     namespace.subscribe(client, {"pattern": "a", "since": {"offset": offset, "epoch": epoch}})
     assert client.starts == {"a": start}
@@ -273,14 +275,14 @@ def test_a_replay_answers_up_to_the_end_of_the_line_and_says_so(
     events: list[int],
     gap: tuple[int, int, str] | None,
 ) -> None:
-    """What lies above it in that epoch is not in the log, and what lies there now is something else."""
+    """Events above it in that epoch are not in the log, and others are there now."""
     answer = replay(namespace, live(namespace, wired), first, last, epoch=epoch)
     told = {} if gap is None else {"gap": {"from": gap[0], "to": gap[1], "reason": gap[2], "epoch": NEWEST}}
     assert answer == {"events": events, "next": None, "epoch": NEWEST, **told}
 
 
-def test_what_a_replay_cannot_have_is_told_once_with_its_last_page(namespace: Namespace, wired: WiredClient) -> None:
-    """Whoever asks page by page counts it once."""
+def test_events_that_a_replay_cannot_have_are_told_once_with_its_last_page(namespace: Namespace, wired: WiredClient) -> None:
+    """A client that asks page by page counts it once."""
     client = live(namespace, wired)
     answers = [replay(namespace, client, 1, 180, epoch=SECOND)]
     while answers[-1]["next"] is not None:

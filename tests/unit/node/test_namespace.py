@@ -283,7 +283,7 @@ def test_a_pattern_that_was_asked_for_before_counts_once(namespace: Namespace, w
     outcomes = namespace.subscribe_all(client, [*requests, {"pattern": "one.too.many.*"}])
     assert asked(outcomes)[-1] == "wildcards"
     assert all(isinstance(outcome, str) for outcome in outcomes[:-1])
-    assert (client.wildcards, client.subscriptions["b.0.*"]) == (32, Overflow.DROP)
+    assert (client.subscriptions.wildcards, client.subscriptions["b.0.*"]) == (32, Overflow.DROP)
 
 
 def turns_of_others(act: Callable[[], object]) -> int:
@@ -333,7 +333,7 @@ def test_a_client_that_leaves_between_two_of_its_subscriptions_leaves_nothing_be
     with pytest.raises(Unauthorized):
         namespace.subscribe_all(client, requests)
     leaving.join()
-    assert (namespace._subscriptions._matcher.subscriptions, client.subscriptions) == (0, {})
+    assert (namespace._subscriptions._matcher.subscriptions, len(client.subscriptions)) == (0, 0)
 
 
 def test_all_pasts_of_one_connect_are_found_in_one_reading_of_the_log(namespace: Namespace, wired: WiredClient) -> None:

@@ -43,7 +43,7 @@ def test_a_frame_is_read_back_as_it_was_made(size: int, binary: bool) -> None:
 
 @given(st.lists(st.binary(max_size=300), max_size=10))
 def test_frames_joined_by_concatenation_are_a_valid_stream(packets: list[bytes]) -> None:
-    """What fan-out relies on."""
+    """The fan-out relies on this."""
     stream = b"".join(Frame(packet).wire for packet in packets)
 
     assert [bytes(read.data) for read in parsed(stream)] == packets

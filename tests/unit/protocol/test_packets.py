@@ -60,7 +60,7 @@ def read(packet: bytes) -> Packet:
 
 @given(EVENTS, st.booleans())
 def test_an_event_packet_is_read_by_socketio_as_topic_data_and_meta(event: Event, replayed: bool) -> None:
-    """What arrives in a handler is the event: topic, data, and the meta that is known."""
+    """A handler gets the event: topic, data, and the meta that is known."""
     packet = read(event_packet("notifications", event, replayed=replayed))
     meta: dict[str, Any] = {"id": event.id, "time": event.time_ms}
     if event.offset is not None:

@@ -1,4 +1,4 @@
-"""What clients may ask for: read into typed values, or refused with the field and what is allowed."""
+"""The requests of clients: read into typed values, or refused with the field and the values that are allowed."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_a_wrong_replay_is_refused(request_: Any) -> None:
         read_replay(request_)
 
 
-def test_what_was_shown_is_a_list_of_event_ids() -> None:
+def test_a_report_of_shown_events_is_a_list_of_event_ids() -> None:
     """As many as may be in one request."""
     ids = [f"order:{number}" for number in range(MAX_SEEN_IDS)]
 
@@ -160,7 +160,7 @@ def test_what_was_shown_is_a_list_of_event_ids() -> None:
         {"ids": ["a"], "user": "b"},
     ],
 )  # fmt: skip
-def test_what_was_shown_is_refused_when_it_is_no_such_list(request_: Any) -> None:
+def test_a_report_of_shown_events_is_refused_when_it_is_no_such_list(request_: Any) -> None:
     """None, too many, or in another user's name."""
     with pytest.raises(InvalidRequest):
         read_seen(request_)

@@ -1,4 +1,4 @@
-"""What clients can make happen at will is told seldom."""
+"""The log seldom tells of events that clients can cause at will."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_tracebacks_of_one_event_pass_once_in_a_while() -> None:
     assert tracebacks(None, "error", {"event": "failed", "exc_info": True})["left_out"] == 3
 
 
-def test_what_strangers_are_not_told_of_the_bus_is_in_the_log_instead(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_log_holds_the_reason_of_the_bus_that_strangers_are_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither the message nor a part names the address."""
     monkeypatch.setattr("headgate.runtime.logging._seldom", Seldom())
     error = BusUnavailable("redis.internal:6379 did not answer in time", told="it does not answer")

@@ -12,7 +12,7 @@ from headgate.runtime.loop import Share, Signal, in_hub_after, sleep
 
 
 def test_a_call_after_a_while_comes_once_and_in_the_hub_though_nobody_holds_its_timer() -> None:
-    """What waits for it need not remember it."""
+    """A greenlet that waits for it need not remember it."""
     callers: list[object] = []
     called = Signal()
 
@@ -79,7 +79,7 @@ def test_short_work_of_many_counts_together() -> None:
     other.join()
 
 
-def test_what_waits_outside_keeps_nobody_out() -> None:
+def test_a_greenlet_that_waits_outside_keeps_nobody_out() -> None:
     """And is in again behind the wait, also when that fails."""
     share = Share(60.0)
     done: list[str] = []

@@ -28,7 +28,7 @@ def test_a_long_silence_saves_up_one_burst_only() -> None:
     assert [bucket.spend(86_400) for _ in range(4)] == [True, True, True, False]
 
 
-def test_what_is_refused_costs_nothing() -> None:
+def test_a_refused_request_costs_nothing() -> None:
     """Asking too often does not postpone the next token."""
     bucket = TokenBucket(1, 1, now_s=0)
     bucket.spend(0)
@@ -47,7 +47,7 @@ def test_it_says_when_there_is_a_token_again() -> None:
     assert [bucket.wait_s(now_s) for now_s in (0, 0.25, 0.5, 9)] == [0.5, 0.25, 0, 0]
 
 
-def test_who_borrows_waits_behind_those_who_have() -> None:
+def test_a_borrower_waits_behind_those_who_borrowed_before_it() -> None:
     """Two per second; one that would have to wait for too long takes nothing."""
     bucket = TokenBucket(2, 1, now_s=0)
     assert [bucket.borrow(0, 1.0) for _ in range(4)] == [0.0, 0.5, 1.0, None]

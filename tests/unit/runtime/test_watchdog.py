@@ -23,7 +23,7 @@ BEAT_S, STALL_S = 0.02, 0.2
 
 @pytest.fixture
 def entries() -> Iterator[Entries]:
-    """What is logged."""
+    """The entries of the log."""
     with structlog.testing.capture_logs() as captured:
         yield captured
 
@@ -82,7 +82,7 @@ def blocks_the_loop(entries: Entries, how: Callable[[], None]) -> None:
 
 
 @pytest.mark.parametrize("how", [waits, computes, holds_the_interpreter])
-def test_what_blocks_the_loop_is_named_once(watchdog: Watchdog, entries: Entries, how: Callable[[], None]) -> None:
+def test_the_code_that_blocks_the_loop_is_named_once(watchdog: Watchdog, entries: Entries, how: Callable[[], None]) -> None:
     """By its function; and told again when the loop runs."""
     stalls = REGISTRY.get_sample_value("headgate_loop_stalls_total") or 0
     blocks_the_loop(entries, how)

@@ -93,7 +93,7 @@ def test_one_that_ignores_the_signal_is_ended_by_force(tmp_path: Path) -> None:
     assert gateway.stop() == -signal.SIGKILL, "stopping twice is once"
 
 
-def test_what_it_wrote_to_its_end_is_there_when_it_has_stopped(tmp_path: Path) -> None:
+def test_output_up_to_its_end_is_there_when_it_has_stopped(tmp_path: Path) -> None:
     """However late the thread that reads it gets its turn: here only when somebody waits for it."""
     gateway = process(tmp_path, LAST_WORDS).start()
     with gateway._grown:

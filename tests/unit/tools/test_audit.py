@@ -40,13 +40,13 @@ NOT_REACHED: list[tuple[Any, Any, str, str]] = [
 
 
 @pytest.mark.parametrize(("audit", "answer", "found"), REACHED)
-def test_what_was_found_is_told(audit: Any, answer: Any, found: list[str]) -> None:
+def test_every_finding_is_told(audit: Any, answer: Any, found: list[str]) -> None:
     """Package, version and what fixes it."""
     assert audit("a lock", run=answering(answer)) == Outcome("a lock", found)
 
 
 @pytest.mark.parametrize(("audit", "answer", "err", "why"), NOT_REACHED)
-def test_what_could_not_be_asked_is_not_taken_for_nothing_found(audit: Any, answer: Any, err: str, why: str) -> None:
+def test_a_question_without_an_answer_is_not_taken_for_nothing_found(audit: Any, answer: Any, err: str, why: str) -> None:
     """An exit code of its own, and a line that says so."""
     outcome = audit("a lock", run=answering(answer, err))
     assert (outcome.found, outcome.why) == (None, why)

@@ -4,8 +4,7 @@ In: pages from the store. Out: answers to the store, each as soon as it is known
 and not yet answered, which is one task, or one page of a batch consumer. While Redis does not answer, it waits and tries
 again, with jitter, and remembers what it has to say.
 
-Work that lasts longer than a third of the lease is moved out of the log by `keep`, which another thread calls: it becomes a task
-leased, whose lease is renewed, so that neither another process nor the log's retention can take it away meanwhile.
+While it works, another thread calls `keep`, so that nobody else gets the work (leases.py).
 """
 
 from __future__ import annotations
@@ -27,6 +26,7 @@ from headgate.errors import BusRefused, BusUnavailable, InvalidTopic
 from headgate.topic import check_topic, matches
 
 from .backoff import delay_s
+from .leases import Leases
 from .metrics import GAVE_UP, POISON, REJECTED, UNREADABLE, ConsumerMetrics
 from .spec import ConsumerSpec
 from .store import Answer, LeasedTask, Page, Store, back, dead, defer, defer_for, done
@@ -89,10 +89,7 @@ class Worker:
         self._next_page_s = 0.0
         self._page_event_s = spec.runner.workers / spec.runner.max_per_s if spec.runner.max_per_s else 0.0
         self._waiting = 0
-        # The leased tasks, and since when; `keep` holds the lock while it moves them.
-        self._lock = threading.Lock()
-        self._leased: dict[int, LeasedTask] = {}
-        self._taken_s = 0.0
+        self._leases = Leases(self._lease_ms)
         self.trouble: str | None = None
 
     def run(self) -> None:
@@ -114,7 +111,7 @@ class Worker:
                 self.trouble = type(error).__name__
                 self._log("consumer failed", exc_info=True)
             failures += 1
-            self._release()
+            self._leases.release_all()
             self._stopping.wait(delay_s(failures, BUS_FIRST_S, BUS_LAST_S))
         with suppress(Abandoned):
             self._until_answered(self._store.confirm)
@@ -135,17 +132,7 @@ class Worker:
         Raises:
             BusUnavailable, BusRefused: as `redis.client.call`; try again.
         """
-        with self._lock:
-            if not self._leased or time.monotonic() - self._taken_s < self._lease_ms / 3000:
-                return
-            in_log = [leased for leased in self._leased.values() if leased.in_log]
-            names = [leased.name for leased in self._leased.values() if not leased.in_log]
-            if in_log:
-                store.settle([answer for t in in_log for answer in (done(t), defer_for(t.task, self._lease_ms, t.out))])
-                for leased in in_log:
-                    leased.name = leased.task.name
-            if names:
-                store.renew(names, self._lease_ms)
+        self._leases.keep(store, time.monotonic())
 
     def _begin(self) -> Consumer:
         consumer = self._spec.consumer(self._spec.options, self._context)
@@ -175,7 +162,7 @@ class Worker:
             return
         self._account(page)
         self._next_page_s += self._page_event_s * (len(page.work) + len(page.unwanted))
-        self._lease(page.work)
+        self._leases.take(page.work, time.monotonic())
         if page.unwanted:
             self._acknowledge(page.epoch, page.unwanted)
         if page.work:
@@ -270,7 +257,7 @@ class Worker:
                         return
                     if len(keys) > MAX_KEYS:
                         raise Reject(f"{len(keys)} keys, at most {MAX_KEYS} are allowed")
-                    if len(keys) > 1 or not self._name(first, keys[0]):
+                    if len(keys) > 1 or not self._leases.name(first, keys[0]):
                         self._split(first, keys)
                         return
                 answer = consumer.handle(self._delivery(first))
@@ -319,7 +306,7 @@ class Worker:
     # Answers ---------------------------------------------------------------------------------------------------------------
 
     def _finish(self, group: Sequence[LeasedTask]) -> None:
-        self._release(group)
+        self._leases.release(group)
         if all(leased.in_log for leased in group):
             self._acknowledge(group[0].leased_in, [leased.task.offset for leased in group])
         else:
@@ -328,14 +315,6 @@ class Worker:
     def _acknowledge(self, epoch: str, offsets: Sequence[int]) -> None:
         if self._store.acknowledge(epoch, offsets):
             self._until_answered(self._store.confirm)
-
-    def _name(self, leased: LeasedTask, key: str) -> bool:
-        """Give the only part of an event's work its key; return False for a task, whose name has its key in it already."""
-        with self._lock:
-            if key and not leased.in_log:
-                return False
-            leased.task = msgspec.structs.replace(leased.task, key=key, split=True)
-            return True
 
     def _split(self, leased: LeasedTask, keys: Sequence[str]) -> None:
         """Keep each part by itself, due now; the next page has them."""
@@ -381,28 +360,14 @@ class Worker:
         return [done(leased), dead(_answered(leased), why, reason, self._spec.runner.max_dead)]
 
     def _settle(self, group: Sequence[LeasedTask], answers: Callable[[LeasedTask], list[Answer]]) -> None:
-        self._release(group)
+        self._leases.release(group)
         all_answers = [answer for leased in group for answer in answers(leased)]
         self._waiting, dropped = self._until_answered(self._store.settle, all_answers)
         self._metrics.waiting.set(self._waiting)
         if dropped:
             self._metrics.dead_dropped.inc(dropped)
 
-    # In hand, and waiting for Redis -----------------------------------------------------------------------------------------
-
-    def _lease(self, work: Sequence[LeasedTask]) -> None:
-        with self._lock:
-            self._leased = {id(leased): leased for leased in work}
-            self._taken_s = time.monotonic()
-
-    def _release(self, group: Sequence[LeasedTask] | None = None) -> None:
-        """Take what is about to be answered (None: everything) out of `keep`'s reach: from here on its place does not change."""
-        with self._lock:
-            if group is None:
-                self._leased = {}
-            else:
-                for leased in group:
-                    self._leased.pop(id(leased), None)
+    # Waiting for Redis ------------------------------------------------------------------------------------------------------
 
     def _until_answered(self, step: Callable[..., Any], *arguments: Any) -> Any:
         """Take a step until Redis has answered.

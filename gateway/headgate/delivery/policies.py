@@ -1,0 +1,90 @@
+"""The subscriptions of one client, each with its overflow policy. No I/O.
+
+In: `put` and `remove` of a valid pattern. Out: the subscriptions that a topic reaches, and the policy that decides among them.
+The matcher (matcher.py) finds the clients of an event; this finds the subscriptions of a client, which only one that is behind
+needs. So the map for it is made on the first question, and forgotten (`forget_map`) once the client keeps up again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from headgate.protocol.packets import Overflow
+from headgate.topic import is_wildcard
+
+from .pattern_map import PatternMap
+
+_STRENGTH = (Overflow.CATCH_UP, Overflow.LATEST, Overflow.DROP)
+
+
+class Policies(Mapping[str, Overflow]):
+    """Overflow policies by pattern, in the order of the subscriptions.
+
+    Attributes:
+        wildcards: how many patterns have a wildcard.
+    """
+
+    __slots__ = ("_by_pattern", "_key", "_map", "wildcards")
+
+    def __init__(self) -> None:
+        self._by_pattern: dict[str, Overflow] = {}
+        self._key: tuple[str, ...] | None = None
+        self._map: PatternMap[tuple[str, Overflow]] | None = None
+        self.wildcards = 0
+
+    def __getitem__(self, pattern: str) -> Overflow:
+        return self._by_pattern[pattern]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._by_pattern)
+
+    def __len__(self) -> int:
+        return len(self._by_pattern)
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The patterns, sorted: clients with the same ones share their part of a log page."""
+        if self._key is None:
+            self._key = tuple(sorted(self._by_pattern))
+        return self._key
+
+    def put(self, pattern: str, policy: Overflow) -> None:
+        """Add a subscription, or change its policy."""
+        if pattern not in self._by_pattern:
+            self.wildcards += is_wildcard(pattern)
+            self._key = None
+        self._map = None
+        self._by_pattern[pattern] = policy
+
+    def remove(self, pattern: str) -> bool:
+        """Remove a subscription; False if there was none."""
+        if self._by_pattern.pop(pattern, None) is None:
+            return False
+        self.wildcards -= is_wildcard(pattern)
+        self._key = self._map = None
+        return True
+
+    def clear(self) -> None:
+        """Remove all subscriptions."""
+        self._by_pattern.clear()
+        self._key = self._map = None
+        self.wildcards = 0
+
+    def reached(self, topic: str) -> list[tuple[str, Overflow]]:
+        """Return the subscriptions that a topic reaches. One pattern after the other would take 0.3 ms when there are 128."""
+        if self._map is None:
+            self._map = PatternMap()
+            for pattern, policy in self._by_pattern.items():
+                self._map.add(pattern, (pattern, policy))
+        return self._map.reached(topic)
+
+    def forget_map(self) -> None:
+        """Free the memory that `reached` uses: no question is to be expected soon."""
+        self._map = None
+
+
+def strongest(reached: Sequence[tuple[str, Overflow]]) -> Overflow:
+    """Return the policy that decides about an event: `catch_up` before `latest` before `drop`, which also stands for none."""
+    if len(reached) == 1:
+        return reached[0][1]  # the common case, for every event of a client that is behind
+    return min((policy for _, policy in reached), key=_STRENGTH.index, default=Overflow.DROP)

@@ -1,0 +1,88 @@
+"""The newest frame of each topic: older ones go, the limits of the queue hold, and the log's order comes back."""
+
+from __future__ import annotations
+
+import pytest
+
+from headgate.delivery.latest import Latest
+from headgate.protocol.frames import Frame
+from headgate.transport.send_queue import ClientQueue
+
+FRAMES, BYTES = 4, 1000
+
+
+class Owner:
+    """The client of the frames."""
+
+    def __init__(self) -> None:
+        self.sent = self.conflated = 0
+
+
+def frame(topic: str, offset: int | None, size: int = 10) -> Frame:
+    """Return a frame of so many bytes on the wire."""
+    made = Frame(b"x" * size, topic=topic, offset=offset)
+    return Frame(b"x" * (2 * size - len(made.wire)), topic=topic, offset=offset)
+
+
+@pytest.fixture
+def owner() -> Owner:
+    """A client that has sent nothing."""
+    return Owner()
+
+
+@pytest.fixture
+def queue() -> ClientQueue:
+    """An empty queue."""
+    return ClientQueue(FRAMES, BYTES)
+
+
+def test_only_the_newest_frame_of_a_topic_is_kept_and_the_others_are_counted(queue: ClientQueue, owner: Owner) -> None:
+    """In the order of the log."""
+    latest = Latest()
+    newest = [frame("b", 3), frame("a", 4)]
+    assert all(latest.keep(kept, queue, owner) for kept in (frame("a", 1), frame("b", 2), *newest))
+    assert latest.in_order() == newest
+    assert (len(latest), owner.conflated) == (2, 2)
+
+
+def test_replacing_a_frame_does_not_change_the_order_of_the_log(queue: ClientQueue, owner: Owner) -> None:
+    """A plain publish has no offset and goes first."""
+    latest = Latest()
+    for kept in (frame("a", 1), frame("b", 2), frame("c", None), frame("a", 3)):
+        latest.keep(kept, queue, owner)
+    assert [(kept.topic, kept.offset) for kept in latest.in_order()] == [("c", None), ("b", 2), ("a", 3)]
+
+
+def test_an_older_frame_of_the_topic_that_waits_in_the_queue_makes_the_room(queue: ClientQueue, owner: Owner) -> None:
+    """The frames of other topics and other clients stay where they are."""
+    others = Owner()
+    for offset, topic in enumerate(("a", "b", "a"), 1):
+        queue.put(frame(topic, offset), owner)
+    queue.put(frame("a", 3), others)
+    latest = Latest()
+    assert latest.keep(frame("a", 4), queue, owner)
+    assert (owner.conflated, queue.frames, len(queue.discard(others)), len(queue.discard(owner))) == (2, 2, 1, 1)
+
+
+@pytest.mark.parametrize("queued", range(FRAMES + 1))
+def test_kept_and_queued_frames_together_stay_within_the_limit(queue: ClientQueue, owner: Owner, queued: int) -> None:
+    """A topic more than that finds no room; a newer frame of a kept topic takes the place of the older one."""
+    for number in range(queued):
+        queue.put(frame(f"queued.{number}", number + 1), owner)
+    latest = Latest()
+    found_room = [latest.keep(frame(f"kept.{number}", 10 + number), queue, owner) for number in range(FRAMES)]
+    assert found_room == [True] * (FRAMES - queued) + [False] * queued
+    assert all(latest.keep(frame(f"kept.{number}", 20 + number), queue, owner) for number in range(FRAMES - queued))
+    assert len(latest) == FRAMES - queued
+
+
+def test_bytes_count_like_frames(queue: ClientQueue, owner: Owner) -> None:
+    """A refused frame leaves the older one, and what was kept before is freed when it is replaced."""
+    queue.put(frame("queued", 1, 300), owner)
+    latest = Latest()
+    assert latest.keep(frame("a", 2, 700), queue, owner)
+    assert not latest.keep(frame("b", 3, 150), queue, owner)
+    assert not latest.keep(frame("a", 4, 701), queue, owner)
+    assert latest.keep(frame("a", 5, 500), queue, owner)
+    assert latest.keep(frame("b", 6, 200), queue, owner)
+    assert [kept.offset for kept in latest.in_order()] == [5, 6]

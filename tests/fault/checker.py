@@ -255,7 +255,8 @@ class _Walk:
         self.violations: list[Violation] = []
 
     def walk(self, end: tuple[str, int]) -> list[Violation]:
-        for entry, limit in zip(self._record.entries, _limits(self._record.entries), strict=True):
+        entries = tuple(self._record.entries)  # a client that is still connected may be told its position meanwhile
+        for entry, limit in zip(entries, _limits(entries), strict=True):
             self._limit = limit
             match entry:
                 case Welcomed():

@@ -58,11 +58,23 @@ if "HEADGATE_FUZZ" not in os.environ:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Spread the files that need a browser evenly among the others: several at once would leave none of them a processor."""
+    """Start the long files first, every other one short: a long one that starts last would run alone at the end.
+
+    A file is long that needs a browser, that builds packages, or that runs random histories (the unit tests of this run). Those
+    with a browser are spread evenly among the long ones: several at once would leave none of them a processor.
+    """
     files = [list(tests) for _, tests in groupby(items, lambda item: item.path)]
     with_browser = [tests for tests in files if "e2e" in tests[0].path.parts]
-    others = [tests for tests in files if "e2e" not in tests[0].path.parts]
-    step = len(others) // max(1, len(with_browser))
-    for place, tests in enumerate(with_browser):
-        others.insert(place * (step + 1), tests)
-    items[:] = [test for tests in others for test in tests]
+    if not with_browser:
+        return
+    busy = [tests for tests in files if {"packaging", "unit"} & set(tests[0].path.parts)]
+    short = [tests for tests in files if tests not in with_browser and tests not in busy]
+    long = _spread(busy, with_browser)
+    begin = _spread(short[: len(long)], long)
+    items[:] = [test for tests in [*begin, *short[len(long) :]] for test in tests]
+
+
+def _spread(some: list[list[pytest.Item]], others: list[list[pytest.Item]]) -> list[list[pytest.Item]]:
+    """Return both lists as one, in their order and evenly mixed."""
+    placed = [((place + 0.5) / len(files), file) for files in (others, some) for place, file in enumerate(files)]
+    return [file for _, file in sorted(placed, key=lambda found: found[0])]

@@ -255,7 +255,7 @@ class _Walk:
         self.violations: list[Violation] = []
 
     def walk(self, end: tuple[str, int]) -> list[Violation]:
-        entries = list(self._record.entries)  # its client is still connected
+        entries = tuple(self._record.entries)  # a client that is still connected may be told its position meanwhile
         for entry, limit in zip(entries, _limits(entries), strict=True):
             self._limit = limit
             match entry:

@@ -111,10 +111,11 @@ py-test-together: $(DEV) build
 		$(HISTORIES) $(ARGS)
 
 # Faults are tried with nothing else beside them, but in their short form two files at a time: their figures are measured by
-# `make faults`, one after the other.
+# `make faults`, one after the other. The longest begin, or one would run alone at the end.
+LONG_FAULTS := tests/fault/test_f31_slow_http.py tests/fault/test_f03_failover.py
 py-test-alone: $(DEV) build
 	@printf '\n== Python: faults ==\n'
-	@$(BIN)/python -m pytest -n 2 --dist loadfile tests/fault $(ARGS)
+	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(LONG_FAULTS) tests/fault $(ARGS)
 
 unit: $(DEV) ## Unit and contract tests only (seconds)
 	@$(BIN)/python -m pytest tests/unit tests/contract $(ARGS)

@@ -358,7 +358,7 @@ class Client:
     def tell_line(self, cursor: Frame) -> None:
         """Tell the client, in its place among events and never left out, the epoch in which the log goes on; it has lost nothing.
 
-        What is known of the epoch before goes ahead, as in `tell_log_lost`.
+        Gaps and kept values of the epoch before go ahead, as in `tell_log_lost`.
         """
         self._tell_gaps()
         self._hand_over_latest()

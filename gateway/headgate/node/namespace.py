@@ -254,7 +254,9 @@ class Namespace:
         """Now and then, tell idle clients where they stand, and count what full queues left out."""
         self._live.end_handovers()
         now_s, position = monotonic(), self._live.position()
-        busy = abs(position - self._cursor_told) >= self._settings.log_max_events // CURSOR_SHARE
+        # Bytes and age trim it too; a log that has trimmed nothing yet holds `log_max_events` at the most.
+        retained = position - self.bus.first + 1 if self.bus.first > 1 else self._settings.log_max_events
+        busy = abs(position - self._cursor_told) >= max(retained // CURSOR_SHARE, 1)
         if (now_s - self._cursor_told_s < CURSOR_INTERVAL_S and not busy) or self.bus.epoch is None:
             return
         self._cursor_told_s, self._cursor_told = now_s, position

@@ -21,19 +21,18 @@
 -- a restart or a failover; the same one, with data that was put back) an append begins another epoch, and offsets go on. So
 -- nothing is written twice at one epoch and offset, however much of its end a log has lost.
 --
--- The head hash: epoch, nth (how many epochs of this log came before it), log (its first one), offset (of the newest event), time
--- (its ms), first and first_time (of the oldest event, as far as this library trimmed), sum (the bytes of all events that the log
--- ever had) and first_sum (of those below the oldest one, as far as this library looked), and the retention: max_events,
--- max_age_ms, max_payload_bytes, max_bytes. Each entry has the sum up to itself, so that the log's bytes are known unread. The
--- epochs hash is the lineage: epoch → `<offset of its first event> <nth>`, of the newest MAX_EPOCHS. The
--- reply has it as a flat list.
+-- The head hash: epoch, nth (how many epochs of this log came before it), offset (of the newest event), time (its ms), first and
+-- first_time (of the oldest event, as far as this library trimmed), sum (the bytes of all events that the log ever had) and
+-- first_sum (of those below the oldest one, as far as this library looked), and the retention: max_events, max_age_ms,
+-- max_payload_bytes, max_bytes. Each entry has the sum up to itself, so that the log's bytes are known unread. The epochs hash is
+-- the lineage: epoch → `<offset of its first event> <nth>`, of the newest MAX_EPOCHS. The reply has it as a flat list.
 --
 -- A reply about the head names the server: a random token that this process made. A gateway that reads heads on one connection and
 -- listens on another knows by it that both lead to the same process. (Redis' own run id would need the right to ask for it.)
 --
 -- Raise VERSION with every change: an older library is replaced by a newer one, never the other way round.
 
-local VERSION = 6
+local VERSION = 7
 
 local HARD_MAX_PAYLOAD_BYTES = 1024 * 1024
 local MAX_TOPIC_BYTES, MAX_TOPIC_WORDS = 255, 8
@@ -160,7 +159,7 @@ end
 local function read_head(name)
   local raw = redis.call(
     'HMGET', name.head, 'epoch', 'offset', 'time', 'first', 'first_time', 'max_events', 'max_age_ms', 'max_payload_bytes', 'nth',
-    'log', 'sum', 'first_sum', 'max_bytes'
+    'sum', 'first_sum', 'max_bytes'
   )
   local head = { epoch = raw[1] or '', offset = number(raw[2]), time = number(raw[3]) or 0, first_time = number(raw[5]) or 0 }
   head.exists = head.offset and #head.epoch == 16 and not string.find(head.epoch, '[^0-9a-f]')
@@ -169,8 +168,8 @@ local function read_head(name)
   head.max_age_ms = number(raw[7]) or DEFAULT_MAX_AGE_MS
   head.max_payload_bytes = number(raw[8]) or DEFAULT_MAX_PAYLOAD_BYTES
   -- Of a log that an older library began, all there is counts as its first epoch.
-  head.nth, head.log = number(raw[9]) or 0, raw[10] or head.epoch
-  head.sum, head.first_sum, head.max_bytes = number(raw[11]) or 0, number(raw[12]) or 0, number(raw[13]) or DEFAULT_MAX_BYTES
+  head.nth = number(raw[9]) or 0
+  head.sum, head.first_sum, head.max_bytes = number(raw[10]) or 0, number(raw[11]) or 0, number(raw[12]) or DEFAULT_MAX_BYTES
   return head
 end
 
@@ -220,7 +219,7 @@ local function begin_log(name, head, time)
   head.began = 'log'
   head.epoch = new_epoch(name, head)
   head.offset, head.time, head.first, head.first_time = 0, time, 1, time
-  head.nth, head.log = 0, head.epoch
+  head.nth = 0
   head.sum, head.first_sum = 0, 0
 end
 
@@ -263,9 +262,9 @@ local function write_head(name, head, ...)
       -- A library without epochs has begun this log: nothing of a log before it is on its line.
       redis.call('UNLINK', name.epochs)
       redis.call('HSET', name.epochs, head.before, '1 0')
-      head.nth, head.log = 1, head.before
+      head.nth = 1
     end
-    redis.call('HSET', name.head, 'nth', whole(head.nth), 'log', head.log)
+    redis.call('HSET', name.head, 'nth', whole(head.nth))
     if head.began == 'log' then
       redis.call('UNLINK', name.epochs)
       redis.call('HSET', name.epochs, head.epoch, '1 0')

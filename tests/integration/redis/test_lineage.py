@@ -181,7 +181,7 @@ def test_a_log_of_an_older_library_is_the_first_epoch(client: Client) -> None:
     """The library that brought epochs finds a head without a number: all that is there counts as one epoch."""
     old, _ = publish(client)
     publish(client)
-    call(client, "HDEL", HEAD, "nth", "log")
+    call(client, "HDEL", HEAD, "nth")
     call(client, "DEL", EPOCHS)
     forget(client)
 

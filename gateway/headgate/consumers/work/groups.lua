@@ -24,7 +24,7 @@
 --
 -- Raise VERSION with every change: an older library is replaced by a newer one, never the other way round.
 
-local VERSION = 4
+local VERSION = 5
 
 -- Redis keeps what is leased by a reader's name. One name for all of a group: who has it is of no interest, only since when.
 local READER = 'headgate'
@@ -145,9 +145,10 @@ local function move(name, epoch, position)
 end
 
 -- Whether a position of an epoch is still one of this log. State and log are written to one server, so they are lost together:
--- the position of a group that is on the line is never above the end of its epoch.
-local function on_line(name, epoch)
-  return epoch ~= '' and redis.call('HEXISTS', name.epochs, epoch) == 1
+-- the position of a group that is on the line is never above the end of its epoch. A log that an older library of the log has begun
+-- has no lineage: its epoch is not among the epochs that are left of the log before it.
+local function on_line(name, epoch, newest)
+  return epoch ~= '' and redis.call('HEXISTS', name.epochs, newest) == 1 and redis.call('HEXISTS', name.epochs, epoch) == 1
 end
 
 -- Lineages by their newest epoch, newest first: none ever changes, as a further epoch is another lineage.
@@ -415,7 +416,7 @@ local function take(keys, args)
   local head, position, now = read_head(name), number(state[2]) or 0, now_ms()
   local missed, lost, given_up = 0, 0, 0
   if head.epoch ~= state[1] and head.epoch ~= '' then
-    if on_line(name, state[1]) then
+    if on_line(name, state[1], head.epoch) then
       given_up = follow(name, state[1], head.epoch, position)
     else
       begin_anew(name, state[1], head.epoch)
@@ -543,7 +544,7 @@ local function progress(keys, args)
   local now = math.max(now_ms(), head.time)
   local refused = may('XPENDING', name.log, name.group)
   if refused then return refused end
-  if not state[1] or state[1] ~= head.epoch and not on_line(name, state[1]) then return { now, 0 } end
+  if not state[1] or state[1] ~= head.epoch and not on_line(name, state[1], head.epoch) then return { now, 0 } end
   if head.epoch == '' then return { now, now } end
   local handled = now
   local function open_at(id)
@@ -658,7 +659,7 @@ local function look(keys, args)
   if not state[1] and #groups == 0 then return {} end
   local head, leased = read_head(name), redis.call('HLEN', name.out)
   for _, group in ipairs(groups) do leased = leased + group.pending end
-  local known = state[1] and (state[1] == head.epoch or on_line(name, state[1]))
+  local known = state[1] and (state[1] == head.epoch or on_line(name, state[1], head.epoch))
   local lag = known and head.offset - (number(state[2]) or 0) or head.offset
   local waiting, dead = redis.call('ZCARD', name.waiting), redis.call('XLEN', name.dead)
   return { lag, leased, waiting, dead, number(state[3]) or 0, idle_ms(name, groups) }

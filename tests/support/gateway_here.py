@@ -1,8 +1,8 @@
 """A gateway in the test's own process, and browsers by hand: everything behind HTTP is real, down to the frames of a WebSocket.
 
 Its sessions begin on socket pairs, as they do behind an upgrade. Its buses listen on the Redis of the test run (`gateway_here`),
-or on the model of one (`gateway_on_model`). `ClientHere` has the methods of tests/support/raw_client.py, and lets the loop run
-while it waits (on the model, its clock). Revocations are known to be none; nothing renews the registration.
+or on the model of one (`gateway_on_model`). A `ClientHere` lets the loop run while it waits (on the model, its clock).
+Revocations are known to be none; nothing renews the registration.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from tests.support.bus_here import CooperativeLink, join, on_the_model
 from tests.support.loop_clock import LoopClock
 from tests.support.model_links import ModelServer
 from tests.support.model_redis import NAMESPACE
+from tests.support.socketio_client import SocketIOClient
 from tests.support.websocket_codec import CLOSE, TEXT, close_told, frame_at, masked
 
 DEADLINE_S = 30.0
@@ -36,13 +37,11 @@ POLL_S = 0.001
 ENVIRON = {"REMOTE_ADDR": "127.0.0.1", "wsgi.url_scheme": "http", "HTTP_HOST": "127.0.0.1"}
 
 
-class ClientHere:
+class ClientHere(SocketIOClient):
     """A browser's connection, which has sent its CONNECT.
 
     Attributes:
-        received: every event packet's array, in order: `["welcome", {…}]`, `["event", topic, data, meta]`, …
-        packets: every packet as it came.
-        refusal: the data of a CONNECT_ERROR, or None.
+        packets: every message as it came.
         closed: close code and reason of the WebSocket, or None while it is open.
     """
 
@@ -56,16 +55,11 @@ class ClientHere:
         receive_buffer_bytes: int | None = None,
         wait: Callable[[float], object] = gevent.sleep,
     ) -> None:
-        self.namespace = namespace
+        super().__init__(namespace)
         self._wait = wait
-        self.received: list[list[Any]] = []
         self.packets: list[str] = []
-        self.refusal: Any = None
-        self.connected = self.disconnected = False
         self.closed: tuple[int, str] | None = None
         self.reading = True
-        self.acknowledged: dict[int, list[Any]] = {}
-        self._last_id = 0
         self._unparsed = b""
         engine = gateway._sockets._engine
         sid = f"session-{len(engine.sockets)}-{time.monotonic_ns()}"
@@ -76,48 +70,7 @@ class ClientHere:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
         self._socket.setblocking(False)
         self.session.start_websocket(ours.detach())
-        self.send_packet(f"40/{namespace}," + ("" if auth is None else json.dumps(auth)))
-
-    @property
-    def welcome(self) -> Any:
-        """The body of the welcome, waited for."""
-        return self.wait_for(lambda: self.named("welcome"), "the welcome")[0][0]
-
-    @property
-    def events(self) -> list[list[Any]]:
-        """Every event: [topic, data, meta]."""
-        return self.named("event")
-
-    @property
-    def offsets(self) -> list[int]:
-        """The offset of each event."""
-        return [meta["offset"] for _, _, meta in self.events]
-
-    def named(self, name: str) -> list[list[Any]]:
-        """Return the arguments of every message of this name."""
-        return [rest for kind, *rest in self.received if kind == name]
-
-    def request(self, name: str, *arguments: Any) -> Any:
-        """Send a request and return the one argument of its acknowledgement."""
-        return self.request_text(json.dumps([name, *arguments]))
-
-    def request_text(self, text: str) -> Any:
-        """Send a request whose JSON the test has written itself; return the acknowledgement."""
-        number = self.send_request(text)
-        (answer,) = self.wait_for(lambda: self.acknowledged.get(number), f"the acknowledgement of {text[:80]}")
-        return answer
-
-    def send_request(self, text: str) -> int:
-        """Send a request, and wait for nothing; return its number."""
-        self._last_id += 1
-        self.send_packet(f"42/{self.namespace},{self._last_id}{text}")
-        return self._last_id
-
-    def subscribe(self, pattern: str, **options: Any) -> Any:
-        """Subscribe, and return the acknowledgement, which must be positive."""
-        answer = self.request("subscribe", {"pattern": pattern, **options})
-        assert answer["ok"] is True, answer
-        return answer
+        self.join(auth)
 
     def send_packet(self, packet: str) -> None:
         """Send an Engine.IO packet as it is, however long it takes."""
@@ -140,10 +93,11 @@ class ClientHere:
             self.read()
         return found
 
-    def wait_for_events(self, count: int) -> list[list[Any]]:
-        """Wait until so many events came, and return all."""
-        self.wait_for(lambda: len(self.events) >= count, f"{count} events")
-        return self.events
+    def take(self, packet: str) -> None:
+        """Take an Engine.IO packet of the gateway, and keep a message as it came."""
+        if packet.startswith("4"):
+            self.packets.append(packet)
+        super().take(packet)
 
     def read(self) -> None:
         """Let everything happen that needs no time, and take what has come."""
@@ -168,31 +122,10 @@ class ClientHere:
             if frame.opcode == CLOSE:
                 self.closed = close_told(payload)
             elif frame.opcode == TEXT:
-                self._take(payload.decode())
+                self.take(payload.decode())
         if not data and self.closed is None:
             self.closed = (1006, "")
         return bool(data)
-
-    def _take(self, packet: str) -> None:
-        if packet == "2":
-            self.send_packet("3")
-            return
-        if not packet.startswith("4"):
-            return
-        self.packets.append(packet)
-        kind, rest = packet[1], packet[2:]
-        _, _, body = rest.partition(",")
-        if kind == "0":
-            self.connected = True
-        elif kind == "1":
-            self.disconnected = True
-        elif kind == "2":
-            self.received.append(json.loads(body))
-        elif kind == "3":
-            at = body.index("[")
-            self.acknowledged[int(body[:at])] = json.loads(body[at:])
-        elif kind == "4":
-            self.refusal = json.loads(body)
 
 
 class GatewayHere:

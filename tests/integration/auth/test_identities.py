@@ -246,10 +246,10 @@ def refreshed_in_time(join: Join, gateway: GatewayProcess) -> tuple[RawClient, f
     while True:
         client, expires_at = join_for(join, gateway, lifetime_s=lifetime_s)
         # Not `request`, which waits for an answer only: a client that was disconnected gets none.
-        client.send_packet(f"42/notifications,99{json.dumps(['refresh', {'token': token(lifetime_s=600)}])}")
-        client.wait_for(lambda client=client: client._acks.get(99) or client.disconnected, "an answer, or the end")  # type: ignore[misc]
-        if 99 in client._acks:
-            return client, expires_at, client._acks[99][0]
+        number = client.send_request(json.dumps(["refresh", {"token": token(lifetime_s=600)}]))
+        client.wait_for(lambda client=client: client.acknowledged or client.disconnected, "an answer, or the end")  # type: ignore[misc]
+        if client.acknowledged:
+            return client, expires_at, client.acknowledged[number][0]
         client.close()
         lifetime_s *= 2
 
@@ -349,7 +349,7 @@ def test_a_user_has_so_many_clients_and_no_more(gateway: GatewayProcess, join: J
 
 
 def test_an_address_has_so_many_clients_and_no_more(gateway: GatewayProcess, join: Join) -> None:
-    """Whatever their users; the address is the one that the proxy saw, not one that the client wrote in front of it."""
+    """Users do not count. The address is the one that the proxy saw, not one that the client wrote in front of it."""
     for number in range(5):
         client = join(gateway, token(f"user-{number}"), "203.0.113.7")
         assert client.welcome["limits"]["max_clients_per_address"] == 5

@@ -163,7 +163,8 @@ def test_a_namespace_that_is_not_served_is_refused_and_another_may_be_joined(gat
     client.wait_for(lambda: client.refusal, "the refusal")
     assert client.refusal == {"message": "Invalid namespace"}
 
-    client.send_packet(f"40/{NAMESPACE},")
+    client.namespace = NAMESPACE
+    client.join(None)
 
     assert client.welcome
 

@@ -1,4 +1,4 @@
-"""What consumers cost and give: events per second for a free sink, and what a backlog being worked off costs live delivery.
+"""Measures consumers: events per second of a free sink, and the cost of a backlog that is worked off for live delivery.
 
 `python -m bench.consumers [--events 100000] [--rounds 5] [--pace 10000 --pace 3000]`. For the first part the consumer is pinned
 to one core, Redis to the other. For the second the gateway has one core, Redis and the load generator the other, and the

@@ -11,7 +11,7 @@ from typing import Any
 from .child import Child, Failed
 
 BINARIES = Path(__file__).parent / "bin"
-# What every command may take beyond its own time: the generator gives up on events that do not come after 60 s.
+# Every command may take so long beyond its own time: the generator gives up on events that do not come after 60 s.
 ANSWER_MARGIN_S = 75.0
 
 Answer = dict[str, Any]

@@ -65,7 +65,7 @@ def _connect(patterns: list[str]) -> str:
     return f"40{_NAMESPACE},{json.dumps({'subscriptions': [{'pattern': pattern} for pattern in patterns]})}"
 
 
-# What rude clients send -------------------------------------------------------------------------------------------------
+# Rude clients ------------------------------------------------------------------------------------------------------------
 
 
 def _one_frame(size_bytes: int) -> Iterator[bytes]:
@@ -110,7 +110,7 @@ def _joins(rounds: int) -> Iterator[bytes]:
         yield leave + _text(_connect(patterns).encode())
 
 
-# What patient clients send ----------------------------------------------------------------------------------------------
+# Patient clients ---------------------------------------------------------------------------------------------------------
 
 
 def _worst_patterns(seed: int, words: str = "abcdefgh") -> list[str]:

@@ -1,4 +1,4 @@
-"""What a gateway pays for events of other gateways' users: the whole feed against one that follows its own clients.
+"""Measures the CPU of a gateway for events of other gateways' users: the whole feed against one that follows its own clients.
 
 `python -m bench.interest [--users 1000] [--events 5000] [--per-s 1000] [--rounds 3]`. Three gateways share a core; the users are
 split between two of them, the third has none. Every user wants `users.<user>.#`. Clients, publisher and Redis have the other.

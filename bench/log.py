@@ -1,4 +1,4 @@
-"""What the log costs and gives: publishing with receipts, and five thousand clients that come back at once.
+"""Measures the log: publishing with receipts, and five thousand clients that come back at once.
 
 `python -m bench.log [--clients 5000]`. The gateway is pinned to one core; clients, publisher and Redis share the other. The
 clients are those of the fault suite: Python, so that the time to resume is an upper bound, theirs included.

@@ -1,4 +1,4 @@
-"""What the load generator publishes: one Redis command as raw bytes, with a marker that it fills in (see load/template.h).
+"""The message that the load generator publishes: one Redis command as raw bytes, with a marker to fill in (see load/template.h).
 
 A peer's message format is not copied from its source but captured: its own emitter emits once, and what it published is
 the template.

@@ -1,4 +1,4 @@
-"""What is measured. Each scenario takes a variant and returns one flat row of figures; a round is one row per variant.
+"""The scenarios. Each takes a variant and returns one flat row of figures; a round is one row per variant.
 
 The figures' names carry their units. Which of them the table shows is said beside each scenario.
 """

@@ -17,7 +17,7 @@ from .variants import Variant, held_port
 
 @dataclass(frozen=True)
 class Stage:
-    """What a scenario works with."""
+    """The running parts that a scenario measures."""
 
     variant: Variant
     bus: Bus

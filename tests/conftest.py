@@ -27,7 +27,7 @@ pytest_plugins = [
     "tests.support.supervised",
 ]
 
-# What a developer has set for a gateway of theirs is not for the tests: above all not the Redis to write to.
+# The tests do not use a developer's own settings: above all they must not write to that Redis.
 for _name in [name for name in os.environ if name.startswith("HEADGATE_")]:
     if _name not in ("HEADGATE_CHROMIUM", "HEADGATE_FUZZ", "HEADGATE_HISTORIES", "HEADGATE_REDIS_SERVER", "HEADGATE_SEED"):
         del os.environ[_name]

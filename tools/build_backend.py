@@ -43,7 +43,7 @@ BUILD = ("npm", "run", "--silent", "build")
 def build_wheel(wheel_directory: str, config_settings: Any = None, metadata_directory: str | None = None) -> str:
     """Build a wheel with the page's files in it."""
     _have_page()
-    # What an earlier build has left there would go into this one, modules that are gone included.
+    # This build would take in the files of an earlier one, those of deleted modules included.
     shutil.rmtree("build/lib", ignore_errors=True)
     return str(build_meta.build_wheel(wheel_directory, config_settings, metadata_directory))
 

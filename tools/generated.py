@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def row(cells: Sequence[str]) -> str:
-    """Return one row of a Markdown table. What looks like HTML outside of code is shown as it is."""
+    """Return one row of a Markdown table. Text that looks like HTML outside of code is shown as it is."""
     return "| " + " | ".join(re.sub(r"`[^`]*`|<", _shown, cell).replace("|", "\\|") for cell in cells) + " |\n"
 
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# What the machine must bring: Python 3.11 or newer with venv, Node 20 or newer with npm. Says in one line what is missing.
+# Checks the machine: it needs Python 3.11 or newer with venv, and Node 20 or newer with npm. One line names what is missing.
 #
 #   tools/machine.sh check    say what was found; what is missing is told together, before anything is downloaded
 #   tools/machine.sh venv     make .venv, anew if the one there does not run (moved folder, interpreter gone)

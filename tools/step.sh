@@ -17,7 +17,7 @@ else
     status=$?
 fi
 printf 'failed.\n'
-# The cause is at one end of a log: npm's comes first, pip's last. What is between is in the file.
+# The cause is at one end of a log: npm's comes first, pip's last. The file has the lines between.
 awk 'NR <= 12 { print "  | " $0; next } { last[NR % 25] = $0 }
     END { if (NR > 37) print "  | ..."; for (i = (NR > 37 ? NR - 24 : 13); i <= NR; i++) print "  | " last[i % 25] }' "$log" >&2
 printf 'headgate: could not finish "%s" (exit status %s). Everything it said is in %s\n' "$label" "$status" "$log" >&2

@@ -53,7 +53,7 @@ def answers_within(on: Stage, seconds: float) -> bool:
 
 
 def test_open_schedule_counts_every_delivery_once(on: Stage) -> None:
-    """What was published, times the clients, is what was delivered; each is in the histogram."""
+    """Each client gets each event once, and each delivery is in the histogram."""
     answer = on.generator.ask("open", 200, 500, takes_s=1)
     assert answer["outcome"] == "ok"
     assert answer["published"] == 100

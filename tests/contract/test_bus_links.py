@@ -1,6 +1,6 @@
 """The two ends of Redis that the bus holds: the model's in memory behave as the real ones do on a real Redis.
 
-The tests of the listener run on the model (tests/support/model_links.py). Whatever they rely on is asked of both here.
+The tests of the listener run on the model (tests/support/model_links.py). Here both show each behaviour that those tests need.
 """
 
 from __future__ import annotations

@@ -55,6 +55,6 @@ def test_a_connection_that_is_reset_is_no_news() -> None:
 
 
 def test_every_connection_is_closed_by_a_method_that_can_be_overridden() -> None:
-    """Whatever became of its handler."""
+    """gevent calls it however the handler ended."""
     assert "self.do_close" in source(baseserver.BaseServer.do_handle)
     assert "finally:" in source(baseserver._handle_and_close_when_done)

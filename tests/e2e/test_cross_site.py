@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page
 
 from tests.support.gateway_process import GatewayProcess
 
-# What a hostile page can do without any library: both transports, with the visitor's cookies.
+# A hostile page needs no library: it tries both transports, with the visitor's cookies.
 TRY_ALL = """async (gateway) => {
   const found = {};
   found.websocket = await new Promise((resolve) => {

@@ -86,7 +86,7 @@ class History:
         return found
 
 
-# What happens to a client, in the order in which it happens. Times are on the monotonic clock of the client's process.
+# The steps of a client's life, in their order. Times are on the monotonic clock of the client's process.
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ class Figures:
 
     @staticmethod
     def write(rows: dict[str, list[list[str]]], root: Path) -> None:
-        """Write the results of a full run to docs/. What this run did not measure stays there as it was."""
+        """Write the results of a full run to docs/. A figure that this run did not measure stays as it was."""
         today = datetime.date.today().isoformat()
         measured = [[*row, today] for row in rows.get("full", [])]
         if not measured:

@@ -46,8 +46,8 @@ class RedisProcess:
                 [
                     self._binary, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self._folder),
                     "--appendonly", "yes", "--save", "", "--databases", "1",
-                    # What ends here is the process, not the machine: what it has written to a file stays. With `everysec` it
-                    # answers before it has, for up to two seconds, while the disk is slow to sync what came before.
+                    # The process ends here, not the machine: a file keeps everything that was written to it. With `everysec`
+                    # Redis answers up to two seconds before it writes, while the disk is slow to sync what came before.
                     "--appendfsync", "no",
                 ],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,

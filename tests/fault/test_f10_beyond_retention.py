@@ -28,7 +28,7 @@ def test_a_browser_back_too_late_is_told_once_what_is_gone(tmp_path: Path, load:
             publish_burst(site.redis.url, publishing.history, retention + 50, 0, topic="filler.t{}")
             publishing.wait_for(20)
             history = publishing.stop()
-        # What is published from here on pushes out what they are about to read, if they are slow: then there would be two gaps.
+        # Further events push out those that slow clients are about to read: then there would be two gaps.
         publish_burst(site.redis.url, history, TOPICS, load.payload_bytes)
         epoch, head = site.head()
         site.wait_until_known(head)

@@ -66,7 +66,7 @@ def consuming(site: Site, smtp: SmtpServer, tmp_path: Path) -> Iterator[ConsumeP
 
 @pytest.fixture
 def swarm(site: Site) -> Iterator[Swarm]:
-    """The load's clients. What their gateways listen to makes no difference here, so the ten minutes are waited for once."""
+    """The load's clients. The feed of their gateways makes no difference here, so the test waits the ten minutes once."""
     with contextlib.closing(site.swarm().open()) as swarm:
         yield swarm
 

@@ -39,7 +39,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class Instances:
-    """The process that starts consumers and says how they ended. What they have done is in one file."""
+    """The process that starts consumers and says how they ended. They write their work to one file."""
 
     def __init__(self, url: str, file: Path, lease_s: float, mode: str) -> None:
         command = [sys.executable, "-m", "tests.fault.consumer_process", url, str(file), str(lease_s), *[mode] * bool(mode)]

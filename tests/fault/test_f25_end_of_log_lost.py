@@ -157,7 +157,7 @@ def test_crash_after_crash_no_event_is_lost_without_a_word(redis: RedisProcess, 
 
     assert len(receipts) == len(set(receipts)), "two receipts for one position"
     account = Account(told)
-    # What was trimmed since is in the account alone.
+    # Only the account has the events that were trimmed since.
     assert {offset: data for offset, data in account.line.items() if offset in log} == log
     assert max(account.line) == head
     assert len(account.line) == head

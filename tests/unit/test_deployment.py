@@ -15,7 +15,7 @@ from headgate.consumers.process.config import read_consumers
 from headgate.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
-# What a checkout runs, and the image: all but Apprise.
+# A checkout and the image have all extras but Apprise.
 LOCKED_EXTRAS = ("server", "consumers", "embedded")
 LOCKS = ("requirements.txt", "requirements-dev.txt", "requirements-audit.txt")
 # An image is named by what it is for, and pinned by what is in it.

@@ -156,7 +156,7 @@ def test_wide_data_is_not_deep() -> None:
 @example(b"hg1 0123456789abcdef 7 1700000000000 x\n")
 @example(b"hg1 \n")
 def test_no_message_raises_anything_else(message: bytes) -> None:
-    """Whatever arrives is an event or one of our errors: the bus can count it and go on."""
+    """Any bytes are an event or one of our errors: the bus can count it and go on."""
     for candidate in (message, b"hg1 " + message, encode_message(EVENT)[:40] + message):
         try:
             decode(candidate)

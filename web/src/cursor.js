@@ -63,7 +63,7 @@ export function createCursor(from, pasts, changed) {
     offset = seen = to;
   }
 
-  /** What comes above an offset is new, though events above it were seen. @param {number} to */
+  /** Every event above an offset is new again, though some of them were seen. @param {number} to */
   function lose(to) {
     seen = Math.min(seen, to);
     losses++;

@@ -45,7 +45,7 @@ local IDEMPOTENCY_MS = 300000
 local DEFAULT_MAX_EVENTS, DEFAULT_MAX_AGE_MS, DEFAULT_MAX_PAYLOAD_BYTES = 10000, 600000, 65536
 local DEFAULT_MAX_BYTES = 256 * 1024 * 1024
 local LEAST_MAX_BYTES, GREATEST_MAX_BYTES = 1024 * 1024, 1e14
--- What an entry takes beside its payload: about 100 bytes of the stream, and its topic and id.
+-- An entry takes so much beside its payload: about 100 bytes of the stream, and its topic and id.
 local ENTRY_BYTES = 128
 -- The most that one publish trims, so that a retention that was just lowered, or a log that was idle, is worked off in
 -- small steps: by age each entry must be read, by bytes a few, by count none.

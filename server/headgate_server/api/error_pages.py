@@ -75,8 +75,8 @@ def _http_error(error: HTTPException) -> ResponseReturnValue:
 def _unexpected(error: Exception) -> Response:
     """Tell the log what happened and the caller nothing: the text of a stray exception may hold a secret.
 
-    The traceback goes in as text: structlog's own console rendering would add every local variable, tokens included. What
-    the request's Authorization and Cookie hold is taken out of it.
+    The traceback goes in as text: structlog's own console rendering would add every local variable, tokens included. The
+    values of the request's Authorization and Cookie are taken out of it.
     """
     shown = Handshake("", {}, request.environ)
     trace = shown.redacted("".join(traceback.format_exception(error)), MAX_TRACE_CHARACTERS)

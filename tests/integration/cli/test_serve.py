@@ -42,7 +42,7 @@ def refused(
         return str(err).splitlines()
 
     yield start
-    # What the command line says is put into the environment, where applications read it.
+    # The command line puts its options into the environment, where applications read them.
     os.environ.clear()
     os.environ.update(kept)
 

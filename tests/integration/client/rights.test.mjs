@@ -1,4 +1,4 @@
-/** Who may see what, while connected too: the client's side of expiry, refresh and revocation against a real gateway. */
+/** A client's rights while it is connected: expiry, refresh and revocation against a real gateway. */
 import assert from "node:assert/strict";
 import { after, afterEach, before, it } from "node:test";
 import { connect } from "headgate";

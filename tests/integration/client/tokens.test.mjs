@@ -116,7 +116,7 @@ describe("a page with a token", () => {
   });
 
   it("refreshes its token before it expires, and stays connected", async () => {
-    // What is left of a life when the refresh is due must be enough for a machine that stands still now and then.
+    // The refresh must leave enough of the life for a machine that stands still now and then.
     let outcome = await throughTheEndOf(8);
     for (let lifeS = 16; outcome.downs && lifeS <= 64; lifeS *= 2) outcome = await throughTheEndOf(lifeS);
     assert.deepEqual(outcome, { asked: 2, downs: 0, isSameSession: true });

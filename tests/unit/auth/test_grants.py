@@ -65,7 +65,7 @@ def test_a_grant_decides_what_the_vectors_say(grant: str, pattern: str, expected
 @settings(deadline=None)
 @given(st.lists(patterns, max_size=5), patterns)
 def test_grants_contain_what_one_of_them_contains(grants: list[str], pattern: str) -> None:
-    """Whatever their shapes: together exactly what each of them decides by itself, and no more."""
+    """Grants of any shape contain together exactly what each of them contains alone, and no more."""
     assert Grants(grants).contain(pattern) == any(contains(grant, pattern) for grant in grants)
 
 

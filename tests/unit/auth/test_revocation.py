@@ -77,7 +77,7 @@ def test_a_message_of_another_form_changes_nothing(message: bytes) -> None:
 
 @given(st.binary(max_size=60))
 def test_no_message_is_a_fault(message: bytes) -> None:
-    """Whatever the bytes are."""
+    """Any bytes are taken or passed over."""
     Revocations(Clock()).apply(message)
 
 

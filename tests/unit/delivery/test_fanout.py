@@ -116,7 +116,7 @@ patterns = st.lists(st.sampled_from(["a", "b", "#", "c.*", "*", "c.#"]), max_siz
 
 @given(topics=topics, wanted=st.lists(patterns, min_size=1, max_size=5), start=st.integers(0, 1000))
 def test_each_client_gets_what_it_wants_in_order_once(topics: list[str], wanted: list[list[str]], start: int) -> None:
-    """Whatever the audiences are, and wherever the pass starts."""
+    """This holds for any audiences, and from any start of the pass."""
     crowd = Crowd()
     try:
         members = [crowd.join(dict.fromkeys(each, Overflow.DROP)) for each in wanted]

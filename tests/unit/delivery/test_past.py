@@ -72,7 +72,7 @@ sinces = st.one_of(
 @settings(deadline=None)
 @given(logs(), st.lists(st.tuples(st.sampled_from(PATTERNS), sinces), min_size=1, max_size=8))
 def test_each_past_holds_exactly_what_was_asked_for(log: Log, wanted: list[tuple[str, Since]]) -> None:
-    """Whatever else is asked for in the same request; a pattern may come twice."""
+    """Other patterns of the same request change nothing; a pattern may come twice."""
     for (pattern, since), start in zip(wanted, log.starts(*wanted), strict=True):
         events = log.events(pattern)
         told = [offset for offset, _ in events if offset > start]

@@ -219,5 +219,5 @@ def test_text_that_is_not_unicode_is_refused_wherever_it_is(request_: Any) -> No
     )
 )
 def test_text_that_is_unicode_passes(request_: Any) -> None:
-    """Whatever it is: Hypothesis' own text has no surrogates."""
+    """Any text without surrogates passes, as Hypothesis' own has none."""
     check_text(request_)

@@ -53,7 +53,7 @@ def packets(draw: st.DrawFn) -> str | bytes:
 @settings(max_examples=EXAMPLES)
 @given(st.lists(FRAMES, min_size=PER_EXAMPLE, max_size=PER_EXAMPLE), st.lists(st.integers(0, 500), max_size=6))
 def test_random_frames_are_taken_or_refused(frames: list[bytes], cuts: list[int]) -> None:
-    """Whatever their order and however they arrive; memory of a half message stays under the limit."""
+    """Frames come in any order and in any pieces; the memory of a half message stays under the limit."""
     for start in range(0, PER_EXAMPLE, 4):
         stream = b"".join(frames[start : start + 4])
         edges = [0, *sorted(cut % (len(stream) + 1) for cut in cuts), len(stream)]

@@ -186,7 +186,7 @@ STEPS = st.sampled_from(["tick", "pong", "block", "free", "stall", "accept"])
 
 @given(st.lists(STEPS, max_size=60))
 def test_no_browser_that_could_not_answer_is_blamed_and_no_silent_one_is_kept(steps: list[str]) -> None:
-    """Whatever happens in whatever order, in steps of a fifth of a timeout.
+    """This holds for any steps in any order, each a fifth of a timeout long.
 
     A session ends only if its browser had at least one timeout behind the ping without a pong; and it does end when the way has
     been free, or nothing was accepted, for two timeouts behind a ping.

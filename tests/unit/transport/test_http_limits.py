@@ -10,7 +10,7 @@ from headgate.transport.http_limits import HttpLimits, Pace, Part
 
 
 def test_silence_is_given_the_grace_and_no_more() -> None:
-    """Whatever pieces the waiting comes in."""
+    """Waiting in pieces counts as one wait."""
     pace = Pace(10, 1000)
     for _ in range(10):
         assert pace.left_s > 0

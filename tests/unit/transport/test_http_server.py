@@ -184,7 +184,7 @@ def test_without_a_limit_one_address_may_have_any_number(open_door: Callable[...
 def test_one_address_has_an_eighth_of_the_descriptors_at_most(
     open_door: Callable[..., Door], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever its limit says; and one at least."""
+    """A higher setting is cut to that share, and the share is never below one."""
     door = open_door(max_connections_per_address=100)
     for descriptors, limit in ((800, 100), (80, 10), (1, 1), (None, 100)):
         monkeypatch.setattr(http_server, "descriptor_limit", lambda descriptors=descriptors: descriptors)

@@ -69,7 +69,7 @@ def test_nothing_beyond_the_limit_is_read() -> None:
 
 @given(st.binary(max_size=400))
 def test_no_bytes_make_it_fail(text: bytes) -> None:
-    """Whatever comes, the answer is headers or a status."""
+    """The answer to any bytes is headers or a status."""
     assert isinstance(read(text).status, str)
 
 

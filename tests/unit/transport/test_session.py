@@ -527,7 +527,7 @@ ACTIONS = st.sampled_from([*BROWSER, *GATEWAY])
 @settings(max_examples=300, deadline=None)
 @given(st.booleans(), st.lists(ACTIONS, max_size=25))
 def test_no_interleaving_asks_for_a_step_that_the_table_does_not_have(websocket: bool, actions: list[str]) -> None:
-    """Whatever browser, application, clock and network do, in whatever order; and each session ends once, with nothing left."""
+    """Browser, application, clock and network act in any order; each session ends once, with nothing left."""
     patch, illegal = pytest.MonkeyPatch(), list[str]()
 
     def recorded(state: SessionState, step: SessionStep) -> SessionState:

@@ -106,7 +106,7 @@ def test_a_new_group_may_begin_with_the_oldest_and_misses_nothing_that_way(
 
 
 def test_a_group_that_is_there_stays_where_it_is(store: Store, publisher: Publisher) -> None:
-    """Whatever a second instance says at its start."""
+    """A second instance cannot move it at its start."""
     store.open("new")
     publisher.publish("a", 1)
 

@@ -39,7 +39,7 @@ def read(found: Mail) -> Any:
     ],
 )
 def test_a_line_is_one_printable_line(text: str, line: str) -> None:
-    """Whatever would end it, hide in it or turn it around is a blank."""
+    """A blank replaces each character that would end the line, hide in it or turn it around."""
     assert one_line(text) == line
 
 

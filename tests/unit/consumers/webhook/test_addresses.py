@@ -88,7 +88,7 @@ def test_nothing_counts_as_public_that_python_says_is_not(address: Address) -> N
 
 
 def test_a_network_lets_its_addresses_through_and_no_others() -> None:
-    """Whatever their kind: who names a network has looked at it."""
+    """Every kind of address passes, link-local ones too: the operator has named the network."""
     allowed = read_allowed(["10.1.0.0/16", "169.254.7.7", "fd00::/8"])
 
     def refusal(address: str) -> str | None:

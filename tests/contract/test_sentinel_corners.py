@@ -1,0 +1,122 @@
+"""Private corners of redis-py that headgate.redis.sentinel relies on; each is named here once.
+
+A connection has its socket in `_sock`, None exactly while it is not connected; the pool calls `connect()` before it gives a
+connection to anyone, and again when it finds the connection broken; `host` and `port` count when they are set before that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import redis
+
+from headgate.redis.connections import connection_pool
+from headgate.redis.sentinel import SentinelConnection, SentinelSSLConnection
+
+URL = "redis{}+sentinel://127.0.0.1:1/mymaster"
+
+
+class Discovery:
+    """Stands for the Sentinels: the primary is the listener that `at` holds; `asked` counts the questions."""
+
+    def __init__(self, at: socket.socket) -> None:
+        self.at = at
+        self.asked = 0
+
+    def primary(self) -> tuple[str, int]:
+        self.asked += 1
+        host, port = self.at.getsockname()
+        return host, port
+
+
+@pytest.fixture
+def listeners() -> Iterator[tuple[socket.socket, socket.socket]]:
+    """Two servers that take connections; connecting sends them nothing."""
+    with contextlib.ExitStack() as opened:
+        first, second = (opened.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(2))
+        for listener in (first, second):
+            listener.settimeout(30)
+        yield first, second
+
+
+@pytest.fixture
+def discovery(listeners: tuple[socket.socket, socket.socket]) -> Discovery:
+    """The first server is the primary."""
+    return Discovery(listeners[0])
+
+
+@pytest.fixture
+def pool(discovery: Discovery) -> Iterator[Any]:
+    """A pool of one connection, as clients have it."""
+    pool = connection_pool(URL.format(""), 30.0, redis.BlockingConnectionPool, max_connections=1, timeout=30)
+    pool.connection_kwargs["discovery"] = discovery
+    yield pool
+    pool.disconnect()
+
+
+def leads_to(connection: Any, listener: socket.socket) -> bool:
+    found: bool = connection._sock.getpeername() == listener.getsockname()
+    return found
+
+
+def test_a_live_connection_does_not_ask_the_sentinels_again(
+    pool: Any, discovery: Discovery, listeners: tuple[socket.socket, socket.socket]
+) -> None:
+    """The pool gives the same connection a second time, and connecting once more changes nothing; the primary is another now."""
+    connection = pool.get_connection("_")
+    assert leads_to(connection, listeners[0])
+    kept, discovery.at = connection._sock, listeners[1]
+
+    pool.release(connection)
+    again = pool.get_connection("_")
+    again.connect()
+
+    assert (again._sock, discovery.asked) == (kept, 1)
+    pool.release(again)
+
+
+def test_a_broken_connection_asks_the_sentinels_and_leads_to_the_new_primary(
+    pool: Any, discovery: Discovery, listeners: tuple[socket.socket, socket.socket]
+) -> None:
+    """The pool notices that the server has closed an idle connection, and connects it anew."""
+    pool.release(pool.get_connection("_"))
+    listeners[0].accept()[0].close()
+    discovery.at = listeners[1]
+
+    connection = pool.get_connection("_")
+
+    assert discovery.asked == 2
+    assert leads_to(connection, listeners[1])
+    assert (connection.host, connection.port) == listeners[1].getsockname()
+    pool.release(connection)
+
+
+def test_a_connection_without_a_socket_asks_the_sentinels(
+    pool: Any, discovery: Discovery, listeners: tuple[socket.socket, socket.socket]
+) -> None:
+    """`disconnect` sets `_sock` to None: that is how the next `connect()` knows."""
+    connection = pool.get_connection("_")
+    connection.disconnect()
+    assert connection._sock is None
+    discovery.at = listeners[1]
+
+    connection.connect()
+
+    assert discovery.asked == 2
+    assert leads_to(connection, listeners[1])
+    pool.release(connection)
+
+
+def test_the_connections_of_a_pool_are_ours_with_tls_and_without() -> None:
+    """`connection_class` and `connection_kwargs` decide what a pool makes."""
+    for letter, kind in (("", SentinelConnection), ("s", SentinelSSLConnection)):
+        pool: Any = connection_pool(URL.format(letter), 30.0)
+        connection = pool.make_connection()
+
+        assert type(connection) is kind
+        assert connection._sock is None
+        assert connection._discovery is pool.connection_kwargs["discovery"]

@@ -579,7 +579,8 @@ def do(browser: Browser, action: str) -> None:
     elif action == "control":
         session.offer_control(Frame(b"6"))
     elif action == "fill" and session.wire is not None:
-        fill(session.wire.send)
+        with suppress(OSError):  # cut by the browser
+            fill(session.wire.send)
     elif action == "tick":
         browser.clock.advance(9)
     elif action == "cork":

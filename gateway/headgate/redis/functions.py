@@ -16,7 +16,7 @@ from typing import Any
 
 from headgate.errors import BusRefused
 
-from .client import Client, call
+from .client import Client, at, call
 from .faults import NO_FUNCTION, NO_PERMISSION
 
 
@@ -78,7 +78,8 @@ class Library:
         except BusRefused as error:
             if not is_missing(error):
                 raise
-        self.ensure_loaded(client)
+        # In a Cluster on the node that does not have it: the one that owns the key.
+        self.ensure_loaded(at(client, str(command[3])) if command[2] else client)
         return call(client, *command)
 
 

@@ -305,7 +305,7 @@ def test_after_everything_was_lost_it_begins_with_all_there_is(store: Store, pub
 
 
 def open_client_url(client: Client) -> str:
-    return f"unix://{at(client, "").connection_pool.connection_kwargs['path']}"
+    return f"unix://{at(client, '').connection_pool.connection_kwargs['path']}"
 
 
 # Tasks without an answer ------------------------------------------------------------------------------------------------------

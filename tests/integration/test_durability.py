@@ -124,7 +124,7 @@ def test_the_first_publish_after_a_failover_is_retried(primary: EmbeddedRedis, r
         publisher.publish("a", 1)
         call(on_primary, "REPLICAOF", "127.0.0.1", "1")
         promoted: list[bool] = []
-        drop = publisher._twice.__globals__["drop_idle"]
+        drop = publisher._retried.__globals__["drop_idle"]
 
         def promote_in_between(client: Client) -> None:
             call(on_primary, "REPLICAOF", "NO", "ONE")
@@ -132,7 +132,7 @@ def test_the_first_publish_after_a_failover_is_retried(primary: EmbeddedRedis, r
             drop(client)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setitem(publisher._twice.__globals__, "drop_idle", promote_in_between)
+            patch.setitem(publisher._retried.__globals__, "drop_idle", promote_in_between)
             receipt = publisher.publish("a", 2)
             many = publisher.publish_many([("a", 3)])
 

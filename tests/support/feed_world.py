@@ -42,6 +42,7 @@ FAULTS = (
     *("downgrade", "fence_fails", "read_fails", "pass_fails"),
     *("slot", "slot_back", "slot_there_and_back", "unshard"),
 )
+SLOT_FAULTS = ("slot", "slot_there_and_back", "slot_there_and_back", "unshard")
 FAULT_SHARE = 0.15
 # One history in so many is of a Cluster.
 SHARDED_EVERY = 3
@@ -269,6 +270,8 @@ class World:
         faults = [name for name in FAULTS if self._random() < 0.4]
         share = int(FAULT_SHARE * self._random() * len(bag))
         self._bag = bag + [faults[self._below(len(faults))] for _ in range(share if faults else 0)]
+        if self.sharded and self._random() < 0.5:  # few faults, and of one kind: any other has the gateway listen anew
+            self._bag = bag + [SLOT_FAULTS[self._below(len(SLOT_FAULTS))]]
 
     # -- a history ------------------------------------------------------------------------------------------------
 

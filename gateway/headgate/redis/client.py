@@ -50,7 +50,7 @@ def open_client(url: str, *, timeout_s: float = 5.0, max_connections: int = MAX_
 def call(client: Client, *command: str | bytes | int) -> Any:
     """Run one command and return its reply as redis-py shapes it (INFO and HGETALL: a dict; XRANGE: pairs); text is bytes.
 
-    In a Cluster it runs on the owner of its key; see `at` for commands that have none.
+    In a Cluster it runs on the owner of its key; `call_at` is for commands that have none.
 
     Raises:
         BusUnavailable: no answer, or a broken one: whether the command ran is not known. Or Redis says to try later.
@@ -58,6 +58,11 @@ def call(client: Client, *command: str | bytes | int) -> Any:
         HeadgateError: what log.lua refused, as the class of errors.py that it names.
     """
     return run(client, *command) if isinstance(client, redis.Redis) else client.run(*command)
+
+
+def call_at(client: Client, key: str | bytes, *command: str | bytes | int) -> Any:
+    """Run a command without a key (TIME, INFO, SCAN) on the server that has `key`. Raises as `call`."""
+    return run(client, *command) if isinstance(client, redis.Redis) else client.run(*command, key=key)
 
 
 def call_many(client: Client, commands: Iterable[Command]) -> list[Any]:
@@ -74,9 +79,9 @@ def call_many(client: Client, commands: Iterable[Command]) -> list[Any]:
 
 
 def at(client: Client, key: str | bytes) -> redis.Redis:
-    """Return the client of the server that has a key, for commands without one (INFO, TIME, FUNCTION LOAD).
+    """Return the client of the server that has a key. Outside a Cluster that is the client itself.
 
-    Outside a Cluster that is the client itself. In a Cluster it may have to ask which node it is.
+    A Cluster's client learns nothing from what fails there: `call_at` and `call` ask anew where the slot is.
 
     Raises:
         BusUnavailable, BusRefused: the Cluster does not say.

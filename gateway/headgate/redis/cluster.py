@@ -127,7 +127,7 @@ def key_of(command: Sequence[str | bytes | int]) -> str | bytes | None:
         at = 2
     elif name in _BEHIND_STREAMS:
         words = [str(word).upper() for word in command]
-        at = words.index("STREAMS") + 1
+        at = words.index("STREAMS", 4 if name == "XREADGROUP" else 1) + 1  # a group may have that name
     elif name in _WITHOUT_KEY:
         return None
     else:

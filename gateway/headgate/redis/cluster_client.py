@@ -48,10 +48,12 @@ class ClusterClient:
         self._lock = threading.Lock()
         self._nodes: dict[Node, redis.Redis] = {}
 
-    def run(self, *command: str | bytes | int) -> Any:
-        """Run one command on the node of its key; on any primary, if it has none. Raises as `client.call`."""
+    def run(self, *command: str | bytes | int, key: str | bytes | None = None) -> Any:
+        """Run one command on the node of `key`, else of its own key, else on any primary. Raises as `client.call`."""
+        key = key_of(command) if key is None else key
         for _ in range(MAX_MOVES + 1):
-            node, client = self._route(command)
+            node = self._topology.primaries()[0] if key is None else self._topology.owner(slot_of(key))
+            client = self._client(node)
             untyped: Any = client
             try:
                 return untyped.execute_command(*command)
@@ -134,11 +136,6 @@ class ClusterClient:
         self.close()
 
     # -- private --------------------------------------------------------------------------------------------------
-
-    def _route(self, command: Command) -> tuple[Node, redis.Redis]:
-        key = key_of(command)
-        node = self._topology.primaries()[0] if key is None else self._topology.owner(slot_of(key))
-        return node, self._client(node)
 
     def _by_node(self, batch: list[Command], indexes: list[int]) -> dict[Node, list[int]]:
         """Group commands by their node, in order; those without a key stay with the one before them."""

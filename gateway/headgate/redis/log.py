@@ -14,7 +14,7 @@ from headgate.errors import BusRefused, BusUnavailable, HeadgateError, InvalidEv
 from headgate.event import Event, check_event_id, check_json
 from headgate.topic import check_topic
 
-from .client import Client, at, call, call_many, drop_idle
+from .client import Client, call, call_at, call_many, drop_idle
 from .entries import Entry as Entry
 from .entries import Head as Head
 from .functions import VERSION, call_function, ensure_loaded
@@ -57,7 +57,7 @@ class EventLog:
         head = read_head(call_function(self._client, "FCALL", "headgate_configure", 1, self._key, *limits))
         if head.library < VERSION:
             with suppress(BusRefused):
-                ensure_loaded(at(self._client, self._key))
+                ensure_loaded(self._client, self._key)
                 return read_head(call_function(self._client, "FCALL", "headgate_configure", 1, self._key, *limits))
         return head
 
@@ -70,7 +70,7 @@ class EventLog:
             BusUnavailable: as `redis.client.call`.
         """
         try:
-            found = call(at(self._client, self._key), "INFO", "memory")
+            found = call_at(self._client, self._key, "INFO", "memory")
         except BusRefused:
             return DEFAULT_MAX_BYTES
         maxmemory = int(found.get("maxmemory", 0)) if isinstance(found, dict) else 0

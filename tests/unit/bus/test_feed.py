@@ -18,7 +18,7 @@ from headgate.bus.feed import Feed, State, Steps
 from headgate.bus.library_check import LibraryCheck
 from headgate.bus.messages import Messages
 from headgate.bus.server_check import ServerCheck
-from headgate.errors import BusUnavailable, HeadgateError
+from headgate.errors import BusUnavailable
 from headgate.event import Event
 from headgate.redis.entries import Entry, Head
 from headgate.redis.lineage import Lineage
@@ -226,14 +226,6 @@ class BelievesTheStepBack(Feed):
         return bool(head.epoch) and (head.epoch == self.epoch or super()._can_judge(head))
 
 
-class StaysWhereTheSlotWas(Feed):
-    """A feed that takes the end of its sharded subscriptions for one that it asked for."""
-
-    def _close(self, error: HeadgateError) -> Steps:
-        if "slot" not in error.message:
-            yield from super()._close(error)
-
-
 class _AnyChannel(LibraryCheck):
     def fault_of(self, head: Head, *, by_user: bool) -> BusUnavailable | None:
         return super().fault_of(replace(head, sharded=self.sharded), by_user=by_user)
@@ -267,7 +259,6 @@ class ListensToTheWrongChannels(Feed):
         KnowsNoLine,
         BelievesTheStepBack,
         TrustsAnyServer,
-        StaysWhereTheSlotWas,
         ListensToTheWrongChannels,
     ],
 )

@@ -81,7 +81,7 @@ class Publishing(threading.Thread):
         self.refused = 0
 
     def run(self) -> None:
-        with closing(Publisher(self._url, namespace=self._namespace, timeout_s=30)) as publisher:
+        with closing(Publisher(self._url, namespace=self._namespace, timeout_s=0.3)) as publisher:
             while not self._stopped.wait(0.002):
                 number = len(self.receipts)
                 try:

@@ -13,12 +13,13 @@ import logging
 import math
 import uuid
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from enum import StrEnum
+from time import monotonic, sleep
 from types import TracebackType
 from typing import Any, Final, Literal, TypeAlias, TypeVar
+from weakref import WeakSet
 
 import msgspec
 
@@ -35,7 +36,7 @@ from .errors import (
     SettingsError,
 )
 from .event import MAX_DEPTH, check_event_id, check_json
-from .redis.client import Client, call_many, drop_idle, open_client
+from .redis.client import Client, at, call_many, drop_idle, open_client
 from .redis.connections import Command
 from .redis.durability import Durability, not_waited, read_durable
 from .redis.functions import call_function, ensure_loaded, is_missing
@@ -50,14 +51,18 @@ from .topic import DEFAULT_NAMESPACE, check_namespace, check_topic, user_topic
 MAX_BATCH_EVENTS = 10_000
 MAX_BATCH_BYTES = 64 * 1024 * 1024
 
-# One FCALL: the command, the function, the number of keys, the key, topic, payload and id; the places of the last two.
+# One FCALL: the command, the function, the number of keys, the key, topic, payload and id; the places of three of them.
 _Call = tuple[str, str, int, str, str, bytes, str]
+_KEY: Final = 3
 _PAYLOAD: Final = 5
 _ID: Final = 6
 # Hexadecimal digits of a publisher's name: 128 bits, so that nobody finds a second name for another's.
 _BY_LENGTH = 32
 # Of `timeout_s`, how long a command may wait for replicas or the disk: Redis' answer must come before the attempt is given up.
 _SHARE_OF_WAITING = 0.8
+# Answers of a server from which another one is taking over, or has: nothing has run, and it passes by itself.
+_TAKEN_OVER = frozenset({"READONLY", "MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN"})
+FIRST_PAUSE_S, LAST_PAUSE_S = 0.01, 0.25
 Durable: TypeAlias = Literal["replica", "disk"] | int | None
 _encode = msgspec.json.Encoder().encode
 
@@ -115,11 +120,12 @@ class Publisher:
     """Publishes events into the log of a namespace.
 
     Args:
-        redis_url: `redis://`, `rediss://` or `unix://`. None: HEADGATE_REDIS_URL, else the private server of a gateway
-            that runs in this project's folder.
+        redis_url: `redis://`, `rediss://` or `unix://`; `redis+sentinel://` or `redis+cluster://` for Redis behind Sentinels and
+            Redis Cluster. None: HEADGATE_REDIS_URL, else the private server of a gateway that runs in this project's folder.
         namespace: where to publish unless `publish` is told otherwise.
         max_payload_bytes: largest payload, as JSON text, that is sent at all; the namespace's own limit in Redis still counts.
-        timeout_s: limit on each attempt; a call makes at most two.
+        timeout_s: limit on each attempt; a call makes at most two. While Redis answers that another server is about to take over
+            (a failover, a slot of a Cluster that moves), a call tries again for as long.
         strict_namespace: refuse to publish where no gateway has ever served the namespace. Otherwise that is one warning of the
             logger `headgate.publisher`. A process asks Redis for that once per namespace (a strict one as long as the answer is
             no), and publishes if Redis does not say.
@@ -147,10 +153,11 @@ class Publisher:
         self._namespace = check_namespace(namespace)
         self._max_payload_bytes = max_payload_bytes
         self._client: Client = open_client(redis_url or find_redis_url(), timeout_s=timeout_s)
-        self._library_checked = False
+        self._checked: WeakSet[object] = WeakSet()  # the servers whose function library was looked at
         self._strict_namespace = strict_namespace
         self._remembered = remembered(self._client)
         self._durable = read_durable(durable)
+        self._timeout_s = timeout_s
         self._wait_ms = round(1000 * timeout_s * _SHARE_OF_WAITING)
 
     def publish(
@@ -183,7 +190,8 @@ class Publisher:
                 Redis refused it; nothing was published.
             NamespaceNotServed: the publisher is strict, and no gateway has served the namespace; nothing was published.
             BusRefused: Redis will not do it (out of memory, no permission, …); nothing was published.
-            BusUnavailable: no answer, twice: not known whether it was published. Publish it again with the same id.
+            BusUnavailable: no answer, twice, or no server that takes it in time: not known whether it was published. Publish it
+                again with the same id.
             NotDurable: it is published, and is not where `durable` wants it within eight tenths of `timeout_s`; the error has the
                 receipt. Publish it again with the same id to wait on.
             InvalidRequest: `durable` is none of its values; nothing was published.
@@ -195,10 +203,10 @@ class Publisher:
         words = command if by is None else (*command, hashlib.sha256(by.encode()).hexdigest()[:_BY_LENGTH])
         self._refuse_unserved(namespace)
         if wish is None:
-            epoch, offset, duplicate = self._twice(self._fcall, words)
+            epoch, offset, duplicate = self._retried(self._fcall, words)
             waited = None
         else:
-            (appended, waited) = self._twice(self._fcall_many, [words, wish.command(self._wait_ms)])
+            (appended, waited) = self._retried(self._fcall_many, [words, wish.command(self._wait_ms)])
             if isinstance(appended, HeadgateError):
                 raise appended
             epoch, offset, duplicate = appended
@@ -248,7 +256,7 @@ class Publisher:
         if not batch:
             return []
         self._refuse_unserved(namespace)
-        replies = self._twice(self._fcall_many, batch if wish is None else [*batch, wish.command(self._wait_ms)])
+        replies = self._retried(self._fcall_many, batch if wish is None else [*batch, wish.command(self._wait_ms)])
         waited = None if wish is None else replies.pop()
         self._warn_unserved(namespace)
         outcomes = [
@@ -273,7 +281,7 @@ class Publisher:
             BusUnavailable, BusRefused: as `redis.client.call`.
         """
         namespace = self._namespace if namespace is None else check_namespace(namespace)
-        self._check_library()
+        self._check_library(log_key(namespace))
         log = EventLog(namespace, self._client, self._max_payload_bytes)
         head = log.head(receipt.epoch)
         line = head.lineage or alone(head.epoch)
@@ -323,29 +331,46 @@ class Publisher:
             raise NotDurable(receipts[-1], wish.shortfall(replicas, self._wait_ms))
         return receipts
 
-    def _twice(self, send: Callable[[C], R], commands: C) -> R:
+    def _retried(self, send: Callable[[C], R], commands: C) -> R:
         """Send, and once more if Redis did not answer: each command has an id, so one that arrived is found, not doubled.
 
-        The second time over new connections: after a failover the old ones lead to a server that is the primary no more.
+        While Redis answers that another server is about to take over, send again and again, for `timeout_s` in all. Each time
+        over new connections: after a failover the old ones lead to a server that is the primary no more.
         """
-        with suppress(BusUnavailable):  # left before the second attempt, so that a traceback does not hold both
-            return send(commands)
-        drop_idle(self._client)
-        return send(commands)
+        give_up_s = monotonic() + self._timeout_s
+        pause_s, once_more = 0.0, True
+        while True:
+            try:
+                return send(commands)
+            except BusUnavailable as error:
+                if error.redis_code not in _TAKEN_OVER:
+                    if not once_more:
+                        raise
+                    once_more = False
+                elif monotonic() + pause_s > give_up_s:
+                    raise
+            # Outside the handler, so that a traceback does not hold every attempt.
+            drop_idle(self._client)
+            if pause_s:
+                sleep(pause_s)
+            pause_s = min(max(2 * pause_s, FIRST_PAUSE_S), LAST_PAUSE_S)
 
     def _fcall(self, command: Command) -> Any:
-        self._check_library()
+        self._check_library(str(command[_KEY]))
         return call_function(self._client, *command)
 
     def _fcall_many(self, batch: Sequence[Command]) -> list[Any]:
-        self._check_library()
+        key = str(batch[0][_KEY])
+        self._check_library(key)
         replies = call_many(self._client, batch)
         if any(is_missing(reply) for reply in replies):
-            ensure_loaded(self._client)
+            ensure_loaded(self._client, key)
             replies = call_many(self._client, batch)
-        # A server that cannot write now has refused all: that is worth the second attempt.
-        if replies and all(isinstance(reply, BusUnavailable) for reply in replies[: len(batch) - _waits(batch)]):
-            raise replies[0]
+        # A server that cannot write now has refused all, or all from one on: sent again, each event keeps its place.
+        answers = replies[: len(batch) - _waits(batch)]
+        first = next((index for index, reply in enumerate(answers) if isinstance(reply, BusUnavailable)), None)
+        if first is not None and all(isinstance(reply, BusUnavailable) for reply in answers[first:]):
+            raise answers[first]
         return replies
 
     def _refuse_unserved(self, namespace: str) -> None:
@@ -377,11 +402,12 @@ class Publisher:
         else:
             log.warning("%s", NamespaceNotServed(namespace, known).message)
 
-    def _check_library(self) -> None:
-        """Load the function library, or replace an older one, before this publisher's first call."""
-        if not self._library_checked:
-            ensure_loaded(self._client)
-            self._library_checked = True
+    def _check_library(self, key: str) -> None:
+        """Load the function library, or replace an older one, before this publisher's first call to a server."""
+        server = at(self._client, key)
+        if server not in self._checked:
+            ensure_loaded(self._client, key)
+            self._checked.add(server)
 
 
 def _waits(batch: Sequence[Command]) -> int:

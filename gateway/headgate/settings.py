@@ -64,6 +64,11 @@ def _redis_url(raw: Any) -> str:
         if not re.fullmatch(r"/[^/]+(/\d*)?", url.path) or not all(url.netloc.rpartition("@")[2].split(",")):
             raise ValueError
         return str(raw).strip()
+    if url.scheme in ("redis+cluster", "rediss+cluster"):
+        # That a Cluster has only database 0 is said where it is opened.
+        if not re.fullmatch(r"/?\d*", url.path) or not all(url.netloc.rpartition("@")[2].split(",")):
+            raise ValueError
+        return str(raw).strip()
     if url.scheme not in ("redis", "rediss", "unix") or not (url.hostname or url.path):
         raise ValueError
     _ = url.port  # raises ValueError when it is not a port
@@ -127,7 +132,8 @@ class Settings:
         None,
         Kind(
             _redis_url,
-            "a URL such as redis://host:6379/0, rediss://…, unix:///path or redis+sentinel://host:26379,host:26379/primary/0",
+            "a URL such as redis://host:6379/0, rediss://…, unix:///path, redis+sentinel://host:26379,host:26379/primary/0 or "
+            "redis+cluster://host:6379,host:6379",
         ),
         "Redis or Valkey to use. Not set: the gateway starts a private server, and ends it with itself.",
         secret=True,

@@ -9,7 +9,7 @@ import urllib.request
 import pytest
 from playwright.sync_api import Browser, Route, expect
 
-from headgate.redis.client import open_client
+from headgate.redis.client import at, open_client
 from headgate.redis.data_folder import find_private_redis
 from tests.e2e.board_page import BoardPage
 from tests.e2e.conftest import DEADLINE_MS, VIEWPORT, OpenBoard
@@ -273,7 +273,7 @@ def test_without_redis_a_change_is_refused_and_everyone_is_told(browser: Browser
     ana.look_at_toasts()
     redis_url = find_private_redis(gateway.folder / "data")
     assert redis_url is not None
-    open_client(redis_url, timeout_s=DEADLINE_S).shutdown(nosave=True)
+    at(open_client(redis_url, timeout_s=DEADLINE_S), "").shutdown(nosave=True)
     expect(ana.view.locator("#banner")).to_contain_text("lost Redis")
     ana.write("42", "carrier", "nobody will know")
     expect(ana.toast("Order 42 was not saved")).to_contain_text("the bus is unavailable")

@@ -40,8 +40,12 @@ FAULTS = (
     *("cut", "trim", "delete", "silent", "bad", "poison", "forge", "flush"),
     *("restart", "lose_tail", "put_back", "fail_over", "move", "forget", "roll_back"),
     *("downgrade", "fence_fails", "read_fails", "pass_fails"),
+    *("slot", "slot_back", "slot_there_and_back", "unshard"),
 )
+SLOT_FAULTS = ("slot", "slot_there_and_back", "slot_there_and_back", "unshard")
 FAULT_SHARE = 0.15
+# One history in so many is of a Cluster.
+SHARDED_EVERY = 3
 
 
 class Broken(AssertionError):
@@ -235,8 +239,9 @@ class World:
     def __init__(self, seed: int, feed_class: type[Feed] = Feed) -> None:
         self._random = random.Random(seed).random
         self.whole = self._random() < 0.3
+        self.sharded = seed % SHARDED_EVERY == 0
         self.redis = ModelRedis(max_events=10 + int(60 * self._random()), page_events=2 + int(6 * self._random()))
-        self.feed = feed_class(NAMESPACE, 65536, FENCE_INTERVAL_S)
+        self.feed = feed_class(NAMESPACE, 65536, FENCE_INTERVAL_S, sharded=self.sharded)
         self.oracle = Oracle(self.redis)
         self.inputs = 0
         self.trail: list[str] = []
@@ -265,6 +270,8 @@ class World:
         faults = [name for name in FAULTS if self._random() < 0.4]
         share = int(FAULT_SHARE * self._random() * len(bag))
         self._bag = bag + [faults[self._below(len(faults))] for _ in range(share if faults else 0)]
+        if self.sharded and self._random() < 0.5:  # few faults, and of one kind: any other has the gateway listen anew
+            self._bag = bag + [SLOT_FAULTS[self._below(len(SLOT_FAULTS))]]
 
     # -- a history ------------------------------------------------------------------------------------------------
 
@@ -410,8 +417,13 @@ class World:
             redis = self.redis
             if isinstance(question, out.ReadHead):
                 self._reply = self._read_head(question.known_epoch)
+            elif isinstance(question, out.Configure):
+                self._reply = redis.configure(sharded=self.sharded)
             else:
-                self._reply = redis.configure() if isinstance(question, out.Configure) else redis.link_head()
+                try:
+                    self._reply = redis.link_head()
+                except BusUnavailable:
+                    self._disconnect()
 
     def _read_head(self, known_epoch: str = "", *, anew: bool = False) -> Head:
         """Ask on a connection that may still lead to the server from which the address has gone."""
@@ -465,7 +477,10 @@ class World:
 
     def _do_redis(self) -> None:
         if self._commands:
-            self.redis.run(self._commands.popleft())
+            try:
+                self.redis.run(self._commands.popleft())
+            except BusUnavailable:
+                self._lose_connection(len(self._pipe))
 
     def _do_write(self) -> None:
         if self._writing is not None and self._connected:
@@ -513,6 +528,8 @@ class World:
         data = b"%d" % self._published if good else b"1."
         redis.publish(topic, data, good=good, live=live)
         sent = redis.library > OLD_LIBRARY or not topic.startswith("users.")
+        if self.sharded:
+            sent = redis.publishes_sharded
         self.oracle.appended(topic, data if good else b"never delivered", owed=live or self.whole, sent=sent)
 
     def _do_publish(self) -> None:
@@ -648,3 +665,26 @@ class World:
 
     def _do_downgrade(self) -> None:
         self.redis.downgrade()
+
+    def _do_slot(self) -> None:
+        """The slot goes to a node that has never had it."""
+        if self.sharded:
+            self.redis.move_slot()
+
+    def _do_slot_back(self) -> None:
+        """The slot goes to the node that had it before, which remembers what it wrote."""
+        if self.sharded:
+            self.redis.move_slot(back=True)
+
+    def _do_slot_there_and_back(self) -> None:
+        """The slot is elsewhere for a few events, between two fences."""
+        if self.sharded:
+            self.redis.move_slot()
+            for _ in range(1 + self._below(3)):
+                self._do_publish()
+            self.redis.move_slot(back=True)
+
+    def _do_unshard(self) -> None:
+        """A gateway of another kind has events published on plain channels."""
+        if self.sharded:
+            self.redis.configure()

@@ -34,7 +34,9 @@ class Log(Protocol):
     """The part of `redis.log.EventLog` that a gateway uses."""
 
     def drop_idle(self) -> None: ...
-    def configure(self, max_events: int, max_age_s: int, max_bytes: int | None = ...) -> Head: ...
+    def configure(
+        self, max_events: int, max_age_s: int, max_bytes: int | None = ..., *, sharded: bool = ...
+    ) -> Head: ...
     def share_of_memory(self, namespaces: int) -> int: ...
     def head(self, known_epoch: str | None = ...) -> Head: ...
     def head_command(self) -> tuple[str | int, ...]: ...
@@ -66,7 +68,7 @@ class ModelServer:
         self._waiting: list[tuple[bytes, ...]] = []
         self.redis.on_sent = self.stir
 
-    def link(self, url: str = "", connect_timeout_s: float = 5.0) -> ModelLink:
+    def link(self, url: str = "", connect_timeout_s: float = 5.0, *, key: str | None = None) -> ModelLink:
         """Return a subscriber connection, not connected yet. The signature of `SubscriberLink`."""
         return ModelLink(self)
 
@@ -220,7 +222,7 @@ class ModelLog:
         self._answering()
         return DEFAULT_MAX_BYTES
 
-    def configure(self, max_events: int, max_age_s: int, max_bytes: int | None = None) -> Head:
+    def configure(self, max_events: int, max_age_s: int, max_bytes: int | None = None, *, sharded: bool = False) -> Head:
         """Store the retention; begin an epoch if there is none."""
         redis = self._answering()
         redis.max_events = max_events

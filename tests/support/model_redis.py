@@ -3,6 +3,9 @@
 It follows Redis where the feed depends on it: a publish appends and sends in one step; each connection keeps its order; the
 copies of one publish come back to back, one through each source; a log may be trimmed, emptied or replaced. One process writes an
 epoch, as log.lua says, and the data of an earlier moment may come back, in the same process or in another one.
+
+It may be a Cluster, too: then events are sent on sharded channels, if the head says so, and the slot of the namespace may go to
+another node, and back.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from dataclasses import dataclass
 from headgate.errors import BusUnavailable, NotSerializable
 from headgate.event import Event
 from headgate.redis.entries import Entry, Head
-from headgate.redis.keys import channel, user_channel
+from headgate.redis.keys import channel, feed_channel, user_channel
 from headgate.redis.lineage import Lineage, read_lineage
 
 NAMESPACE = "n"
@@ -43,6 +46,7 @@ class Data:
     epochs: Mapping[str, tuple[int, int]]  # epoch → its first offset, and its number on the line
     log: Mapping[int, Logged]
     before: Data | None
+    sharded: bool = False
 
 
 # Moments of which there may be a copy somewhere.
@@ -60,6 +64,7 @@ class ModelRedis:
         copies: the data after each of the newest writes, the newest last.
         server: the token of the process to which the address leads.
         left_behind: the head of the process that the subscriber's connection leads to, if that is another one.
+        sharded: whether the head says that events are published on sharded channels.
         on_sent: called whenever a reply has been put on its way.
     """
 
@@ -75,12 +80,16 @@ class ModelRedis:
         self.connected = False
         self.on_sent: Callable[[], None] = lambda: None
         self.left_behind: Head | None = None
+        self.sharded = False
+        self._node = self._linked_node = 0  # the node that owns the slot, and the one to which the connection leads
+        self._former: tuple[int, str, dict[str, int]] | None = None  # the node that owned it before, its token, what it wrote
         self._processes = 0
         self._begin_process()
         self._first = 1
         self._epochs: dict[str, tuple[int, int]] = {}
         self.copies: deque[Data] = deque([Data("", 0, 1, {}, {}, None)], maxlen=COPIES)
         self._channels: set[bytes] = set()
+        self._shards: set[bytes] = set()
         self._globs: list[bytes] = []
         self._sources_of: dict[bytes, list[bytes]] = {}  # channel → the subscriptions that get its messages
 
@@ -96,15 +105,38 @@ class ModelRedis:
         self._wrote()
         if live:
             message = b"hg1 %b %d %d id%d\n%b" % (self.epoch.encode(), self.offset, TIME_MS, self.offset, data)
-            self.send(topic, message)
+            sharded = self.publishes_sharded
+            send = self._send_on_shard if sharded else self._send_on
+            send(channel(NAMESPACE, topic).encode(), message)
             words = topic.split(".", 2)
+            within = topic.encode() + b"\n" + message
             if self.library > OLD_LIBRARY and words[0] == "users" and len(words) > 1:
-                self._send_on(user_channel(NAMESPACE, words[1]).encode(), topic.encode() + b"\n" + message)
+                send(user_channel(NAMESPACE, words[1]).encode(), within)
+            if sharded:
+                send(feed_channel(NAMESPACE).encode(), within)
         return self.offset
 
+    @property
+    def publishes_sharded(self) -> bool:
+        """Whether the library publishes on sharded channels."""
+        return self.sharded and self.library >= LIBRARY
+
     def send(self, topic: str, message: bytes) -> bool:
-        """PUBLISH a raw message on the channel of a topic; return whether the subscriber gets it."""
-        return self._send_on(channel(NAMESPACE, topic).encode(), message)
+        """PUBLISH a raw message on the channel of a topic; return whether the subscriber gets it.
+
+        A subscriber to sharded channels gets it by an SPUBLISH on one of those to which it listens.
+        """
+        name = channel(NAMESPACE, topic).encode()
+        if self._send_on(name, message) or self._send_on_shard(name, message):
+            return True
+        return self._send_on_shard(feed_channel(NAMESPACE).encode(), topic.encode() + b"\n" + message)
+
+    def _send_on_shard(self, name: bytes, message: bytes) -> bool:
+        if self.left_behind is not None or name not in self._shards:
+            return False
+        self.sent.append([b"smessage", name, message])
+        self.on_sent()
+        return True
 
     def _send_on(self, name: bytes, message: bytes) -> bool:
         if self.left_behind is not None:
@@ -132,20 +164,32 @@ class ModelRedis:
         """Answer `headgate_head`."""
         asked = self.library >= LIBRARY and self.epoch not in ("", known_epoch)
         lineage = self._lineage() if asked else None
-        return Head(self.epoch, self.offset, self.first if self.epoch else 1, self.library, lineage, self._token())
+        first, sharded = self.first if self.epoch else 1, self.publishes_sharded
+        return Head(self.epoch, self.offset, first, self.library, lineage, self._token(), sharded=sharded)
 
     def link_head(self) -> Head:
-        """Answer the same on the subscriber's connection."""
+        """Answer the same on the subscriber's connection.
+
+        Raises:
+            BusUnavailable: the slot is on another node.
+        """
+        if self.left_behind is None:
+            self._check_slot()
         return self.left_behind or self.head(self.epoch)
 
-    def configure(self) -> Head:
+    def _check_slot(self) -> None:
+        if self._linked_node != self._node:
+            raise BusUnavailable("MOVED")
+
+    def configure(self, *, sharded: bool = False) -> Head:
         """Answer `headgate_configure`, after the gateway has replaced an older library."""
         if self.library < LIBRARY:
             self.library = LIBRARY
             self._begin_process()
         self._own_epoch()
+        self.sharded = sharded
         self._wrote()
-        return Head(self.epoch, self.offset, self.first, self.library, self._lineage(), self._token())
+        return Head(self.epoch, self.offset, self.first, self.library, self._lineage(), self._token(), sharded=sharded)
 
     def _token(self) -> str:
         return self.server if self.library >= LIBRARY else ""
@@ -191,7 +235,7 @@ class ModelRedis:
 
     def flush(self) -> None:
         """FLUSHALL. Connections stay."""
-        self.epoch, self.offset, self._first, self._epochs = "", 0, 1, {}
+        self.epoch, self.offset, self._first, self._epochs, self.sharded = "", 0, 1, {}, False
         self.log.clear()
         self._save()
 
@@ -208,14 +252,15 @@ class ModelRedis:
         """The address leads to another process from now on. The one before lives on, and keeps the subscriber's connection."""
         if self.connected and self.left_behind is None:
             lineage = self._lineage() if self.epoch and self.library >= LIBRARY else None
-            self.left_behind = Head(self.epoch, self.offset, self.first, self.library, lineage, self._token())
+            sharded = self.publishes_sharded
+            self.left_behind = Head(self.epoch, self.offset, self.first, self.library, lineage, self._token(), sharded=sharded)
         self._begin_process()
         self.put_back(data)
 
     def put_back(self, data: Data) -> None:
         """Other data replace those that were there; the process and its connections stay."""
         self.epoch, self.offset, self._first = data.epoch, data.offset, data.first
-        self._epochs, self.log = dict(data.epochs), dict(data.log)
+        self._epochs, self.log, self.sharded = dict(data.epochs), dict(data.log), data.sharded
         self.copies.append(data)
 
     def ago(self, writes: int) -> Data:
@@ -224,6 +269,19 @@ class ModelRedis:
         for _ in range(writes):
             data = data.before or data
         return data
+
+    def move_slot(self, *, back: bool = False) -> None:
+        """The slot goes to another node, with all data; `back`: to the one that had it before. Redis ends sharded subscriptions."""
+        gone = (self._node, self.server, self._written)
+        if back and self._former is not None:
+            self._node, self.server, self._written = self._former
+        else:
+            self._node = max(self._node, self._former[0] if self._former else 0) + 1
+            self._begin_process()
+        self._former = gone
+        self.sent.extend([b"sunsubscribe", name, b"0"] for name in sorted(self._shards))
+        self._shards.clear()
+        self.on_sent()
 
     def lose_tail(self, events: int) -> None:
         """A restart from an older file, or a failover to a replica that was behind: the newest events are gone."""
@@ -248,7 +306,7 @@ class ModelRedis:
 
     def _save(self) -> None:
         before = self.copies[-1]
-        self.copies.append(Data(self.epoch, self.offset, self.first, dict(self._epochs), dict(self.log), before))
+        self.copies.append(Data(self.epoch, self.offset, self.first, dict(self._epochs), dict(self.log), before, self.sharded))
 
     def _wrote(self) -> None:
         self._written[self.epoch] = self.offset
@@ -277,6 +335,7 @@ class ModelRedis:
         """Take a new connection."""
         self.disconnect()
         self.connected = True
+        self._linked_node = self._node
 
     def disconnect(self) -> None:
         """Close the connection; the replies on their way are lost."""
@@ -284,18 +343,29 @@ class ModelRedis:
         self.left_behind = None
         self.sent.clear()
         self._channels.clear()
+        self._shards.clear()
         self._globs.clear()
         self._sources_of.clear()
 
     def run(self, command: Iterable[bytes]) -> None:
-        """Run one command of the connection."""
+        """Run one command of the connection.
+
+        Raises:
+            BusUnavailable: the slot is on another node.
+        """
         verb, *names = command
         if verb == b"PING":
             self.sent.append([b"pong", names[0]])
             self.on_sent()
             return
         self._sources_of.clear()
+        if verb in (b"SSUBSCRIBE", b"SUNSUBSCRIBE") and self.left_behind is None:
+            self._check_slot()
         for name in names:
+            if verb == b"SSUBSCRIBE":
+                self._shards.add(name)
+            elif verb == b"SUNSUBSCRIBE":
+                self._shards.discard(name)
             if verb == b"SUBSCRIBE":
                 self._channels.add(name)
             elif verb == b"UNSUBSCRIBE":

@@ -26,7 +26,7 @@ class Server:
     """One server program with a configuration file; `stop` and `go_on` freeze it, `kill` ends it at once."""
 
     def __init__(self, folder: Path, *lines: str, sentinel: bool = False, password: str = "") -> None:
-        self._password = password
+        self.password = password
         self._held = HeldPort()
         self.port = self._held.port
         folder.mkdir(parents=True)
@@ -41,7 +41,7 @@ class Server:
 
     @property
     def url(self) -> str:
-        return f"redis://{f':{self._password}@' if self._password else ''}127.0.0.1:{self.port}"
+        return f"redis://{f':{self.password}@' if self.password else ''}127.0.0.1:{self.port}"
 
     def start(self) -> None:
         with self._log.open("ab") as log:

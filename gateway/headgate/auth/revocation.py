@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from headgate.errors import InvalidRequest, LimitReached, Unauthorized, UnauthorizedReason
-from headgate.redis.client import Client, call, call_many
+from headgate.redis.client import Client, call, call_at, call_many
 from headgate.redis.keys import REVOKED
 
 from .identity import Identity
@@ -44,7 +44,7 @@ def revoke(client: Client, *, user: str | None = None, token_id: str | None = No
     member = _member(user, token_id)
     if isinstance(for_s, bool) or not isinstance(for_s, int) or not 0 <= for_s <= MAX_REVOKED_S:
         raise InvalidRequest(f"for: expected a whole number of seconds from 0 to {MAX_REVOKED_S}")
-    now_s = int(call(client, "TIME")[0])
+    now_s = int(call_at(client, REVOKED, "TIME")[0])
     _, count, known = _replies(
         call_many(
             client,
@@ -68,7 +68,7 @@ def read_revoked(client: Client) -> list[tuple[str, int]]:
     Raises:
         BusUnavailable, BusRefused: as `redis.client.call`.
     """
-    now_s = int(call(client, "TIME")[0])
+    now_s = int(call_at(client, REVOKED, "TIME")[0])
     # Calls that race with each other at the limit may exceed it by a few.
     found = call(client, "ZRANGE", REVOKED, "+inf", f"({now_s}", "BYSCORE", "REV", "LIMIT", 0, 2 * MAX_REVOCATIONS, "WITHSCORES")
     pairs = found if not found or isinstance(found[0], list | tuple) else list(zip(found[::2], found[1::2], strict=True))

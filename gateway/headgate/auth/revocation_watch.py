@@ -32,6 +32,11 @@ PING_INTERVAL_S, SILENT_S = 1.0, 2.5
 FIRST_RECONNECT_S, LAST_RECONNECT_S = 0.05, 0.5
 
 
+def _link(url: str, connect_timeout_s: float) -> SubscriberLink:
+    """Return a link to the server that has the set: in a Cluster news go there first."""
+    return SubscriberLink(url, connect_timeout_s, key=REVOKED)
+
+
 class RevocationWatch:
     """See the module. `revocations` is the copy; it is `known` once it has been read.
 
@@ -48,7 +53,7 @@ class RevocationWatch:
         on_revoked: Callable[[list[str]], None],
         read: Callable[[Client], list[tuple[str, int]]] = read_revoked,
         *,
-        open_link: Callable[[str, float], SubscriberLink] = SubscriberLink,
+        open_link: Callable[[str, float], SubscriberLink] = _link,
         wait: Callable[[float], None] = sleep,
     ) -> None:
         self.revocations = Revocations()

@@ -25,7 +25,9 @@ Rules.
 7. One server (server_check.py): every head must come from one Redis process, a primary, or the feed closes the connection. It
    asks for a head on the subscriber connection too, before it subscribes.
 8. One library (library_check.py): where channels of users are in use, a head that an older function library has answered ends the
-   connection, and the next one begins with a gap from the last verified offset to the position.
+   connection, and the next one begins with a gap from the last verified offset to the position. So does a head that says that
+   events are not published on the channels to which this feed listens (sharded ones in a Cluster, and plain ones elsewhere).
+9. When the slot of the namespace leaves the node, Redis ends the sharded subscriptions. The feed closes the connection then.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ from collections.abc import Generator
 from enum import Enum
 from typing import TypeAlias
 
-from headgate.errors import HeadgateError, InvalidEvent
+from headgate.errors import BusUnavailable, HeadgateError, InvalidEvent
 from headgate.event import Event
 from headgate.protocol.packets import GapReason
 from headgate.redis.entries import Entry, Head
@@ -112,6 +114,7 @@ class Feed:
 
     Args:
         fence_interval_s: time from one tick to the next.
+        sharded: whether Redis is a Cluster, with events on sharded channels.
 
     Attributes:
         state: DOWN, SYNCING or LIVE.
@@ -124,13 +127,13 @@ class Feed:
         tick_due_s: when the caller's clock is to `tick` next.
     """
 
-    def __init__(self, namespace: str, max_payload_bytes: int, fence_interval_s: float) -> None:
+    def __init__(self, namespace: str, max_payload_bytes: int, fence_interval_s: float, *, sharded: bool = False) -> None:
         self._fence_interval_s = fence_interval_s
-        self._interest = Interest(namespace)
+        self._interest = Interest(namespace, sharded=sharded)
         self._messages = Messages(namespace, max_payload_bytes)
         self._fence = Fence()
         self._server = ServerCheck()
-        self._library = LibraryCheck()
+        self._library = LibraryCheck(sharded=sharded)
         self._steps: Steps | None = None
         self._action: Action | None = None  # the one being carried out
         self._answer: Answer = None
@@ -237,9 +240,10 @@ class Feed:
     # -- the conversation on a connection -------------------------------------------------------------------------
 
     def _converse(self) -> Steps:
-        if self._interest.by_user:
-            # Configure would replace an older library unseen.
-            self._library.fault_of((yield from self._ask(ReadHead(self.epoch or ""))), by_user=True)
+        by_user = self._interest.by_user
+        if by_user or self._library.sharded and self.epoch is not None:
+            # Configure would replace an older library unseen, and have events published on the right channels again.
+            self._library.fault_of((yield from self._ask(ReadHead(self.epoch or ""))), by_user=by_user)
         first = self._library.gap_start(self.offset)
         if first is not None:
             yield Gap(first, self.offset, GapReason.UPSTREAM)
@@ -266,6 +270,8 @@ class Feed:
                 yield None
                 continue
             reply = self._replies.popleft()
+            if reply[0] == b"sunsubscribe":
+                yield from self._close(_slot_left())
             if reply[0] not in MESSAGES:
                 self._interest.acknowledge(reply[0], reply[1])
                 reply = _BOUNDARY
@@ -394,7 +400,7 @@ class Feed:
         decode = messages.decode
         while replies:
             reply = replies[0]
-            if reply[0] != b"pmessage" and reply[0] != b"message":
+            if reply[0] != b"pmessage" and reply[0] != b"message" and reply[0] != b"smessage":
                 break
             if interest.overlapping and messages.is_copy(reply):
                 replies.popleft()
@@ -422,11 +428,12 @@ class Feed:
         self._messages.forget_copies()
         if reply[0] == b"pong":
             yield from self._pong(reply[1])
-        elif reply[0] in (b"subscribe", b"psubscribe"):
+        elif reply[0] in (b"subscribe", b"psubscribe", b"ssubscribe"):
             self._interest.acknowledge(reply[0], reply[1])
             yield Wake()
-        elif reply[0] in (b"unsubscribe", b"punsubscribe"):
-            self._interest.end(reply[0], reply[1])
+        elif reply[0] in (b"unsubscribe", b"punsubscribe", b"sunsubscribe"):
+            if not self._interest.end(reply[0], reply[1]) and reply[0] == b"sunsubscribe":
+                yield from self._close(_slot_left())
 
     def _reconcile(self, reply: list[bytes]) -> Steps:
         """Ask the log about a message that is not simply the next event: bad, old, behind a hole, of another log.
@@ -580,3 +587,7 @@ class Feed:
         if (self.state, cause) not in TRANSITIONS:
             raise IllegalTransition(f"a feed that is {self.state.value} cannot become {cause.value}")
         self.state = TRANSITIONS[self.state, cause]
+
+
+def _slot_left() -> BusUnavailable:
+    return BusUnavailable("Redis has ended the subscriptions, as the slot of this namespace leaves the node")

@@ -6,7 +6,8 @@ those that a fence has covered (`mark_synced`). Out: sources to subscribe to (`t
 argument.
 
 A *source* is the name in one SUBSCRIBE or PSUBSCRIBE, of three kinds: the channel of a topic; the channel of a user, which brings
-every logged event under `users.<user>`; a glob. On one connection a source is first *requested*, then *acknowledged* by Redis,
+every logged event under `users.<user>`; a glob. In a Cluster the channels are sharded (SSUBSCRIBE), and the only glob is the feed
+channel, which brings every logged event, as there are no sharded patterns. On one connection a source is first *requested*, then *acknowledged* by Redis,
 then *synced*: a fence has passed whose head was read after the acknowledgement, so the feed's position lies above everything that
 was published before Redis knew of the source.
 
@@ -26,10 +27,11 @@ from collections import Counter, OrderedDict
 from collections.abc import Collection, Iterable
 from typing import TypeAlias
 
-from headgate.redis.keys import channel, channel_prefix, user_channel
+from headgate.redis.keys import channel, channel_prefix, feed_channel, user_channel
 from headgate.topic import USERS, is_wildcard
 
-# Command and name, as Redis acknowledges it: (b"subscribe", b"hg:{n}:orders.1") or (b"psubscribe", b"hg:{n}:orders.*").
+# Command and name, as Redis acknowledges it: (b"subscribe", b"hg:{n}:orders.1"), (b"psubscribe", b"hg:{n}:orders.*") or
+# (b"ssubscribe", b"hg:{n}:orders.1").
 Source: TypeAlias = tuple[bytes, bytes]
 
 # A comparison costs Redis some 30 ns per glob and event, for each gateway. Half of the limit leads back, so that nothing flaps.
@@ -39,8 +41,9 @@ MAX_CHANNELS = 50_000
 LINGER_S = 5.0
 MAX_LINGERING = 1024
 
-_SUBSCRIBE, _PSUBSCRIBE = b"subscribe", b"psubscribe"
-_UNSUBSCRIBE, _PUNSUBSCRIBE = b"unsubscribe", b"punsubscribe"
+_SUBSCRIBE, _PSUBSCRIBE, _SSUBSCRIBE = b"subscribe", b"psubscribe", b"ssubscribe"
+_UNDO = {_SUBSCRIBE: b"unsubscribe", _PSUBSCRIBE: b"punsubscribe", _SSUBSCRIBE: b"sunsubscribe"}
+_UNDONE = {undo: command for command, undo in _UNDO.items()}
 
 
 def subscription(namespace: str, pattern: str) -> tuple[str, str]:
@@ -59,6 +62,9 @@ def subscription(namespace: str, pattern: str) -> tuple[str, str]:
 class Interest:
     """The sources of one namespace. `requested` holds those of this connection.
 
+    Args:
+        sharded: whether Redis is a Cluster, with events on sharded channels.
+
     Attributes:
         attached: whether there is a connection to request sources on.
         whole: whether every event arrives, so that offsets follow each other without holes.
@@ -66,22 +72,26 @@ class Interest:
         by_user: whether the gateway relies on the channels of users.
     """
 
-    def __init__(self, namespace: str) -> None:
+    def __init__(self, namespace: str, *, sharded: bool = False) -> None:
         prefix = channel_prefix(namespace)
         self._namespace = namespace
         self._users = user_channel(namespace, "").encode()
         self._users_glob = f"{prefix}{USERS}.".encode()
-        self._everything: Source = (_PSUBSCRIBE, f"{prefix}*".encode())
+        self._all_topics = f"{prefix}*".encode()
+        feed = feed_channel(namespace).encode()
+        self._sharded = sharded
+        self._everything: Source = (_SSUBSCRIBE, feed) if sharded else (_PSUBSCRIBE, self._all_topics)
+        self._channel_command = _SSUBSCRIBE if sharded else _SUBSCRIBE
         # The channel of no topic: keeps the connection in subscriber mode while no client needs anything.
-        self._anchor: Source = (_SUBSCRIBE, prefix.encode())
+        self._anchor: Source = (self._channel_command, prefix.encode())
         self._holders: Counter[str] = Counter()
         self._lingering: OrderedDict[str, float] = OrderedDict()  # pattern → when its time is over
         self._source_of: dict[str, Source] = {}
         self._patterns_of: Counter[Source] = Counter()
         self._globs = 0
         self._target: set[Source] = set()
-        self._cover = _covered_by(())
-        self._synced_cover = _covered_by(())
+        self._cover = _matching(())
+        self._synced_cover = _matching(())
         self._fresh: set[Source] = set()  # needed and not requested
         self._excess: set[Source] = set()  # requested and not needed
         self._acknowledged: set[Source] = set()  # by Redis, and no fence has passed since
@@ -145,7 +155,7 @@ class Interest:
         for each in sources:
             each.clear()
         self._open_globs = 0
-        self._synced_cover = _covered_by(())
+        self._synced_cover = _matching(())
 
     def take_whole(self) -> bool:
         """Take only the whole feed from the next connection on; return whether that is a change."""
@@ -191,7 +201,7 @@ class Interest:
             self._retarget()
         if not self._excess:
             return []
-        cover = _covered_by([source for source in self._target if source in self._synced])
+        cover = self._covered_by(source for source in self._target if source in self._synced)
         dropped = [source for source in self._excess if self._dispensable(source, cover)]
         for source in dropped:
             for sources in (self.requested, self._excess, self._synced):
@@ -200,25 +210,41 @@ class Interest:
         self._update_cover(dropped)
         return sorted(dropped)
 
-    def end(self, command: bytes, name: bytes) -> None:
-        """Redis has acknowledged the end of a source: `command` is its unsubscribe or punsubscribe."""
-        source = (_SUBSCRIBE if command == _UNSUBSCRIBE else _PSUBSCRIBE, name)
-        if source in self._leaving:
-            self._leaving.discard(source)
-            self._update_overlaps([source], -1)
+    def end(self, command: bytes, name: bytes) -> bool:
+        """Redis says that a source has ended: `command` is its unsubscribe, punsubscribe or sunsubscribe.
+
+        Return whether that was asked for. Redis itself ends sharded subscriptions when their slot leaves the node.
+        """
+        source = (_UNDONE[command], name)
+        if source not in self._leaving:
+            return False
+        self._leaving.discard(source)
+        self._update_overlaps([source], -1)
+        return True
 
     # -- private --------------------------------------------------------------------------------------------------
 
     def _source(self, pattern: str) -> Source:
         words = pattern.split(".", 2)
         if self.by_user and words[0] == USERS and len(words) == 3 and is_wildcard(words[2]) and not is_wildcard(words[1]):
-            return _SUBSCRIBE, user_channel(self._namespace, words[1]).encode()
+            return self._channel_command, user_channel(self._namespace, words[1]).encode()
+        if self._sharded:
+            return self._everything if is_wildcard(pattern) else (_SSUBSCRIBE, channel(self._namespace, pattern).encode())
         command, name = subscription(self._namespace, pattern)
         return command.lower().encode(), name.encode()
+
+    def _is_glob(self, source: Source) -> bool:
+        return source[0] == _PSUBSCRIBE or source == self._everything
+
+    def _covered_by(self, sources: Iterable[Source]) -> re.Pattern[bytes]:
+        """Return a pattern that matches what any source reaches that lies in one of the globs among these."""
+        return _matching([self._reach(source) for source in sources if self._is_glob(source)])
 
     def _reach(self, source: Source) -> bytes:
         """Return the glob of the topic channels whose events a source brings."""
         name = source[1]
+        if source == self._everything:
+            return self._all_topics
         return self._users_glob + name[len(self._users) :] + b"*" if name.startswith(self._users) else name
 
     def _note(self, pattern: str) -> Source | None:
@@ -227,14 +253,14 @@ class Interest:
         self._patterns_of[source] += 1
         if self._patterns_of[source] > 1:
             return None
-        self._globs += source[0] == _PSUBSCRIBE
+        self._globs += self._is_glob(source)
         return source
 
     def _note_new(self, pattern: str) -> None:
         source = self._note(pattern)
         if source is None or not self.attached:
             return
-        if source[0] == _PSUBSCRIBE or self._limits_crossed():
+        if self._is_glob(source) or self._limits_crossed():
             self._dirty = True
         elif not self._cover.fullmatch(self._reach(source)):
             self._target.add(source)
@@ -248,10 +274,10 @@ class Interest:
         if self._patterns_of[source]:
             return
         del self._patterns_of[source]
-        self._globs -= source[0] == _PSUBSCRIBE
+        self._globs -= self._is_glob(source)
         if not self.attached:
             return
-        if source[0] == _PSUBSCRIBE or self._limits_crossed():
+        if self._is_glob(source) or self._limits_crossed():
             self._dirty = True
         elif source in self._target:
             self._target.discard(source)
@@ -275,12 +301,19 @@ class Interest:
         if self._only_whole or self._too_many():
             globs = [self._everything]
         else:
-            globs = _broadest([source for source in self._patterns_of if source[0] == _PSUBSCRIBE])
-        self._cover = _covered_by(globs)
-        channels = [self._anchor, *(source for source in self._patterns_of if source[0] == _SUBSCRIBE)]
+            globs = self._broadest([source for source in self._patterns_of if self._is_glob(source)])
+        self._cover = self._covered_by(globs)
+        channels = [self._anchor, *(source for source in self._patterns_of if not self._is_glob(source))]
         self._target = {*globs, *(source for source in channels if not self._cover.fullmatch(self._reach(source)))}
         self._fresh = self._target - self.requested
         self._excess = self.requested - self._target
+
+    def _broadest(self, globs: list[Source]) -> list[Source]:
+        """Return those of some globs that lie in none of the others."""
+        lying_in = [(glob, self._covered_by([glob])) for glob in globs]
+        return [
+            glob for glob in globs if not any(other != glob and cover.fullmatch(self._reach(glob)) for other, cover in lying_in)
+        ]
 
     def _dispensable(self, source: Source, cover: re.Pattern[bytes]) -> bool:
         """Whether no active pattern depends on a source that is no longer needed, while `cover` stays."""
@@ -288,10 +321,10 @@ class Interest:
             return False  # its acknowledgement is still to come, and would look like that of a later request
         if source in self._patterns_of and not cover.fullmatch(self._reach(source)):
             return False
-        if source[0] == _SUBSCRIBE:
+        if not self._is_glob(source):
             return True
         # Each source inside this glob must have one that stays: its own, or a glob.
-        inside = _covered_by([source])
+        inside = self._covered_by([source])
         return all(
             (other in self._synced and other in self._target) or cover.fullmatch(self._reach(other))
             for other in self._patterns_of
@@ -299,35 +332,29 @@ class Interest:
         )
 
     def _update_cover(self, changed: Collection[Source]) -> None:
-        if any(source[0] == _PSUBSCRIBE for source in changed):
-            self._synced_cover = _covered_by(self._synced)
+        if any(self._is_glob(source) for source in changed):
+            self._synced_cover = self._covered_by(self._synced)
             self.whole = self._everything in self._synced
 
     def _update_overlaps(self, changed: Collection[Source], by: int) -> None:
-        # Counted, as the sources may be tens of thousands, and grows by one for each user that comes.
+        # Counted, as the sources may be tens of thousands, and grows by one for each user that comes. The feed channel counts as
+        # none: its messages are not those of another channel.
         self._open_globs += by * sum(source[0] == _PSUBSCRIBE for source in changed)
         self.overlapping = len(self.requested) + len(self._leaving) > 1 and self._open_globs > 0
 
 
-def _covered_by(sources: Collection[Source]) -> re.Pattern[bytes]:
+def _matching(globs: Collection[bytes]) -> re.Pattern[bytes]:
     """Return a pattern that matches exactly the names, and the globs, that lie in one of these globs.
 
     A glob lies in another if that matches it as it stands, its `*` being matched by a `*` only: nothing else can.
     """
-    globs = (re.escape(name).replace(rb"\*", b".*") for command, name in sources if command == _PSUBSCRIBE)
-    return re.compile(b"|".join(globs) or b"(?!)", re.DOTALL)
-
-
-def _broadest(globs: list[Source]) -> list[Source]:
-    """Return those of some globs that lie in none of the others."""
-    lying_in = [(glob, _covered_by([glob])) for glob in globs]
-    return [glob for glob in globs if not any(other != glob and cover.fullmatch(glob[1]) for other, cover in lying_in)]
+    return re.compile(b"|".join(re.escape(glob).replace(rb"\*", b".*") for glob in globs) or b"(?!)", re.DOTALL)
 
 
 def by_command(sources: Iterable[Source], *, undo: bool = False) -> list[tuple[bytes, ...]]:
     """Return the commands that subscribe to sources, or unsubscribe from them: at most one of each kind."""
     named: dict[bytes, list[bytes]] = {}
     for command, name in sources:
-        verb = ({_SUBSCRIBE: _UNSUBSCRIBE, _PSUBSCRIBE: _PUNSUBSCRIBE}[command] if undo else command).upper()
+        verb = (_UNDO[command] if undo else command).upper()
         named.setdefault(verb, []).append(name)
     return [(verb, *names) for verb, names in named.items()]

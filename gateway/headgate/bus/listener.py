@@ -20,7 +20,9 @@ from headgate.event import Event
 from headgate.metrics import BUS_RECONNECTS, BUS_SUBSCRIPTIONS, BUS_UP, EVENTS, LOG_LOST, QUARANTINED, REPAIRED, ROLLED_BACK
 from headgate.protocol.packets import GapReason
 from headgate.redis.client import is_forbidden, open_client
+from headgate.redis.cluster import is_cluster
 from headgate.redis.entries import Head
+from headgate.redis.keys import log_key
 from headgate.redis.lineage import Lineage
 from headgate.redis.log import EventLog, read_head
 from headgate.redis.subscriber_link import SubscriberLink
@@ -105,7 +107,8 @@ class Bus:
         self._url = redis_url
         self._settings = settings
         self._receiver = receiver
-        self.feed = Feed(namespace, settings.max_payload_bytes, settings.fence_interval_s)
+        self._sharded = is_cluster(redis_url)
+        self.feed = Feed(namespace, settings.max_payload_bytes, settings.fence_interval_s, sharded=self._sharded)
         self._log = self.open_log()
         # Three quarters of the interval, so that two late fences in a row are noticed within three.
         self._fence_log = self.open_log(min(COMMAND_TIMEOUT_S, max(0.75 * settings.fence_interval_s, LEAST_FENCE_TIMEOUT_S)))
@@ -232,7 +235,7 @@ class Bus:
         self._closed_for = None
         for log_ in (self._log, self._fence_log):
             log_.drop_idle()
-        link = SubscriberLink(self._url, CONNECT_TIMEOUT_S)
+        link = SubscriberLink(self._url, CONNECT_TIMEOUT_S, key=log_key(self._namespace))
         self._link = link
         link.connect()
         link.settimeout(CONNECT_TIMEOUT_S)
@@ -341,7 +344,8 @@ class Bus:
             case Configure():
                 settings = self._settings
                 max_bytes = settings.log_max_bytes or self._log.share_of_memory(len(settings.namespaces))
-                self.feed.answer(self._log.configure(settings.log_max_events, settings.log_max_age_s, max_bytes))
+                retention = (settings.log_max_events, settings.log_max_age_s, max_bytes)
+                self.feed.answer(self._log.configure(*retention, sharded=self._sharded))
             case ReadHead():
                 self.feed.answer(self._log.head(action.known_epoch))
             case ReadLinkHead():

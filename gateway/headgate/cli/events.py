@@ -74,26 +74,36 @@ def tail(pattern: str, namespace: str, redis_url: str | None, as_json: bool) -> 
     import time
 
     from headgate.bus.interest import subscription
-    from headgate.errors import HeadgateError
+    from headgate.errors import BusUnavailable, HeadgateError
     from headgate.event import decode_message
     from headgate.publisher import find_redis_url
-    from headgate.redis.keys import channel_prefix
+    from headgate.redis.cluster import is_cluster
+    from headgate.redis.keys import channel_prefix, feed_channel, log_key
     from headgate.redis.subscriber_link import SubscriberLink
     from headgate.settings import HARD_MAX_PAYLOAD_BYTES
     from headgate.topic import check_namespace, check_pattern, check_topic, matches
 
     namespace = check_namespace(namespace)
-    command = subscription(namespace, check_pattern(pattern))
+    commands = [subscription(namespace, check_pattern(pattern))]
     prefix = channel_prefix(namespace).encode()
-    link = SubscriberLink(redis_url or find_redis_url())
+    url = redis_url or find_redis_url()
+    if is_cluster(url):
+        # There the log's events come over one sharded channel, with the topic before each; those without an offset as elsewhere.
+        commands.append(("SSUBSCRIBE", feed_channel(namespace)))
+    link = SubscriberLink(url, key=log_key(namespace))
     link.connect()
-    link.send(command)
+    link.send(*commands)
     while True:
         for reply in link.read():
-            if reply[0] in (b"subscribe", b"psubscribe"):
-                click.echo(f"listening to {pattern} in {namespace}", err=True)
+            if reply[0] == b"sunsubscribe":
+                raise BusUnavailable("the slot of the namespace has moved to another node of the Cluster: run this again")
+            if reply[0] in (b"subscribe", b"psubscribe", b"ssubscribe"):
+                if reply[0] == commands[-1][0].lower().encode():
+                    click.echo(f"listening to {pattern} in {namespace}", err=True)
                 continue
             channel, message = reply[-2], reply[-1]
+            if reply[0] == b"smessage":
+                channel, _, message = message.partition(b"\n")
             try:
                 topic = check_topic(channel.removeprefix(prefix).decode("ascii", "replace"))
                 if matches(pattern, topic):

@@ -16,14 +16,17 @@ from collections.abc import Iterable
 from typing import Any
 
 import redis
-import redis.exceptions
 
-from headgate.errors import BusRefused, BusUnavailable, HeadgateError
+from headgate.errors import BusRefused
 
-from .connections import Command, connection_pool, redacted_address
-from .faults import NEEDED, NO_PERMISSION, advised, refused, shown_cause, translate
+from . import one_server
+from .cluster import is_cluster
+from .cluster_client import ClusterClient
+from .connections import Command, cluster_address, redacted_address
+from .faults import NEEDED, NO_PERMISSION, refused, translate
+from .one_server import address_of, exchange, open_server, run
 
-Client = redis.Redis
+Client = redis.Redis | ClusterClient
 
 MAX_CONNECTIONS = 16
 
@@ -32,57 +35,85 @@ def open_client(url: str, *, timeout_s: float = 5.0, max_connections: int = MAX_
     """Return a client for commands; it connects at its first command.
 
     Args:
-        url: `redis://`, `rediss://` or `unix://`.
+        url: `redis://`, `rediss://` or `unix://`; one that names Sentinels (sentinel.py) or nodes of a Cluster (cluster.py).
         timeout_s: limit on connecting, on each command, and on waiting for a free connection of the pool.
-        max_connections: bound of the pool; one more command waits.
+        max_connections: bound of the pool (in a Cluster: of each node's); one more command waits.
 
     Raises:
         BusRefused: `url` is not a Redis URL.
     """
-    pool = connection_pool(url, timeout_s, redis.BlockingConnectionPool, max_connections=max_connections, timeout=timeout_s)
-    return redis.Redis.from_pool(pool)  # unlike the constructor: its close() closes the pool too
+    if is_cluster(url):
+        return ClusterClient(cluster_address(url), timeout_s, max_connections)
+    return open_server(url, timeout_s, max_connections)
 
 
 def call(client: Client, *command: str | bytes | int) -> Any:
     """Run one command and return its reply as redis-py shapes it (INFO and HGETALL: a dict; XRANGE: pairs); text is bytes.
+
+    In a Cluster it runs on the owner of its key; `call_at` is for commands that have none.
 
     Raises:
         BusUnavailable: no answer, or a broken one: whether the command ran is not known. Or Redis says to try later.
         BusRefused: Redis answered and will not do it.
         HeadgateError: what log.lua refused, as the class of errors.py that it names.
     """
-    try:
-        return _untyped(client).execute_command(*command)
-    except (redis.RedisError, OSError) as error:
-        raise _after(client, error) from shown_cause(error)
+    return run(client, *command) if isinstance(client, redis.Redis) else client.run(*command)
+
+
+def call_at(client: Client, key: str | bytes, *command: str | bytes | int) -> Any:
+    """Run a command without a key (TIME, INFO, SCAN) on the server that has `key`. Raises as `call`."""
+    return run(client, *command) if isinstance(client, redis.Redis) else client.run(*command, key=key)
 
 
 def call_many(client: Client, commands: Iterable[Command]) -> list[Any]:
     """Run commands in one round trip, no transaction; return a reply, or the error (a HeadgateError), for each in order.
 
+    In a Cluster that is one round trip for each node that owns one of the keys.
+
     Raises:
         BusUnavailable: the connection broke: which commands ran is not known.
     """
-    try:
-        pipeline: Any = client.pipeline(transaction=False)
-        for command in commands:
-            pipeline.execute_command(*command)
-        replies = pipeline.execute(raise_on_error=False)
-    except (redis.RedisError, OSError) as error:
-        raise _after(client, error) from shown_cause(error)
-    return [translate(reply) if isinstance(reply, Exception) else reply for reply in replies]
+    if not isinstance(client, redis.Redis):
+        return client.run_many(commands)
+    return [translate(reply) if isinstance(reply, Exception) else reply for reply in exchange(client, commands)]
+
+
+def at(client: Client, key: str | bytes) -> redis.Redis:
+    """Return the client of the server that has a key. Outside a Cluster that is the client itself.
+
+    A Cluster's client learns nothing from what fails there: `call_at` and `call` ask anew where the slot is.
+
+    Raises:
+        BusUnavailable, BusRefused: the Cluster does not say.
+    """
+    return client if isinstance(client, redis.Redis) else client.node_of(key)
+
+
+def primaries(client: Client) -> list[redis.Redis]:
+    """Return the client of every server that has keys: the client itself, or that of each primary of the Cluster.
+
+    Raises:
+        BusUnavailable, BusRefused: the Cluster does not say.
+    """
+    return [client] if isinstance(client, redis.Redis) else client.primaries()
 
 
 def database(client: Client) -> str:
     """Return which database a client talks to, such as `localhost:6379/0`, without user and password."""
-    return f"{_address_of(client)}/{client.connection_pool.connection_kwargs.get('db') or 0}"
+    if not isinstance(client, redis.Redis):
+        return f"{client.address}/0"
+    return f"{address_of(client)}/{client.connection_pool.connection_kwargs.get('db') or 0}"
 
 
 def drop_idle(client: Client) -> None:
-    """Close the connections that wait for a command: after a fault elsewhere they are doubtful, and waiting on one costs time."""
-    pool: Any = client.connection_pool  # before redis-py 7 its own `disconnect` takes those in use by others too
-    for connection in [idle for idle in pool.pool.queue if idle is not None]:
-        connection.disconnect()
+    """Close the connections that wait for a command: after a fault elsewhere they are doubtful, and waiting on one costs time.
+
+    A client of a Cluster also asks anew which node owns which slot.
+    """
+    if isinstance(client, redis.Redis):
+        one_server.drop_idle(client)
+    else:
+        client.drop_idle()
 
 
 def is_forbidden(error: BusRefused) -> bool:
@@ -91,20 +122,30 @@ def is_forbidden(error: BusRefused) -> bool:
 
 
 def check_server(client: Client) -> tuple[str, str]:
-    """Return (name, version) of the server, such as ("Redis", "7.0.15") or ("Valkey", "9.1.2").
+    """Return (name, version) of the server, such as ("Redis", "7.0.15") or ("Valkey", "9.1.2"); of a Cluster, the oldest one's.
 
     Raises:
-        BusRefused: too old, wrong password, or not Redis at all, in one line that names what was found and needed.
+        BusRefused: too old, wrong password, or not Redis at all, in one line that names what was found and needed. Or a
+            Cluster's node behind a plain URL.
         BusUnavailable: nothing answers there.
     """
-    reply = call(client, "INFO", "server")
+    found = [_checked(server, in_cluster=server is not client) for server in primaries(client)]
+    return min(found, key=lambda each: [int(part) for part in re.findall(r"\d+", each[1])])
+
+
+def _checked(client: redis.Redis, *, in_cluster: bool) -> tuple[str, str]:
+    reply = run(client, "INFO", "server")
+    where = address_of(client)
     if not isinstance(reply, dict) or "redis_version" not in reply:
-        raise refused(f"what answers at {_address_of(client)} is not Redis; needed: {NEEDED}")
+        raise refused(f"what answers at {where} is not Redis; needed: {NEEDED}")
+    mode = reply.get("redis_mode") or reply.get("server_mode")
+    if mode == "cluster" and not in_cluster:
+        raise refused(f"{where} is a node of a Cluster: begin the URL with redis+cluster:// (or rediss+cluster:// for TLS)")
     if "valkey_version" in reply:
         return "Valkey", str(reply["valkey_version"])
     version = str(reply["redis_version"])
     if not is_new_enough(version):
-        raise refused(f"Redis {version} at {_address_of(client)} is too old; needed: {NEEDED}")
+        raise refused(f"Redis {version} at {where} is too old; needed: {NEEDED}")
     return "Redis", version
 
 
@@ -126,23 +167,3 @@ def is_new_enough(version: str) -> bool:
     """Return whether a Redis version such as `7.0.15` has what Headgate needs (functions: 7.0)."""
     major = re.match(r"\d+", version)
     return major is not None and int(major[0]) >= 7
-
-
-def _untyped(client: Client) -> Any:
-    return client
-
-
-def _address_of(client: Client) -> str:
-    kwargs = client.connection_pool.connection_kwargs
-    if (discovery := kwargs.get("discovery")) is not None:
-        return str(discovery.address)
-    return str(kwargs.get("path") or f"{kwargs.get('host', 'localhost')}:{kwargs.get('port', 6379)}")
-
-
-def _after(client: Client, error: Exception) -> HeadgateError:
-    """Translate an error of a client; after a broken connection or a demoted primary the idle ones are doubtful too."""
-    pool = client.connection_pool
-    translated = translate(error, _address_of(client))
-    if isinstance(translated, BusUnavailable) or isinstance(error, redis.exceptions.ReadOnlyError):
-        drop_idle(client)
-    return advised(translated, error, tls=issubclass(pool.connection_class, redis.SSLConnection))

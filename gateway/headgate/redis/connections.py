@@ -1,7 +1,8 @@
 """Connections to Redis, made our way: from a URL, without the retries and options that redis-py would add; and what a URL tells.
 
-In: a URL (`redis://`, `rediss://`, `unix://`, or one that names Sentinels: sentinel.py). Out: a pool of connections for client.py
-and subscriber_link.py; the address without its secrets. Nothing here connects.
+In: a URL (`redis://`, `rediss://`, `unix://`, or one that names Sentinels: sentinel.py). Out: a pool of connections for
+one_server.py and subscriber_link.py; the address without its secrets. Of a URL that names nodes of a Cluster (cluster.py): its
+topology, which asks a node over a connection of its own.
 
 A connection never retries behind the caller's back, never checks its own health, and speaks RESP2 in bytes.
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from inspect import signature
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import redis
@@ -20,7 +22,10 @@ from redis.retry import Retry
 from headgate.errors import BusRefused
 from headgate.settings import is_loopback
 
-from .sentinel import FORM, follow_sentinels, is_sentinel, read_address
+from . import cluster, sentinel
+from .cluster import ClusterAddress, Topology, is_cluster
+from .faults import advised, shown_cause, translate
+from .sentinel import follow_sentinels, is_sentinel
 
 Command = Sequence[str | bytes | int]
 
@@ -39,10 +44,10 @@ def connection_pool(
 ) -> redis.ConnectionPool:
     """Return a pool that makes connections our way, whatever options the URL carries."""
     try:
-        address = read_address(url) if is_sentinel(url) else None
+        address = sentinel.read_address(url) if is_sentinel(url) else None
         pool = kind.from_url(url if address is None else address.url, **options)
     except (ValueError, redis.RedisError) as error:
-        raise BusRefused(f"the Redis URL is not of the form redis://host:6379/0, rediss://…, unix:///path or {FORM}") from error
+        raise _no_url() from error
     pool.connection_kwargs.update(
         protocol=2,
         decode_responses=False,
@@ -61,10 +66,48 @@ def connection_pool(
     return pool
 
 
+def cluster_address(url: str) -> ClusterAddress:
+    """Return what a URL that names nodes of a Cluster says.
+
+    Raises:
+        BusRefused: it is not of that form, or names a database.
+    """
+    try:
+        return cluster.read_address(url)
+    except ValueError as error:
+        raise _no_url() from error
+
+
+def cluster_topology(address: ClusterAddress) -> Topology:
+    """Return the topology of a Cluster; it is asked for when it is first needed."""
+    return Topology(address, lambda node: _ask_slots(address.url_of(node), cluster.shown(node)))
+
+
+def _ask_slots(url: str, where: str) -> Any:
+    """Return one node's reply to CLUSTER SLOTS.
+
+    Raises:
+        BusUnavailable, BusRefused: it does not say.
+    """
+    # Untyped: redis-py does not type these methods.
+    connection: Any = connection_pool(url, cluster.ASK_TIMEOUT_S).make_connection()
+    try:
+        connection.connect()
+        connection.send_command("CLUSTER", "SLOTS")
+        return connection.read_response()
+    except (redis.RedisError, OSError) as error:
+        tls = isinstance(connection, redis.SSLConnection)
+        raise advised(translate(error, where), error, tls=tls) from shown_cause(error)
+    finally:
+        connection.disconnect()
+
+
 def redacted_address(url: str) -> str:
     """Return where a Redis URL points to, without user, password and options: what may stand in a log or an error."""
     if is_sentinel(url):
-        return str(read_address(url))
+        return str(sentinel.read_address(url))
+    if is_cluster(url):
+        return str(cluster_address(url))
     parts = urlsplit(url)
     if parts.scheme == "unix":
         return parts.path
@@ -74,11 +117,20 @@ def redacted_address(url: str) -> str:
 def is_open(url: str) -> bool:
     """Return whether a Redis URL leads to another machine and names no password: anybody who reaches it can do everything."""
     if is_sentinel(url):
-        address = read_address(url)
+        address = sentinel.read_address(url)
         return not all(is_loopback(host) for host, _ in address.sentinels) and is_open(address.url)
+    if is_cluster(url):
+        nodes = cluster_address(url)
+        return any(is_open(nodes.url_of(node)) for node in nodes.seeds)
     parts = urlsplit(url)
     if parts.scheme == "unix" or is_loopback(parts.hostname or "localhost"):
         return False
     # With a certificate of our own (mutual TLS) the server knows us without.
     options = parse_qs(parts.query)
     return not (parts.password or "password" in options or "ssl_certfile" in options)
+
+
+def _no_url() -> BusRefused:
+    return BusRefused(
+        f"the Redis URL is not of the form redis://host:6379/0, rediss://…, unix:///path, {sentinel.FORM} or {cluster.FORM}"
+    )

@@ -44,8 +44,9 @@ _CODES_OF_TEXTS = (
 # redis-py's text of an end of stream, for which it has no class.
 _END_OF_STREAM = "Connection closed by server."
 # Refusals that pass by themselves: worth trying again.
+# ASK, TRYAGAIN: a slot of a Cluster is being moved key by key, and a namespace's keys are on two nodes until it has.
 # READONLY: the address leads to a server that has just been made a replica, or that is to become the primary in a moment.
-_PASSING = {"LOADING", "READONLY", "BUSY", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN", "NOREPLICAS", "UNBLOCKED", "FAILOVER"}
+_PASSING = {"LOADING", "READONLY", "BUSY", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN", "ASK", "NOREPLICAS", "UNBLOCKED", "FAILOVER"}
 _MEANING = {
     "OOM": "it is out of memory (maxmemory)",
     "MISCONF": "it cannot write to its disk",
@@ -58,8 +59,9 @@ _MEANING = {
     "CLUSTERDOWN": "its cluster is down",
     "MASTERDOWN": "its primary is down",
     "NOREPLICAS": "it has too few replicas to accept a write",
-    "MOVED": "another node of the cluster owns this namespace",
-    "ASK": "another node of the cluster is taking over this namespace",
+    "MOVED": "it is a node of a Cluster: begin the URL with redis+cluster:// (or rediss+cluster:// for TLS)",
+    "ASK": "another node of its Cluster is taking over this namespace",
+    "TRYAGAIN": "another node of its Cluster is taking over this namespace",
 }
 CHECK_PORT = "check the port; where the server wants TLS, the URL begins with rediss://"
 _START_IT = (

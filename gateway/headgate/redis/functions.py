@@ -1,7 +1,8 @@
 """Function libraries in Redis: loading one when it is missing or older than ours. No other state.
 
 In: a client from redis/client.py. Out: a Redis in which a library's functions can be called. Loading is rare: at the first use
-of a process, and when Redis has lost its functions (an empty restart, FUNCTION FLUSH).
+of a process, and when Redis has lost its functions (an empty restart, FUNCTION FLUSH). In a Cluster each node has its own, and a
+library is loaded at the node that lacks it.
 
 A newer library than ours is left alone, as a newer Headgate that shares this Redis needs it and its calls stay
 compatible. Two processes of different versions that both find an old one race: the loser's version check at its next
@@ -11,12 +12,14 @@ start puts that right; Redis has no conditional FUNCTION LOAD.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from functools import partial
 from importlib.resources import files
 from typing import Any
 
 from headgate.errors import BusRefused
 
-from .client import Client, call
+from .client import Client, call, call_at, primaries
 from .faults import NO_FUNCTION, NO_PERMISSION
 
 
@@ -33,31 +36,44 @@ class Library:
         self.version = int(re.findall(r"^local VERSION = (\d+)$", self.source, re.MULTILINE)[0])
         self._version_function = version_function
 
-    def loaded_version(self, client: Client) -> int | None:
+    def loaded_version(self, client: Client, key: str | None = None) -> int | None:
         """Return the version of the library in Redis, or None without one.
+
+        Args:
+            client: of Redis.
+            key: in a Cluster, of the node that owns it. None: the oldest version of all primaries.
 
         Raises:
             BusUnavailable, BusRefused: Redis does not answer, or is too old to have functions.
         """
-        try:
-            return int(call(client, "FCALL_RO", self._version_function, 0))
-        except BusRefused as error:
-            if is_missing(error):
-                return None
-            raise
+        versions = [self._version_at(run) for run in _servers(client, key)]
+        return None if None in versions else min(version for version in versions if version is not None)
 
-    def ensure_loaded(self, client: Client) -> int:
+    def ensure_loaded(self, client: Client, key: str | None = None) -> int:
         """Load the library unless Redis has this version or a newer one; return the version that is there.
+
+        `client`, `key`: as `loaded_version`.
 
         Raises:
             BusUnavailable: Redis does not answer.
             BusRefused: Redis is too old, or this user may not load functions.
         """
-        version = self.loaded_version(client)
+        return min(self._ensure_at(run) for run in _servers(client, key))
+
+    def _version_at(self, run: Callable[..., Any]) -> int | None:
+        try:
+            return int(run("FCALL_RO", self._version_function, 0))
+        except BusRefused as error:
+            if is_missing(error):
+                return None
+            raise
+
+    def _ensure_at(self, run: Callable[..., Any]) -> int:
+        version = self._version_at(run)
         if version is not None and version >= self.version:
             return version
         try:
-            call(client, "FUNCTION", "LOAD", "REPLACE", self.source)
+            run("FUNCTION", "LOAD", "REPLACE", self.source)
         except BusRefused as error:
             if error.redis_code == NO_PERMISSION:
                 raise BusRefused(
@@ -68,7 +84,7 @@ class Library:
         return self.version
 
     def call(self, client: Client, *command: str | bytes | int) -> Any:
-        """Run one FCALL or FCALL_RO of the library, loading it first when Redis does not have it.
+        """Run one FCALL or FCALL_RO of the library, loading it first where Redis does not have it.
 
         Raises:
             BusUnavailable, BusRefused, HeadgateError: as `redis.client.call`.
@@ -78,8 +94,15 @@ class Library:
         except BusRefused as error:
             if not is_missing(error):
                 raise
-        self.ensure_loaded(client)
+        self.ensure_loaded(client, str(command[3]))
         return call(client, *command)
+
+
+def _servers(client: Client, key: str | None) -> list[Callable[..., Any]]:
+    """Return for each server in question how to run a command on it."""
+    if key is not None:
+        return [partial(call_at, client, key)]
+    return [partial(call, server) for server in primaries(client)]
 
 
 def is_missing(error: BaseException) -> bool:

@@ -37,6 +37,16 @@ def channel_prefix(namespace: str) -> str:
     return f"hg:{{{namespace}}}:"
 
 
+def mixed_prefix(namespace: str) -> str:
+    """Return what every channel of the namespace starts with that brings several topics; no channel of a topic does."""
+    return f"hg:{{{namespace}}}/"
+
+
+def feed_channel(namespace: str) -> str:
+    """Return the sharded channel on which the function library repeats every logged event in a Cluster, behind its topic."""
+    return f"hg:{{{namespace}}}/feed"
+
+
 def gateways_key(namespace: str) -> str:
     """Return the key of the sorted set of gateways that serve the namespace (score: when each last said so)."""
     return f"hg:{{{namespace}}}:gateways"

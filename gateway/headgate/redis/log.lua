@@ -6,8 +6,8 @@
 -- and on Valkey; every key is in the slot of the log's key.
 --
 --   FCALL    headgate_publish   1 hg:{N}:log <topic> <payload> [<id> [<by>]]               → [epoch, offset, duplicate 0/1]
---   FCALL    headgate_configure 1 hg:{N}:log <max_events> <max_age_ms> <max_payload_bytes> [<max_bytes>]
---                                                → [epoch, offset, first, time_ms, version, lineage, server, replica 0/1]
+--   FCALL    headgate_configure 1 hg:{N}:log <max_events> <max_age_ms> <max_payload_bytes> [<max_bytes, or ''> [sharded]]
+--                                      → [epoch, offset, first, time_ms, version, lineage, server, replica 0/1, sharded 0/1]
 --   FCALL_RO headgate_head      1 hg:{N}:log [<epoch>]
 --                                                → the same; without lineage (nil), unless <epoch> is another one
 --   FCALL_RO headgate_version   0                → version of this library
@@ -24,15 +24,20 @@
 -- The head hash: epoch, nth (how many epochs of this log came before it), offset (of the newest event), time (its ms), first and
 -- first_time (of the oldest event, as far as this library trimmed), sum (the bytes of all events that the log ever had) and
 -- first_sum (of those below the oldest one, as far as this library looked), and the retention: max_events, max_age_ms,
--- max_payload_bytes, max_bytes. Each entry has the sum up to itself, so that the log's bytes are known unread. The epochs hash is
+-- max_payload_bytes, max_bytes; and sharded, if the gateways listen on a Cluster. Each entry has the sum up to itself, so that the log's bytes are known unread. The epochs hash is
 -- the lineage: epoch → `<offset of its first event> <nth>`, of the newest MAX_EPOCHS. The reply has it as a flat list.
 --
 -- A reply about the head names the server: a random token that this process made. A gateway that reads heads on one connection and
 -- listens on another knows by it that both lead to the same process. (Redis' own run id would need the right to ask for it.)
 --
+-- Redis Cluster. Where the head says `sharded`, the library publishes with SPUBLISH: on the channel of the topic, on that of the user,
+-- and on the feed channel `hg:{N}/feed`, the topic in front. While a slot moves key by key, some keys of a namespace are on one node
+-- and some on another, and a client that follows ASK may call a function on either. A key that is elsewhere must not be taken for
+-- one that is not there. So a step that decides by such a key makes sure that all are here, and else answers TRYAGAIN.
+--
 -- Raise VERSION with every change: an older library is replaced by a newer one, never the other way round.
 
-local VERSION = 7
+local VERSION = 8
 
 local HARD_MAX_PAYLOAD_BYTES = 1024 * 1024
 local MAX_TOPIC_BYTES, MAX_TOPIC_WORDS = 255, 8
@@ -146,7 +151,33 @@ local function names(keys)
   local users = 'hg:{' .. namespace .. '}/users.'
   return {
     log = keys[1], head = prefix .. 'head', epochs = prefix .. 'epochs', id = prefix .. 'id:', channel = prefix, users = users,
+    feed = 'hg:{' .. namespace .. '}/feed',
   }
+end
+
+-- A slot that moves ----------------------------------------------------------------------------------------------------
+
+-- The answer to an error reply: while the slot moves, that the caller is to try again. Redis has no code for that inside a function.
+local function try_again(reply)
+  if string.find(reply.err, 'non local key', 1, true) then
+    return redis.error_reply('TRYAGAIN the slot of this namespace is moving to another node')
+  end
+  return reply
+end
+
+-- Whether this is a node of a Cluster; nil until a user asks who may know it.
+local in_cluster
+
+-- Nil if every key of the log is here, or is nowhere; else the answer. Redis refuses a command of several keys on both of the nodes
+-- between which a slot is moving, if one of them is missing there.
+local function moving(name, id_key)
+  if in_cluster == nil and redis.acl_check_cmd('INFO', 'cluster') then
+    in_cluster = string.find(redis.call('INFO', 'cluster'), 'cluster_enabled:1', 1, true) ~= nil
+  end
+  -- Who may ask neither is not in a Cluster, where publishing takes that right.
+  if in_cluster == false or not redis.acl_check_cmd('MGET', name.log, name.head, name.epochs) then return end
+  local found = redis.pcall('MGET', name.log, name.head, name.epochs, id_key or name.log)
+  return found.err and try_again(found)
 end
 
 -- The head --------------------------------------------------------------------------------------------------------------
@@ -156,11 +187,13 @@ local function number(text)
   return text and #text <= 15 and string.find(text, '^%d+$') and tonumber(text) or nil
 end
 
+-- Returns nil and an error if the head cannot be read.
 local function read_head(name)
-  local raw = redis.call(
+  local raw = redis.pcall(
     'HMGET', name.head, 'epoch', 'offset', 'time', 'first', 'first_time', 'max_events', 'max_age_ms', 'max_payload_bytes', 'nth',
-    'sum', 'first_sum', 'max_bytes'
+    'sum', 'first_sum', 'max_bytes', 'sharded'
   )
+  if raw.err then return nil, try_again(raw) end
   local head = { epoch = raw[1] or '', offset = number(raw[2]), time = number(raw[3]) or 0, first_time = number(raw[5]) or 0 }
   head.exists = head.offset and #head.epoch == 16 and not string.find(head.epoch, '[^0-9a-f]')
   head.first = math.min(number(raw[4]) or 1, (head.offset or 0) + 1)
@@ -170,6 +203,7 @@ local function read_head(name)
   -- Of a log that an older library began, all there is counts as its first epoch.
   head.nth = number(raw[9]) or 0
   head.sum, head.first_sum, head.max_bytes = number(raw[10]) or 0, number(raw[11]) or 0, number(raw[12]) or DEFAULT_MAX_BYTES
+  head.sharded = raw[13] == '1'
   return head
 end
 
@@ -212,8 +246,10 @@ local function new_epoch(name, head)
   return string.sub(redis.sha1hex(stamp[1] .. '.' .. stamp[2] .. name.log .. tostring({}) .. head.epoch), 1, 16)
 end
 
--- A new log: nothing of the old one may be taken for the new one's, so the stream goes.
-local function begin_log(name, head, time)
+-- A new log: nothing of the old one may be taken for the new one's, so the stream goes. Returns an error, or nil.
+local function begin_log(name, head, time, id_key)
+  local elsewhere = moving(name, id_key)
+  if elsewhere then return elsewhere end
   redis.call('UNLINK', name.log)
   forget(head.epoch)
   head.began = 'log'
@@ -223,8 +259,10 @@ local function begin_log(name, head, time)
   head.sum, head.first_sum = 0, 0
 end
 
--- A new epoch of the same log: offsets go on.
-local function begin_epoch(name, head)
+-- A new epoch of the same log: offsets go on. Returns an error, or nil.
+local function begin_epoch(name, head, id_key)
+  local elsewhere = moving(name, id_key)
+  if elsewhere then return elsewhere end
   forget(head.epoch)
   head.began, head.before = 'epoch', head.epoch
   head.epoch = new_epoch(name, head)
@@ -295,13 +333,18 @@ local function is_replica()
 end
 
 -- [epoch, offset of the newest event, offset of the oldest one that can still be read (offset + 1: none), time, VERSION, lineage or
--- nil, server, replica]: a listener must know, at each position, that the library in force is one that publishes on the channels
--- of users, and that it listens to the server that has this head.
+-- nil, server, replica, sharded]: a listener must know, at each position, that the library in force publishes on the channels to
+-- which it listens, and that it listens to the server that has this head.
 local function position(name, head, with_lineage)
   local oldest = redis.call('XRANGE', name.log, '-', '+', 'COUNT', 1)[1]
   local first = oldest and tonumber(string.match(oldest[1], '^%d+')) or head.offset + 1
-  local lineage = with_lineage and redis.call('HGETALL', name.epochs)
-  return { head.epoch, head.offset, first, head.time, VERSION, lineage or false, this_server(), is_replica() }
+  local lineage = with_lineage and redis.pcall('HGETALL', name.epochs)
+  if lineage and lineage.err then return try_again(lineage) end
+  local elsewhere = (not oldest or lineage and #lineage == 0) and moving(name)
+  if elsewhere then return elsewhere end
+  return {
+    head.epoch, head.offset, first, head.time, VERSION, lineage or false, this_server(), is_replica(), head.sharded and 1 or 0,
+  }
 end
 
 -- Retention -------------------------------------------------------------------------------------------------------------
@@ -374,10 +417,12 @@ local function user_of(topic)
   return string.match(topic, '^users%.([^.]+)')
 end
 
-local function may_publish(name, topic, id_key, user)
+local function may_publish(name, head, topic, id_key, user)
+  local publish = head.sharded and 'SPUBLISH' or 'PUBLISH'
   return may('XADD', name.log, '1-0', 'topic', '') or may('XTRIM', name.log, 'MINID', '1') or may_open(name)
-    or may('PUBLISH', name.channel .. topic, '') or id_key and may('SET', id_key, '')
-    or user and may('PUBLISH', name.users .. user, '')
+    or may(publish, name.channel .. topic, '') or id_key and may('SET', id_key, '')
+    or user and may(publish, name.users .. user, '')
+    or head.sharded and (may(publish, name.feed, '') or may('MGET', name.log, name.head))
 end
 
 -- An id counts for its topic, and for the user on whose behalf it is published: whoever may publish one topic, or guesses an id,
@@ -390,18 +435,49 @@ local function event_id(head, id)
   return id or head.epoch .. '-' .. whole(head.offset)
 end
 
+-- The receipt that an id has: [epoch, offset], or an empty table. Returns nil and an error if that cannot be known here.
+local function receipt_of(name, head, id_key)
+  local found
+  if in_cluster or head.sharded then
+    -- With a key beside it that is here for certain, so that an id that is elsewhere is not taken for a new one.
+    found = redis.pcall('MGET', id_key, name.head)
+  else
+    found = redis.pcall('GET', id_key)
+  end
+  if type(found) == 'table' then
+    if found.err then return nil, try_again(found) end
+    found = found[1]
+  end
+  local epoch, offset = string.match(found or '', '^(%x+)-(%d+)$')
+  if not epoch then return {} end
+  if epoch ~= head.epoch then
+    -- Receipt and event are written in one step, so they are lost together; but a receipt outlives a log that was replaced.
+    local known = redis.pcall('HMGET', name.epochs, epoch)
+    if known.err then return nil, try_again(known) end
+    if not known[1] then return {}, moving(name) end
+  end
+  return { epoch, offset }
+end
+
 -- Append at the next offset. A stream that is ahead of its head (one of them was lost, or restored) is replaced by a new log.
 local function append(name, head, topic, id, payload)
+  local function entry()
+    return whole(head.offset) .. '-0',
+      'topic', topic, 'id', event_id(head, id), 'time', whole(head.time), 'data', payload, 'sum', whole(head.sum)
+  end
+  local first = head.offset == 0
   local function add()
     head.offset, head.sum = head.offset + 1, head.sum + #topic + #payload + ENTRY_BYTES
-    return redis.pcall(
-      'XADD', name.log, whole(head.offset) .. '-0',
-      'topic', topic, 'id', event_id(head, id), 'time', whole(head.time), 'data', payload, 'sum', whole(head.sum)
-    )
+    if first then return redis.pcall('XADD', name.log, entry()) end
+    -- This process may have written the epoch before the slot went to another node. Now the slot comes back, the head first.
+    local added = redis.pcall('XADD', name.log, 'NOMKSTREAM', entry())
+    return added or moving(name) or redis.pcall('XADD', name.log, entry())
   end
   local added = add()
   if added.err and newest_in_stream(name) >= head.offset then
-    begin_log(name, head, head.time)
+    local refused = begin_log(name, head, head.time)
+    if refused then return refused end
+    first = true
     added = add()
   end
   return added.err and added or nil
@@ -424,7 +500,8 @@ local function publish(keys, args)
   if by and not is_by(by) then
     return refusal('invalid_event', { field = 'by', reason = 'expected 1 to ' .. MAX_BY_LENGTH .. ' characters of A-Z a-z 0-9 _ -' })
   end
-  local head = read_head(name)
+  local head, unreadable = read_head(name)
+  if not head then return unreadable end
   local limit = math.min(head.max_payload_bytes, HARD_MAX_PAYLOAD_BYTES)
   if #payload > limit then
     return refusal('payload_too_large', { size = #payload, limit = limit, where = 'bus' })
@@ -434,9 +511,10 @@ local function publish(keys, args)
 
   local id_key = id and id_key_of(name, topic, id, by)
   if id_key and head.exists then
-    -- Receipt and event are written in one step, so they are lost together; but a receipt outlives a log that was replaced.
-    local epoch, offset = string.match(redis.call('GET', id_key) or '', '^(%x+)-(%d+)$')
-    if epoch and (epoch == head.epoch or redis.call('HMGET', name.epochs, epoch)[1]) then
+    local receipt, unknown = receipt_of(name, head, id_key)
+    if unknown then return unknown end
+    local epoch, offset = receipt[1], receipt[2]
+    if epoch then
       -- A write of the same, so that a publisher that waits for replicas behind it (WAIT) waits for the event too.
       if not may('SET', id_key, '') then redis.call('SET', id_key, epoch .. '-' .. offset, 'KEEPTTL') end
       return { epoch, tonumber(offset), 1 }
@@ -444,14 +522,15 @@ local function publish(keys, args)
   end
 
   local user = user_of(topic)
-  local refused = may_publish(name, topic, id_key, user)
+  local refused = may_publish(name, head, topic, id_key, user)
   if refused then return refused end
   head.time = math.max(now_ms(), head.time)
   if not head.exists then
-    begin_log(name, head, head.time)
+    refused = begin_log(name, head, head.time, id_key)
   elseif needs_epoch(head) then
-    begin_epoch(name, head)
+    refused = begin_epoch(name, head, id_key)
   end
+  if refused then return refused end
   refused = append(name, head, topic, id, payload)
   if refused then return refused end
   trim(name, head)
@@ -459,9 +538,12 @@ local function publish(keys, args)
   if id_key then redis.call('SET', id_key, head.epoch .. '-' .. whole(head.offset), 'PX', IDEMPOTENCY_MS) end
   local message =
     table.concat({ 'hg1', head.epoch, whole(head.offset), whole(head.time), event_id(head, id) }, ' ') .. '\n' .. payload
-  redis.call('PUBLISH', name.channel .. topic, message)
+  local publish = head.sharded and 'SPUBLISH' or 'PUBLISH'
+  redis.call(publish, name.channel .. topic, message)
   -- With a pattern for every user of a gateway, Redis would compare each event with all of them: their channel costs nothing.
-  if user then redis.call('PUBLISH', name.users .. user, topic .. '\n' .. message) end
+  if user then redis.call(publish, name.users .. user, topic .. '\n' .. message) end
+  -- There are no sharded patterns.
+  if head.sharded then redis.call(publish, name.feed, topic .. '\n' .. message) end
   return { head.epoch, head.offset, 0 }
 end
 
@@ -479,24 +561,29 @@ local function configure(keys, args)
   if not name then return wrong_key end
   local max_events, max_age_ms = bounded(args[1], 1, 10000000), bounded(args[2], 1, 30 * 86400000)
   local max_payload_bytes = bounded(args[3], 1, HARD_MAX_PAYLOAD_BYTES)
-  local max_bytes = not args[4] or bounded(args[4], LEAST_MAX_BYTES, GREATEST_MAX_BYTES)
-  if not (#args >= 3 and #args <= 4 and max_events and max_age_ms and max_payload_bytes and max_bytes) then
+  local has_max_bytes = (args[4] or '') ~= ''
+  local max_bytes = not has_max_bytes or bounded(args[4], LEAST_MAX_BYTES, GREATEST_MAX_BYTES)
+  local sharded = args[5] == 'sharded'
+  if not (#args >= 3 and #args <= (sharded and 5 or 4) and max_events and max_age_ms and max_payload_bytes and max_bytes) then
     return refusal('invalid_request', {
       reason = 'expected max_events 1 to 10000000, max_age_ms 1 to 30 days, max_payload_bytes 1 to ' .. HARD_MAX_PAYLOAD_BYTES
-        .. ', and perhaps max_bytes from ' .. LEAST_MAX_BYTES,
+        .. ', and perhaps max_bytes from ' .. LEAST_MAX_BYTES .. ' and then perhaps sharded',
     })
   end
   local refused = may_open(name)
   if refused then return refused end
-  local head = read_head(name)
+  local head, unreadable = read_head(name)
+  if not head then return unreadable end
   if not head.exists or newest_in_stream(name) > head.offset then
-    begin_log(name, head, math.max(now_ms(), head.time))
+    refused = begin_log(name, head, math.max(now_ms(), head.time))
   elseif needs_epoch(head) then
-    begin_epoch(name, head)
+    refused = begin_epoch(name, head)
   end
+  if refused then return refused end
+  head.sharded = sharded
   write_head(
     name, head, 'max_events', whole(max_events), 'max_age_ms', whole(max_age_ms), 'max_payload_bytes', whole(max_payload_bytes),
-    'max_bytes', whole(args[4] and max_bytes or head.max_bytes)
+    'max_bytes', whole(has_max_bytes and max_bytes or head.max_bytes), 'sharded', sharded and '1' or '0'
   )
   return position(name, head, true)
 end
@@ -505,8 +592,11 @@ end
 local function head_position(keys, args)
   local name, wrong_key = names(keys)
   if not name then return wrong_key end
-  local head = read_head(name)
-  if not head.exists then return { '', 0, 1, 0, VERSION, false, this_server(), is_replica() } end
+  local head, unreadable = read_head(name)
+  if not head then return unreadable end
+  if not head.exists then
+    return moving(name) or { '', 0, 1, 0, VERSION, false, this_server(), is_replica(), head.sharded and 1 or 0 }
+  end
   return position(name, head, args[1] and args[1] ~= head.epoch)
 end
 

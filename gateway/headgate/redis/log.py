@@ -14,7 +14,7 @@ from headgate.errors import BusRefused, BusUnavailable, HeadgateError, InvalidEv
 from headgate.event import Event, check_event_id, check_json
 from headgate.topic import check_topic
 
-from .client import Client, call, call_many, drop_idle
+from .client import Client, call, call_at, call_many, drop_idle
 from .entries import Entry as Entry
 from .entries import Head as Head
 from .functions import VERSION, call_function, ensure_loaded
@@ -40,20 +40,24 @@ class EventLog:
         """Read over a new connection next time: there has been a fault, and the old one may be dead without a sign of it."""
         drop_idle(self._client)
 
-    def configure(self, max_events: int, max_age_s: int, max_bytes: int | None = None) -> Head:
+    def configure(self, max_events: int, max_age_s: int, max_bytes: int | None = None, *, sharded: bool = False) -> Head:
         """Store the retention in Redis, where every publisher's appends obey it, and make sure the log has an epoch.
 
-        `max_bytes` of None leaves that limit as it is. If another Redis process than this one has written the last event, a new
+        `max_bytes` of None leaves that limit as it is. `sharded`: events are to be published on sharded channels. If another Redis process than this one has written the last event, a new
         epoch begins. The head comes with its lineage. An older function library is replaced by ours, where this user may.
 
         Raises:
             BusUnavailable, BusRefused: as `redis.client.call`.
         """
-        limits = (max_events, max_age_s * 1000, self._max_payload_bytes, *(() if max_bytes is None else (max_bytes,)))
+        limits: tuple[int | str, ...] = (max_events, max_age_s * 1000, self._max_payload_bytes)
+        if sharded:
+            limits += ("" if max_bytes is None else max_bytes, "sharded")
+        elif max_bytes is not None:
+            limits += (max_bytes,)
         head = read_head(call_function(self._client, "FCALL", "headgate_configure", 1, self._key, *limits))
         if head.library < VERSION:
             with suppress(BusRefused):
-                ensure_loaded(self._client)
+                ensure_loaded(self._client, self._key)
                 return read_head(call_function(self._client, "FCALL", "headgate_configure", 1, self._key, *limits))
         return head
 
@@ -66,7 +70,7 @@ class EventLog:
             BusUnavailable: as `redis.client.call`.
         """
         try:
-            found = call(self._client, "INFO", "memory")
+            found = call_at(self._client, self._key, "INFO", "memory")
         except BusRefused:
             return DEFAULT_MAX_BYTES
         maxmemory = int(found.get("maxmemory", 0)) if isinstance(found, dict) else 0
@@ -163,7 +167,8 @@ def read_head(reply: list[Any]) -> Head:
     name = epoch.decode() if isinstance(epoch, bytes) else str(epoch)
     lineage = _lineage(name, more[1]) if len(more) > 1 and more[1] is not None else None
     server, replica = (more[2].decode(), bool(more[3])) if len(more) > 3 else ("", False)
-    return Head(name, int(offset), int(first), library, lineage, server, replica)
+    sharded = len(more) > 4 and bool(more[4])
+    return Head(name, int(offset), int(first), library, lineage, server, replica, sharded)
 
 
 def _lineage(epoch: str, flat: Sequence[bytes]) -> Lineage:

@@ -20,7 +20,7 @@ from typing import Any
 
 from headgate.errors import HeadgateError
 
-from .client import Client, call, call_many, database
+from .client import Client, call_at, call_many, database
 from .keys import NAMESPACES, gateways_key
 
 # A gateway that has said nothing for so long is gone; it speaks three times as often (registration.py).
@@ -114,7 +114,7 @@ def read_served(client: Client) -> dict[str, Served]:
     Raises:
         BusUnavailable, BusRefused: as `redis.client.call`.
     """
-    time, found = _replies(client, [("TIME",), _named()])
+    found, time = _replies(client, [_named(), ("TIME",)])
     now_s, names = int(time[0]), sorted(_texts(found))
     commands: list[tuple[str | int, ...]] = []
     for key in map(gateways_key, names):
@@ -183,7 +183,8 @@ def _texts(names: list[bytes]) -> list[str]:
 
 
 def _now_s(client: Client) -> int:
-    return int(call(client, "TIME")[0])
+    """Return the time by the one clock that all of these times are of: in a Cluster nodes may disagree."""
+    return int(call_at(client, NAMESPACES, "TIME")[0])
 
 
 def _replies(client: Client, commands: Sequence[tuple[str | int, ...]]) -> list[Any]:

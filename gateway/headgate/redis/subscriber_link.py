@@ -18,8 +18,9 @@ import redis
 
 from headgate.errors import BusUnavailable
 
-from .connections import Command, connection_pool, redacted_address
-from .faults import CHECK_PORT, advised, reason_of, shown_cause, translate, unavailable
+from .cluster import is_cluster, shown, slot_of
+from .connections import Command, cluster_address, cluster_topology, connection_pool, redacted_address
+from .faults import CHECK_PORT, advised, reason_of, reply_of, shown_cause, translate, unavailable
 
 READ_BYTES = 256 * 1024
 # A reply is held in memory until it is whole; Redis itself would pass on 512 MB. Above this the link is broken instead.
@@ -32,12 +33,13 @@ class SubscriberLink:
     Owned by one greenlet or thread, which alone calls `connect` and `read`; any other may `send` (one at a time) and `close`.
 
     Args:
-        url: `redis://`, `rediss://` or `unix://`.
+        url: as `client.open_client`.
         connect_timeout_s: limit on connecting, authentication included; afterwards `settimeout` counts (none at first).
+        key: in a Cluster the link leads to the owner of this key's slot; None: to any primary.
     """
 
-    def __init__(self, url: str, connect_timeout_s: float = 5.0) -> None:
-        self._url, self._connect_timeout_s = url, connect_timeout_s
+    def __init__(self, url: str, connect_timeout_s: float = 5.0, *, key: str | bytes | None = None) -> None:
+        self._url, self._connect_timeout_s, self._key = url, connect_timeout_s, key
         self._address = redacted_address(url)
         self._socket: socket.socket | None = None
         import hiredis  # only here: a process that only publishes need not have it
@@ -49,14 +51,14 @@ class SubscriberLink:
         self._unfinished_bytes = 0
 
     def connect(self) -> None:
-        """Connect, once in this object's life. May wait up to `connect_timeout_s`.
+        """Connect, once in this object's life. May wait up to `connect_timeout_s`; in a Cluster it asks first which node to take.
 
         Raises:
             BusUnavailable: nothing answers, or not in time.
             BusRefused: wrong password, no permission, or a URL that is none.
         """
         # Untyped: redis-py does not type `connect`, and `_sock` is its own.
-        connection: Any = connection_pool(self._url, self._connect_timeout_s).make_connection()
+        connection: Any = connection_pool(self._url_of_server(), self._connect_timeout_s).make_connection()
         try:
             connection.connect()
         except (redis.RedisError, OSError) as error:
@@ -141,6 +143,8 @@ class SubscriberLink:
         for reply in replies:
             if isinstance(reply, _ErrorReply):
                 refusal = redis.ResponseError(str(reply))
+                if is_cluster(self._url) and reply_of(refusal)[0] == "MOVED":
+                    raise unavailable(f"{self._address} does not own the slot any more", "MOVED")
                 raise advised(translate(refusal, self._address), refusal, tls=False)
         return replies
 
@@ -160,6 +164,15 @@ class SubscriberLink:
         with suppress(OSError):  # the other end may have been faster
             sock.shutdown(socket.SHUT_RDWR)  # close() alone would not wake a thread that is inside recv
         sock.close()
+
+    def _url_of_server(self) -> str:
+        if not is_cluster(self._url):
+            return self._url
+        address = cluster_address(self._url)
+        topology = cluster_topology(address)
+        node = topology.primaries()[0] if self._key is None else topology.owner(slot_of(self._key))
+        self._address = shown(node)
+        return address.url_of(node)
 
     def _open_socket(self) -> socket.socket:
         if self._socket is None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headgate.redis import keys
-from headgate.redis.client import Client, call, open_client
+from headgate.redis.client import Client, at, call, open_client
 from headgate.redis.embedded import EmbeddedRedis, start_private_redis
 from headgate.redis.functions import SOURCE, ensure_loaded
 from headgate.redis.lineage import Lineage
@@ -260,5 +260,5 @@ def test_a_killed_server_that_has_lost_its_end_never_repeats_a_position(
 
 
 def _as_user(client: Client, user: str) -> str:
-    path = client.connection_pool.connection_kwargs["path"]
+    path = at(client, "").connection_pool.connection_kwargs["path"]
     return f"unix://{user}:none@{path}"

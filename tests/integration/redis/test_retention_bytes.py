@@ -8,7 +8,7 @@ import pytest
 
 from headgate.errors import BusUnavailable, InvalidRequest
 from headgate.redis import keys
-from headgate.redis.client import Client, call, open_client
+from headgate.redis.client import Client, at, call, open_client
 from headgate.redis.functions import SOURCE, ensure_loaded
 from headgate.redis.log import DEFAULT_MAX_BYTES, LEAST_MAX_BYTES, EventLog
 from tests.support.redis_server import DEADLINE_S
@@ -28,7 +28,7 @@ def client(redis_client: Client) -> Client:
 
 
 def publish(client: Client, size: int, count: int = 1) -> None:
-    pipeline: Any = client.pipeline(transaction=False)
+    pipeline: Any = at(client, "").pipeline(transaction=False)
     for _ in range(count):
         pipeline.execute_command("FCALL", "headgate_publish", 1, KEY, "a", '"' + "x" * (size - 2) + '"')
     for reply in pipeline.execute():
@@ -142,7 +142,7 @@ def test_the_logs_share_half_of_the_memory_that_redis_may_use(redis_client: Clie
     finally:
         call(redis_client, "CONFIG", "SET", "maxmemory", maxmemory)
     call(redis_client, "ACL", "SETUSER", "blind", "on", ">pass", "~*", "&*", "+@all", "-info")
-    path = redis_client.connection_pool.connection_kwargs["path"]
+    path = at(redis_client, "").connection_pool.connection_kwargs["path"]
     blind = open_client(f"unix://blind:pass@{path}", timeout_s=DEADLINE_S)
     assert EventLog(NAMESPACE, blind, 65536).share_of_memory(3) == DEFAULT_MAX_BYTES
     blind.close()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from headgate.redis.client import Client, call, open_client
+from headgate.redis.client import Client, at, call, open_client
 from headgate.redis.embedded import EmbeddedRedis
 from headgate.redis.functions import SOURCE, ensure_loaded
 from headgate.redis.log import EventLog, read_head
@@ -27,7 +27,7 @@ def log_of(client: Client, namespace: str = "orders") -> EventLog:
 def as_user(client: Client, *rules: str) -> Client:
     """Return a client of a user with these rights."""
     call(client, "ACL", "SETUSER", "limited", "reset", "on", "nopass", "~*", "&*", *rules)
-    return open_client(f"unix://limited:none@{client.connection_pool.connection_kwargs['path']}", timeout_s=30)
+    return open_client(f"unix://limited:none@{at(client, '').connection_pool.connection_kwargs['path']}", timeout_s=30)
 
 
 def test_all_answers_of_one_process_have_one_token(client: Client, redis_url: str) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 
@@ -14,8 +15,10 @@ from headgate.bus import feed as feed_module
 from headgate.bus import interest as interest_module
 from headgate.bus.actions import Action
 from headgate.bus.feed import Feed, State, Steps
+from headgate.bus.library_check import LibraryCheck
 from headgate.bus.messages import Messages
 from headgate.bus.server_check import ServerCheck
+from headgate.errors import BusUnavailable
 from headgate.event import Event
 from headgate.redis.entries import Entry, Head
 from headgate.redis.lineage import Lineage
@@ -109,8 +112,8 @@ class _WithoutCopies(Messages):
 class HandsOnTwice(Feed):
     """A feed that knows no copies."""
 
-    def __init__(self, namespace: str, max_payload_bytes: int, fence_interval_s: float) -> None:
-        super().__init__(namespace, max_payload_bytes, fence_interval_s)
+    def __init__(self, namespace: str, max_payload_bytes: int, fence_interval_s: float, *, sharded: bool = False) -> None:
+        super().__init__(namespace, max_payload_bytes, fence_interval_s, sharded=sharded)
         self._messages = _WithoutCopies(namespace, max_payload_bytes)
 
 
@@ -133,8 +136,8 @@ class SyncsTooMuch(Feed):
 class DropsTooEarly(Feed):
     """A feed that drops a glob before the sources that replace it are synced."""
 
-    def __init__(self, namespace: str, max_payload_bytes: int, fence_interval_s: float) -> None:
-        super().__init__(namespace, max_payload_bytes, fence_interval_s)
+    def __init__(self, namespace: str, max_payload_bytes: int, fence_interval_s: float, *, sharded: bool = False) -> None:
+        super().__init__(namespace, max_payload_bytes, fence_interval_s, sharded=sharded)
         self._interest._dispensable = lambda source, cover: True  # type: ignore[method-assign]
 
 
@@ -211,8 +214,8 @@ class _AnyServer(ServerCheck):
 class TrustsAnyServer(Feed):
     """A feed that takes the head of one server and the PONG of another for a proof."""
 
-    def __init__(self, namespace: str, max_payload_bytes: int, fence_interval_s: float) -> None:
-        super().__init__(namespace, max_payload_bytes, fence_interval_s)
+    def __init__(self, namespace: str, max_payload_bytes: int, fence_interval_s: float, *, sharded: bool = False) -> None:
+        super().__init__(namespace, max_payload_bytes, fence_interval_s, sharded=sharded)
         self._server = _AnyServer()
 
 
@@ -221,6 +224,19 @@ class BelievesTheStepBack(Feed):
 
     def _can_judge(self, head: Head) -> bool:
         return bool(head.epoch) and (head.epoch == self.epoch or super()._can_judge(head))
+
+
+class _AnyChannel(LibraryCheck):
+    def fault_of(self, head: Head, *, by_user: bool) -> BusUnavailable | None:
+        return super().fault_of(replace(head, sharded=self.sharded), by_user=by_user)
+
+
+class ListensToTheWrongChannels(Feed):
+    """A feed that does not see that events are published on other channels than its own."""
+
+    def __init__(self, namespace: str, max_payload_bytes: int, fence_interval_s: float, *, sharded: bool = False) -> None:
+        super().__init__(namespace, max_payload_bytes, fence_interval_s, sharded=sharded)
+        self._library = _AnyChannel(sharded=sharded)
 
 
 @pytest.mark.parametrize(
@@ -243,6 +259,7 @@ class BelievesTheStepBack(Feed):
         KnowsNoLine,
         BelievesTheStepBack,
         TrustsAnyServer,
+        ListensToTheWrongChannels,
     ],
 )
 def test_a_planted_fault_is_found(faulty: type[Feed]) -> None:

@@ -37,9 +37,10 @@ class Gateway:
         cut: replies are held back from the feed while it is set.
     """
 
-    def __init__(self, *patterns: str, redis: ModelRedis | None = None) -> None:
+    def __init__(self, *patterns: str, redis: ModelRedis | None = None, sharded: bool = False) -> None:
         self.redis = redis or ModelRedis()
-        self.feed = Feed(NAMESPACE, 65536, INTERVAL_S)
+        self.sharded = sharded
+        self.feed = Feed(NAMESPACE, 65536, INTERVAL_S, sharded=sharded)
         self.told: list[tuple[Any, ...]] = []
         self.sent: list[tuple[bytes, ...]] = []
         self.reads = 0
@@ -127,7 +128,7 @@ class Gateway:
             case out.Synced():
                 self.told.append(("synced",))
             case out.Configure():
-                self.feed.answer(self.redis.configure())
+                self.feed.answer(self.redis.configure(**({"sharded": True} if self.sharded else {})))
             case out.ReadHead():
                 self.feed.answer(self.redis.head(action.known_epoch))
             case out.ReadLinkHead():
@@ -923,6 +924,87 @@ def test_an_older_library_matters_only_where_users_are_listened_to_by_their_chan
     redis.library = OLD_LIBRARY
     gateway.tick()
     assert gateway.told == [("synced",)]
+
+
+# 9: sharded channels in a Cluster -----------------------------------------------------------------------------------------
+
+
+@EITHER
+def test_a_cluster_brings_events_over_sharded_channels_alone(patterns: tuple[str, ...]) -> None:
+    """A glob takes the feed channel, as there are no sharded globs."""
+    gateway = Gateway(*patterns, "users.7.#", sharded=True)
+    redis = gateway.redis
+    offsets = [redis.publish(topic) for topic in ("orders.1", "users.7.mail", "bills.1")]
+    gateway.run()
+    gateway.tick()
+    assert gateway.offsets == offsets
+    assert {command[0] for command in gateway.sent} == {b"SSUBSCRIBE", b"PING"}
+    assert gateway.reads == 0
+
+
+def test_the_feed_goes_over_to_the_feed_channel_and_back_without_a_hole_or_a_copy() -> None:
+    """Events come over both for a moment."""
+    gateway = Gateway("orders.1", sharded=True)
+    offsets = publish(gateway, 1)
+    gateway.acquire("bills.*")
+    offsets += publish(gateway, 1) + publish(gateway, 1, "bills.1")
+    gateway.tick()
+    offsets += publish(gateway, 1)
+    gateway.feed.release("bills.*", gateway.now_s)
+    for _ in range(int(LINGER_S) + 3):
+        gateway.tick()
+        offsets += publish(gateway, 1)
+    assert gateway.offsets == offsets
+    assert (b"SUNSUBSCRIBE", b"hg:{n}/feed") in gateway.sent
+    assert gateway.reads == 0
+
+
+@EITHER
+@pytest.mark.parametrize("back", [False, True])
+def test_a_slot_that_leaves_ends_the_connection_and_nothing_is_lost(patterns: tuple[str, ...], back: bool) -> None:
+    """Even if it comes back to the same process at once: the subscriptions are gone."""
+    gateway = Gateway(*patterns, sharded=True)
+    offsets = publish(gateway, 2)
+    gateway.redis.move_slot()
+    offsets.append(gateway.redis.publish("orders.1"))
+    if back:
+        gateway.redis.move_slot(back=True)
+    offsets.append(gateway.redis.publish("orders.1"))
+    gateway.run()
+    assert gateway.only("close") == [("close", "bus_unavailable")]
+    gateway.connect()
+    offsets += publish(gateway, 1)
+    assert gateway.offsets == offsets
+    assert not gateway.only("gap", "lost")
+    assert all(was <= end for _, _, end, was in gateway.only("line"))
+
+
+def test_the_end_of_a_subscription_that_was_asked_for_ends_nothing_else() -> None:
+    """A client has left."""
+    gateway = Gateway("orders.1", "orders.2", sharded=True)
+    gateway.feed.release("orders.2", gateway.now_s)
+    for _ in range(int(LINGER_S) + 2):
+        gateway.tick()
+    assert (b"SUNSUBSCRIBE", b"hg:{n}:orders.2") in gateway.sent
+    assert not gateway.only("close")
+
+
+def test_events_on_other_channels_than_the_feeds_are_told_as_a_gap() -> None:
+    """Somebody has configured the namespace for plain channels, and with exact sources that leaves no hole."""
+    gateway = Gateway("orders.1", sharded=True)
+    publish(gateway, 1)
+    gateway.tick()
+    gateway.redis.configure()
+    publish(gateway, 2)
+    gateway.redis.sharded = True
+    assert publish(gateway, 1) == [4]
+    gateway.redis.sharded = False
+    gateway.tick()
+    assert gateway.only("close") == [("close", "bus_unavailable")]
+    gateway.connect()
+    assert gateway.only("gap") == [("gap", 2, 4, "upstream")]
+    assert publish(gateway, 1) == [5]
+    assert gateway.offsets == [1, 4, 5]
 
 
 # The states --------------------------------------------------------------------------------------------------------------

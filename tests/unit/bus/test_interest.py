@@ -373,6 +373,75 @@ def test_a_redis_that_allows_nothing_else_gives_the_whole_feed() -> None:
     assert interest.active("orders.*")
 
 
+# Sharded channels -----------------------------------------------------------------------------------------------------------
+
+FEED: Source = (b"ssubscribe", b"hg:{n}/feed")
+
+
+def sharded(*names: str) -> set[Source]:
+    """The sources of sharded channels, and the anchor."""
+    return {(b"ssubscribe", name.encode()) for name in ("hg:{n}:", *names)}
+
+
+def in_a_cluster(*patterns: str) -> Interest:
+    """Return an interest in these patterns on a connection to a Cluster where every source is synced."""
+    interest = Interest(N, sharded=True)
+    for pattern in patterns:
+        interest.acquire(pattern)
+    interest.attach(by_user=True)
+    settled(interest)
+    return interest
+
+
+@pytest.mark.parametrize(
+    ("patterns", "requested"),
+    [
+        ([], sharded()),
+        (["orders.1", "users.7.#"], sharded("hg:{n}:orders.1", "hg:{n}/users.7")),
+        (["orders.1", "orders.*", "users.7.#"], {FEED}),
+        (["#"], {FEED}),
+        (["*.paid", "users.*"], {FEED}),
+    ],
+)
+def test_in_a_cluster_a_glob_takes_the_whole_feed(patterns: list[str], requested: set[Source]) -> None:
+    """There are no sharded patterns."""
+    interest = in_a_cluster(*patterns)
+    assert settled(interest) == requested
+    assert interest.whole == (FEED in requested)
+    assert not interest.overlapping
+
+
+def test_in_a_cluster_the_feed_channel_goes_when_its_last_glob_has_gone_and_channels_are_synced() -> None:
+    """As with any glob, nothing is without a source on the way."""
+    interest = in_a_cluster("orders.1", "orders.*")
+    interest.release("orders.*", 0)
+    assert interest.to_unsubscribe(LINGER_S) == []
+    assert set(interest.to_subscribe()) == sharded("hg:{n}:orders.1")
+    assert interest.to_unsubscribe(LINGER_S) == []
+    assert interest.active("orders.1")
+    assert settled(interest, LINGER_S) == sharded("hg:{n}:orders.1")
+    assert not interest.whole
+
+
+def test_the_end_of_a_source_says_whether_it_was_asked_for() -> None:
+    """Redis ends sharded subscriptions by itself when the slot leaves."""
+    interest = in_a_cluster("orders.1", "orders.2")
+    interest.release("orders.2", 0)
+    assert interest.to_unsubscribe(LINGER_S) == [(b"ssubscribe", b"hg:{n}:orders.2")]
+    assert interest.end(b"sunsubscribe", b"hg:{n}:orders.2")
+    assert not interest.end(b"sunsubscribe", b"hg:{n}:orders.2")
+    assert not interest.end(b"sunsubscribe", b"hg:{n}:orders.1")
+
+
+def test_sharded_sources_have_commands_of_their_own() -> None:
+    """One for all of them."""
+    assert flat(sharded("hg:{n}:a")) in (
+        [(b"SSUBSCRIBE", b"hg:{n}:", b"hg:{n}:a")],
+        [(b"SSUBSCRIBE", b"hg:{n}:a", b"hg:{n}:")],
+    )
+    assert flat([FEED], undo=True) == [(b"SUNSUBSCRIBE", b"hg:{n}/feed")]
+
+
 # Commands ----------------------------------------------------------------------------------------------------------------
 
 

@@ -7,11 +7,12 @@ import pytest
 from headgate.bus.messages import Messages
 from headgate.errors import HeadgateError, InvalidEvent, InvalidTopic, PayloadTooLarge
 from headgate.event import HEADER_TAG, Event
-from headgate.redis.keys import channel, channel_prefix, user_channel
+from headgate.redis.keys import channel, channel_prefix, feed_channel, user_channel
 
 NAMESPACE, TIME_MS = "shop", 1_700_000_000_000
 ORDERS = channel(NAMESPACE, "orders.1").encode()
 USER = user_channel(NAMESPACE, "7").encode()
+FEED = feed_channel(NAMESPACE).encode()
 ON_CHANNEL, ON_GLOB = [b"message", ORDERS, b"0"], [b"pmessage", b"orders.*", ORDERS, b"0"]
 
 
@@ -28,9 +29,10 @@ def test_the_channel_names_the_topic_and_the_clock_the_time(messages: Messages) 
     assert (event.topic, event.data, event.time_ms, event.offset) == ("orders.1", b'{"a":1}', TIME_MS, None)
 
 
-def test_on_the_channel_of_a_user_the_topic_stands_before_the_message(messages: Messages) -> None:
-    """One channel brings every topic of a user."""
-    event = messages.decode(USER, b"users.7.mail\n1", TIME_MS)
+@pytest.mark.parametrize("where", [USER, FEED], ids=["user", "feed"])
+def test_on_a_channel_of_several_topics_the_topic_stands_before_the_message(messages: Messages, where: bytes) -> None:
+    """One channel brings every topic of a user, or all there are."""
+    event = messages.decode(where, b"users.7.mail\n1", TIME_MS)
     assert isinstance(event, Event)
     assert (event.topic, event.data) == ("users.7.mail", b"1")
 

@@ -20,11 +20,12 @@
 --
 -- Promises: what is handed out is handed out again after the lease unless it is answered or renewed; what was handed out
 -- before without an answer, and so may have ended a process, is handed out alone; whatever the log trimmed before the group
--- got it is counted. A refused call has written nothing.
+-- got it is counted. A refused call has written nothing. While the slot moves key by key in a Cluster, calls are refused (TRYAGAIN):
+-- a key that is on the other node must not be taken for one that is not there, nor a part of a step stand.
 --
 -- Raise VERSION with every change: an older library is replaced by a newer one, never the other way round.
 
-local VERSION = 5
+local VERSION = 6
 
 -- Redis keeps what is leased by a reader's name. One name for all of a group: who has it is of no interest, only since when.
 local READER = 'headgate'
@@ -67,8 +68,24 @@ local function is_name(text)
   return text and #text >= 1 and #text <= MAX_NAME_LENGTH and not string.find(text, '[^A-Za-z0-9_-]')
 end
 
--- The names of redis/keys.py, built from the log's key. Returns nil and a refusal for anything else.
-local function names(keys, group)
+-- Whether this is a node of a Cluster; nil until a user asks who may know it.
+local in_cluster
+
+-- Nil, or the answer while some of these keys are on another node: Redis refuses a command of several keys then.
+local function moving(...)
+  if in_cluster == nil and redis.acl_check_cmd('INFO', 'cluster') then
+    in_cluster = string.find(redis.call('INFO', 'cluster'), 'cluster_enabled:1', 1, true) ~= nil
+  end
+  if not in_cluster then return end
+  local found = redis.pcall('MGET', ...)
+  if found.err and string.find(found.err, 'non local key', 1, true) then
+    return redis.error_reply('TRYAGAIN the slot of this namespace is moving to another node')
+  end
+end
+
+-- The names of redis/keys.py, built from the log's key. Returns nil and a refusal for anything else, and while any of the keys is
+-- on another node; `memory`: one more, of the consumer's memory.
+local function names(keys, group, memory)
   local namespace = #keys == 1 and string.match(keys[1], '^hg:{([A-Za-z0-9_-]+)}:log$')
   if not is_name(namespace) then
     return nil, refusal('unknown_namespace', { namespace = '', expected = 'one key: hg:{namespace}:log' })
@@ -76,10 +93,16 @@ local function names(keys, group)
   if not is_name(group) then return nil, invalid('a consumer is named with 1 to 64 characters of A-Z a-z 0-9 _ -') end
   local prefix = 'hg:{' .. namespace .. '}:'
   local own = prefix .. 'group:' .. group
-  return {
+  local name = {
     log = keys[1], head = prefix .. 'head', epochs = prefix .. 'epochs', consumer = group, group = group .. '@',
     state = own, waiting = own .. ':held', body = own .. ':body', out = own .. ':out', together = own .. ':together', dead = own .. ':dead', own = own .. ':state:',
   }
+  local elsewhere = moving(
+    name.log, name.head, name.epochs, name.state, name.waiting, name.body, name.out, name.together, name.dead,
+    memory and name.own .. memory or name.log
+  )
+  if elsewhere then return nil, elsewhere end
+  return name
 end
 
 -- A right that is missing for a later write must refuse before the first one, or a part of the step would stand.
@@ -569,7 +592,7 @@ end
 
 -- Count one against a limit in any period: <group> <name> <limit> <period_ms> <unique> → -1, or when there is room again (ms).
 local function rate(keys, args)
-  local name, wrong = names(keys, args[1])
+  local name, wrong = names(keys, args[1], args[2])
   if not name then return wrong end
   local limit, period_ms = number(args[3]), number(args[4])
   if #args ~= 5 or not (limit and period_ms) or limit < 1 or period_ms < 1 then
@@ -590,7 +613,7 @@ end
 
 -- Open a window: <group> <name> <length_ms> → -1 when it was opened now, else when the open one ends (ms).
 local function window(keys, args)
-  local name, wrong = names(keys, args[1])
+  local name, wrong = names(keys, args[1], args[2])
   if not name then return wrong end
   local length_ms = number(args[3])
   if #args ~= 3 or not length_ms or length_ms < 1 then return invalid('expected a consumer, a name and length_ms') end
@@ -603,7 +626,7 @@ end
 
 -- Take or renew a lease: <group> <name> <holder> <for_ms> → 1 ours, 0 another's.
 local function lease(keys, args)
-  local name, wrong = names(keys, args[1])
+  local name, wrong = names(keys, args[1], args[2])
   if not name then return wrong end
   local for_ms = number(args[4])
   if #args ~= 4 or not for_ms or for_ms < 1 then return invalid('expected a consumer, a name, a holder and for_ms') end

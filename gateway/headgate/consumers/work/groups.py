@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headgate.errors import InvalidRequest
-from headgate.redis.client import Client, call
+from headgate.redis.client import Client, call, call_at
 from headgate.redis.keys import group_key, log_key
 
 from .store import GROUP_LIBRARY
@@ -100,7 +100,7 @@ class Groups:
     def _scan(self, pattern: str) -> Iterator[list[Any]]:
         cursor = 0
         while True:
-            cursor, keys = call(self._client, "SCAN", cursor, "MATCH", pattern, "COUNT", _SCAN_KEYS)
+            cursor, keys = call_at(self._client, self._log, "SCAN", cursor, "MATCH", pattern, "COUNT", _SCAN_KEYS)
             if keys:
                 yield keys
             if not int(cursor):

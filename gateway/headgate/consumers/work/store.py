@@ -92,7 +92,7 @@ class Store:
 
     def __init__(self, client: Client, url: str, namespace: str, group: str, max_payload_bytes: int) -> None:
         self._client = client
-        self._acks, self._waits = _Line(url), _Line(url)
+        self._acks, self._waits = _Line(url, log_key(namespace)), _Line(url, log_key(namespace))
         self._interrupted = False
         self._unconfirmed: list[Command] = []
         self._unconfirmed_since_s = 0.0
@@ -200,13 +200,13 @@ class Store:
 
 
 class _Line:
-    """A connection for one thread's commands, whose answers are only looked at for errors.
+    """A connection for one thread's commands on a key, whose answers are only looked at for errors.
 
     It is made when it is needed, and given up with the first trouble.
     """
 
-    def __init__(self, url: str) -> None:
-        self._url = url
+    def __init__(self, url: str, key: str) -> None:
+        self._url, self._key = url, key
         self._link: SubscriberLink | None = None
         self._unanswered = 0
 
@@ -230,7 +230,7 @@ class _Line:
         """Wait until all of these are answered. The first of them were sent, unless the connection was given up since."""
         try:
             if self._link is None:
-                link = self._link = SubscriberLink(self._url)
+                link = self._link = SubscriberLink(self._url, key=self._key)
                 link.connect()
                 link.settimeout(ANSWER_WITHIN_S)
                 self._unanswered = 0

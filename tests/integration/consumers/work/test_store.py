@@ -26,7 +26,7 @@ from headgate.consumers.work.store import (
 from headgate.consumers.work.task import Task
 from headgate.errors import BusRefused, BusUnavailable, InvalidRequest, UnknownNamespace
 from headgate.publisher import Publisher
-from headgate.redis.client import Client, call, open_client
+from headgate.redis.client import Client, at, call, open_client
 from headgate.redis.keys import group_in_log
 from headgate.redis.log import EventLog
 from tests.support.consumers_state import count_leased
@@ -305,7 +305,7 @@ def test_after_everything_was_lost_it_begins_with_all_there_is(store: Store, pub
 
 
 def open_client_url(client: Client) -> str:
-    return f"unix://{client.connection_pool.connection_kwargs['path']}"
+    return f"unix://{at(client, '').connection_pool.connection_kwargs['path']}"
 
 
 # Tasks without an answer ------------------------------------------------------------------------------------------------------

@@ -1,0 +1,305 @@
+"""Redis Cluster: a URL that names some of its nodes, the slot of a key, and the topology: which node owns which slot.
+
+In: `redis+cluster://[user:password@]host[:port][,host[:port]…][?options]`, or `rediss+cluster://` for TLS. The hosts are seeds:
+any one that answers tells of all others. User, password and options count for every node. A Cluster has only database 0.
+Out: the owner of a slot, asked from any node that answers and kept until somebody doubts it. No I/O but for `ask`, which the
+topology is given.
+
+The keys of one namespace share a slot (keys.py), so a step that touches several of them runs on one node.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from redis.crc import key_slot
+
+from headgate.errors import BusRefused, BusUnavailable, HeadgateError
+
+from .faults import refused, unavailable
+
+SCHEMES = {"redis+cluster": "redis", "rediss+cluster": "rediss"}
+FORM = "redis+cluster://host:6379,host:6379"
+PORT = 6379
+# A node that does not answer must not use up the time of the others.
+ASK_TIMEOUT_S = 0.5
+# Clusters whose nodes a process remembers; then it forgets them all, and begins with the seeds again.
+MAX_REMEMBERED = 100
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\[\]:]+)(?::(\d{1,5}))?")
+
+Node = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterAddress:
+    """A parsed URL: the seeds, and what a plain URL of any node has before and behind its host."""
+
+    seeds: tuple[Node, ...]
+    before: str
+    behind: str
+
+    def __str__(self) -> str:
+        return f"the Cluster of {', '.join(map(shown, self.seeds))}"
+
+    def url_of(self, node: Node) -> str:
+        """Return the plain URL of a node."""
+        return f"{self.before}{shown(node)}{self.behind}"
+
+
+def is_cluster(url: str) -> bool:
+    """Return whether a URL names nodes of a Cluster."""
+    return url.partition("://")[0].lower() in SCHEMES
+
+
+def read_address(url: str) -> ClusterAddress:
+    """Return what a URL that names nodes of a Cluster says.
+
+    Raises:
+        ValueError: it is not of that form.
+        BusRefused: it names a database other than 0.
+    """
+    parts = urlsplit(url)
+    credentials, at, hosts = parts.netloc.rpartition("@")
+    database = parts.path.removeprefix("/")
+    if re.fullmatch(r"\d+", database) and int(database):
+        raise BusRefused(f"a Cluster has only database 0, and the Redis URL names database {database[:20]}")
+    if database.strip("0"):
+        raise ValueError(f"expected {FORM}")
+    behind = f"/0?{parts.query}" if parts.query else "/0"
+    return ClusterAddress(tuple(map(_host, hosts.split(","))), f"{SCHEMES[parts.scheme]}://{credentials}{at}", behind)
+
+
+def shown(node: Node) -> str:
+    """Return a node as `host:port`."""
+    host, port = node
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def slot_of(key: str | bytes) -> int:
+    """Return the slot of a key: a number below 16,384, of the part in braces where there is one."""
+    return int(key_slot(key if isinstance(key, bytes) else key.encode()))
+
+
+# Commands whose key is not their first word: those without any, and those with it behind a subcommand.
+_WITHOUT_KEY = frozenset(
+    {
+        "ACL",
+        "AUTH",
+        "CLIENT",
+        "CLUSTER",
+        "COMMAND",
+        "CONFIG",
+        "DBSIZE",
+        "ECHO",
+        "FLUSHALL",
+        "FLUSHDB",
+        "FUNCTION",
+        "INFO",
+        "PING",
+        "PSUBSCRIBE",
+        "PUBSUB",
+        "ROLE",
+        "SCAN",
+        "SCRIPT",
+        "SUBSCRIBE",
+        "TIME",
+        "WAIT",
+        "WAITAOF",
+    }
+)
+_BEHIND_SUBCOMMAND = frozenset({"MEMORY", "OBJECT", "XGROUP", "XINFO"})
+_BEHIND_COUNT = frozenset({"EVAL", "EVALSHA", "EVAL_RO", "EVALSHA_RO", "FCALL", "FCALL_RO"})
+_BEHIND_STREAMS = frozenset({"XREAD", "XREADGROUP"})
+
+
+def key_of(command: Sequence[str | bytes | int]) -> str | bytes | None:
+    """Return the word of a command by which it finds its node: its first key, or the channel of a PUBLISH; None without one."""
+    name = str(command[0]).upper()
+    if name in _BEHIND_COUNT:
+        at = 3 if int(command[2]) else len(command)
+    elif name in _BEHIND_SUBCOMMAND:
+        at = 2
+    elif name in _BEHIND_STREAMS:
+        words = [str(word).upper() for word in command]
+        at = words.index("STREAMS", 4 if name == "XREADGROUP" else 1) + 1  # a group may have that name
+    elif name in _WITHOUT_KEY:
+        return None
+    else:
+        at = 1
+    word = command[at] if at < len(command) else None
+    return str(word) if isinstance(word, int) else word
+
+
+def read_slots(reply: Any, asked: Node) -> list[tuple[int, int, Node]]:
+    """Return (first slot, last slot, its primary) of each range that a node's answer to CLUSTER SLOTS names.
+
+    A host that is unknown there (none, empty or `?`) is that of the node that was asked.
+
+    Raises:
+        BusRefused: it is no such answer.
+    """
+    try:
+        return [(int(first), int(last), (_text(host) or asked[0], int(port))) for first, last, (host, port, *_), *_ in reply]
+    except (TypeError, ValueError) as error:
+        raise refused(f"{shown(asked)} does not say which node owns which slot") from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Slots:
+    """Which node owns which slot, as one node has said it: ranges in order."""
+
+    firsts: tuple[int, ...]
+    lasts: tuple[int, ...]
+    owners: tuple[Node, ...]
+    moved: dict[int, Node]
+
+    def owner(self, slot: int) -> Node | None:
+        if slot in self.moved:
+            return self.moved[slot]
+        at = bisect_right(self.firsts, slot) - 1
+        return self.owners[at] if at >= 0 and slot <= self.lasts[at] else None
+
+
+# What the last answer of each Cluster named: connections come and go, and the seeds may be gone by then.
+_known: dict[str, tuple[Node, ...]] = {}
+
+
+class Topology:
+    """Which node of a Cluster owns which slot. Threads and greenlets may share one; one of them asks, the others wait for it.
+
+    Args:
+        address: of the Cluster.
+        ask: returns a node's reply to CLUSTER SLOTS, within ASK_TIMEOUT_S; raises BusUnavailable or BusRefused.
+    """
+
+    def __init__(self, address: ClusterAddress, ask: Callable[[Node], Any]) -> None:
+        self._address, self._ask = address, ask
+        self._lock = threading.Lock()
+        self._slots = _Slots((), (), (), {})
+        self._doubted = True
+        self._moved: dict[int, Node] = {}
+        known = _known.get(str(address), ())
+        # Those to ask, in order: whoever has answered or failed goes to the end.
+        self._order = [*known, *(seed for seed in address.seeds if seed not in known)]
+
+    def owner(self, slot: int) -> Node:
+        """Return the primary that owns a slot. Asks the Cluster if there is a doubt.
+
+        Raises:
+            BusUnavailable: no node answers, or none owns the slot.
+            BusRefused: the nodes refuse to say, or are of no Cluster.
+        """
+        asked = self._settle_doubts()
+        found = self._slots.owner(slot)
+        if found is None and not asked:
+            self.doubt()
+            self._settle_doubts()
+            found = self._slots.owner(slot)
+        if found is None:
+            self.doubt()
+            raise unavailable(f"{self._address}: it is down for slot {slot}, which no node owns", "CLUSTERDOWN")
+        return found
+
+    def primaries(self) -> tuple[Node, ...]:
+        """Return every node that owns a slot, in the order of their slots. Asks the Cluster if there is a doubt.
+
+        Raises:
+            BusUnavailable, BusRefused: as `owner`; BusUnavailable also when no node owns any.
+        """
+        self._settle_doubts()
+        found = self.known()
+        if not found:
+            self.doubt()
+            raise unavailable(f"{self._address}: it is down, as no node owns a slot", "CLUSTERDOWN")
+        return found
+
+    def known(self) -> tuple[Node, ...]:
+        """Return the owners of slots as far as they are known. Never waits."""
+        return tuple(dict.fromkeys([*self._slots.owners, *self._slots.moved.values()]))
+
+    def doubt(self) -> None:
+        """Ask anew before the next answer. Never waits."""
+        self._doubted = True
+
+    def moved(self, slot: int, to: Node) -> None:
+        """Take a node's word (MOVED) that another owns a slot now; the Cluster is asked about the others, that node first."""
+        self._moved[slot] = to
+        self._doubted = True
+
+    def _settle_doubts(self) -> bool:
+        """Ask if there is a doubt; return whether there was."""
+        if not self._doubted:
+            return False
+        with self._lock:
+            if self._doubted:
+                moved, self._moved = self._moved, {}
+                self._doubted = False  # whoever doubts from here on doubts this answer too
+                try:
+                    self._slots = self._asked(moved)
+                except BaseException:
+                    self._doubted = True
+                    raise
+        return True
+
+    def _asked(self, moved: dict[int, Node]) -> _Slots:
+        """Ask one node after the other until one knows owners of slots."""
+        faults: list[HeadgateError] = []
+        silent: list[Node] = []
+        order = list(dict.fromkeys([*reversed(moved.values()), *self._order]))
+        for node in order:
+            try:
+                ranges = sorted(read_slots(self._ask(node), node))
+            except (BusUnavailable, BusRefused) as error:
+                faults.append(error)
+                silent.append(node)
+                continue
+            if ranges:
+                owners = tuple(owner for _, _, owner in ranges)
+                self._remember(order, node, silent, owners)
+                return _Slots(tuple(first for first, _, _ in ranges), tuple(last for _, last, _ in ranges), owners, moved)
+            faults.append(unavailable(f"{shown(node)} knows no node that owns a slot", "CLUSTERDOWN"))
+            silent.append(node)
+        self._order = list(dict.fromkeys([*self._address.seeds, *self._order]))
+        raise _worst(self._address, faults)
+
+    def _remember(self, order: list[Node], answered: Node, silent: list[Node], owners: Iterable[Node]) -> None:
+        """Begin with another node next time: one that answers may be cut off from the others, and tell old news for ever."""
+        alive = [node for node in dict.fromkeys([*owners, *order]) if node != answered and node not in silent]
+        present = {*owners, *self._address.seeds}
+        self._order = [node for node in [*alive, answered, *silent] if node in present]
+        if len(_known) >= MAX_REMEMBERED:
+            _known.clear()
+        _known[str(self._address)] = tuple(self._order)
+
+
+def _worst(address: ClusterAddress, faults: Sequence[HeadgateError]) -> HeadgateError:
+    """Return the error that says most: a refusal of a node that answers, else that none of them answers."""
+    for error in faults:
+        if isinstance(error, BusRefused):
+            return error
+    if len(faults) == 1:
+        return faults[0]
+    reasons = "; ".join(dict.fromkeys(str(error.parts.get("reason", error.message)) for error in faults))
+    worst = unavailable(f"{address}: none of its nodes answers ({reasons[:500]})")
+    for note in getattr(faults[0], "__notes__", ())[:1] if faults else ():
+        worst.add_note(note)
+    return worst
+
+
+def _host(text: str) -> Node:
+    found = _HOST.fullmatch(text)
+    port = int(found[2] or PORT) if found else 0
+    if found is None or not 0 < port < 65536:
+        raise ValueError(f"{text!r} is not a host and port")
+    return found[1].strip("[]"), port
+
+
+def _text(host: bytes | str | None) -> str:
+    text = host.decode("ascii", "replace") if isinstance(host, bytes) else host or ""
+    return "" if text == "?" else text

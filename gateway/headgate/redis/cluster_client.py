@@ -1,0 +1,179 @@
+"""The client for commands to a Redis Cluster: each command goes to the node that owns the slot of its key.
+
+In: commands from client.py. Out: replies in order. One small pool of connections for each node that owns slots; those of a node
+that owns none any more are given up.
+
+MOVED means that nothing has run: the command is sent once more, to the new owner. ASK and TRYAGAIN mean that a slot is being
+moved key by key: the keys of one namespace are on two nodes then, and no step that needs several of them is right on either. They
+are faults that pass (BusUnavailable), and are never followed. Decision 19 (docs/decisions) has the reasons.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator
+from types import TracebackType
+from typing import Any
+
+import redis
+import redis.exceptions
+
+from headgate.errors import BusUnavailable, HeadgateError
+
+from . import one_server
+from .cluster import ClusterAddress, Node, Topology, key_of, slot_of
+from .connections import Command, cluster_topology
+from .faults import shown_cause, translate, unavailable
+from .one_server import exchange, failed, open_server
+
+# A command that meets MOVED is sent again so often: a slot may move on while the answer is on its way.
+MAX_MOVES = 3
+# Faults that say nothing against the topology: the slot is where it is said to be, and on its way elsewhere.
+_MOVING = ("ASK", "TRYAGAIN")
+
+
+class ClusterClient:
+    """See the module. Threads and greenlets may share one, as they may share a client of one server.
+
+    Args:
+        address: of the Cluster.
+        timeout_s: as `open_client`; an answer about the topology comes beside it.
+        max_connections: bound of each node's pool.
+    """
+
+    def __init__(self, address: ClusterAddress, timeout_s: float, max_connections: int) -> None:
+        self.address = address
+        self._timeout_s, self._max_connections = timeout_s, max_connections
+        self._topology: Topology = cluster_topology(address)
+        self._lock = threading.Lock()
+        self._nodes: dict[Node, redis.Redis] = {}
+
+    def run(self, *command: str | bytes | int, key: str | bytes | None = None) -> Any:
+        """Run one command on the node of `key`, else of its own key, else on any primary. Raises as `client.call`."""
+        key = key_of(command) if key is None else key
+        for _ in range(MAX_MOVES + 1):
+            node = self._topology.primaries()[0] if key is None else self._topology.owner(slot_of(key))
+            client = self._client(node)
+            untyped: Any = client
+            try:
+                return untyped.execute_command(*command)
+            except redis.exceptions.MovedError as moved:
+                self._moved(node, moved)
+            except (redis.RedisError, OSError) as error:
+                raise self._doubted(failed(client, error)) from shown_cause(error)
+        raise self._moving_on()
+
+    def run_many(self, commands: Iterable[Command]) -> list[Any]:
+        """Run commands in one round trip to each node; return a reply, or the error (a HeadgateError), for each in order.
+
+        A command without a key (WAIT, WAITAOF) goes behind the one before it, and with it to another node. A node that does not
+        answer keeps no other from running its commands.
+
+        Raises:
+            BusUnavailable: a connection broke: which of that node's commands ran is not known.
+        """
+        batch = list(commands)
+        replies: list[Any] = [None] * len(batch)
+        left: list[int] = list(range(len(batch)))
+        broken: HeadgateError | None = None
+        for _ in range(MAX_MOVES + 1):
+            moved: set[int] = set()
+            for node, indexes in self._by_node(batch, left).items():
+                try:
+                    answers = exchange(self._client(node), [batch[index] for index in indexes])
+                except BusUnavailable as error:
+                    broken = broken or self._doubted(error)
+                    continue
+                for index, answer in zip(indexes, answers, strict=True):
+                    replies[index] = answer
+                    if isinstance(answer, redis.exceptions.MovedError):
+                        self._moved(node, answer)
+                        moved.add(index)
+                    elif moved and index - 1 in moved and key_of(batch[index]) is None:
+                        moved.add(index)
+            left = sorted(moved)
+            if not left:
+                break
+        if broken is not None:
+            raise broken
+        for index in left:
+            replies[index] = self._moving_on()
+        return [self._doubted(translate(reply)) if isinstance(reply, redis.RedisError) else reply for reply in replies]
+
+    def node_of(self, key: str | bytes) -> redis.Redis:
+        """Return the client of the node that owns a key.
+
+        Raises:
+            BusUnavailable, BusRefused: as `Topology.owner`.
+        """
+        return self._client(self._topology.owner(slot_of(key)))
+
+    def primaries(self) -> list[redis.Redis]:
+        """Return the client of every node that owns slots.
+
+        Raises:
+            BusUnavailable, BusRefused: as `Topology.primaries`.
+        """
+        return [self._client(node) for node in self._topology.primaries()]
+
+    def drop_idle(self) -> None:
+        """Close the connections that wait for a command, and doubt the topology. Never waits."""
+        self._topology.doubt()
+        for client in self._all():
+            one_server.drop_idle(client)
+
+    def close(self) -> None:
+        """Close every connection; idempotent. A later command opens new ones."""
+        with self._lock:
+            nodes, self._nodes = self._nodes, {}
+        for client in nodes.values():
+            client.close()
+
+    def __enter__(self) -> ClusterClient:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    # -- private --------------------------------------------------------------------------------------------------
+
+    def _by_node(self, batch: list[Command], indexes: list[int]) -> dict[Node, list[int]]:
+        """Group commands by their node, in order; those without a key stay with the one before them."""
+        found: dict[Node, list[int]] = {}
+        node: Node | None = None
+        for index in indexes:
+            key = key_of(batch[index])
+            if key is not None:
+                node = self._topology.owner(slot_of(key))
+            elif node is None:
+                node = self._topology.primaries()[0]
+            found.setdefault(node, []).append(index)
+        return found
+
+    def _client(self, node: Node) -> redis.Redis:
+        client = self._nodes.get(node)
+        if client is None:
+            with self._lock:
+                client = self._nodes.get(node)
+                if client is None:
+                    client = open_server(self.address.url_of(node), self._timeout_s, self._max_connections)
+                    self._nodes[node] = client
+                    gone = [other for other in self._nodes if other not in (*self._topology.known(), node)]
+                    # Only idle connections: one in use is closed when its command has ended and nobody holds it.
+                    for other in gone:
+                        one_server.drop_idle(self._nodes.pop(other))
+        return client
+
+    def _all(self) -> Iterator[redis.Redis]:
+        yield from list(self._nodes.values())
+
+    def _moved(self, asked: Node, moved: redis.exceptions.MovedError) -> None:
+        self._topology.moved(int(moved.slot_id), (str(moved.host) or asked[0], int(moved.port)))
+
+    def _doubted(self, error: HeadgateError) -> HeadgateError:
+        if isinstance(error, BusUnavailable) and error.redis_code not in _MOVING:
+            self._topology.doubt()
+        return error
+
+    def _moving_on(self) -> BusUnavailable:
+        return unavailable(f"{self.address}: its slot moves from node to node", "MOVED")

@@ -1,0 +1,78 @@
+"""Commands to one Redis server, over a pool of connections: a reply, or an error of our tree.
+
+In: a plain URL, or one that names Sentinels. Out: replies as redis-py shapes them. client.py has these calls for everybody else,
+and cluster_client.py uses them for each node of a Cluster.
+
+There are no hidden retries, so nothing is written twice behind the caller's back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import redis
+import redis.exceptions
+
+from headgate.errors import BusUnavailable, HeadgateError
+
+from .connections import Command, connection_pool
+from .faults import advised, shown_cause, translate
+
+
+def open_server(url: str, timeout_s: float, max_connections: int) -> redis.Redis:
+    """Return a client of one server; it connects at its first command.
+
+    Raises:
+        BusRefused: `url` is not a Redis URL.
+    """
+    pool = connection_pool(url, timeout_s, redis.BlockingConnectionPool, max_connections=max_connections, timeout=timeout_s)
+    return redis.Redis.from_pool(pool)  # unlike the constructor: its close() closes the pool too
+
+
+def run(client: redis.Redis, *command: str | bytes | int) -> Any:
+    """Run one command and return its reply. Raises as `client.call`."""
+    untyped: Any = client
+    try:
+        return untyped.execute_command(*command)
+    except (redis.RedisError, OSError) as error:
+        raise failed(client, error) from shown_cause(error)
+
+
+def exchange(client: redis.Redis, commands: Iterable[Command]) -> list[Any]:
+    """Run commands in one round trip, no transaction; return a reply, or redis-py's error, for each in order.
+
+    Raises:
+        BusUnavailable: the connection broke: which commands ran is not known.
+    """
+    try:
+        pipeline: Any = client.pipeline(transaction=False)
+        for command in commands:
+            pipeline.execute_command(*command)
+        return list(pipeline.execute(raise_on_error=False))
+    except (redis.RedisError, OSError) as error:
+        raise failed(client, error) from shown_cause(error)
+
+
+def drop_idle(client: redis.Redis) -> None:
+    """Close the connections that wait for a command."""
+    pool: Any = client.connection_pool  # before redis-py 7 its own `disconnect` takes those in use by others too
+    for connection in [idle for idle in pool.pool.queue if idle is not None]:
+        connection.disconnect()
+
+
+def address_of(client: redis.Redis) -> str:
+    """Return where a client's server is, without user and password."""
+    kwargs = client.connection_pool.connection_kwargs
+    if (discovery := kwargs.get("discovery")) is not None:
+        return str(discovery.address)
+    return str(kwargs.get("path") or f"{kwargs.get('host', 'localhost')}:{kwargs.get('port', 6379)}")
+
+
+def failed(client: redis.Redis, error: Exception) -> HeadgateError:
+    """Translate an error of a client; after a broken connection or a demoted primary the idle ones are doubtful too."""
+    pool = client.connection_pool
+    translated = translate(error, address_of(client))
+    if isinstance(translated, BusUnavailable) or isinstance(error, redis.exceptions.ReadOnlyError):
+        drop_idle(client)
+    return advised(translated, error, tls=issubclass(pool.connection_class, redis.SSLConnection))

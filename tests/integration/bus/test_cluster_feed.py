@@ -1,0 +1,195 @@
+"""The listener on a real Cluster: sharded channels, a slot that moves under publishing, and a node that dies.
+
+One Cluster of three primaries, each with a replica, serves all tests; each takes a namespace of its own.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+
+import pytest
+
+from headgate.bus import listener
+from headgate.bus.listener import Bus
+from headgate.errors import BusUnavailable
+from headgate.publisher import Publisher, Receipt
+from headgate.redis.cluster import slot_of
+from headgate.redis.keys import log_key
+from headgate.settings import Settings
+from tests.support.bus_here import BusHere, CooperativeLink, Teller
+from tests.support.clusters import Cluster, start_cluster
+
+WHOLE, EXACT = ("#",), ("orders.1", "orders.2", "users.7.#")
+EITHER = pytest.mark.parametrize("patterns", [WHOLE, EXACT], ids=["whole", "exact"])
+TOPICS = ("orders.1", "users.7.mail", "orders.2")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Three primaries with a replica each."""
+    with start_cluster(tmp_path_factory.mktemp("cluster") / "nodes", 3, 1) as cluster:
+        yield cluster
+
+
+class ClusterBus(BusHere):
+    """A listener of a namespace in a Cluster, and the namespace behind it."""
+
+    def __init__(self, url: str, namespace: str, patterns: tuple[str, ...], settings: Settings) -> None:
+        Teller.__init__(self)
+        self.bus = Bus(namespace, url, settings, self)
+        for pattern in patterns:
+            self.bus.acquire(pattern)
+        self.bus.start()
+
+
+StartBus = Callable[..., ClusterBus]
+
+
+@pytest.fixture
+def start_bus(monkeypatch: pytest.MonkeyPatch, cluster: Cluster) -> Iterator[StartBus]:
+    """Start a listener that is up: `start_bus(namespace, "orders.*")`."""
+    monkeypatch.setattr(listener, "SubscriberLink", CooperativeLink)
+    started: list[ClusterBus] = []
+
+    def start(namespace: str, *patterns: str) -> ClusterBus:
+        bus = ClusterBus(cluster.url, namespace, patterns, Settings(fence_interval_s=0.2))
+        started.append(bus)
+        bus.wait_for(lambda: bus.bus.up, "the bus to be up")
+        bus.told.clear()
+        return bus
+
+    yield start
+    for bus in started:
+        bus.bus.close()
+
+
+class Publishing(threading.Thread):
+    """A publisher that goes on until `stop`; an event that is refused is published again, with its id.
+
+    Attributes:
+        receipts: of each event.
+        refused: how often one was.
+    """
+
+    def __init__(self, url: str, namespace: str) -> None:
+        super().__init__(daemon=True)
+        self._url, self._namespace = url, namespace
+        self._stopped = threading.Event()
+        self.receipts: list[Receipt] = []
+        self.refused = 0
+
+    def run(self) -> None:
+        with closing(Publisher(self._url, namespace=self._namespace, timeout_s=0.3)) as publisher:
+            while not self._stopped.wait(0.002):
+                number = len(self.receipts)
+                try:
+                    self.receipts.append(publisher.publish(TOPICS[number % 3], number, id=f"e{number}"))
+                except BusUnavailable:
+                    self.refused += 1
+
+    def stop(self) -> list[int]:
+        """Stop and return the offsets of the receipts."""
+        self._stopped.set()
+        self.join()
+        return [receipt.offset for receipt in self.receipts]
+
+
+@contextmanager
+def publishing(cluster: Cluster, bus: ClusterBus, namespace: str) -> Iterator[Publishing]:
+    """Publish during the block; behind it, check that every event came once, in order, and that nobody heard of a loss."""
+    publisher = Publishing(cluster.url, namespace)
+    publisher.start()
+    bus.wait_for(lambda: len(publisher.receipts) > 20, "events to be published")
+    yield publisher
+    count = len(publisher.receipts)
+    bus.wait_for(lambda: len(publisher.receipts) > count + 20, "events to be published again")
+    offsets = publisher.stop()
+    bus.wait_for(lambda: bus.bus.up and len(bus.events) >= len(offsets), "all events")
+    bus.wait_for_fences(2)
+    assert offsets == list(range(1, len(offsets) + 1))
+    assert bus.offsets == offsets
+    assert [data for _, _, data in bus.events] == [str(number) for number in range(len(offsets))]
+    assert bus.only("missing", "log_lost") == []
+    assert all(end >= 0 for _, end in bus.only("line_changed"))
+
+
+@EITHER
+def test_events_come_over_sharded_channels_and_no_other_node_hears_of_them(
+    cluster: Cluster, start_bus: StartBus, patterns: tuple[str, ...]
+) -> None:
+    """Topics, users, or a glob."""
+    owner = cluster.nodes[0]
+    namespace = cluster.namespaces_on(owner, 1, f"flow{len(patterns)}")[0]
+    bus = start_bus(namespace, *patterns)
+    before = [node.call("INFO", "stats") for node in cluster.nodes[1:3]]
+    with publishing(cluster, bus, namespace):
+        pass
+    channels = owner.call("PUBSUB", "SHARDCHANNELS", f"hg:{{{namespace}}}*")
+    prefix = f"hg:{{{namespace}}}"
+    expected = ["/feed"] if patterns == WHOLE else [":", ":orders.1", ":orders.2", "/users.7"]
+    assert sorted(channels) == sorted(f"{prefix}{name}".encode() for name in expected)
+    for node, was in zip(cluster.nodes[1:3], before, strict=True):
+        assert node.call("PUBSUB", "NUMPAT") == 0
+        assert node.call("INFO", "stats")["pubsubshard_channels"] == was["pubsubshard_channels"]
+
+
+@EITHER
+@pytest.mark.parametrize("atomically", [False, True], ids=["key by key", "at once"])
+def test_a_slot_moves_under_publishing_and_nothing_is_lost_doubled_or_told(
+    cluster: Cluster, start_bus: StartBus, patterns: tuple[str, ...], atomically: bool
+) -> None:
+    """There and back. Publishers meet a passing fault, and go on."""
+    if atomically and not cluster.can_move_at_once():
+        pytest.skip("this Redis moves slots key by key only")
+    here, there = cluster.nodes[:2]
+    namespace = cluster.namespaces_on(here, 1, f"move{len(patterns)}{atomically:d}")[0]
+    slot = slot_of(log_key(namespace))
+    bus = start_bus(namespace, *patterns)
+    with publishing(cluster, bus, namespace) as publisher:
+        for target in (there, here):
+            count = len(publisher.receipts)
+            if atomically:
+                cluster.move_at_once(slot, target)
+            else:
+                with cluster.moving(slot, target) as moving:
+                    for key in ("head", "log", "epochs"):
+                        moving.move_keys(f"hg:{{{namespace}}}:{key}")
+                        refused = publisher.refused
+                        bus.wait_for(lambda was=refused: publisher.refused > was, "a publish to be refused")
+            bus.wait_for(lambda was=count: len(publisher.receipts) > was + 20, "events to be published again")
+    assert len({receipt.epoch for receipt in publisher.receipts}) == 3
+    assert all(end == was for (_, end), was in zip(bus.only("line_changed"), ends(publisher.receipts), strict=False))
+
+
+def ends(receipts: list[Receipt]) -> list[int]:
+    """Return the last offset of each epoch but the newest."""
+    return [one.offset for one, other in zip(receipts, receipts[1:], strict=False) if one.epoch != other.epoch]
+
+
+def test_a_replica_takes_over_from_a_node_that_dies(cluster: Cluster, start_bus: StartBus) -> None:
+    """What the replica had goes on as one line, and events flow to the same listener."""
+    owner = cluster.nodes[2]
+    namespace = cluster.namespaces_on(owner, 1, "dies")[0]
+    bus = start_bus(namespace, *EXACT)
+    replica = cluster.replica_of(owner)
+    publisher = Publishing(cluster.url, namespace)
+    publisher.start()
+    bus.wait_for(lambda: len(publisher.receipts) > 20, "events to be published")
+    owner.kill()
+    cluster.promote(replica, force=True)
+    count = len(publisher.receipts)
+    bus.wait_for(lambda: len(publisher.receipts) > count + 20, "events to be published again")
+    publisher.stop()
+    last = publisher.receipts[-1].offset
+    bus.wait_for(lambda: last in bus.offsets, "the last event")
+    bus.wait_for_fences(2)
+    new = [receipt.offset for receipt in publisher.receipts if receipt.epoch == publisher.receipts[-1].epoch]
+    assert bus.offsets[-len(new) :] == new
+    assert bus.only("missing", "log_lost") == []
+    # Each event came, or went with the end of the log, of which the listener is told by where the lines part.
+    (fork,) = {end for _, end in bus.only("line_changed")}
+    assert fork == new[0] - 1
+    kept = [receipt.offset for receipt in publisher.receipts if receipt.epoch != publisher.receipts[-1].epoch]
+    assert set(range(1, fork + 1)) <= set(bus.offsets) and set(kept) >= set(range(1, fork + 1))

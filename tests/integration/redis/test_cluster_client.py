@@ -1,0 +1,258 @@
+"""A real Redis Cluster: publishers, consumers, revocations and the registry, while slots move and nodes fail."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from headgate import BusRefused, BusUnavailable, NotDurable, Publisher
+from headgate.auth.revocation import read_revoked
+from headgate.consumers.work.groups import Groups
+from headgate.consumers.work.store import Store
+from headgate.publisher import Fate
+from headgate.redis.client import (
+    Client,
+    at,
+    call,
+    call_at,
+    call_many,
+    check_server,
+    describe_server,
+    open_client,
+    primaries,
+)
+from headgate.redis.cluster import slot_of
+from headgate.redis.functions import LOG_LIBRARY
+from headgate.redis.keys import NAMESPACES, REVOKED, log_key
+from headgate.redis.registry import Served, has_been_served, leave, read_served, register
+from headgate.redis.seen import mark_seen, was_seen
+from headgate.redis.subscriber_link import SubscriberLink
+from tests.support.clusters import Cluster, start_cluster
+from tests.support.redis_server import DEADLINE_S, wait_until
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Three primaries, each with a replica."""
+    with start_cluster(tmp_path_factory.mktemp("cluster") / "site", 3, 1) as site:
+        yield site
+
+
+@pytest.fixture
+def client(cluster: Cluster) -> Iterator[Client]:
+    """A client of the Cluster."""
+    with open_client(cluster.url, timeout_s=DEADLINE_S) as client:
+        yield client
+
+
+@pytest.fixture
+def namespace() -> str:
+    """A namespace that no other test has."""
+    return f"shop{next(_numbers)}"
+
+
+@pytest.fixture
+def publisher(cluster: Cluster, namespace: str) -> Iterator[Publisher]:
+    """A publisher to it, which tries for as long as a slow machine may need."""
+    with Publisher(cluster.url, namespace=namespace, timeout_s=DEADLINE_S) as publisher:
+        yield publisher
+
+
+def spread(cluster: Cluster) -> list[str]:
+    """Return one new namespace on each primary."""
+    return [cluster.namespaces_on(node, 1, f"on{next(_numbers)}-")[0] for node in cluster.nodes if node.is_primary]
+
+
+def test_commands_go_to_the_owner_and_replies_keep_their_order(cluster: Cluster, client: Client) -> None:
+    """Commands of one call to three nodes: each runs where its key is, one without a key behind the one before it."""
+    names = spread(cluster)
+    values = [(("SET", f"{{{name}}}", name), ("WAIT", 0, 1), ("GET", f"{{{name}}}")) for name in names]
+
+    replies = call_many(client, [command for each in values for command in each])
+
+    assert replies[2::3] == [name.encode() for name in names]
+    assert len(primaries(client)) == len(names)
+    assert {call(at(client, name), "INFO", "server")["tcp_port"] for name in names} == {
+        call(server, "INFO", "server")["tcp_port"] for server in primaries(client)
+    }
+    assert call_at(client, names[0], "INFO", "server")["tcp_port"] == cluster.owner(names[0]).port
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_a_moved_slot_is_followed(cluster: Cluster, client: Client, namespace: str, at_once: bool) -> None:
+    """MOVED: nothing has run, and the command goes to the new owner, with the WAIT behind it."""
+    if at_once and not cluster.can_move_at_once():
+        pytest.skip("this server moves slots key by key only")
+    key = log_key(namespace)
+    source = cluster.owner(key)
+    target = cluster.another(source)
+    assert call_many(client, [("RPUSH", key, "a"), ("RPUSH", key, "b")]) == [1, 2]
+
+    (cluster.move_at_once if at_once else cluster.move)(slot_of(key), target)
+
+    assert call_many(client, [("RPUSH", key, "c"), ("WAIT", 0, 1), ("LRANGE", key, 0, -1)])[2] == [b"a", b"b", b"c"]
+    assert cluster.owner(key) is target
+    (cluster.move_at_once if at_once else cluster.move)(slot_of(key), source)
+    assert call(client, "LLEN", key) == 3
+
+
+def test_a_publisher_follows_a_slot_that_moves_key_by_key(cluster: Cluster, publisher: Publisher, namespace: str) -> None:
+    """While its keys are on two nodes an event is waited with, not written to a second log; the library is loaded there."""
+    before = publisher.publish("a", 1, id="x")
+    source = cluster.owner_of_namespace(namespace)
+    target = cluster.another(source)
+    target.call("FUNCTION", "FLUSH")
+    receipts: list[Any] = []
+    with cluster.moving(slot_of(log_key(namespace)), target) as move:
+        move.move_keys(log_key(namespace))
+        impatient = Publisher(cluster.url, namespace=namespace, timeout_s=0.3)
+        with pytest.raises(BusUnavailable, match="taking over this namespace") as caught:
+            impatient.publish("a", 2)
+        assert caught.value.redis_code in ("ASK", "TRYAGAIN")
+        impatient.close()
+        waiting = threading.Thread(target=lambda: receipts.append(publisher.publish_many([("a", 3, "y"), ("a", 4, "z")])))
+        waiting.start()
+    waiting.join(DEADLINE_S)
+
+    assert [receipt.offset for receipt in receipts[0]] == [2, 3]
+    assert publisher.check(before) is Fate.IN_LOG
+    assert publisher.publish("a", 1, id="x").duplicate
+    assert publisher.publish("a", 3, id="y").offset == 2
+    assert cluster.owner_of_namespace(namespace) is target
+
+
+def test_receipts_tell_of_replicas_also_after_a_move(cluster: Cluster, publisher: Publisher, namespace: str) -> None:
+    """WAIT goes where the event went."""
+    assert publisher.publish("a", 1, durable="replica").replicas == 1
+    cluster.move(slot_of(log_key(namespace)), cluster.another(cluster.owner_of_namespace(namespace)))
+    receipts = publisher.publish_many([("a", 2), ("a", 3)], durable="replica")
+    assert [receipt.replicas for receipt in receipts] == [1, 1]
+    with Publisher(cluster.url, namespace=namespace, timeout_s=0.5) as publisher_of_two, pytest.raises(NotDurable):
+        publisher_of_two.publish("a", 4, durable=2)
+
+
+def test_revocations_live_at_one_node_and_reach_every_link(cluster: Cluster, client: Client, publisher: Publisher) -> None:
+    """The set and the channel are those of `hg:revoked`; news are heard at every node."""
+    links = [SubscriberLink(cluster.url, key=name) for name in [REVOKED, *spread(cluster)]]
+    for link in links:
+        link.connect()
+        link.settimeout(DEADLINE_S)
+        link.send(("SUBSCRIBE", REVOKED))
+        assert link.read()[0][0] == b"subscribe"
+    try:
+        publisher.revoke(user="eve", for_s=60)
+        assert [link.read()[0][2] for link in links] == [b"60 user:eve"] * len(links)
+    finally:
+        for link in links:
+            link.close()
+    assert [member for member, _ in read_revoked(client)] == ["user:eve"]
+    publisher.revoke(user="eve", for_s=0)
+    assert read_revoked(client) == []
+
+
+def test_gateways_register_namespaces_of_several_nodes(cluster: Cluster, client: Client) -> None:
+    """Each is known by its own node, and all of them by that of `hg:namespaces`."""
+    names = spread(cluster)
+    assert not register(client, "g1", names)
+    assert register(client, "g1", names)
+    assert has_been_served(client, names[0])[0]
+    assert set(names) <= set(has_been_served(client, names[0])[1])
+    assert {name: read_served(client)[name] for name in names} == dict.fromkeys(names, Served(1, 0)) or all(
+        read_served(client)[name].live == 1 for name in names
+    )
+    assert leave(client, "g1", names)
+    assert call(client, "EXISTS", NAMESPACES) == 1
+
+
+def test_events_that_were_seen_are_remembered(client: Client, namespace: str) -> None:
+    """By the node of the namespace."""
+    mark_seen(client, namespace, "ana", ["e1"])
+    assert was_seen(client, namespace, "ana", "e1")
+    assert not was_seen(client, namespace, "ana", "e2")
+
+
+def test_a_consumer_group_goes_on_after_its_slot_has_moved(
+    cluster: Cluster, client: Client, publisher: Publisher, namespace: str
+) -> None:
+    """Work, acknowledgements and the wait for more lead to the new owner."""
+    store = Store(client, cluster.url, namespace, "mail", 65536)
+    publisher.publish("a", 1)
+    store.open("oldest")
+    page = store.take(10, 60_000, 100, lambda _: True)
+    assert page is not None
+    store.acknowledge(page.epoch, [page.work[0].task.offset])
+    store.confirm()
+    source = cluster.owner_of_namespace(namespace)
+
+    cluster.move(slot_of(log_key(namespace)), cluster.another(source))
+
+    publisher.publish("a", 2)
+    store.wait(1, DEADLINE_S)
+    page = store.take(10, 60_000, 100, lambda _: True)
+    assert page is not None
+    assert [leased.task.offset for leased in page.work] == [2]
+    store.acknowledge(page.epoch, [2])
+    with pytest.raises(BusUnavailable):  # the connection was made before the move
+        store.confirm()
+    store.confirm()
+    assert [status.name for status in Groups(client, namespace).statuses()] == ["mail"]
+    assert store.progress().lag == 0
+    store.close()
+
+
+def test_libraries_are_loaded_at_every_primary(cluster: Cluster, client: Client) -> None:
+    """`headgate check --load` does so; one node that lacks it counts as all."""
+    assert LOG_LIBRARY.ensure_loaded(client) == LOG_LIBRARY.version
+    assert LOG_LIBRARY.loaded_version(client) == LOG_LIBRARY.version
+    node = cluster.owner(spread(cluster)[-1])
+    node.call("FUNCTION", "FLUSH")
+    assert LOG_LIBRARY.loaded_version(client) is None
+    assert LOG_LIBRARY.ensure_loaded(client, spread(cluster)[-1]) == LOG_LIBRARY.version
+
+
+def test_a_url_of_the_wrong_kind_is_one_clear_error(cluster: Cluster, redis_url: str) -> None:
+    """A Cluster's node behind a plain URL, and a Redis that is no Cluster behind a Cluster's."""
+    node = cluster.nodes[0]
+    with pytest.raises(BusRefused, match=r"is a node of a Cluster: begin the URL with redis\+cluster://"):
+        describe_server(node.url)
+    other = next(name for name in spread(cluster) if cluster.owner(name) is not node)
+    with pytest.raises(BusRefused, match=r"begin the URL with redis\+cluster://"):
+        call(open_client(node.url), "GET", other)
+
+
+def test_a_failed_primary_is_left_for_its_replica(cluster: Cluster, client: Client, publisher: Publisher, namespace: str) -> None:
+    """It is silent; the replica takes over; the next calls lead there, and the log goes on."""
+    publisher.publish("a", 1, durable="replica")
+    link = SubscriberLink(cluster.url, key=log_key(namespace))
+    link.connect()
+    failing = cluster.owner_of_namespace(namespace)
+    replica = cluster.replica_of(failing)
+    failing.kill()
+
+    def published() -> object:
+        try:
+            return publisher.publish("a", 2, id="two")
+        except BusUnavailable:
+            return None
+
+    receipt: Any = wait_until(published, "an event is published to the replica, now the primary")
+
+    assert receipt.offset == 2
+    assert cluster.owner_of_namespace(namespace) is replica
+    assert call(client, "XLEN", log_key(namespace)) == 2
+    with pytest.raises(BusUnavailable):
+        link.read()
+    again = SubscriberLink(cluster.url, key=log_key(namespace))
+    again.connect()
+    again.send(("XLEN", log_key(namespace)))
+    assert again.read() == [2]
+    for each in (link, again):
+        each.close()
+    failing.start()
+    assert check_server(client)[0] in ("Redis", "Valkey")

@@ -41,6 +41,8 @@ _CODES_OF_TEXTS = (
     (re.compile(r"Function not found"), NO_FUNCTION),
     (re.compile(r"unknown command ['`](FCALL|FCALL_RO|FUNCTION)\b.*", re.IGNORECASE | re.DOTALL), NO_FUNCTIONS_AT_ALL),
     (re.compile(r"This instance has cluster support disabled"), NO_CLUSTER),
+    # A function that meets it stops there; the key may be on the other node, or not there at all.
+    (re.compile(r".*ttempted to access a non local key in a cluster node.*", re.DOTALL), "TRYAGAIN"),
     (re.compile(r"invalid (username-password pair|password).*"), "WRONGPASS"),
 )
 # redis-py's text of an end of stream, for which it has no class.

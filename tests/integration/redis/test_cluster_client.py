@@ -117,12 +117,12 @@ def test_a_publisher_follows_a_slot_that_moves_key_by_key(cluster: Cluster, publ
     target.call("FUNCTION", "FLUSH")
     receipts: list[Any] = []
     with cluster.moving(slot_of(log_key(namespace)), target) as move:
-        move.move_keys(log_key(namespace))
-        impatient = Publisher(cluster.url, namespace=namespace, timeout_s=0.3)
-        with pytest.raises(BusUnavailable, match="taking over this namespace") as caught:
-            impatient.publish("a", 2)
-        assert caught.value.redis_code in ("ASK", "TRYAGAIN")
-        impatient.close()
+        with Publisher(cluster.url, namespace=namespace, timeout_s=0.3) as impatient:
+            for code in ("TRYAGAIN", "ASK"):  # a key that is not there might be on the other node; the log is
+                with pytest.raises(BusUnavailable, match="taking over this namespace") as caught:
+                    impatient.publish("a", 2)
+                assert caught.value.redis_code == code
+                move.move_keys(*([log_key(namespace)] if code == "TRYAGAIN" else []))
         waiting = threading.Thread(target=lambda: receipts.append(publisher.publish_many([("a", 3, "y"), ("a", 4, "z")])))
         waiting.start()
     waiting.join(DEADLINE_S)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import json
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing
@@ -233,6 +236,46 @@ def test_a_url_of_the_wrong_kind_is_one_clear_error(cluster: Cluster, tmp_path: 
         call(open_client(node.url), "GET", other)
     with closing(Server(tmp_path / "alone")) as alone, pytest.raises(BusRefused, match="is no node of a Cluster: begin the URL"):
         describe_server(alone.url.replace("redis://", "redis+cluster://"))
+
+
+READY = """
+from gevent import monkey
+monkey.patch_all()
+import json, sys
+from gevent import sleep
+from headgate.node.gateway import Gateway
+from headgate.settings import Settings
+gateways = [Gateway(Settings.read({"HEADGATE_REDIS_URL": url, "HEADGATE_NAMESPACES": sys.argv[1]})) for url in sys.argv[2:]]
+for gateway in gateways:
+    gateway.start()
+def told(gateway):
+    state = gateway.ready()
+    return [state["ready"], state["namespaces"][sys.argv[1]].get("error"), state.get("revocations_error")]
+while not all(told(gateway)[0] or all(told(gateway)[1:]) for gateway in gateways):
+    sleep(0.01)
+print(json.dumps([told(gateway) for gateway in gateways]))
+sys.stdout.flush()
+import os
+os._exit(0)
+"""
+
+
+def test_a_gateway_that_cannot_serve_is_not_ready_and_says_why(cluster: Cluster, tmp_path: Path) -> None:
+    """While it runs: another kind of Redis than the URL says, or nothing there."""
+    other = next(node for node in cluster.nodes if node.is_primary and node is not cluster.owner(REVOKED))
+    namespace = cluster.namespaces_on(cluster.another(other), 1)[0]
+    with closing(Server(tmp_path / "alone")) as alone:
+        urls = [other.url, alone.url.replace("redis:", "redis+cluster:"), "redis+cluster://127.0.0.1:1,127.0.0.1:2"]
+        done = subprocess.run(
+            [sys.executable, "-c", READY, namespace, *urls], capture_output=True, text=True, timeout=DEADLINE_S, check=True
+        )
+    for (ready, *reasons), expected in zip(
+        json.loads(done.stdout.splitlines()[-1]),
+        ("is a node of a Cluster: begin the URL with redis+cluster://", "is no node of a Cluster", "none of its nodes answers"),
+        strict=True,
+    ):
+        assert not ready
+        assert all(expected in reason for reason in reasons), reasons
 
 
 def test_a_replica_given_as_primary_is_one_clear_error(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ from headgate.redis.client import (
 )
 from headgate.redis.cluster import slot_of
 from headgate.redis.functions import LOG_LIBRARY
-from headgate.redis.keys import NAMESPACES, REVOKED, log_key
+from headgate.redis.keys import NAMESPACES, REVOKED, feed_channel, log_key
 from headgate.redis.registry import Served, has_been_served, leave, read_served, register
 from headgate.redis.seen import mark_seen, was_seen
 from headgate.redis.subscriber_link import SubscriberLink
@@ -311,6 +311,44 @@ def test_check_tells_of_each_node(cluster: Cluster) -> None:
         assert f"127.0.0.1:{node.port}: role: primary with 1 replica(s)" in said.output
         assert {found[1] for found in node.call("FUNCTION", "LIST")} == {b"headgate", b"headgate_consumers"}
     assert "warning" not in said.output
+
+
+def test_tail_prints_sharded_and_plain_messages_until_the_slot_moves(cluster: Cluster, client: Client, namespace: str) -> None:
+    """Those of the log over the feed channel, with their topic; those without an offset over their own."""
+    command = [sys.executable, "-m", "headgate", "tail", "orders.#", "--namespace", namespace, "--redis", cluster.url]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as tail:
+        assert tail.stdout is not None
+        assert tail.stdout.readline() == f"listening to orders.# in {namespace}\n"
+        for number, topic in enumerate(("orders.1", "other", "orders.2"), 1):
+            message = f'{topic}\nhg1 0123456789abcdef {number} 1000 id{number}\n{{"n":{number}}}'
+            assert call(client, "SPUBLISH", feed_channel(namespace), message) == 1
+        call(client, "PUBLISH", f"hg:{{{namespace}}}:orders.3", '{"data":3}')
+        assert [tail.stdout.readline() for _ in range(3)] == [
+            '1 orders.1 {"n":1}\n',
+            '3 orders.2 {"n":3}\n',
+            '- orders.3 {"data":3}\n',
+        ]
+        cluster.move(slot_of(log_key(namespace)), cluster.another(cluster.owner_of_namespace(namespace)))
+        assert "has moved to another node of the Cluster: run this again" in tail.stdout.readline()
+        assert tail.wait(DEADLINE_S) == 1
+
+
+def test_a_publisher_of_few_rights_finds_its_node(cluster: Cluster, client: Client, namespace: str) -> None:
+    """It may ask which node owns which slot; without that right it is told so."""
+    LOG_LIBRARY.ensure_loaded(client)
+    rules = (
+        f"reset on >pw ~hg:{{{namespace}}}:* %R~hg:namespaces &hg:{{{namespace}}}:* &hg:{{{namespace}}}/* -@all +fcall +fcall_ro"
+    )
+    commands = "+time +publish +spublish +mget +hmget +hset +get +set +unlink +xadd +xrange +xtrim +xinfo|stream +zcard +zrange"
+    url = cluster.url.replace("://", "://shop:pw@")
+    for node in cluster.nodes:
+        node.call("ACL", "SETUSER", "shop", *rules.split(), *commands.split())
+    with Publisher(url, namespace=namespace, timeout_s=DEADLINE_S) as publisher:
+        with pytest.raises(BusRefused, match=r"no permission .*cluster\|slots"):
+            publisher.publish("a", 1)
+        for node in cluster.nodes:
+            node.call("ACL", "SETUSER", "shop", "+cluster|slots")
+        assert publisher.publish("a", 1, user="ana").offset == 1
 
 
 def test_a_failed_primary_is_left_for_its_replica(cluster: Cluster, client: Client, publisher: Publisher, namespace: str) -> None:

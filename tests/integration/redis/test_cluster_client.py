@@ -354,6 +354,62 @@ def test_a_publisher_of_few_rights_finds_its_node(cluster: Cluster, client: Clie
         assert publisher.publish("a", 1, user="ana").offset == 1
 
 
+def test_every_event_is_in_the_log_once_however_its_slot_moves(cluster: Cluster, client: Client, namespace: str) -> None:
+    """Threads publish without a pause, alone and in batches, while the slot goes from node to node and back."""
+    LOG_LIBRARY.ensure_loaded(client)
+    stopping = threading.Event()
+    receipts: dict[str, int] = {}
+
+    def publish(thread: int) -> None:
+        with Publisher(cluster.url, namespace=namespace, timeout_s=DEADLINE_S) as publisher:
+            for number in itertools.count():
+                if stopping.is_set():
+                    return
+                ids = [f"{thread}-{number}-{part}" for part in range(1 + number % 3)]
+                if len(ids) == 1:
+                    receipts[ids[0]] = publisher.publish("a", number, id=ids[0]).offset
+                else:
+                    found = publisher.publish_many([("a", number, each) for each in ids])
+                    receipts.update({receipt.id: receipt.offset for receipt in found})
+
+    threads = [threading.Thread(target=publish, args=(number,)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    ways = [cluster.move, cluster.move_at_once] if cluster.can_move_at_once() else [cluster.move]
+    for way in ways * 3:
+        published = len(receipts)
+        wait_until(lambda: len(receipts) > published + 20, "events are published between two moves")  # noqa: B023
+        source = cluster.owner_of_namespace(namespace)
+        way(slot_of(log_key(namespace)), cluster.another(source))
+    stopping.set()
+    for thread in threads:
+        thread.join(DEADLINE_S)
+
+    log = call(client, "XRANGE", log_key(namespace), "-", "+")
+    assert {fields[b"id"].decode(): int(entry.split(b"-")[0]) for entry, fields in log} == receipts
+    assert [int(entry.split(b"-")[0]) for entry, _ in log] == list(range(1, len(receipts) + 1))
+
+
+def test_a_slot_that_no_node_owns_is_one_clear_error(cluster: Cluster, namespace: str) -> None:
+    """Publishers of its namespaces are told, and `headgate check`; other namespaces are published to."""
+    slot = slot_of(log_key(namespace))
+    owner = cluster.owner_of_slot(slot)
+    primaries = [node for node in cluster.nodes if node.is_primary]
+    for node in primaries:
+        node.call("CLUSTER", "DELSLOTS", slot)
+    try:
+        with Publisher(cluster.url, namespace=namespace, timeout_s=0.2) as publisher:
+            with pytest.raises(BusUnavailable, match=f"it is down for slot {slot}, which no node owns"):
+                publisher.publish("a", 1)
+            assert publisher.publish("a", 1, namespace=spread(cluster)[0]).offset == 1
+        said = CliRunner().invoke(check, ["--redis", cluster.url])
+        assert "warning: the Cluster is down for 1 of its 16384 slots" in said.output
+    finally:
+        owner.call("CLUSTER", "ADDSLOTS", slot)
+    with Publisher(cluster.url, namespace=namespace, timeout_s=DEADLINE_S) as publisher:
+        assert publisher.publish("a", 1).offset == 1
+
+
 def test_a_failed_primary_is_left_for_its_replica(cluster: Cluster, client: Client, publisher: Publisher, namespace: str) -> None:
     """It is silent; the replica takes over; the next calls lead there, and the log goes on."""
     publisher.publish("a", 1, durable="replica")

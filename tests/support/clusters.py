@@ -22,6 +22,7 @@ from tests.support.sentinels import Server
 
 SLOTS = 16384
 NODE_TIMEOUT_MS = 1000
+KEYS_AT_ONCE = 10
 
 
 class Node(Server):
@@ -184,9 +185,12 @@ class Moving:
         return sorted(key.decode() for key in self._source.call("CLUSTER", "GETKEYSINSLOT", self._slot, 10_000))
 
     def move_keys(self, *keys: str) -> None:
-        """Move some keys; without any, one after the other all that are left."""
-        for key in keys or self.keys():
-            self._source.call("MIGRATE", "127.0.0.1", self._to.port, key, 0, int(DEADLINE_S * 1000), *self._auth())
+        """Move some keys; without any, all that are left, a few at a time."""
+        left = list(keys) or self.keys()
+        for first in range(0, len(left), KEYS_AT_ONCE):
+            some = left[first : first + KEYS_AT_ONCE]
+            timeout_ms = int(DEADLINE_S * 1000)
+            self._source.call("MIGRATE", "127.0.0.1", self._to.port, "", 0, timeout_ms, *self._auth(), "KEYS", *some)
 
     def give_up(self) -> None:
         """Leave the slot where it was; keys that have moved are moved back."""

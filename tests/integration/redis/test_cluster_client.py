@@ -376,7 +376,7 @@ def test_every_event_is_in_the_log_once_however_its_slot_moves(cluster: Cluster,
     for thread in threads:
         thread.start()
     ways = [cluster.move, cluster.move_at_once] if cluster.can_move_at_once() else [cluster.move]
-    for way in ways * 3:
+    for way in ways * 2:
         published = len(receipts)
         wait_until(lambda: len(receipts) > published + 20, "events are published between two moves")  # noqa: B023
         source = cluster.owner_of_namespace(namespace)

@@ -82,6 +82,21 @@ class BrowserClient(asyncio.BufferedProtocol):
             else:
                 self._transport.close()
 
+    def open_soon(self) -> None:
+        """Connect as `open` does, without waiting for it. In the swarm's loop only."""
+        self._wanted = True
+        asyncio.get_running_loop().create_task(self._connect())
+
+    @property
+    def wanted(self) -> bool:
+        """Whether it connects again when its connection is lost."""
+        return self._wanted
+
+    @property
+    def connected(self) -> bool:
+        """Whether it has a connection, or is about to."""
+        return self._transport is not None or self._connecting
+
     @property
     def reading(self) -> bool:
         """Whether it takes from the socket what comes."""

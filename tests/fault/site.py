@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import threading
 import time
 import urllib.error
@@ -76,11 +77,14 @@ class Site:
     Args:
         folder, load: where it lives, and how much it bears.
         behind: a Redis of another kind, which runs, and which gateways reach without a proxy.
+        serve: the application to serve, for `headgate serve`.
     """
 
     redis: RedisProcess
 
-    def __init__(self, folder: Path, load: Load, *, behind: Redis | None = None, **settings: Any) -> None:
+    def __init__(
+        self, folder: Path, load: Load, *, behind: Redis | None = None, serve: tuple[str, ...] = (), **settings: Any
+    ) -> None:
         self.load = load
         self._redis: Redis
         if behind is None:
@@ -97,9 +101,10 @@ class Site:
                 {
                     "HEADGATE_REDIS_URL": url,
                     "HEADGATE_PORT": str(held.port),
+                    "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]),
                     **{f"HEADGATE_{name.upper()}": str(value) for name, value in settings.items()},
                 },
-                ("--dev",),
+                (*serve, "--dev"),
             )
             for number, (url, held) in enumerate(zip(urls, self._ports, strict=True))
         ]

@@ -1,7 +1,8 @@
-"""F23: a gateway has no file descriptor left for whoever connects."""
+"""F23: a gateway has no file descriptor left for new clients, or none at all."""
 
 from __future__ import annotations
 
+import http.client
 import resource
 import socket
 import time
@@ -19,20 +20,81 @@ from tests.support.gateway_process import GatewayProcess
 
 SPARE = 3
 KNOCKING = 60
+SILENT = 100
 MEASURED_S = 2.0
+HEALTH = ("/livez", "/healthz", "/metrics")
+LIVEZ = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 @contextmanager
-def no_descriptors(gateway: GatewayProcess) -> Iterator[None]:
-    """Let the process open only a few more."""
+def descriptors_end(gateway: GatewayProcess, spare: int | None) -> Iterator[None]:
+    """Let the process open only so many descriptors more; None: none at all, not even in the place of one that it closes."""
     soft, hard = resource.prlimit(gateway.pid, resource.RLIMIT_NOFILE)
-    # Of those, too, that were closed since the newest was opened: how many these are is up to the tests before.
-    last = list(islice((number for number in count() if number not in descriptors(gateway.pid)), SPARE))[-1]
-    resource.prlimit(gateway.pid, resource.RLIMIT_NOFILE, (last + 1, hard))
+    limit = 3
+    if spare is not None:
+        # Of those, too, that were closed since the newest was opened: how many these are is up to the tests before.
+        limit = 1 + list(islice((number for number in count() if number not in descriptors(gateway.pid)), spare))[-1]
+    resource.prlimit(gateway.pid, resource.RLIMIT_NOFILE, (limit, hard))
     try:
         yield
     finally:
         resource.prlimit(gateway.pid, resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_health_pages_answer_and_new_clients_are_told_when_no_descriptor_is_left_for_them(
+    site: Site, start_swarm: Callable[..., Swarm], figures: Figures
+) -> None:
+    """Whoever waits in silence for a health page makes room; clients that are in get everything, also when Redis was lost."""
+    swarm = start_swarm()
+    gateway, address = site.gateways[0], swarm.clients[0].address
+    known = len(lines(gateway, "no room for new clients"))
+    with ExitStack() as silent, site.publishing() as publishing, descriptors_end(gateway, SPARE):
+        limited_s = time.monotonic()
+        wait_for(lambda: ask(address, "/socket.io/")[0] == 503, "clients to have all their descriptors")
+        for _ in range(SILENT):
+            silent.enter_context(socket.create_connection(address, timeout=DEADLINE_S)).sendall(b"GET /liv")
+        asked_s = time.monotonic()
+        statuses = [ask(address, page)[0] for page in HEALTH]
+        healthy_s = time.monotonic() - asked_s
+        refusals = [ask(address, "/socket.io/?EIO=4&transport=websocket") for _ in range(KNOCKING)]
+        site.proxies[0].reset()
+        site.proxies[0].heal()
+        publish_burst(site.redis.url, publishing.history, 300, site.load.payload_bytes)
+        history = publishing.stop()
+        epoch, offset = site.head()
+        wait_until_had(swarm, history, epoch, offset)
+        wait_for(lambda: ask(address, "/healthz")[0] == 200, "readiness over new connections to Redis")
+        counted = ask(address, "/metrics")[1]
+        told, limited_s = lines(gateway, "no room for new clients")[known:], time.monotonic() - limited_s
+    late = Swarm(site.urls[:1], 1, lambda index: ["load.#"], name="late").open()
+    late.close()
+    site.come_to_rest(swarm, history)
+    assert statuses == [200, 200, 200]
+    assert {status for status, _, _ in refusals} == {503}
+    assert all("no room" in told and 1 <= int(after or 0) <= 5 for _, told, after in refusals)
+    assert len({after for _, _, after in refusals}) > 1
+    assert 'headgate_http_ended_total{reason="no descriptor"}' in counted
+    assert 'headgate_http_ended_total{reason="longest waiting in a reserved place"}' in counted
+    assert not disconnects(swarm)
+    figures("F23", f"three health pages answered, {SILENT} silent connections before them", healthy_s, "s", "≤ 2 s")
+    assert 1 <= len(told) <= 1 + limited_s / EXHAUSTED_LOG_S  # not one for each attempt
+    assert "Traceback" not in gateway.output
+
+
+def ask(address: tuple[str, int], path: str) -> tuple[int, str, str | None]:
+    """Return status, body and Retry-After of an answer over a new connection. One that is cut is tried again."""
+    give_up_s = time.monotonic() + DEADLINE_S
+    while True:
+        connection = http.client.HTTPConnection(*address, timeout=DEADLINE_S)
+        try:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode(), answer.getheader("Retry-After")
+        except ConnectionError:  # on a machine that stood still before the request was sent
+            if time.monotonic() > give_up_s:
+                raise
+        finally:
+            connection.close()
 
 
 def test_without_descriptors_accept_backs_off_and_clients_notice_nothing(
@@ -41,14 +103,14 @@ def test_without_descriptors_accept_backs_off_and_clients_notice_nothing(
     """The processor is left alone, those who are in get everything, and who knocked is let in as soon as that is possible."""
     swarm = start_swarm()
     gateway = site.gateways[0]
-    known = len(refusals(gateway))
+    known = len(lines(gateway, "cannot accept connections"))
     with ExitStack() as open_sockets:
-        with no_descriptors(gateway):
+        with descriptors_end(gateway, None):
             host, port = swarm.clients[0].address
             limited_s = time.monotonic()
             for _ in range(KNOCKING):
                 knocking = open_sockets.enter_context(socket.create_connection((host, port), timeout=DEADLINE_S))
-                knocking.sendall(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                knocking.sendall(LIVEZ)
             used_s, began_s = cpu_seconds(gateway.pid), time.monotonic()
             time.sleep(MEASURED_S)  # the length of what is measured
             used = (cpu_seconds(gateway.pid) - used_s) / (time.monotonic() - began_s)
@@ -59,8 +121,8 @@ def test_without_descriptors_accept_backs_off_and_clients_notice_nothing(
                 epoch, offset = site.head()
                 delivered_s = wait_until_had(swarm, history, epoch, offset)
             # (Not at once if it said so a moment ago, in the test before.)
-            wait_for(lambda: refusals(gateway)[known:], "the gateway to say that it cannot accept")
-            told, limited_s = refusals(gateway)[known:], time.monotonic() - limited_s
+            wait_for(lambda: lines(gateway, "cannot accept connections")[known:], "the gateway to say that it cannot accept")
+            told, limited_s = lines(gateway, "cannot accept connections")[known:], time.monotonic() - limited_s
         freed_s = time.monotonic()
         with knocking.makefile("rb") as answers:
             answer = answers.readline()
@@ -80,6 +142,6 @@ def test_without_descriptors_accept_backs_off_and_clients_notice_nothing(
     assert used <= 0.2
 
 
-def refusals(gateway: GatewayProcess) -> list[str]:
-    """Return the lines of its log that say that it cannot accept."""
-    return [line for line in gateway.output.splitlines() if 'event="cannot accept connections"' in line]
+def lines(gateway: GatewayProcess, event: str) -> list[str]:
+    """Return the lines of its log that tell of an event."""
+    return [line for line in gateway.output.splitlines() if f'event="{event}"' in line]

@@ -1,17 +1,24 @@
-"""The file descriptors that the process may have, and the share of them that clients may not have.
+"""The file descriptors of the process: those that clients may have, and two shares that they may not.
 
-The last descriptors are not for clients: a gateway that has given all away cannot reach Redis again when a connection breaks.
+In: nothing but the limit and the numbers that the kernel hands out, which are always the lowest that are free (open(2)). Out:
+whether one more client has room, and descriptors for connections that only ask for health.
+
+Clients never get the last numbers below the limit: with those the gateway reaches Redis again and writes its files. Some more are
+held open from the start and closed one at a time, when a connection is accepted in the place of one. So health pages are answered
+whatever else has used up the rest.
 """
 
 from __future__ import annotations
 
-import errno
 import os
 import resource
 
 from headgate.runtime.loop import native_close
 
-MAX_RESERVED_DESCRIPTORS = 32
+MAX_OWN_DESCRIPTORS = 32
+MAX_HELD_DESCRIPTORS = 16
+# Each share is this part of the limit at most.
+SHARE = 16
 
 
 def descriptor_limit() -> int | None:
@@ -20,23 +27,67 @@ def descriptor_limit() -> int | None:
     return None if limit == resource.RLIM_INFINITY else limit
 
 
-def keep_reserve(listener_fd: int, newest_fd: int) -> None:
-    """Look which descriptor a connection would get, once the last one's was close to the reserve.
+def has_room(listener_fd: int) -> bool:
+    """Return whether a client may have the next descriptor.
+
+    It asks each time. The number of the last connection tells little: it may have been the only low one that was free.
 
     Args:
         listener_fd: any descriptor that can be duplicated.
-        newest_fd: of the last connection: the lowest that was free then (open(2)).
-
-    Raises:
-        OSError: EMFILE, as if it could not have had one.
     """
-    limit = descriptor_limit()
-    if limit is None:
-        return
-    reserve = limit - min(MAX_RESERVED_DESCRIPTORS, limit // 16)
-    if newest_fd < reserve - MAX_RESERVED_DESCRIPTORS:
-        return
-    free = os.dup(listener_fd)
+    end = _end_of_clients()
+    if end is None:
+        return True
+    try:
+        free = os.dup(listener_fd)
+    except OSError:
+        return False
     native_close(free)
-    if free >= reserve:
-        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+    return free < end
+
+
+def places() -> int:
+    """Return how many descriptors are held for connections that ask for health."""
+    limit = descriptor_limit()
+    return MAX_HELD_DESCRIPTORS if limit is None else min(MAX_HELD_DESCRIPTORS, limit // SHARE)
+
+
+class HeldDescriptors:
+    """The descriptors that are held open so that others cannot have them."""
+
+    def __init__(self) -> None:
+        self._held: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def hold(self, lent: int) -> None:
+        """Hold as many as there are to be, less the `lent` ones; fewer while clients leave no room for them."""
+        wanted, end = places() - lent, _end_of_clients()
+        while len(self._held) < wanted:
+            try:
+                taken = os.open(os.devnull, os.O_RDONLY)
+            except OSError:
+                return
+            if end is not None and taken >= end:  # the gateway's own
+                native_close(taken)
+                return
+            self._held.append(taken)
+
+    def lend(self) -> bool:
+        """Close one, for a connection that is accepted at once; return whether there was one."""
+        if not self._held:
+            return False
+        native_close(self._held.pop())
+        return True
+
+    def close(self) -> None:
+        """Close all. Idempotent."""
+        while self.lend():
+            pass
+
+
+def _end_of_clients() -> int | None:
+    """Return the first number that no client may have; None when there is no limit."""
+    limit = descriptor_limit()
+    return None if limit is None else limit - min(MAX_OWN_DESCRIPTORS, limit // SHARE)

@@ -73,6 +73,10 @@ class HttpConnections(Generic[C]):
         """Return how many an address has."""
         return self._count_at.get(address, 0)
 
+    def address_of(self, connection: C) -> str | None:
+        """Return the address for which a connection counts."""
+        return self._address_of.get(connection)
+
     def longest_waiting(self, address: str | None = None) -> C | None:
         """Return the connection (of an address) that has waited longest for its peer; None when none waits."""
         waiting = self._waiting if address is None else self._waiting_at.get(address)

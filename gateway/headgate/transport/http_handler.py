@@ -25,7 +25,7 @@ from gevent import pywsgi
 
 from headgate.metrics import HTTP_ENDED
 
-from .http_answers import error_answer, refusing
+from .http_answers import error_answer
 from .http_body import RequestBody
 from .http_connections import HttpConnections
 from .http_limits import HttpLimits, Part
@@ -33,7 +33,7 @@ from .peer_socket import PeerSocket, close_hard
 from .request_headers import Reader, RequestHeaders
 
 if TYPE_CHECKING:
-    from wsgiref.types import WSGIEnvironment
+    from wsgiref.types import WSGIApplication, WSGIEnvironment
 
     from _typeshed import ReadableBuffer, WriteableBuffer
 
@@ -57,8 +57,11 @@ class HandlerServer(Protocol):
     def between_requests(self, sock: PeerSocket) -> None:
         """A connection waits for its next request."""
 
-    def one_too_many(self, sock: PeerSocket, environ: WSGIEnvironment) -> int | None:
-        """Let a request count; return the limit if there is no room for one more."""
+    def has_reserved_place(self, sock: PeerSocket) -> bool:
+        """Return whether a connection has a place of those for health pages: for one request."""
+
+    def refusal(self, sock: PeerSocket, environ: WSGIEnvironment) -> WSGIApplication | None:
+        """Let a request count; return the application that refuses it if there is no room for it."""
 
 
 class _TooSlow(TimeoutError):
@@ -222,9 +225,11 @@ class HttpHandler(pywsgi.WSGIHandler):  # type: ignore[misc]
         return environ
 
     def run_application(self) -> None:
-        limit = self.server.one_too_many(self.socket, self.environ)
-        if limit is not None:
-            self.application = refusing(limit)
+        if self.server.has_reserved_place(self.socket):
+            self.close_connection = True
+        refusal = self.server.refusal(self.socket, self.environ)
+        if refusal is not None:
+            self.application = refusal
         super().run_application()
 
     def finalize_headers(self) -> None:

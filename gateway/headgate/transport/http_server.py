@@ -1,8 +1,10 @@
 """The HTTP server: gevent's pywsgi, which accepts no more connections than the process can have, or one address may have.
 
 In: a listening socket. Out: connections, each in the hands of a handler (http_handler.py). When there is one too many, the
-connection that has waited longest for its peer is ended for it (http_connections.py); when the process has no descriptor left,
-nothing is accepted for a while.
+connection that has waited longest for its peer is ended for it (http_connections.py). When clients have all descriptors that
+they may have, a new connection gets one of a few reserved places: its one request is answered if it is for a health page, and
+with 503 if not, and the connection is closed. When those places are taken, too, the ones in them that wait for their peer make
+room. When the process has no descriptor at all, nothing is accepted for a while.
 
 Private corners of pywsgi that are met here, each with a contract test: it accepts with `do_read`, and does so no more, without
 closing, between `stop_accepting` and `start_accepting`; `do_close` follows each connection.
@@ -11,8 +13,8 @@ closing, between `stop_accepting` and `start_accepting`; `do_close` follows each
 from __future__ import annotations
 
 import errno
+import os
 import socket
-import sys
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -23,8 +25,8 @@ from gevent import pywsgi
 from headgate.metrics import ACCEPT_FAILURES, HTTP_CONNECTIONS, HTTP_ENDED
 from headgate.runtime.loop import later, native_close
 
-from .descriptors import descriptor_limit, keep_reserve
-from .http_answers import error_answer, too_many_text
+from .descriptors import HeldDescriptors, descriptor_limit, has_room, places
+from .http_answers import NO_ROOM_TEXT, error_answer, refusing, retry_after_s, too_many_text
 from .http_connections import HttpConnections
 from .http_handler import HttpHandler
 from .http_limits import HttpLimits
@@ -34,6 +36,12 @@ from .peer_socket import AcceptedSocket, PeerSocket, close_hard, native
 if TYPE_CHECKING:
     from wsgiref.types import WSGIApplication, WSGIEnvironment
 
+# The pages that are answered when there is no room for anything else.
+HEALTH_PATHS = frozenset({"/livez", "/healthz", "/metrics"})
+# The connections in a reserved place count for this address.
+RESERVED = "a reserved place"
+# A request comes with its connection, or a moment later. Until it does, nobody in a reserved place is ended for another.
+PLACES_TAKEN_PAUSE_S = 0.01
 # No descriptor, or no memory, for one more connection. Peers wait in the kernel's queue, and are accepted after a while; without
 # the pause the listener, which stays readable, would have us try for ever.
 _EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
@@ -43,6 +51,7 @@ EXHAUSTED_LOG_S = 10.0
 # file that it is answered with, so WebSockets have half of them at least.
 HTTP_SHARE = 4
 ADDRESS_SHARE = 8
+_READ_BYTES = 65536
 
 log = structlog.get_logger("headgate.wsgi")
 
@@ -66,14 +75,28 @@ class HTTPServer(pywsgi.WSGIServer):  # type: ignore[misc]
         self.limits = limits or HttpLimits()
         self.connections: HttpConnections[PeerSocket] = HttpConnections()
         HTTP_CONNECTIONS.set_function(lambda: len(self.connections))
-        self._exhausted_told_s = -EXHAUSTED_LOG_S
-        self._newest_fd = sys.maxsize
+        self._held = HeldDescriptors()
+        self._places_were_taken = False
+        self._told_s: dict[str, float] = {}
+
+    def start_accepting(self) -> None:
+        """Accept connections from now on."""
+        self._hold()
+        super().start_accepting()
+
+    def close(self) -> None:
+        """Accept no connections any more. Idempotent."""
+        super().close()
+        self._held.close()
 
     def do_read(self) -> tuple[AcceptedSocket, object] | None:
         """Accept a connection; None when there is none, or when there is nothing left to have it with."""
         for _ in range(self.max_accept):
+            self._hold()
+            room = has_room(self.socket.fileno())
+            if not room and not self._lend():
+                return None
             try:
-                keep_reserve(self.socket.fileno(), self._newest_fd)
                 accepted: tuple[AcceptedSocket, object] | None = super().do_read()
             except OSError as error:
                 if error.errno not in _EXHAUSTED:
@@ -83,8 +106,7 @@ class HTTPServer(pywsgi.WSGIServer):  # type: ignore[misc]
             if accepted is None:
                 return None
             sock, address = accepted
-            self._newest_fd = sock.fileno()
-            if self._take_in(sock, address):
+            if self._take_in(sock, address) if room else self._take_reserved_place(sock):
                 return accepted
         return None
 
@@ -99,8 +121,20 @@ class HTTPServer(pywsgi.WSGIServer):  # type: ignore[misc]
         if self.limits.proxies:
             self.connections.attribute(sock, None)
 
-    def one_too_many(self, sock: PeerSocket, environ: WSGIEnvironment) -> int | None:
-        """Let a request count for the client that a proxy of ours names; return the limit if there is no room for one more."""
+    def has_reserved_place(self, sock: PeerSocket) -> bool:
+        """Return whether a connection has a reserved place: for one request."""
+        return self.connections.address_of(sock) == RESERVED
+
+    def refusal(self, sock: PeerSocket, environ: WSGIEnvironment) -> WSGIApplication | None:
+        """Let a request count; return the application that refuses it if there is no room for it.
+
+        Behind a proxy of ours it counts for the client that the proxy names.
+        """
+        if self.has_reserved_place(sock):
+            if environ.get("PATH_INFO") in HEALTH_PATHS:
+                return None
+            HTTP_ENDED.labels("no descriptor").inc()
+            return refusing("503 Service Unavailable", NO_ROOM_TEXT, retry_after_s())
         limit = self._per_address()
         if not self.limits.proxies or not limit:
             return None
@@ -110,12 +144,12 @@ class HTTPServer(pywsgi.WSGIServer):  # type: ignore[misc]
             return None
         self.connections.attribute(sock, None)
         HTTP_ENDED.labels("too many of address").inc()
-        return limit
+        return refusing("429 Too Many Requests", too_many_text(limit), 1)
 
     def _take_in(self, sock: AcceptedSocket, address: object) -> bool:
         """Count a connection, if need be in place of another that waits for its peer; refuse it when there is no such one.
 
-        Behind a proxy all connections come from the proxy, so an address of its own tells nothing: `one_too_many` asks for each
+        Behind a proxy all connections come from the proxy, so an address of its own tells nothing: `refusal` asks for each
         request instead.
         """
         key = address_key(str(address[0])) if isinstance(address, tuple) and not self.limits.proxies else None
@@ -123,9 +157,9 @@ class HTTPServer(pywsgi.WSGIServer):  # type: ignore[misc]
         connections = self.connections
         descriptors = descriptor_limit()
         if descriptors is not None and len(connections) >= descriptors // HTTP_SHARE and not self._end_longest_waiting("in all"):
-            return self._refuse(
-                sock, "503 Service Unavailable", "too many", "this gateway has as many HTTP connections as it can"
-            )
+            if connections.count_at(RESERVED) < places():
+                return self._take_reserved_place(sock)
+            return self._refuse(sock, "503 Service Unavailable", "too many", NO_ROOM_TEXT)
         if (
             key is not None
             and per_address
@@ -135,6 +169,31 @@ class HTTPServer(pywsgi.WSGIServer):  # type: ignore[misc]
             return self._refuse(sock, "429 Too Many Requests", "too many of address", too_many_text(per_address))
         connections.open(sock, key)
         return True
+
+    def _take_reserved_place(self, sock: AcceptedSocket) -> bool:
+        self._tell("no room for new clients", descriptors=descriptor_limit(), http_connections=len(self.connections))
+        self.connections.open(sock, RESERVED)
+        return True
+
+    def _hold(self) -> None:
+        self._held.hold(self.connections.count_at(RESERVED))
+
+    def _lend(self) -> bool:
+        """Give a held descriptor away for the next connection; return False, and pause, when there is none."""
+        taken = self.connections.count_at(RESERVED)
+        if not taken or taken < places():
+            self._places_were_taken = False
+            if self._held.lend():
+                return True
+            self._back_off(OSError(errno.EMFILE, os.strerror(errno.EMFILE)))
+            return False
+        if self._places_were_taken:
+            # Half of them, so that the next ones find room; their greenlets close them while we pause.
+            while self.connections.count_at(RESERVED) > taken // 2 and self._end_longest_waiting("in a reserved place", RESERVED):
+                pass
+        self._places_were_taken = not self._places_were_taken
+        self._pause(PLACES_TAKEN_PAUSE_S)
+        return False
 
     def _per_address(self) -> int:
         """Return how many HTTP connections one address may have; 0 for any number."""
@@ -156,19 +215,27 @@ class HTTPServer(pywsgi.WSGIServer):  # type: ignore[misc]
     def _refuse(self, sock: AcceptedSocket, status: str, reason: str, told: str) -> bool:
         HTTP_ENDED.labels(reason).inc()
         with suppress(OSError):
-            native(sock).send(error_answer(status, told))
+            native(sock).send(error_answer(status, told, retry_after_s()))
+            native(sock).recv(_READ_BYTES)  # closing it with a request unread would take the answer back
         native_close(sock.detach())
         return False
 
     def _back_off(self, error: OSError) -> None:
-        """Accept nothing for a while."""
+        """Accept nothing for a while: there is nothing left to have a connection with."""
         ACCEPT_FAILURES.inc()
+        self._tell("cannot accept connections", reason=error.strerror, again_in_s=ACCEPT_AGAIN_S)
+        self._pause(ACCEPT_AGAIN_S)
+
+    def _tell(self, event: str, **fields: object) -> None:
+        """Log an event, at most every ten seconds."""
         now_s = time.monotonic()
-        if now_s - self._exhausted_told_s >= EXHAUSTED_LOG_S:
-            self._exhausted_told_s = now_s
-            log.error("cannot accept connections", reason=error.strerror, again_in_s=ACCEPT_AGAIN_S)
+        if now_s - self._told_s.get(event, -EXHAUSTED_LOG_S) >= EXHAUSTED_LOG_S:
+            self._told_s[event] = now_s
+            log.error(event, **fields)
+
+    def _pause(self, seconds: float) -> None:
         self.stop_accepting()
-        later(ACCEPT_AGAIN_S, self._accept_again)
+        later(seconds, self._accept_again)
 
     def _accept_again(self) -> None:
         if self.started:

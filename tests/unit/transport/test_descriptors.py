@@ -1,79 +1,155 @@
-"""The reserve of descriptors: when a server looks, and at what price."""
+"""The shares of the descriptors: how many clients may have, which are the gateway's own, which are held for health pages."""
 
 from __future__ import annotations
 
+import errno
+import os
 import resource
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from headgate.transport.descriptors import MAX_RESERVED_DESCRIPTORS, keep_reserve
+from headgate.transport.descriptors import MAX_HELD_DESCRIPTORS, MAX_OWN_DESCRIPTORS, HeldDescriptors, has_room, places
 
-LISTENER_FD = 7
-# The lowest descriptor that is free, as the server is told: the process's own depend on who started it, and on other tests.
-FREE_FD = 200
+LISTENER_FD = 0
+
+
+class Table:
+    """The table of descriptors of a process: the kernel gives away the lowest that is free, below the limit."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, limit: int) -> None:
+        self.limit = limit
+        self.used = {LISTENER_FD}
+        ours = "headgate.transport.descriptors"
+        monkeypatch.setattr(f"{ours}.resource.getrlimit", lambda _: (self.limit, self.limit))
+        monkeypatch.setattr(f"{ours}.os.dup", lambda _: self.take())
+        monkeypatch.setattr(f"{ours}.os.open", lambda path, flags: self.take())
+        monkeypatch.setattr(f"{ours}.native_close", self.used.remove)
+
+    def take(self) -> int:
+        """Return the next descriptor.
+
+        Raises:
+            OSError: EMFILE.
+        """
+        free = next(number for number in range(len(self.used) + 1) if number not in self.used)
+        if 0 <= self.limit <= free:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        self.used.add(free)
+        return free
+
+    def accept_all(self) -> int:
+        """Take clients in while there is room; return how many."""
+        count = 0
+        while has_room(LISTENER_FD):
+            self.take()
+            count += 1
+        return count
 
 
 @pytest.fixture
-def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Every look at the lowest descriptor that is free."""
-    seen: list[int] = []
-
-    def counted(fd: int) -> int:
-        seen.append(fd)
-        return FREE_FD
-
-    def close(fd: int) -> None:
-        assert fd == FREE_FD
-
-    monkeypatch.setattr("headgate.transport.descriptors.os.dup", counted)
-    monkeypatch.setattr("headgate.transport.descriptors.native_close", close)
-    return seen
+def table(monkeypatch: pytest.MonkeyPatch) -> Iterator[Table]:
+    """A process that may have 1,024 descriptors."""
+    yield Table(monkeypatch, 1024)
+    monkeypatch.undo()  # before anything else closes a descriptor
 
 
-def limit(monkeypatch: pytest.MonkeyPatch, descriptors: int) -> None:
-    """Have the process told that it may have so many."""
-    monkeypatch.setattr("headgate.transport.descriptors.resource.getrlimit", lambda _: (descriptors, descriptors))
+def test_clients_have_all_but_the_last_descriptors(table: Table) -> None:
+    """Those are the gateway's own."""
+    assert table.accept_all() == 1024 - MAX_OWN_DESCRIPTORS - 1
+    assert max(table.used) == 1024 - MAX_OWN_DESCRIPTORS - 1
 
 
-def test_the_server_looks_before_the_first_connection(looks: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The application may have opened any number of descriptors before."""
-    monkeypatch.setattr("headgate.transport.descriptors.MAX_RESERVED_DESCRIPTORS", 1)
-    limit(monkeypatch, FREE_FD + 1)
-    with pytest.raises(OSError, match="Too many open files"):
-        keep_reserve(LISTENER_FD, sys.maxsize)
-    limit(monkeypatch, FREE_FD + 2)
-    keep_reserve(LISTENER_FD, sys.maxsize)
-    assert looks == [LISTENER_FD] * 2
+@pytest.mark.parametrize("limit", [64, 256, 1024])
+def test_the_gateway_keeps_its_own_however_often_clients_come_and_go(table: Table, limit: int) -> None:
+    """A low number that is free again says nothing about the next one."""
+    table.limit = limit
+    table.accept_all()
+    own = limit - (max(table.used) + 1)
+    for number in range(5, 50):
+        table.used.remove(number)
+        table.accept_all()
+    assert own == min(MAX_OWN_DESCRIPTORS, limit // 16)
+    assert limit - (max(table.used) + 1) == own
 
 
-def test_the_server_does_not_look_far_from_the_reserve(looks: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The last connection's descriptor says enough."""
-    limit(monkeypatch, 10_000)
-    far = 10_000 - 2 * MAX_RESERVED_DESCRIPTORS - 1
-    keep_reserve(LISTENER_FD, far)
-    assert looks == []
-    keep_reserve(LISTENER_FD, far + 1)
-    assert len(looks) == 1
-
-
-def test_no_reserve_is_kept_where_there_is_no_limit(looks: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_there_is_room_wherever_there_is_no_limit(table: Table) -> None:
     """RLIM_INFINITY is -1, and must not be compared as a number."""
-    limit(monkeypatch, resource.RLIM_INFINITY)
-    keep_reserve(LISTENER_FD, sys.maxsize)
-    assert looks == []
+    table.limit = resource.RLIM_INFINITY
+    assert has_room(LISTENER_FD)
+    assert places() == MAX_HELD_DESCRIPTORS
+
+
+def test_there_is_no_room_when_a_descriptor_cannot_even_be_tried(table: Table) -> None:
+    """Everything is used up, the gateway's own as well."""
+    while len(table.used) < 1024:
+        table.take()
+    assert not has_room(LISTENER_FD)
+
+
+def test_one_is_given_away_for_a_connection_when_clients_have_all_theirs(table: Table) -> None:
+    """And held again once the connection is over."""
+    held = HeldDescriptors()
+    held.hold(0)
+    table.accept_all()
+    for lent in range(1, places() + 1):
+        assert held.lend()
+        connection = table.take()
+        assert connection < 1024 - MAX_OWN_DESCRIPTORS
+        held.hold(lent)
+        assert len(held) == places() - lent
+    assert not held.lend()
+
+    table.used.remove(connection)
+    held.hold(places() - 1)
+    assert len(held) == 1
+    assert not has_room(LISTENER_FD)
+
+
+def test_what_is_held_is_none_of_the_gateways_own(table: Table) -> None:
+    """When a client was quicker, it waits until there is another."""
+    held = HeldDescriptors()
+    table.accept_all()
+    used = set(table.used)
+    held.hold(0)
+    assert len(held) == 0
+    assert table.used == used
+
+    table.used.remove(7)
+    held.hold(0)
+    assert len(held) == 1
+    assert table.used == used
+
+
+def test_a_lower_limit_leaves_fewer_places(table: Table) -> None:
+    """It can be changed while the gateway runs."""
+    table.limit = 64
+    assert places() == 4
+
+
+def test_nothing_is_held_any_more_when_the_server_has_ended(table: Table) -> None:
+    """However often it is told."""
+    held = HeldDescriptors()
+    held.hold(0)
+    held.close()
+    held.close()
+    assert table.used == {LISTENER_FD}
 
 
 _LOOK_OFTEN = """
 from gevent import monkey; monkey.patch_all()
-import os, socket, sys
-from headgate.transport.descriptors import keep_reserve
+import os, socket
+from headgate.transport.descriptors import HeldDescriptors, has_room
 listener = socket.socket()
 before = os.listdir("/proc/self/fd")
 for _ in range(50):
-    keep_reserve(listener.fileno(), sys.maxsize)
+    assert has_room(listener.fileno())
+    held = HeldDescriptors()
+    held.hold(0)
+    held.close()
 assert os.listdir("/proc/self/fd") == before, os.listdir("/proc/self/fd")
 """
 

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from headgate.metrics import ACCEPT_FAILURES, HTTP_CONNECTIONS
-from headgate.transport import http_server
+from headgate.metrics import ACCEPT_FAILURES, HTTP_CONNECTIONS, HTTP_ENDED
+from headgate.transport import descriptors, http_server
 from headgate.transport.http_limits import HttpLimits
-from headgate.transport.http_server import ACCEPT_AGAIN_S, EXHAUSTED_LOG_S, HTTPServer
+from headgate.transport.http_server import ACCEPT_AGAIN_S, EXHAUSTED_LOG_S, PLACES_TAKEN_PAUSE_S, HTTPServer
+from tests.support.wsgi import Said
 
 ONE, OTHER = "192.0.2.1", "192.0.2.2"
 
@@ -64,6 +65,7 @@ class Door:
         self.server = Accepting(("127.0.0.1", 0), lambda environ, start_response: [], limits=HttpLimits(**limits))
         self.server.socket = self.listener
         self.peers: list[socket.socket] = []
+        self.accepted: list[Any] = []
 
     def connect(self, address: str = ONE) -> socket.socket:
         """Have a peer wait to be accepted."""
@@ -76,19 +78,23 @@ class Door:
     def accept(self) -> Any:
         """Have the server accept; return the socket of a connection that it took in."""
         accepted = self.server.do_read()
-        return None if accepted is None else accepted[0]
+        if accepted is None:
+            return None
+        self.accepted.append(accepted[0])
+        return accepted[0]
 
     def take(self, address: str = ONE) -> Any:
         """Connect, and be taken in."""
         self.connect(address)
-        sock = self.accept()
-        assert sock is not None
-        return sock
+        self.sock = self.accept()
+        assert self.sock is not None
+        return self.sock
 
     def close(self) -> None:
         """Drop everything."""
-        for sock in [*self.server.connections._address_of, *self.peers]:
+        for sock in [*self.accepted, *self.peers]:
             sock.close()
+        self.server._held.close()
         self.listener.close()
 
 
@@ -112,6 +118,15 @@ def ended(peer: socket.socket) -> bool:
         return peer.recv(1) == b""
     except BlockingIOError:
         return False
+
+
+def refused(application: Any) -> str | None:
+    """Return the status with which an application refuses; None for none."""
+    if application is None:
+        return None
+    said = Said()
+    application({}, said)
+    return said.status
 
 
 def counted() -> float:
@@ -186,8 +201,8 @@ def test_one_address_has_an_eighth_of_the_descriptors_at_most(
 ) -> None:
     """A higher setting is cut to that share, and the share is never below one."""
     door = open_door(max_connections_per_address=100)
-    for descriptors, limit in ((800, 100), (80, 10), (1, 1), (None, 100)):
-        monkeypatch.setattr(http_server, "descriptor_limit", lambda descriptors=descriptors: descriptors)
+    for allowed, limit in ((800, 100), (80, 10), (1, 1), (None, 100)):
+        monkeypatch.setattr(http_server, "descriptor_limit", lambda allowed=allowed: allowed)
         assert door.server._per_address() == limit
 
 
@@ -200,26 +215,31 @@ def test_http_has_a_quarter_of_the_descriptors_at_most(open_door: Callable[..., 
     assert [ended(peer) for peer in door.peers] == [True, False, False]
     for sock in (second, third):
         door.server.connections.work(sock)
-    refused = door.connect(ONE)
+    monkeypatch.setattr(http_server, "places", lambda: 1)
+    assert door.server.has_reserved_place(door.take(ONE))  # it may ask for health
+    door.server.connections.work(door.sock)
+    peer = door.connect(ONE)
 
     assert door.accept() is None
-    assert refused.recv(1000).startswith(b"HTTP/1.1 503 ")
+    answer = peer.recv(1000)
+    assert answer.startswith(b"HTTP/1.1 503 ")
+    assert b"\r\nRetry-After: " in answer
 
 
 class TestBehindAProxy:
     """All connections are the proxy's: each request says whose it is."""
 
-    def ask(self, door: Door, sock: Any, address: str) -> int | None:
-        """Let a request come in on a connection; return the limit that it is refused for."""
+    def ask(self, door: Door, sock: Any, address: str) -> str | None:
+        """Let a request come in on a connection; return the status with which it is refused."""
         door.server.connections.work(sock)
-        return door.server.one_too_many(sock, {"REMOTE_ADDR": "10.0.0.1", "HTTP_X_FORWARDED_FOR": f"198.51.100.9, {address}"})
+        return refused(door.server.refusal(sock, {"REMOTE_ADDR": "10.0.0.1", "HTTP_X_FORWARDED_FOR": f"198.51.100.9, {address}"}))
 
     def test_requests_count_for_the_address_that_the_proxy_names(self, open_door: Callable[..., Door]) -> None:
         """The third of one client is refused; another client is served on the same connection."""
         door = open_door(max_connections_per_address=2, proxies=1)
         first, second, third = door.take("10.0.0.1"), door.take("10.0.0.1"), door.take("10.0.0.1")
 
-        assert [self.ask(door, sock, "203.0.113.5") for sock in (first, second, third)] == [None, None, 2]
+        assert [self.ask(door, sock, "203.0.113.5") for sock in (first, second, third)] == [None, None, "429 Too Many Requests"]
         assert self.ask(door, third, "203.0.113.6") is None
         door.server.between_requests(first)
         assert door.server.connections.count_at("203.0.113.5") == 1
@@ -286,29 +306,91 @@ class TestExhausted:
 
         assert not door.server.accepting
 
-    def test_the_last_descriptors_are_not_for_clients(
-        self, open_door: Callable[..., Door], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """A gateway that has given all away cannot reach Redis again."""
-        door = open_door()
-        monkeypatch.setattr(http_server, "later", lambda delay_s, function: None)
-
-        def none_left(listener_fd: int, newest_fd: int) -> None:
-            raise OSError(errno.EMFILE, "the reserve")
-
-        monkeypatch.setattr(http_server, "keep_reserve", none_left)
-        peer = door.connect()
-
-        assert door.accept() is None
-        assert not door.server.accepting
-        assert len(door.listener.waiting) == 1
-        assert not ended(peer)
-        fd, _ = door.listener.waiting.pop()  # type: ignore[misc]
-        os.close(fd)
-
     def test_any_other_fault_of_accepting_is_let_out(self, open_door: Callable[..., Door]) -> None:
         """pywsgi sees to it."""
         door = open_door()
         door.listener.waiting.append(OSError(errno.EPERM, "a packet filter"))
         with pytest.raises(PermissionError):
             door.accept()
+
+
+class TestReservedPlaces:
+    """Clients have all descriptors that they may have."""
+
+    @pytest.fixture
+    def full(self, open_door: Callable[..., Door], monkeypatch: pytest.MonkeyPatch) -> Door:
+        """A door with three reserved places, and no room otherwise."""
+        monkeypatch.setattr(http_server, "has_room", lambda listener_fd: False)
+        monkeypatch.setattr(http_server, "places", lambda: 3)
+        monkeypatch.setattr(descriptors, "places", lambda: 3)
+        self.pauses: list[float] = []
+        self.again: list[Callable[[], None]] = []
+
+        def later(delay_s: float, function: Callable[[], None]) -> None:
+            self.pauses.append(delay_s)
+            self.again.append(function)
+
+        monkeypatch.setattr(http_server, "later", later)
+        door = open_door()
+        door.server._stop_event.clear()  # as a server that has been started
+        door.server._hold()
+        return door
+
+    @pytest.mark.parametrize("path", ["/livez", "/healthz", "/metrics"])
+    def test_a_health_page_is_answered(self, full: Door, path: str) -> None:
+        """Whoever asks."""
+        assert full.server.refusal(full.take(), {"PATH_INFO": path, "REMOTE_ADDR": ONE}) is None
+
+    @pytest.mark.parametrize("path", ["/", "/socket.io/", "/livez/", "/healthz2"])
+    def test_everything_else_is_refused(self, full: Door, path: str) -> None:
+        """503, and counted."""
+        ended_before = HTTP_ENDED.labels("no descriptor")._value.get()
+        assert refused(full.server.refusal(full.take(), {"PATH_INFO": path, "REMOTE_ADDR": ONE})) == "503 Service Unavailable"
+        assert HTTP_ENDED.labels("no descriptor")._value.get() == ended_before + 1
+
+    def test_it_is_logged_at_most_every_ten_seconds(self, full: Door) -> None:
+        """One line, however many are refused."""
+        with capture_logs() as logs:
+            for _ in range(3):
+                full.take()
+        assert [line["event"] for line in logs] == ["no room for new clients"]
+
+    def test_who_waits_in_a_reserved_place_makes_room_for_those_who_come(self, full: Door) -> None:
+        """Not before a moment has passed, in which its request could have come; nobody is ended for nobody."""
+        for _ in range(3):
+            full.take()
+        assert full.accept() is None
+        assert not any(ended(peer) for peer in full.peers)
+        assert not full.server.accepting
+
+        newest = full.connect()
+        self.again.pop()()
+        assert full.accept() is None
+        assert [ended(peer) for peer in full.peers] == [True, True, False, False]
+        assert self.pauses == [PLACES_TAKEN_PAUSE_S] * 2
+        self.again.pop()()
+        for sock in [sock for sock in full.accepted if not full.server.has_reserved_place(sock)]:
+            sock.close()
+        assert full.accept() is not None
+        assert not ended(newest)
+
+    def test_a_page_that_is_being_made_is_not_ended(self, full: Door) -> None:
+        """The others are."""
+        first, *_ = (full.take() for _ in range(3))
+        full.server.connections.work(first)
+        full.server.connections.work(full.sock)
+        for _ in range(3):
+            full.accept()
+        assert [ended(peer) for peer in full.peers] == [False, True, False]
+
+    def test_nothing_is_accepted_for_a_while_when_no_descriptor_is_held(self, full: Door) -> None:
+        """A connection would get one of the gateway's own."""
+        full.server._held.close()
+        full.server._hold = lambda: None  # type: ignore[method-assign]
+        failures = ACCEPT_FAILURES._value.get()
+        full.connect()
+        assert full.accept() is None
+        assert self.pauses == [ACCEPT_AGAIN_S]
+        assert ACCEPT_FAILURES._value.get() == failures + 1
+        fd, _ = full.listener.waiting.pop()  # type: ignore[misc]
+        os.close(fd)

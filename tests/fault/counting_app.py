@@ -1,0 +1,25 @@
+"""An application around a gateway that counts what is in its own process: what the soak watches beside memory and descriptors."""
+
+from __future__ import annotations
+
+import gc
+
+import gevent
+from flask import Flask
+from prometheus_client import generate_latest
+
+from headgate import Headgate
+
+app = Flask(__name__)
+gate = Headgate(app)
+
+
+@app.get("/counts")
+def counts() -> dict[str, int]:
+    """Return the number of greenlets that are alive and of metrics' series, and the bytes of the page caches."""
+    gc.collect()
+    return {
+        "greenlets": sum(isinstance(thing, gevent.Greenlet) and not thing.dead for thing in gc.get_objects()),
+        "series": sum(not line.startswith(b"#") for line in generate_latest().splitlines()),
+        "cached_bytes": sum(namespace._catch_up.pages._bytes for namespace in gate.gateway.namespaces.values()),
+    }

@@ -1,0 +1,155 @@
+"""F24: a gateway under churn for a long time. It keeps nothing of clients that are gone.
+
+The short form shows that the harness finds what is left behind. `-m nightly` soaks for ten minutes, and for as long as
+HEADGATE_SOAK_S says where that is set: `HEADGATE_SOAK_S=3600 pytest -m nightly tests/fault/test_f24_soak.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from headgate.consumers import Consumer, Delivery
+from headgate.consumers.work.runner import Runner
+from headgate.consumers.work.spec import ConsumerSpec
+from headgate.settings import Settings
+from tests.fault.figures import Figures
+from tests.fault.site import FULL, NAMESPACE, Load, Site
+from tests.fault.soak import Churn, Sample, leaks, memory_slope, sample, sample_of
+from tests.fault.trend import CERTAIN, has_grown, slope_of
+
+SOAK_S = float(os.environ.get("HEADGATE_SOAK_S", "600"))
+WARM_UP_SHARE = 1 / 3
+ROUND_S = 8.0
+LOAD = Load("full", gateways=1, clients=60, per_s=50, payload_bytes=1024, offline_s=0)
+MB_PER_HOUR = 1.0
+
+# A process that does as much as it is told, and leaves something behind each time, or nothing.
+_LEAKY = """
+import sys
+kept = []
+for line in sys.stdin:
+    work = [bytearray(b"x" * 65536), open("/dev/null")]
+    if line.strip() == "leak":
+        kept.extend(work)
+    else:
+        work[1].close()
+    print("done", flush=True)
+"""
+
+
+class Counting(Consumer):
+    """Counts what it is given."""
+
+    handled = 0
+
+    def handle(self, delivery: Delivery) -> None:
+        """One more."""
+        Counting.handled += 1
+
+
+@contextmanager
+def consuming(url: str) -> Iterator[None]:
+    """Run a consumer of everything in this process."""
+    runner = Runner(ConsumerSpec("soaked", Counting, Counting.Options(), ("#",), NAMESPACE), url, Settings())
+    runner.open()
+    runner.start()
+    try:
+        yield
+    finally:
+        runner.stop()
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(int(SOAK_S) * 2 + 600)
+@pytest.mark.parametrize("load", [pytest.param(FULL, id="full")], indirect=True)
+def test_nothing_is_left_of_clients_that_came_and_went(tmp_path: Path, figures: Figures) -> None:
+    """Memory, descriptors, greenlets, series, page cache and keys of Redis; and every client had everything."""
+    settings = {"write_deadline_s": 2, "send_buffer_bytes": 4096, "queue_bytes": 131072, "log_max_events": 2000}
+    with Site(tmp_path, LOAD, serve=("tests.fault.counting_app:app",), **settings) as site:
+        site.wait_until_ready()
+        swarm, gateway = site.swarm(receive_buffer_bytes=4096).open(), site.gateways[0]
+        churn, samples = Churn(swarm, seed=24), list[Sample]()
+        with closing(swarm), consuming(site.redis.url), site.publishing(timeout_s=30) as publishing:
+            began_s = time.monotonic()
+            while time.monotonic() < began_s + SOAK_S:
+                churn.run(ROUND_S)
+                churn.rest()
+                samples.append(sample_of(gateway.pid, gateway.url, site.redis))
+                print(samples[-1], flush=True)
+            history = publishing.stop()
+            site.come_to_rest(swarm, history)
+        assert Counting.handled > 0.9 * len(publishing.receipts)
+        assert "Traceback" not in gateway.output
+    print(churn.done)
+    warm = [each for each in samples if each.at_s >= began_s + SOAK_S * WARM_UP_SHARE]
+    slope = memory_slope(warm)
+    figures("F24", f"soak of {SOAK_S / 60:g} min: growth of the gateway's memory", slope.per_hour, "MB/h", "≤ 1 MB/h")
+    figures("F24", f"soak of {SOAK_S / 60:g} min: uncertainty of that", CERTAIN * slope.error, "MB/h", "")
+    figures(
+        "F24", f"soak of {SOAK_S / 60:g} min: descriptors more at the end", warm[-1].descriptors - warm[0].descriptors, "", "0"
+    )
+    figures("F24", f"soak of {SOAK_S / 60:g} min: clients that came, stalled, left", float(sum(churn.done.values())), "", "")
+    assert leaks(warm, MB_PER_HOUR) == []
+
+
+class TestTheHarness:
+    """It finds what is left behind, and nothing where nothing is."""
+
+    @pytest.mark.parametrize("word", ["leak", "work"])
+    def test_a_process_that_keeps_memory_and_descriptors_is_found(self, word: str) -> None:
+        """And one that gives them back is not."""
+        command = [sys.executable, "-c", _LEAKY]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            samples = []
+            for number in range(20):
+                for _ in range(8):
+                    print(word, file=process.stdin, flush=True)
+                    assert process.stdout.readline() == "done\n"
+                # One minute apart, whatever the time is.
+                samples.append(replace(sample(process.pid), at_s=60.0 * number))
+            process.stdin.close()
+        assert leaks(samples[5:], MB_PER_HOUR) == (["memory_bytes", "descriptors"] if word == "leak" else [])
+
+    @pytest.mark.parametrize("kept", ["greenlets", "series", "redis_keys", "cached_bytes"])
+    def test_each_count_that_grows_is_named(self, kept: str) -> None:
+        """More than its slack."""
+        samples = [Sample(60.0 * n, 10**8, 20, **{kept: 10**6 * n}) for n in range(12)]
+        assert leaks(samples, MB_PER_HOUR) == [kept]
+
+    @pytest.mark.parametrize("seed", range(20))
+    def test_a_slope_is_found_through_the_scatter_of_samples(self, seed: int) -> None:
+        """3 MB/h, where samples scatter by half a megabyte, in an hour; and none where there is none."""
+        scatter = random.Random(seed)
+        times_s = [15.0 * n for n in range(240)]
+        flat = slope_of([(at_s, 100 + scatter.gauss(0, 0.5)) for at_s in times_s])
+        leak = slope_of([(at_s, 100 + 3 * at_s / 3600 + scatter.gauss(0, 0.5)) for at_s in times_s])
+        assert flat.least < MB_PER_HOUR < leak.least < 3 < leak.most
+
+    def test_one_jump_of_memory_is_no_leak_for_certain(self) -> None:
+        """The allocator asks for a megabyte at a time, and keeps it."""
+        samples = [Sample(15.0 * n, 100_000_000 + (2**20 if n > 15 else 0), 20) for n in range(28)]
+        assert leaks(samples, MB_PER_HOUR) == []
+
+    def test_too_few_samples_say_nothing(self) -> None:
+        """They are an error, not a pass."""
+        with pytest.raises(ValueError, match="5 samples"):
+            slope_of([(float(n), 1.0) for n in range(5)])
+        with pytest.raises(ValueError, match="5 samples"):
+            has_grown([1.0] * 5)
+
+    def test_counts_that_go_up_and_down_have_not_grown(self) -> None:
+        """Only the beginning and the end are compared."""
+        assert not has_grown([5, 6, 5, 9, 9, 9, 6, 5, 5])
+        assert has_grown([5, 6, 5, 5, 5, 5, 7, 7, 7], slack=1)

@@ -12,7 +12,7 @@ import time
 import urllib.error
 import urllib.request
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -75,12 +75,15 @@ class Site:
 
     Args:
         folder, load: where it lives, and how much it bears.
-        behind: a Redis of another kind, which runs, and which gateways reach without a proxy.
+        behind: a Redis of another kind, which runs, and which gateways reach without a proxy of ours.
+        addresses: where each gateway finds it; without them, where everybody does.
     """
 
     redis: RedisProcess
 
-    def __init__(self, folder: Path, load: Load, *, behind: Redis | None = None, **settings: Any) -> None:
+    def __init__(
+        self, folder: Path, load: Load, *, behind: Redis | None = None, addresses: Sequence[str] = (), **settings: Any
+    ) -> None:
         self.load = load
         self._redis: Redis
         if behind is None:
@@ -89,7 +92,7 @@ class Site:
             urls = [f"redis://127.0.0.1:{proxy.port}" for proxy in self.proxies]
         else:
             self._redis, self.proxies = behind, []
-            urls = [behind.url] * load.gateways
+            urls = list(addresses) or [behind.url] * load.gateways
         self._ports = [HeldPort() for _ in urls]
         self.gateways = [
             GatewayProcess(
@@ -195,6 +198,7 @@ class Site:
         history.follow((name, first) for (first, _), name in sorted(ordered, key=lambda each: each[0][1]))
         with _log(self._redis.url) as log:
             head = log.head()
+            history.held_from = head.first
             after = head.first - 1
             while entries := log.page(after, head.offset):
                 for entry in entries:
@@ -232,6 +236,7 @@ class Publishing:
         self.denied: dict[str, float] = {}
         self.receipts: list[float] = []
         self._url, self._load, self._timeout_s = url, load, timeout_s
+        self._name = uuid.uuid4().hex[:12]  # Redis remembers ids for minutes
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._failure: BaseException | None = None
@@ -269,7 +274,7 @@ class Publishing:
             self._failure = failure
 
     def _publish(self, publisher: Publisher, number: int) -> None:
-        topic, event_id = f"load.t{number % TOPICS}.changed", f"e{number}-{id(self)}"
+        topic, event_id = f"load.t{number % TOPICS}.changed", f"e{number}-{self._name}"
         data = {"id": event_id, "at_s": time.monotonic(), "pad": "x" * (self._load.payload_bytes - 60)}
         try:
             receipt = publisher.publish(topic, data, id=event_id)

@@ -24,6 +24,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 
 from headgate.topic import matches
 
@@ -189,6 +190,18 @@ class Record:
         """Return its gaps, or those of some reasons."""
         return [entry for entry in self.entries if isinstance(entry, Gap) and (not reasons or entry.reason in reasons)]
 
+    def told(self) -> list[str]:
+        """Return its life in lines, for people: one for all the events that it saw between two others."""
+        lines: list[str] = []
+        for is_event, some in groupby(self.entries, lambda entry: isinstance(entry, Seen)):
+            entries = list(some)
+            if is_event:
+                offsets = [entry.offset for entry in entries if isinstance(entry, Seen)]
+                lines.append(f"{entries[0].at_s:.3f} saw {len(offsets)} events, {offsets[:3]} … {offsets[-3:]}")
+            else:
+                lines += [f"{entry.at_s:.3f} {entry}" for entry in entries]
+        return lines
+
 
 @dataclass(frozen=True, slots=True)
 class Violation:
@@ -225,6 +238,8 @@ def assert_kept(history: History, records: Sequence[Record], end: tuple[str, int
         for violation in violations:
             kinds[violation.kind] = kinds.get(violation.kind, 0) + 1
         first = "\n  ".join(str(violation) for violation in violations[:12])
+        hit = next(record for record in records if record.name == violations[0].client)
+        print(f"{hit.name}, of the line {history.lineage[-30:]}:\n" + "\n".join(hit.told()[-200:]))
         raise AssertionError(f"{len(violations)} violations {kinds} for {len(records)} clients:\n  {first}")
 
 

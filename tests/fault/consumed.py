@@ -1,4 +1,4 @@
-"""A consumer in this process that writes down its work, and the account of it: whatever the log has was done, and nothing else."""
+"""A consumer in this process that writes down its work, and its account: it has done all that the log has, and nothing else."""
 
 from __future__ import annotations
 
@@ -29,6 +29,8 @@ class Consumed:
 
         class Writing(Consumer):
             def handle(self, delivery: Delivery) -> None:
+                assert delivery.epoch is not None
+                assert delivery.offset is not None
                 with lock:
                     done[((delivery.epoch, delivery.offset), delivery.id or "")] += 1
 
@@ -60,4 +62,4 @@ class Consumed:
             assert known is None or known.id == event_id, f"{event_id} was done at {place}, the receipt there is {known}"
 
     def _has_done(self, log: set[tuple[Place, str]]) -> bool:
-        return not log - set(list(self.done))
+        return not log - set(self.done)

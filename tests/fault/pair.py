@@ -1,9 +1,9 @@
 """Two Redis servers behind one address, and every way in which the address can lose the end of a log.
 
-`Pair` starts them: a primary, and another that stays empty until it is to follow. Each gateway reaches the address through a relay
-of its own, publishers and consumers through one more, so that a test can hold up or mislead each of them. A *loss* has two steps:
-`PREPARE[kind](pair)` marks the place to which the log will go back, and returns the function that takes it back there. What is
-published between the two is lost.
+`Pair` starts them: a primary, and another that stays empty until it is to follow. Each gateway reaches the address through a
+relay of its own, publishers and consumers through one more, so that a test can hold up or mislead each of them. A loss has two
+steps: a function of this file marks the place to which the log will go back, and returns the function that takes it back there.
+Events that are published between the two are lost.
 
 - crash: the machine crashes, and the append-only file ends at the mark.
 - copy: the data directory is replaced by a copy that was made at the mark.

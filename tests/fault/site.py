@@ -156,6 +156,15 @@ class Site:
         for gateway in self.gateways:
             wait_for(lambda gateway=gateway: known(gateway), f"a gateway to know of {offset}")
 
+    def wait_until_followed(self) -> None:
+        """Wait until every gateway is in the epoch that Redis writes."""
+
+        def followed() -> bool:
+            epochs = {self.health(gateway)[1]["namespaces"][NAMESPACE]["epoch"] for gateway in self.gateways}
+            return epochs == {self.head()[0]}
+
+        wait_for(followed, "every gateway to be in the log's epoch")
+
     def swarm(self, *, whole: bool = False, **options: Any) -> Swarm:
         """Return the load's clients, not connected yet; if `whole`, the first of each gateway wants everything."""
 

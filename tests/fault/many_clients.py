@@ -128,8 +128,8 @@ class BrowserClient(asyncio.BufferedProtocol):
     # -- asyncio ----------------------------------------------------------------------------------------------------
 
     async def _connect(self) -> None:
-        # A retry may come due while a test connects, or a test may ask twice: two connections would mix what they bring. While the
-        # one before is not closed yet, its end brings the next.
+        # A retry may come due while a test connects, or a test may ask twice: two connections would mix what they bring. The end
+        # of one that is not closed yet brings the next.
         if not self._connecting and self._transport is None:
             self._connecting = True
             try:

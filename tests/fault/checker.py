@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from headgate.topic import matches
@@ -395,7 +395,8 @@ class _Walk:
                 self._violate("ghost", offset, f"beyond what was told as rolled back: {first} to {last}")
             if there.get(offset) == event_id:
                 self._violate("retold", offset, f"{event_id} was told as rolled back, and is in the log")
-        self._told = [gap for gap in self._told if (gap.last or 0) < first]
+        # It was told of what lies below, and that is still so.
+        self._told = [replace(gap, last=min(gap.last or 0, first - 1)) for gap in self._told if (gap.first or 0) < first]
         self._frontier = min(self._frontier, first - 1)
         self._highest = min(self._highest, first - 1)
         self._owed_from = {pattern: min(since, first - 1) for pattern, since in self._owed_from.items()}
@@ -446,7 +447,7 @@ class _Walk:
         self._frontier = before - 1
 
     def _was_told(self, offset: int) -> bool:
-        return any((gap.first or 0) <= offset <= (gap.last or 0) for gap in self._told)
+        return any((gap.first or 0) <= offset <= (gap.last or 0) for gap in reversed(self._told))  # mostly the newest
 
     def _violate(self, kind: str, offset: int, told: str) -> None:
         self.violations.append(Violation(kind, self._record.name, self._epoch, offset, told))

@@ -30,7 +30,7 @@ from tests.fault.site import Load, Site, topics_of
 LOAD = Load("mixture", gateways=2, clients=200, per_s=50, payload_bytes=100, offline_s=2)
 PIECES, FAULTS_PER_PIECE = 20, 40
 PUBLISHERS = 2
-POLICIES = ["catch_up", "catch_up", "latest", "drop"]
+POLICIES = ["catch_up", "catch_up", "catch_up", "latest", "drop"]
 # Small, so that a browser that stops reading for a second or two has a full queue.
 SETTINGS = {
     "queue_frames": 32,

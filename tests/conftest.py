@@ -28,8 +28,12 @@ pytest_plugins = [
 ]
 
 # What a developer has set for a gateway of theirs is not for the tests: above all not the Redis to write to.
+_FOR_TESTS = (
+    *("HEADGATE_BATCHES", "HEADGATE_CHROMIUM", "HEADGATE_FUZZ", "HEADGATE_HISTORIES", "HEADGATE_PIECES"),
+    *("HEADGATE_REDIS_SERVER", "HEADGATE_SEED"),
+)
 for _name in [name for name in os.environ if name.startswith("HEADGATE_")]:
-    if _name not in ("HEADGATE_CHROMIUM", "HEADGATE_FUZZ", "HEADGATE_HISTORIES", "HEADGATE_REDIS_SERVER", "HEADGATE_SEED"):
+    if _name not in _FOR_TESTS:
         del os.environ[_name]
 
 # The processes of the tests have the packages that a user's have: a tool's, which structlog would load if it found it, is hidden.

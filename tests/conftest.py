@@ -28,15 +28,12 @@ pytest_plugins = [
 ]
 
 # The tests do not use a developer's own settings: above all they must not write to that Redis.
+_FOR_TESTS = (
+    *("HEADGATE_BATCHES", "HEADGATE_CHROMIUM", "HEADGATE_FUZZ", "HEADGATE_HISTORIES", "HEADGATE_PIECES"),
+    *("HEADGATE_REDIS_SERVER", "HEADGATE_SEED", "HEADGATE_SOAK_S"),
+)
 for _name in [name for name in os.environ if name.startswith("HEADGATE_")]:
-    if _name not in (
-        "HEADGATE_CHROMIUM",
-        "HEADGATE_FUZZ",
-        "HEADGATE_HISTORIES",
-        "HEADGATE_REDIS_SERVER",
-        "HEADGATE_SEED",
-        "HEADGATE_SOAK_S",
-    ):
+    if _name not in _FOR_TESTS:
         del os.environ[_name]
 
 # The processes of the tests have the packages that a user's have: a tool's, which structlog would load if it found it, is hidden.

@@ -9,7 +9,9 @@ its end.
 - unreported: an event was seen while a lower one that was owed had been neither seen nor told of by a gap before.
 - lost: at the end, the same for everything up to where the log stands.
 - phantom: an event that nobody published, that no pattern matches, or whose content is not what was published.
-- miscounted: an overflow gap whose count is not the number of owed events in its range that were not seen.
+- miscounted: an overflow gap whose count is not the number of owed events in its range that were not seen. (Of a range that Redis
+  lost later, nobody can say how many there were.)
+- stale: a client that wants the newest value of each topic has neither seen the newest of a topic nor been told of it.
 - retold: the same loss of a log was reported twice, or an event was told as rolled back that is in the log.
 - ghost: an event was seen that is not in the log where it was seen, and no gap (`rolled_back`) took it back.
 
@@ -21,7 +23,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import groupby
 
 from headgate.topic import matches
 
@@ -42,11 +45,19 @@ class History:
 
     events: dict[tuple[str, int], Logged] = field(default_factory=dict)
     doubts: set[str] = field(default_factory=set)
+    ids: set[str] = field(default_factory=set)  # of everything that was acknowledged, at whatever place
     lineage: list[tuple[str, int]] = field(default_factory=list)
+    held_from: int | None = None  # from here on `found` has been told of everything that the log holds
 
     def published(self, epoch: str, offset: int, topic: str, event_id: str) -> None:
-        """A publisher got this receipt."""
-        self.events[(epoch, offset)] = Logged(epoch, offset, topic, event_id)
+        """A publisher got this receipt.
+
+        Raises:
+            AssertionError: another event got a receipt for the same place.
+        """
+        known = self.events.setdefault((epoch, offset), Logged(epoch, offset, topic, event_id))
+        assert known.id == event_id, f"two receipts for {epoch}:{offset}: {known.id} and {event_id}"
+        self.ids.add(event_id)
 
     def doubtful(self, event_id: str) -> None:
         """A publisher got an error that leaves open whether the event was published."""
@@ -60,6 +71,7 @@ class History:
         """
         known = self.events.setdefault((epoch, offset), Logged(epoch, offset, topic, event_id))
         assert (known.topic, known.id) == (topic, event_id), f"the log holds {topic} {event_id} where a receipt says {known}"
+        self.ids.add(event_id)
 
     def follow(self, lineage: Iterable[tuple[str, int]]) -> None:
         """The log consists of these epochs, the oldest first, each with its first offset."""
@@ -178,6 +190,18 @@ class Record:
         """Return its gaps, or those of some reasons."""
         return [entry for entry in self.entries if isinstance(entry, Gap) and (not reasons or entry.reason in reasons)]
 
+    def told(self) -> list[str]:
+        """Return its life in lines, for people: one for all the events that it saw between two others."""
+        lines: list[str] = []
+        for is_event, some in groupby(self.entries, lambda entry: isinstance(entry, Seen)):
+            entries = list(some)
+            if is_event:
+                offsets = [entry.offset for entry in entries if isinstance(entry, Seen)]
+                lines.append(f"{entries[0].at_s:.3f} saw {len(offsets)} events, {offsets[:3]} … {offsets[-3:]}")
+            else:
+                lines += [f"{entry.at_s:.3f} {entry}" for entry in entries]
+        return lines
+
 
 @dataclass(frozen=True, slots=True)
 class Violation:
@@ -214,6 +238,8 @@ def assert_kept(history: History, records: Sequence[Record], end: tuple[str, int
         for violation in violations:
             kinds[violation.kind] = kinds.get(violation.kind, 0) + 1
         first = "\n  ".join(str(violation) for violation in violations[:12])
+        hit = next(record for record in records if record.name == violations[0].client)
+        print(f"{hit.name}, of the line {history.lineage[-30:]}:\n" + "\n".join(hit.told()[-200:]))
         raise AssertionError(f"{len(violations)} violations {kinds} for {len(records)} clients:\n  {first}")
 
 
@@ -276,14 +302,25 @@ class _Walk:
         if self._epoch != epoch:
             self._violate("lost", offset, f"it is still in the log {self._epoch[:6]}, which is gone")
         else:
+            if self._record.latest:
+                self._find_stale(offset)
             self._account(offset + 1, "lost", "never seen, never told")
             self._find_ghosts()
         return self.violations
 
+    def _find_stale(self, end: int) -> None:
+        since = min(self._owed_from.values(), default=end)
+        newest = {event.topic: event.offset for event in self._owed(since, end + 1)}
+        for topic, offset in newest.items():
+            if offset not in self._seen and not self._was_told(offset):
+                self._violate("stale", offset, f"never saw the newest value of {topic}")
+
     def _find_ghosts(self) -> None:
         there = {event.offset: event.id for event in self._log()}
+        held_from = self._history.held_from
         for offset, event_id in self._seen.items():
-            known = event_id in self._published.get(offset, {})  # else it is a phantom, or a doubt that the log has trimmed
+            # Else it is a phantom, or a doubt that the log has trimmed.
+            known = event_id in self._published.get(offset, {}) or (held_from is not None and offset >= held_from)
             if known and there.get(offset) != event_id:
                 self._violate("ghost", offset, f"saw {event_id}, the log has {there.get(offset)}")
 
@@ -315,7 +352,9 @@ class _Walk:
             self._violate("reordered", offset, f"after {self._highest}")
         truth = self._published.get(offset, {}).get(entry.id)
         if truth is None:
-            if entry.id not in self._history.doubts:
+            # A publisher that tries again gets one receipt; both attempts may have been seen, if the first was told as lost.
+            attempted = offset >= self._limit and entry.id in self._history.ids
+            if not attempted and entry.id not in self._history.doubts:
                 self._violate("phantom", offset, f"nobody published {entry.id} on {entry.topic}")
         elif truth.topic != entry.topic or not entry.intact:
             self._violate("phantom", offset, f"saw {entry.topic} {entry.id}, published was {truth.topic} {truth.id}")
@@ -341,7 +380,7 @@ class _Walk:
         if entry.reason == "rolled_back":
             self._rolled_back(entry.first, entry.last, entry.epoch)
             return
-        if entry.reason == "overflow" and not self._record.latest:
+        if entry.reason == "overflow" and not self._record.latest and entry.last < self._limit:
             missed = sum(event.offset not in self._seen for event in self._owed(entry.first - 1, entry.last + 1))
             if missed != entry.count:
                 self._violate("miscounted", entry.first, f"told {entry.count}, {missed} are missing up to {entry.last}")
@@ -356,7 +395,8 @@ class _Walk:
                 self._violate("ghost", offset, f"beyond what was told as rolled back: {first} to {last}")
             if there.get(offset) == event_id:
                 self._violate("retold", offset, f"{event_id} was told as rolled back, and is in the log")
-        self._told = [gap for gap in self._told if (gap.last or 0) < first]
+        # It was told of what lies below, and that is still so.
+        self._told = [replace(gap, last=min(gap.last or 0, first - 1)) for gap in self._told if (gap.first or 0) < first]
         self._frontier = min(self._frontier, first - 1)
         self._highest = min(self._highest, first - 1)
         self._owed_from = {pattern: min(since, first - 1) for pattern, since in self._owed_from.items()}
@@ -402,9 +442,12 @@ class _Walk:
         for event in self._owed(self._frontier, before):
             if event.offset in self._seen or self._record.latest:
                 continue
-            if not any((gap.first or 0) <= event.offset <= (gap.last or 0) for gap in self._told):
+            if not self._was_told(event.offset):
                 self._violate(kind, event.offset, told)
         self._frontier = before - 1
+
+    def _was_told(self, offset: int) -> bool:
+        return any((gap.first or 0) <= offset <= (gap.last or 0) for gap in reversed(self._told))  # mostly the newest
 
     def _violate(self, kind: str, offset: int, told: str) -> None:
         self.violations.append(Violation(kind, self._record.name, self._epoch, offset, told))

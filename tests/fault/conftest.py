@@ -27,6 +27,12 @@ def load(request: pytest.FixtureRequest) -> Load:
     return found
 
 
+# For a test that has no short form.
+ONLY_NIGHTLY = pytest.mark.parametrize(
+    "load", [pytest.param(FULL, id="full", marks=[pytest.mark.nightly, pytest.mark.timeout(7200)])], indirect=True
+)
+
+
 @pytest.fixture(scope="session")
 def session_site(load: Load, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """The site of this load. Faults end healed, so that the next one finds it whole."""

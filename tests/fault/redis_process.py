@@ -26,10 +26,10 @@ POLL_S = 0.005
 
 
 class RedisProcess:
-    """A server on a loopback port that stays the same over its restarts."""
+    """A server on a loopback port that stays the same over its restarts. Its data are in `folder`."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.folder = folder
         self._binary = find_server(os.environ.get("HEADGATE_REDIS_SERVER") or None).path
         self._process: subprocess.Popen[bytes] | None = None
         self._held = HeldPort()
@@ -39,12 +39,12 @@ class RedisProcess:
     def start(self, *, empty: bool = False) -> RedisProcess:
         """Start it, with what the append-only file holds unless `empty`; return when it takes commands."""
         if empty:
-            shutil.rmtree(self._folder, ignore_errors=True)
-        self._folder.mkdir(parents=True, exist_ok=True)
-        with (self._folder / "log").open("ab") as log:
+            shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 [
-                    self._binary, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self._folder),
+                    self._binary, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder),
                     "--appendonly", "yes", "--save", "", "--databases", "1",
                     # The process ends here, not the machine: a file keeps everything that was written to it. With `everysec`
                     # Redis answers up to two seconds before it writes, while the disk is slow to sync what came before.
@@ -55,7 +55,7 @@ class RedisProcess:
             )  # fmt: skip
         deadline = time.monotonic() + DEADLINE_S
         while not self.answers():
-            assert self._process.poll() is None, f"redis ended: {(self._folder / 'log').read_text()[-1000:]}"
+            assert self._process.poll() is None, f"redis ended: {(self.folder / 'log').read_text()[-1000:]}"
             assert time.monotonic() < deadline, "redis did not start in time"
             time.sleep(POLL_S)
         return self
@@ -93,7 +93,7 @@ class RedisProcess:
 
     def moment(self) -> dict[Path, int]:
         """Return how far its file is written, which is to the last answer."""
-        return {path: path.stat().st_size for path in (self._folder / "appendonlydir").glob("*.incr.aof")}
+        return {path: path.stat().st_size for path in (self.folder / "appendonlydir").glob("*.incr.aof")}
 
     def crash(self, back_to: dict[Path, int]) -> None:
         """Kill it, and cut its file back to a moment, as when the machine crashes and the disk has no more."""

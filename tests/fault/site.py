@@ -13,7 +13,7 @@ import time
 import urllib.error
 import urllib.request
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -77,13 +77,21 @@ class Site:
     Args:
         folder, load: where it lives, and how much it bears.
         behind: a Redis of another kind, which runs, and which gateways reach without a proxy.
+        addresses: where each gateway finds it; without them, where everybody does.
         serve: the application to serve, for `headgate serve`.
     """
 
     redis: RedisProcess
 
     def __init__(
-        self, folder: Path, load: Load, *, behind: Redis | None = None, serve: tuple[str, ...] = (), **settings: Any
+        self,
+        folder: Path,
+        load: Load,
+        *,
+        behind: Redis | None = None,
+        addresses: Sequence[str] = (),
+        serve: tuple[str, ...] = (),
+        **settings: Any,
     ) -> None:
         self.load = load
         self._redis: Redis
@@ -93,7 +101,7 @@ class Site:
             urls = [f"redis://127.0.0.1:{proxy.port}" for proxy in self.proxies]
         else:
             self._redis, self.proxies = behind, []
-            urls = [behind.url] * load.gateways
+            urls = list(addresses) or [behind.url] * load.gateways
         self._ports = [HeldPort() for _ in urls]
         self.gateways = [
             GatewayProcess(
@@ -158,6 +166,15 @@ class Site:
         for gateway in self.gateways:
             wait_for(lambda gateway=gateway: known(gateway), f"a gateway to know of {offset}")
 
+    def wait_until_followed(self) -> None:
+        """Wait until every gateway is in the epoch that Redis writes."""
+
+        def followed() -> bool:
+            epochs = {self.health(gateway)[1]["namespaces"][NAMESPACE]["epoch"] for gateway in self.gateways}
+            return epochs == {self.head()[0]}
+
+        wait_for(followed, "every gateway to be in the log's epoch")
+
     def swarm(self, *, whole: bool = False, **options: Any) -> Swarm:
         """Return the load's clients, not connected yet; if `whole`, the first of each gateway wants everything."""
 
@@ -200,6 +217,7 @@ class Site:
         history.follow((name, first) for (first, _), name in sorted(ordered, key=lambda each: each[0][1]))
         with _log(self._redis.url) as log:
             head = log.head()
+            history.held_from = head.first
             after = head.first - 1
             while entries := log.page(after, head.offset):
                 for entry in entries:
@@ -237,6 +255,7 @@ class Publishing:
         self.denied: dict[str, float] = {}
         self.receipts: list[float] = []
         self._url, self._load, self._timeout_s = url, load, timeout_s
+        self._name = uuid.uuid4().hex[:12]  # Redis remembers ids for minutes
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._failure: BaseException | None = None
@@ -274,7 +293,7 @@ class Publishing:
             self._failure = failure
 
     def _publish(self, publisher: Publisher, number: int) -> None:
-        topic, event_id = f"load.t{number % TOPICS}.changed", f"e{number}-{id(self)}"
+        topic, event_id = f"load.t{number % TOPICS}.changed", f"e{number}-{self._name}"
         data = {"id": event_id, "at_s": time.monotonic(), "pad": "x" * (self._load.payload_bytes - 60)}
         try:
             receipt = publisher.publish(topic, data, id=event_id)

@@ -225,3 +225,46 @@ def test_new_events_at_old_offsets_are_owed() -> None:
     assert kinds(one_line(3, 4), life(seen(1, 2, 3, 4), rolled_back(3, 4), seen(4, 5, epoch=NEW)), (NEW, 5)) == [
         ("unreported", 3)
     ]
+
+
+def test_a_gap_still_tells_of_what_lies_below_a_rollback() -> None:
+    """Of the rest the new line has other events, which are owed."""
+    truth = one_line(3, 4)
+    told = [*seen(1), Gap(0.0, 2, 4, 3, "overflow"), rolled_back(3, 4)]
+    assert kinds(truth, life(told, seen(3, 4, 5, epoch=NEW)), (NEW, 5)) == []
+    assert kinds(truth, life(told, seen(4, 5, epoch=NEW)), (NEW, 5)) == [("unreported", 3)]
+
+
+def test_an_attempt_that_was_lost_may_have_been_seen() -> None:
+    """Its publisher tried again, and has one receipt; but the client must have been told."""
+    truth = one_line()
+    truth.published(NEW, 6, "orders.1", "again")
+    lost: list[Entry] = [Seen(0.0, 3, "orders.1", "again")]
+    new = [*seen(3, 4, 5, epoch=NEW), Seen(0.0, 6, "orders.1", "again")]
+    assert kinds(truth, life(seen(1, 2), lost, rolled_back(3, 3), new), (NEW, 6)) == []
+    assert ("phantom", 3) in kinds(truth, life(seen(1, 2), lost, Moved(0.0, NEW, 3), new[1:]), (NEW, 6))
+
+
+def test_a_doubt_that_the_log_does_not_hold_is_a_ghost() -> None:
+    """A publisher does not know whether it was published; the log does, where it has been read."""
+    truth = history(1)
+    truth.doubtful("a2")
+    truth.held_from = 1
+    assert kinds(truth, life(seen(1, 2)), (OLD, 2)) == [("ghost", 2)]
+
+
+def test_a_client_that_wants_the_newest_values_must_have_them() -> None:
+    """Older ones of a topic may be missing; the newest may not."""
+    truth = history(2, topic="orders.2", into=history(1, 3))
+    record = life(seen(2, topic="orders.2"), seen(3))
+    record.latest = True
+    assert kinds(truth, record, (OLD, 3)) == []
+    record = life(seen(1), seen(2, topic="orders.2"))
+    record.latest = True
+    assert kinds(truth, record, (OLD, 3)) == [("stale", 3)]
+
+
+def test_two_receipts_for_one_place_are_found() -> None:
+    """An epoch and an offset name one event."""
+    with pytest.raises(AssertionError, match="two receipts"):
+        history(1).published(OLD, 1, "orders.1", "other")

@@ -139,7 +139,7 @@ def on_the_model(patch: pytest.MonkeyPatch) -> Iterator[tuple[ModelServer, LoopC
     server = ModelServer(signal=clock.signal)
     patch.setattr(listener, "SubscriberLink", server.link)
     patch.setattr(listener, "open_client", lambda url, *, timeout_s, max_connections: timeout_s)
-    patch.setattr(listener, "EventLog", lambda namespace, timeout_s, max_payload_bytes: server.log(timeout_s))
+    patch.setattr(listener, "EventLog", lambda namespace, timeout_s, *_: server.log(timeout_s))
     patch.setattr(listener, "monotonic", clock.time)
     patch.setattr(listener, "time", clock.time)
     patch.setattr(listener, "sleep", clock.sleep)

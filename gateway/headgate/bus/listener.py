@@ -169,10 +169,17 @@ class Bus:
         if self._link is not None:
             self._link.close()
 
-    def open_log(self, timeout_s: float = COMMAND_TIMEOUT_S) -> EventLog:
-        """Return the namespace's log over a connection of its own: one for each greenlet that reads."""
+    def open_log(self, timeout_s: float = COMMAND_TIMEOUT_S, *, verified: bool = False) -> EventLog:
+        """Return the namespace's log over a connection of its own: one for each greenlet that reads.
+
+        If `verified`, a page must come from a server that has everything which the feed has had in its epoch.
+        """
         client = open_client(self._url, timeout_s=timeout_s, max_connections=1)
-        return EventLog(self._namespace, client, self._settings.max_payload_bytes)
+        reached = self._has_reached if verified else None
+        return EventLog(self._namespace, client, self._settings.max_payload_bytes, reached)
+
+    def _has_reached(self) -> tuple[str | None, int]:
+        return self.epoch, self.reached
 
     # -- patterns -------------------------------------------------------------------------------------------------
 

@@ -142,7 +142,9 @@ class Joining:
             pass  # disconnected while Redis was asked
         except HeadgateError as error:
             REFUSED.labels(namespace.name, error.code).inc()
-            connection.end("bus unavailable")  # it comes back, with the same point
+            # It comes back, with the same point: an event that waits behind the welcome must not come without it, and move that.
+            connection.queue.discard(client)
+            connection.end("bus unavailable")
         finally:
             connection.uncork()
 

@@ -6,7 +6,7 @@ delivered. Offsets are contiguous, so whatever is not in a page between its ends
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -29,12 +29,24 @@ LEAST_MAX_BYTES = 1024 * 1024
 
 
 class EventLog:
-    """One namespace's log. Methods wait for Redis; give every greenlet an EventLog with a client of its own."""
+    """One namespace's log. Methods wait for Redis; give every greenlet an EventLog with a client of its own.
 
-    def __init__(self, namespace: str, client: Client, max_payload_bytes: int) -> None:
+    Args:
+        namespace, client, max_payload_bytes: of which log, over which connection, with events of which size.
+        reached: says the epoch and the newest offset that are known to be in the log, for `page`.
+    """
+
+    def __init__(
+        self,
+        namespace: str,
+        client: Client,
+        max_payload_bytes: int,
+        reached: Callable[[], tuple[str | None, int]] | None = None,
+    ) -> None:
         self._key, self._head_key = log_key(namespace), head_key(namespace)
         self._client = client
         self._max_payload_bytes = max_payload_bytes
+        self._reached = reached
 
     def drop_idle(self) -> None:
         """Read over a new connection next time: there has been a fault, and the old one may be dead without a sign of it."""
@@ -97,19 +109,30 @@ class EventLog:
             epoch: the log that they must be from, where offsets of another would be taken for its own.
 
         Raises:
-            BusUnavailable, BusRefused: as `redis.client.call`; BusUnavailable also when the log is not `epoch` any more.
+            BusUnavailable, BusRefused: as `redis.client.call`; BusUnavailable also when the log is not `epoch` any more, or lacks
+                events of it that are known.
         """
         last = "+" if upto is None else f"{upto}-0"
-        found, now = call_many(
+        known_epoch, known = self._reached() if self._reached is not None else (None, 0)
+        replies = call_many(
             self._client,
-            [("XRANGE", self._key, f"{after + 1}-0", last, "COUNT", limit), ("HGET", self._head_key, "epoch")],
+            [
+                ("HMGET", self._head_key, "offset"),
+                ("XRANGE", self._key, f"{after + 1}-0", last, "COUNT", limit),
+                ("HGET", self._head_key, "epoch"),
+            ],
         )
-        for reply in (found, now):
+        for reply in replies:
             if isinstance(reply, HeadgateError):
                 raise reply
+        (newest,), found, now = replies
         # Epochs do not come back: if it is this one after the read, it was during the read.
         if epoch is not None and now != epoch.encode():
             raise BusUnavailable("the log has just been replaced by another one")
+        # The old primary of a failover may live on as a replica, far behind. A connection that has stayed there shows it.
+        if epoch is not None and epoch == known_epoch and int(newest or 0) < known:
+            self.drop_idle()
+            raise BusUnavailable("the Redis server lacks events that this gateway has had")
         return [read_entry(int(entry_id.partition(b"-")[0]), fields, self._max_payload_bytes) for entry_id, fields in found]
 
     def topics(self, after: int, upto: int) -> list[tuple[int, str, int]]:

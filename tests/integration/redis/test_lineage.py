@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from headgate.errors import BusUnavailable
 from headgate.redis import keys
 from headgate.redis.client import Client, at, call, open_client
 from headgate.redis.embedded import EmbeddedRedis, start_private_redis
@@ -262,3 +263,18 @@ def test_a_killed_server_that_has_lost_its_end_never_repeats_a_position(
 def _as_user(client: Client, user: str) -> str:
     path = at(client, "").connection_pool.connection_kwargs["path"]
     return f"unix://{user}:none@{path}"
+
+
+def test_a_page_of_a_server_that_lacks_known_events_is_refused(client: Client) -> None:
+    """A replica that is behind has the epoch, and says nothing of the events that it lacks: the range would seem to end there."""
+    epoch, _ = publish(client)
+    known = [(epoch, 2)]
+    log = EventLog(NAMESPACE, client, 65536, lambda: known[-1])
+
+    with pytest.raises(BusUnavailable):
+        log.page(0, 2, epoch=epoch)
+
+    publish(client)
+    assert [entry.offset for entry in log.page(0, 2, epoch=epoch)] == [1, 2]
+    known.append(("another", 9))
+    assert [entry.offset for entry in log.page(0, 2, epoch=epoch)] == [1, 2]

@@ -284,6 +284,26 @@ def test_a_client_whose_place_cannot_be_looked_up_loses_its_connection_and_comes
     assert not gateway.namespace.clients
 
 
+def test_a_client_that_is_not_welcomed_gets_no_event(
+    gateway_on_model: StartGatewayOnModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An event that came while its place was looked up would move its position, past all that it has missed."""
+    gateway = gateway_on_model()
+    other = gateway.join({"subscriptions": [{"pattern": "#"}]})
+    assert other.welcome
+
+    def fail(client: Any, point: Resume) -> None:
+        gateway.publish(3)
+        other.wait_for_events(3)
+        raise BusUnavailable("Redis does not say")
+
+    monkeypatch.setattr(gateway.namespace, "resume", fail)
+    resume = {"epoch": gateway.redis.epoch, "offset": 0}
+    client = gateway.join({"subscriptions": [{"pattern": "#"}], "resume": resume})
+    client.wait_for(lambda: client.closed, "the end of the connection")
+    assert client.received == []
+
+
 def test_a_client_that_leaves_while_redis_is_asked_is_not_welcomed(
     gateway_on_model: StartGatewayOnModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:

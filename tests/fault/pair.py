@@ -1,0 +1,183 @@
+"""Two Redis servers behind one address, and every way in which the address can lose the end of a log.
+
+`Pair` starts them: a primary, and another that stays empty until it is to follow. Each gateway reaches the address through a
+relay of its own, publishers and consumers through one more, so that a test can hold up or mislead each of them. A loss has two
+steps: a function of this file marks the place to which the log will go back, and returns the function that takes it back there.
+Events that are published between the two are lost.
+
+- crash: the machine crashes, and the append-only file ends at the mark.
+- copy: the data directory is replaced by a copy that was made at the mark.
+- put back: the server runs on, and somebody puts older data into it.
+- promoted: the primary dies, and a replica that has had nothing since the mark takes its place.
+- two servers: the same, but the old primary lives on, and connections that are open stay with it, until it is made a replica.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from headgate.errors import HeadgateError
+from tests.fault.chaos_proxy import ChaosProxy
+from tests.fault.redis_process import RedisProcess
+from tests.support.redis_server import wait_until
+
+Lose = Callable[[], None]
+NOWHERE = ("127.0.0.1", "1")
+_COPY = """
+local copied = {}
+for _, key in ipairs(redis.call('KEYS', '*')) do
+  copied[#copied + 1] = {key, redis.call('DUMP', key), math.max(redis.call('PTTL', key), 0)}
+end
+return copied"""
+_PUT_BACK = """
+redis.call('FLUSHALL')
+for at = 1, #ARGV, 3 do redis.call('RESTORE', ARGV[at], ARGV[at + 2], ARGV[at + 1]) end"""
+
+
+class Pair:
+    """Use as a context manager.
+
+    Attributes:
+        primary, replica: the two servers, by what they are now.
+        relays: one for each gateway.
+        relay: that of everybody else.
+    """
+
+    def __init__(self, folder: Path, gateways: int) -> None:
+        self._folder = folder
+        self.primary, self.replica = (RedisProcess(folder / name) for name in ("one", "other"))
+        self.relays = [ChaosProxy(("127.0.0.1", self.primary.port)) for _ in range(gateways)]
+        self.relay = ChaosProxy(("127.0.0.1", self.primary.port))
+        self._stack = ExitStack()
+
+    @property
+    def url(self) -> str:
+        """For publishers and consumers."""
+        return f"redis://127.0.0.1:{self.relay.port}"
+
+    @property
+    def addresses(self) -> list[str]:
+        """For the gateways."""
+        return [f"redis://127.0.0.1:{relay.port}" for relay in self.relays]
+
+    def call(self, *command: str | bytes | int) -> Any:
+        """Ask the primary."""
+        return self.primary.call(*command)
+
+    def redirect(self, *servers: RedisProcess) -> None:
+        """Lead new connections elsewhere; to several in turn, if there are several."""
+        for relay in (*self.relays, self.relay):
+            relay.redirect(*(("127.0.0.1", server.port) for server in servers))
+
+    def begin_to_follow(self) -> None:
+        """Make the replica one, and wait until it has everything, also on its disk."""
+        self.replica.call("REPLICAOF", "127.0.0.1", self.primary.port)
+        wait_until(self._in_step, "the replica to be in step", 60)
+
+    def take_over(self) -> None:
+        """Lead everybody to the replica, which is the primary from here on."""
+        self.primary, self.replica = self.replica, self.primary
+        self.redirect(self.primary)
+
+    def __enter__(self) -> Pair:
+        with ExitStack() as started:
+            for server in (self.primary, self.replica):
+                started.enter_context(server)
+                server.call("CONFIG", "SET", "repl-diskless-sync-delay", "0")
+            for relay in (*self.relays, self.relay):
+                started.enter_context(relay)
+            self._stack = started.pop_all()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._stack.close()
+
+    def _in_step(self) -> bool:
+        try:
+            roles = [server.call("INFO", "replication") for server in (self.primary, self.replica)]
+            disk = self.replica.call("INFO", "persistence")
+        except HeadgateError:
+            return False
+        on_disk = not disk["aof_rewrite_in_progress"] and not disk["aof_rewrite_scheduled"]
+        return on_disk and roles[1].get("master_link_status") == "up" and len(roles) == 2
+
+
+def crash(pair: Pair) -> Lose:
+    """Mark how far the file is written."""
+    kept = pair.primary.moment()
+
+    def lose() -> None:
+        pair.primary.crash(kept)
+        pair.primary.start()
+
+    return lose
+
+
+def copy(pair: Pair) -> Lose:
+    """Copy the files; the first of them is the list of the others."""
+    files = pair.primary.folder / "appendonlydir"
+    saved = pair.primary.folder.with_name("saved")
+    shutil.rmtree(saved, ignore_errors=True)
+    shutil.copytree(files, saved)
+
+    def lose() -> None:
+        pair.primary.kill()
+        shutil.rmtree(files)
+        shutil.copytree(saved, files)
+        pair.primary.start()
+
+    return lose
+
+
+def put_back(pair: Pair) -> Lose:
+    """Copy every key; connections stay, and the process that has written what is lost writes on."""
+    copied = pair.call("EVAL", _COPY, "0")
+
+    def lose() -> None:
+        pair.call("EVAL", _PUT_BACK, "0", *(word for key in copied for word in key))
+
+    return lose
+
+
+def promoted(pair: Pair) -> Lose:
+    """Let the replica fall behind."""
+    pair.begin_to_follow()
+    pair.replica.call("REPLICAOF", *NOWHERE)
+
+    def lose() -> None:
+        old = pair.primary
+        old.kill()
+        pair.replica.call("REPLICAOF", "NO", "ONE")
+        pair.take_over()
+        old.start()
+
+    return lose
+
+
+def two_servers(pair: Pair, moments: random.Random) -> Lose:
+    """Let the replica fall behind; who is connected to the old primary does not hear of the new one."""
+    pair.begin_to_follow()
+    pair.replica.call("REPLICAOF", *NOWHERE)
+
+    def lose() -> None:
+        old = pair.primary
+        pair.replica.call("REPLICAOF", "NO", "ONE")
+        pair.take_over()
+        act = moments.choice(["leave", "kill commands", "kill messages", "both in turn", "reset one"])
+        if act == "kill commands":
+            old.call("CLIENT", "KILL", "TYPE", "normal")
+        elif act == "kill messages":
+            old.call("CLIENT", "KILL", "TYPE", "pubsub")
+        elif act == "both in turn":
+            pair.redirect(old, pair.primary)
+            old.call("CLIENT", "KILL", "TYPE", "normal")
+        elif act == "reset one":
+            moments.choice([*pair.relays, pair.relay]).reset()
+
+    return lose

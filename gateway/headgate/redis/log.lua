@@ -10,6 +10,8 @@
 --                                                → [epoch, offset, first, time_ms, version, lineage, server, replica 0/1]
 --   FCALL_RO headgate_head      1 hg:{N}:log [<epoch>]
 --                                                → the same; without lineage (nil), unless <epoch> is another one
+--   FCALL    headgate_tick      1 hg:{N}:log [<told> <elapsed_ms>]   → [clock, 0]
+--   FCALL    headgate_trim      1 hg:{N}:log [<told> <elapsed_ms>]   → [clock, events trimmed]
 --   FCALL_RO headgate_version   0                → version of this library
 --
 -- Promises: offsets are contiguous from 1 in a log; an epoch and an offset name one event for ever; time never goes backwards
@@ -27,12 +29,21 @@
 -- max_payload_bytes, max_bytes. Each entry has the sum up to itself, so that the log's bytes are known unread. The epochs hash is
 -- the lineage: epoch → `<offset of its first event> <nth>`, of the newest MAX_EPOCHS. The reply has it as a flat list.
 --
+-- Ages are measured by the clock of clock.lua, which does not follow a wall clock that somebody sets: how long an event is kept, and an
+-- id remembered. An event whose time is not that of the clock has it as a further field. Gateways call `headgate_tick` every few
+-- seconds, with the clock that the last call told them and how long ago that was by their own; 0 is no time. A Redis that is full
+-- refuses that, and then they call `headgate_trim`, which makes room: a publish that is refused trims nothing.
+--
+-- Ids are remembered in hashes hg:{N}:id:<n>, by topic, user and id: <epoch>-<offset>-<clock>. A new one begins after IDEMPOTENCY_MS,
+-- or after so many events, and the last but one is dropped. The head says which is the newest (ids), and when and behind which offset
+-- it began (ids_time, ids_first), beside clock and shift, the clock's own.
+--
 -- A reply about the head names the server: a random token that this process made. A gateway that reads heads on one connection and
 -- listens on another knows by it that both lead to the same process. (Redis' own run id would need the right to ask for it.)
 --
 -- Raise VERSION with every change: an older library is replaced by a newer one, never the other way round.
 
-local VERSION = 7
+local VERSION = 8
 
 local HARD_MAX_PAYLOAD_BYTES = 1024 * 1024
 local MAX_TOPIC_BYTES, MAX_TOPIC_WORDS = 255, 8
@@ -41,6 +52,10 @@ local MAX_BY_LENGTH = 64
 local MAX_NAMESPACE_LENGTH = 64
 local MAX_DEPTH = 64
 local IDEMPOTENCY_MS = 300000
+-- A hash of ids holds those of so many events at most: the more, the more bytes the log may have.
+local LEAST_IDS, LOG_BYTES_PER_ID = 65536, 4096
+-- A hash of ids that nobody drops any more ends by itself, long after its ids do not count.
+local FORGOTTEN_MS = 2 * 86400000
 -- Retention until a gateway has configured the log.
 local DEFAULT_MAX_EVENTS, DEFAULT_MAX_AGE_MS, DEFAULT_MAX_PAYLOAD_BYTES = 10000, 600000, 65536
 local DEFAULT_MAX_BYTES = 256 * 1024 * 1024
@@ -50,6 +65,8 @@ local ENTRY_BYTES = 128
 -- The most that one publish trims, so that a retention that was just lowered, or a log that was idle, is worked off in
 -- small steps: by age each entry must be read, by bytes a few, by count none.
 local MAX_AGED_PER_CALL, MAX_SURPLUS_PER_CALL, MAX_HEAVY_PER_CALL = 4, 100, 1000
+-- By age, a call that only trims.
+local MAX_AGED_PER_TRIM = 100
 -- One for each time that Redis was started or failed over. A position in an older epoch counts as one in a log that is lost.
 local MAX_EPOCHS = 256
 -- The namespaces (of all databases) whose newest offset this process remembers. Beyond that it forgets, which costs an epoch each.
@@ -173,10 +190,12 @@ local function read_head(name)
   return head
 end
 
-local function now_ms()
+local function wall_ms()
   local time = redis.call('TIME')
   return tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 end
+
+-- <clock.lua>
 
 -- The newest offset that the stream ever held: an XADD must go above it. 0 without a stream; `may_open` comes first, or a right
 -- that is missing would be taken for that.
@@ -188,7 +207,8 @@ local function newest_in_stream(name)
   return 0
 end
 
--- The offset of the newest event that this process has written, by epoch: kept for as long as this library is loaded.
+-- By epoch, what this process knows of a log that it writes: offset (of the newest event that it has written), clock, and where ids
+-- are. Kept for as long as this library is loaded.
 local written, remembered = {}, 0
 
 local function forget(epoch)
@@ -203,7 +223,35 @@ local function remember(head)
     if remembered >= MAX_REMEMBERED then written, remembered = {}, 0 end
     remembered = remembered + 1
   end
-  written[head.epoch] = head.offset
+  written[head.epoch] = head.own
+  head.own.offset = head.offset
+end
+
+local function needs_epoch(head)
+  local own = written[head.epoch]
+  return head.exists and not (own and own.offset == head.offset)
+end
+
+-- Read the time, and what this process knows of the log; the head has what another process knew.
+local function read_own(name, head)
+  local wall, own = wall_ms(), written[head.epoch]
+  if not own or needs_epoch(head) then
+    local raw = redis.call('HMGET', name.head, 'clock', 'shift', 'ids', 'ids_time', 'ids_first')
+    local shift = raw[2] and string.find(raw[2], '^-?%d+$') and #raw[2] <= 15 and tonumber(raw[2]) or 0
+    if own then own.clock.saved = nil end
+    own = {
+      clock = own and own.clock or start_clock(wall, number(raw[1]), shift),
+      ids = number(raw[3]) or 0, ids_time = number(raw[4]) or 0, ids_first = number(raw[5]) or 0,
+    }
+  end
+  head.own = own
+  return wall
+end
+
+local function read_time(name, head, told, elapsed)
+  local wall = read_own(name, head)
+  head.clock = read_clock(head.own.clock, wall, told, elapsed)
+  head.time = math.max(wall, head.time)
 end
 
 -- The address of a fresh table differs between processes, TIME within one.
@@ -213,12 +261,12 @@ local function new_epoch(name, head)
 end
 
 -- A new log: nothing of the old one may be taken for the new one's, so the stream goes.
-local function begin_log(name, head, time)
+local function begin_log(name, head)
   redis.call('UNLINK', name.log)
   forget(head.epoch)
   head.began = 'log'
   head.epoch = new_epoch(name, head)
-  head.offset, head.time, head.first, head.first_time = 0, time, 1, time
+  head.offset, head.first, head.first_time = 0, 1, head.clock
   head.nth = 0
   head.sum, head.first_sum = 0, 0
 end
@@ -230,10 +278,6 @@ local function begin_epoch(name, head)
   head.epoch = new_epoch(name, head)
   head.nth = head.nth + 1
   head.begins_at = head.offset + 1
-end
-
-local function needs_epoch(head)
-  return head.exists and written[head.epoch] ~= head.offset
 end
 
 -- Forget the oldest epochs, where this user may.
@@ -250,6 +294,16 @@ local function prune_epochs(name)
   end
 end
 
+-- Keep for another process what this one knows, now and then.
+local function save_own(name, own)
+  if not own.unsaved and not is_unsaved(own.clock) then return end
+  redis.call(
+    'HSET', name.head, 'clock', whole(own.clock.last), 'shift', whole(own.clock.shift),
+    'ids', whole(own.ids), 'ids_time', whole(own.ids_time), 'ids_first', whole(own.ids_first)
+  )
+  own.unsaved, own.clock.saved = nil, own.clock.last
+end
+
 -- Store the head, and the epoch if it has just begun: called when nothing can be refused any more.
 local function write_head(name, head, ...)
   redis.call(
@@ -257,6 +311,7 @@ local function write_head(name, head, ...)
     'first', whole(head.first), 'first_time', whole(head.first_time),
     'sum', whole(head.sum), 'first_sum', whole(head.first_sum), ...
   )
+  save_own(name, head.own)
   if head.began then
     if head.began == 'epoch' and not redis.call('HMGET', name.epochs, head.before)[1] then
       -- A library without epochs has begun this log: nothing of a log before it is on its line.
@@ -306,11 +361,18 @@ end
 
 -- Retention -------------------------------------------------------------------------------------------------------------
 
--- The bytes of all events below the oldest one from an offset on; nil if an older library has written that, and counted nothing.
+-- The bytes of all events below the oldest one from an offset on; nil without one, or if an older library has written that, and
+-- counted nothing.
 local function bytes_below(name, offset)
-  local fields = redis.call('XRANGE', name.log, whole(offset), '+', 'COUNT', 1)[1][2]
-  local sum = number(fields[10])
+  local oldest = redis.call('XRANGE', name.log, whole(offset), '+', 'COUNT', 1)[1]
+  local fields = oldest and oldest[2]
+  local sum = fields and number(fields[10])
   return sum and sum - #fields[2] - #fields[8] - ENTRY_BYTES
+end
+
+-- When an event was written, by the clock.
+local function clock_of(fields)
+  return number(fields[11] == 'clock' and fields[12] or fields[6]) or 0
 end
 
 -- Trim by bytes: return the oldest offset, from one on, that may stay. The newest always does. Where it is neither the first nor the
@@ -334,15 +396,18 @@ local function lighten(name, head, first)
 end
 
 -- Trim by count, exactly, by age and by bytes. Reads nothing unless the oldest event is too old, or the log may be too heavy.
-local function trim(name, head)
+local function trim(name, head, max_aged)
   local first = math.max(head.first, math.min(head.offset - head.max_events + 1, head.first + MAX_SURPLUS_PER_CALL))
-  if head.time - head.first_time > head.max_age_ms then
-    for _ = 1, MAX_AGED_PER_CALL do
+  if head.clock - head.first_time > head.max_age_ms then
+    for _ = 1, max_aged do
       local oldest = redis.call('XRANGE', name.log, whole(first), '+', 'COUNT', 1)[1]
-      local oldest_time = tonumber(oldest[2][6]) or 0
-      head.first_time = oldest_time
+      if not oldest then
+        first, head.first_time = head.offset + 1, head.clock
+        break
+      end
+      head.first_time = clock_of(oldest[2])
       first = tonumber(string.match(oldest[1], '^%d+'))
-      if head.time - oldest_time <= head.max_age_ms then break end
+      if head.clock - head.first_time <= head.max_age_ms then break end
       first = first + 1
     end
   end
@@ -374,16 +439,47 @@ local function user_of(topic)
   return string.match(topic, '^users%.([^.]+)')
 end
 
-local function may_publish(name, topic, id_key, user)
+local function may_publish(name, topic, id, user)
   return may('XADD', name.log, '1-0', 'topic', '') or may('XTRIM', name.log, 'MINID', '1') or may_open(name)
-    or may('PUBLISH', name.channel .. topic, '') or id_key and may('SET', id_key, '')
+    or may('PUBLISH', name.channel .. topic, '') or id and (may('HSET', name.id .. '1', '', '') or may('UNLINK', name.id .. '1'))
     or user and may('PUBLISH', name.users .. user, '')
 end
 
 -- An id counts for its topic, and for the user on whose behalf it is published: whoever may publish one topic, or guesses an id,
 -- must not make another's event look like a repetition. Neither topics nor `by` hold a colon or a slash.
-local function id_key_of(name, topic, id, by)
-  return name.id .. topic .. ':' .. (by and by .. '/' or '') .. id
+local function id_of(topic, id, by)
+  return topic .. ':' .. (by and by .. '/' or '') .. id
+end
+
+-- The receipt of an id that counts: epoch and offset, and where it is kept.
+local function recall(name, head, id)
+  local key = name.id .. whole(head.own.ids)
+  local receipt = redis.call('HMGET', key, id)[1]
+  if not receipt then
+    key = name.id .. whole(head.own.ids - 1)
+    receipt = redis.call('HMGET', key, id)[1]
+    if not receipt then return end
+  end
+  local epoch, offset, told = string.match(receipt, '^(%x+)-(%d+)-(%d+)$')
+  if told and head.clock - tonumber(told) < IDEMPOTENCY_MS then return epoch, tonumber(offset), key, receipt end
+end
+
+-- Begin a new hash of ids if it is time, and drop those in which no id counts any more.
+local function turn_ids(name, head)
+  local own = head.own
+  local age = head.clock - own.ids_time
+  if age < IDEMPOTENCY_MS and head.offset - own.ids_first < math.max(LEAST_IDS, head.max_bytes / LOG_BYTES_PER_ID) then return end
+  redis.call('UNLINK', name.id .. whole(own.ids - 1))
+  if age >= 2 * IDEMPOTENCY_MS then redis.call('UNLINK', name.id .. whole(own.ids)) end
+  own.ids, own.ids_time, own.ids_first, own.unsaved = own.ids + 1, head.clock, head.offset, true
+  return true
+end
+
+local function remember_id(name, head, id)
+  local turned = turn_ids(name, head)
+  local key = name.id .. whole(head.own.ids)
+  redis.call('HSET', key, id, head.epoch .. '-' .. whole(head.offset) .. '-' .. whole(head.clock))
+  if turned and redis.acl_check_cmd('PEXPIRE', key, '1') then redis.call('PEXPIRE', key, FORGOTTEN_MS) end
 end
 
 local function event_id(head, id)
@@ -392,17 +488,21 @@ end
 
 -- Append at the next offset. A stream that is ahead of its head (one of them was lost, or restored) is replaced by a new log.
 local function append(name, head, topic, id, payload)
-  local function add()
+  local function add(...)
     head.offset, head.sum = head.offset + 1, head.sum + #topic + #payload + ENTRY_BYTES
     return redis.pcall(
       'XADD', name.log, whole(head.offset) .. '-0',
-      'topic', topic, 'id', event_id(head, id), 'time', whole(head.time), 'data', payload, 'sum', whole(head.sum)
+      'topic', topic, 'id', event_id(head, id), 'time', whole(head.time), 'data', payload, 'sum', whole(head.sum), ...
     )
   end
-  local added = add()
+  local function add_at_this_time()
+    if head.clock == head.time then return add() end
+    return add('clock', whole(head.clock))
+  end
+  local added = add_at_this_time()
   if added.err and newest_in_stream(name) >= head.offset then
-    begin_log(name, head, head.time)
-    added = add()
+    begin_log(name, head)
+    added = add_at_this_time()
   end
   return added.err and added or nil
 end
@@ -432,31 +532,31 @@ local function publish(keys, args)
   fault = json_fault(payload)
   if fault then return refusal('not_serializable', { reason = fault }) end
 
-  local id_key = id and id_key_of(name, topic, id, by)
-  if id_key and head.exists then
+  read_time(name, head)
+  local own_id = id and id_of(topic, id, by)
+  if own_id and head.exists then
     -- Receipt and event are written in one step, so they are lost together; but a receipt outlives a log that was replaced.
-    local epoch, offset = string.match(redis.call('GET', id_key) or '', '^(%x+)-(%d+)$')
+    local epoch, offset, key, receipt = recall(name, head, own_id)
     if epoch and (epoch == head.epoch or redis.call('HMGET', name.epochs, epoch)[1]) then
       -- A write of the same, so that a publisher that waits for replicas behind it (WAIT) waits for the event too.
-      if not may('SET', id_key, '') then redis.call('SET', id_key, epoch .. '-' .. offset, 'KEEPTTL') end
-      return { epoch, tonumber(offset), 1 }
+      if not may('HSET', key, '', '') then redis.call('HSET', key, own_id, receipt) end
+      return { epoch, offset, 1 }
     end
   end
 
   local user = user_of(topic)
-  local refused = may_publish(name, topic, id_key, user)
+  local refused = may_publish(name, topic, id, user)
   if refused then return refused end
-  head.time = math.max(now_ms(), head.time)
   if not head.exists then
-    begin_log(name, head, head.time)
+    begin_log(name, head)
   elseif needs_epoch(head) then
     begin_epoch(name, head)
   end
   refused = append(name, head, topic, id, payload)
   if refused then return refused end
-  trim(name, head)
+  trim(name, head, MAX_AGED_PER_CALL)
+  if own_id then remember_id(name, head, own_id) end
   write_head(name, head)
-  if id_key then redis.call('SET', id_key, head.epoch .. '-' .. whole(head.offset), 'PX', IDEMPOTENCY_MS) end
   local message =
     table.concat({ 'hg1', head.epoch, whole(head.offset), whole(head.time), event_id(head, id) }, ' ') .. '\n' .. payload
   redis.call('PUBLISH', name.channel .. topic, message)
@@ -489,8 +589,9 @@ local function configure(keys, args)
   local refused = may_open(name)
   if refused then return refused end
   local head = read_head(name)
+  read_time(name, head)
   if not head.exists or newest_in_stream(name) > head.offset then
-    begin_log(name, head, math.max(now_ms(), head.time))
+    begin_log(name, head)
   elseif needs_epoch(head) then
     begin_epoch(name, head)
   end
@@ -510,8 +611,42 @@ local function head_position(keys, args)
   return position(name, head, args[1] and args[1] ~= head.epoch)
 end
 
+-- Upkeep ------------------------------------------------------------------------------------------------------------------
+
+-- Make the time known: a gateway was told `told` by the clock, `elapsed` ms ago by its own. Without room, also trim.
+local function upkeep(keys, args, with_trim)
+  local name, wrong_key = names(keys)
+  if not name then return wrong_key end
+  local told, elapsed = number(args[1]), number(args[2])
+  if #args ~= 0 and not (#args == 2 and told and elapsed) then
+    return refusal('invalid_request', { reason = 'expected nothing more, or a time that was told and how long ago that was, in ms' })
+  end
+  local head = read_head(name)
+  -- Before another process of Redis has begun its epoch, only the one before knows the time.
+  if not head.exists or needs_epoch(head) then return { 0, 0 } end
+  local refused = may('HSET', name.head, 'clock', '')
+    or with_trim and (may('XTRIM', name.log, 'MINID', '1') or may('UNLINK', name.id .. '1'))
+  if refused then return refused end
+  read_time(name, head, told and told > 0 and told or nil, elapsed)
+  local before = head.first
+  if with_trim then
+    trim(name, head, MAX_AGED_PER_TRIM)
+    turn_ids(name, head)
+    redis.call(
+      'HSET', name.head, 'first', whole(head.first), 'first_time', whole(head.first_time), 'first_sum', whole(head.first_sum)
+    )
+  end
+  save_own(name, head.own)
+  return { head.clock, head.first - before }
+end
+
 redis.register_function('headgate_publish', publish)
-redis.register_function('headgate_configure', configure)
+-- A Redis that is full must let these in: it stays full without a trim, and a gateway that cannot begin does not trim.
+redis.register_function{ function_name = 'headgate_configure', callback = configure, flags = { 'allow-oom' } }
+redis.register_function{
+  function_name = 'headgate_trim', callback = function(keys, args) return upkeep(keys, args, true) end, flags = { 'allow-oom' },
+}
+redis.register_function('headgate_tick', function(keys, args) return upkeep(keys, args, false) end)
 redis.register_function{ function_name = 'headgate_head', callback = head_position, flags = { 'no-writes' } }
 redis.register_function{
   function_name = 'headgate_version', callback = function() return VERSION end, flags = { 'no-writes' },

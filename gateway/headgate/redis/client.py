@@ -21,7 +21,7 @@ import redis.exceptions
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError
 
 from .connections import Command, connection_pool, redacted_address
-from .faults import NEEDED, NO_PERMISSION, advised, refused, shown_cause, translate
+from .faults import NEEDED, NO_MEMORY, NO_PERMISSION, advised, refused, shown_cause, translate
 
 Client = redis.Redis
 
@@ -88,6 +88,11 @@ def drop_idle(client: Client) -> None:
 def is_forbidden(error: BusRefused) -> bool:
     """Return whether Redis refused for want of a right, which the same user will not have in a moment either."""
     return error.redis_code == NO_PERMISSION
+
+
+def is_full(error: BusRefused) -> bool:
+    """Return whether Redis refused because it is at its `maxmemory`."""
+    return error.redis_code == NO_MEMORY
 
 
 def check_server(client: Client) -> tuple[str, str]:

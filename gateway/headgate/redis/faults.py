@@ -33,6 +33,7 @@ NEEDED = "Redis 7.0 or newer, or Valkey"
 
 # Codes that others decide by. The last two are ours: Redis answers with ERR and a text.
 NO_PERMISSION = "NOPERM"
+NO_MEMORY = "OOM"
 NO_FUNCTION = "NOFUNCTION"
 NO_FUNCTIONS_AT_ALL = "NOFUNCTIONS"
 # The texts of replies that have no code of their own, or whose code redis-py before 8 does not keep.
@@ -47,7 +48,7 @@ _END_OF_STREAM = "Connection closed by server."
 # READONLY: the address leads to a server that has just been made a replica, or that is to become the primary in a moment.
 _PASSING = {"LOADING", "READONLY", "BUSY", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN", "NOREPLICAS", "UNBLOCKED", "FAILOVER"}
 _MEANING = {
-    "OOM": "it is out of memory (maxmemory)",
+    NO_MEMORY: "it is out of memory (maxmemory)",
     "MISCONF": "it cannot write to its disk",
     "READONLY": "it is a read-only replica",
     "NOAUTH": "it wants a password",
@@ -68,7 +69,7 @@ _START_IT = (
 )
 # redis-py before 8 keeps the code of a reply in the class alone; NOAUTH and WRONGPASS share one.
 _CODES_OF_CLASSES: dict[type[BaseException], str] = {
-    redis.exceptions.OutOfMemoryError: "OOM",
+    redis.exceptions.OutOfMemoryError: NO_MEMORY,
     redis.exceptions.BusyLoadingError: "LOADING",
     redis.exceptions.ReadOnlyError: "READONLY",
     redis.exceptions.NoPermissionError: "NOPERM",

@@ -10,8 +10,8 @@
 --                                                → [epoch, offset, first, time_ms, version, lineage, server, replica 0/1]
 --   FCALL_RO headgate_head      1 hg:{N}:log [<epoch>]
 --                                                → the same; without lineage (nil), unless <epoch> is another one
---   FCALL    headgate_tick      1 hg:{N}:log [<told> <elapsed_ms>]   → [clock, 0]
---   FCALL    headgate_trim      1 hg:{N}:log [<told> <elapsed_ms>]   → [clock, events trimmed]
+--   FCALL    headgate_tick      1 hg:{N}:log [<epoch> <told> <elapsed_ms>]   → [epoch, clock, 0]
+--   FCALL    headgate_trim      1 hg:{N}:log [<epoch> <told> <elapsed_ms>]   → [epoch, clock, events trimmed]
 --   FCALL_RO headgate_version   0                → version of this library
 --
 -- Promises: offsets are contiguous from 1 in a log; an epoch and an offset name one event for ever; time never goes backwards
@@ -31,8 +31,9 @@
 --
 -- Ages are measured by the clock of clock.lua, which does not follow a wall clock that somebody sets: how long an event is kept, and an
 -- id remembered. An event whose time is not that of the clock has it as a further field. Gateways call `headgate_tick` every few
--- seconds, with the clock that the last call told them and how long ago that was by their own; 0 is no time. A Redis that is full
--- refuses that, and then they call `headgate_trim`, which makes room: a publish that is refused trims nothing.
+-- seconds, with the epoch and clock that the last call told them and how long ago that was by their own; without an epoch in the reply
+-- there was none to tell. A Redis that is full refuses that, and then they call `headgate_trim`, which makes room: a publish that is
+-- refused trims nothing.
 --
 -- Ids are remembered in hashes hg:{N}:id:<n>, by topic, user and id: <epoch>-<offset>-<clock>. A new one begins after IDEMPOTENCY_MS,
 -- or after so many events, and the last but one is dropped. The head says which is the newest (ids), and when and behind which offset
@@ -613,21 +614,22 @@ end
 
 -- Upkeep ------------------------------------------------------------------------------------------------------------------
 
--- Make the time known: a gateway was told `told` by the clock, `elapsed` ms ago by its own. Without room, also trim.
+-- Make the time known: in `epoch` a gateway was told `told` by the clock, `elapsed` ms ago by its own. Without room, also trim.
 local function upkeep(keys, args, with_trim)
   local name, wrong_key = names(keys)
   if not name then return wrong_key end
-  local told, elapsed = number(args[1]), number(args[2])
-  if #args ~= 0 and not (#args == 2 and told and elapsed) then
-    return refusal('invalid_request', { reason = 'expected nothing more, or a time that was told and how long ago that was, in ms' })
+  local epoch, told, elapsed = args[1], number(args[2]), number(args[3])
+  if #args ~= 0 and not (#args == 3 and told and elapsed) then
+    return refusal('invalid_request', { reason = 'expected nothing more, or an epoch, a time that was told in it and how long ago that was' })
   end
   local head = read_head(name)
   -- Before another process of Redis has begun its epoch, only the one before knows the time.
-  if not head.exists or needs_epoch(head) then return { 0, 0 } end
+  if not head.exists or needs_epoch(head) then return { '', 0, 0 } end
   local refused = may('HSET', name.head, 'clock', '')
     or with_trim and (may('XTRIM', name.log, 'MINID', '1') or may('UNLINK', name.id .. '1'))
   if refused then return refused end
-  read_time(name, head, told and told > 0 and told or nil, elapsed)
+  if epoch and epoch ~= head.epoch and not redis.call('HMGET', name.epochs, epoch)[1] then told, elapsed = nil, nil end
+  read_time(name, head, told, elapsed)
   local before = head.first
   if with_trim then
     trim(name, head, MAX_AGED_PER_TRIM)
@@ -637,7 +639,7 @@ local function upkeep(keys, args, with_trim)
     )
   end
   save_own(name, head.own)
-  return { head.clock, head.first - before }
+  return { head.epoch, head.clock, head.first - before }
 end
 
 redis.register_function('headgate_publish', publish)

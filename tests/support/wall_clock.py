@@ -12,6 +12,8 @@ from headgate.redis.functions import LOG_LIBRARY
 KEY = "test:wall-clock"
 ASKING = "local time = redis.call('TIME')"
 TOLD = f"local time = redis.call('HMGET', '{KEY}', 'seconds', 'microseconds')"
+# Redis may be full.
+SET = "#!lua flags=allow-oom\nredis.call('HSET', KEYS[1], 'seconds', ARGV[1], 'microseconds', ARGV[2])"
 BEGIN_MS = 1_800_000_000_000
 HOUR_MS = 3_600_000
 
@@ -34,7 +36,7 @@ class WallClock:
     def set(self, ms: int) -> None:
         """Show this time from now on."""
         self.ms = ms
-        call(self._client, "HSET", KEY, "seconds", ms // 1000, "microseconds", ms % 1000 * 1000)
+        call(self._client, "EVAL", SET, 1, KEY, ms // 1000, ms % 1000 * 1000)
 
     def advance(self, ms: int) -> None:
         """Show a time that is so much later, or earlier."""

@@ -141,6 +141,7 @@ local function read_time(name, told, elapsed)
     local raw = redis.call('HMGET', name.state, 'clock', 'shift')
     local shift = raw[2] and string.find(raw[2], '^-?%d+$') and #raw[2] <= 15 and tonumber(raw[2]) or 0
     clock = start_clock(wall, number(raw[1]), shift)
+    clock.leased_at = 0
     if ticking >= MAX_CLOCKS then clocks, ticking = {}, 0 end
     clocks[name.state], ticking = clock, ticking + 1
   end

@@ -11,8 +11,8 @@ from typing import Any
 from headgate.consumers.base import Consumer
 from headgate.options import integer, number, one_of, option
 
-# Of each consumer's dead letters; with the other limits' defaults it leaves the private Redis room for a few consumers.
-DEFAULT_MAX_DEAD_BYTES = 32 * 1024 * 1024
+# Of each consumer's dead letters; with the other limits' defaults it leaves the private Redis room for three consumers.
+DEFAULT_MAX_DEAD_BYTES = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)

@@ -407,11 +407,14 @@ def test_a_command_without_the_right_to_it_is_a_refusal_with_its_code(world: Wor
 
 
 def test_a_link_that_was_never_connected_is_closed(world: World) -> None:
-    """And may be closed."""
+    """And may be closed: then it never is connected."""
     link = world.link()
     with pytest.raises(BusUnavailable, match="closed"):
         link.read()
     link.close()
+    for use in (link.connect, link.read):
+        with pytest.raises(BusUnavailable, match="closed"):
+            use()
 
 
 # The log -----------------------------------------------------------------------------------------------------------------

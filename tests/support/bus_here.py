@@ -204,7 +204,6 @@ def redis_bus(monkeypatch: pytest.MonkeyPatch, redis_url: str) -> Iterator[Start
 
 
 def join(bus: Bus) -> None:
-    """Wait until the greenlets of a closed bus have ended; the one of the fence not only at its next tick."""
-    bus._wakeup.set()
+    """Wait until the greenlets of a closed bus have ended."""
     for greenlet in bus._greenlets:
         greenlet.join(DEADLINE_S)

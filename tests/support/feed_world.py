@@ -38,7 +38,7 @@ OTHERS = {"redis": 8, "publish": 24, "plain": 3, "burst": 1, "acquire": 5, "rele
 QUIET = {"redis": 2, "publish": 3, "tick": 12, "fence_head": 6, "write": 12, "wake": 8, "acquire": 6, "release": 8, "join": 4}
 FAULTS = (
     *("cut", "trim", "delete", "silent", "bad", "poison", "forge", "flush"),
-    *("restart", "lose_tail", "put_back", "fail_over", "move", "forget", "roll_back"),
+    *("restart", "lose_tail", "put_back", "put_forward", "to_and_fro", "fail_over", "move", "forget", "roll_back"),
     *("downgrade", "fence_fails", "read_fails", "pass_fails"),
     *("slot", "slot_back", "slot_there_and_back", "unshard"),
 )
@@ -643,6 +643,24 @@ class World:
 
     def _do_put_back(self) -> None:
         self.redis.put_back(self.redis.ago(1 + self._below(6)))
+
+    def _do_put_forward(self) -> None:
+        """Data of any moment come into the same process: later ones too, while messages of each are on their way.
+
+        Not between the head that a connection begins with and its first fence: there the feed takes the one for the other.
+        """
+        if self._synced:
+            self.redis.put_back(self.redis.copies[self._below(len(self.redis.copies))])
+
+    def _do_to_and_fro(self) -> None:
+        """The data of an earlier moment for a while, and then those of now again."""
+        if not self._synced:
+            return
+        now = self.redis.copies[-1]
+        self._do_put_back()
+        for _ in range(self._below(3)):
+            (self._do_publish, self._do_feed, self._do_receive, self._do_fence_head)[self._below(4)]()
+        self.redis.put_back(now)
 
     def _do_fail_over(self) -> None:
         """A server takes over that may have stood apart for long, and may have been on another line."""

@@ -153,11 +153,13 @@ class ModelLink:
     def __init__(self, server: ModelServer) -> None:
         self._server = server
         self._timeout_s: float | None = None
-        self._open = False
+        self._open = self._closed = False
         self.lost: HeadgateError | None = None
 
     def connect(self) -> None:
         """Connect. A server that stands still takes connections nevertheless: its kernel does."""
+        if self._closed:
+            raise unavailable("the connection is closed")
         self._server.attempts += 1
         self._server.check()
         self._server.taken(self)
@@ -191,7 +193,8 @@ class ModelLink:
         self._timeout_s = timeout_s
 
     def close(self) -> None:
-        """Close it, and wake the reader. Idempotent."""
+        """Close it, and wake the reader. Idempotent; it never connects again."""
+        self._closed = True
         if self._open:
             self._open = False
             self._server.closed(self)

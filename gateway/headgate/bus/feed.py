@@ -11,7 +11,9 @@ Rules.
    equal to it otherwise. A client that subscribes gets every matching event above `reached`.
 2. The feed hands on a logged event if and only if its offset is above the position. While the gateway listens to the whole feed,
    offsets have no holes: on a hole, the feed reads the log first. With a narrow feed, holes are events that nobody here needs:
-   one connection keeps the order and loses nothing in its middle, so everything up to its last event has arrived.
+   one connection keeps the order and loses nothing in its middle, so everything up to its last event has arrived. This holds on
+   one line only: from a change of the line until a fence that began behind it has passed, messages of several lines may be on
+   their way, and a hole of a narrow feed is read from the log as well.
 3. After each connect: subscribe, wait until Redis acknowledges, then read the head. Everything above the head comes live;
    everything up to it is read from the log. Nothing can fall between the two.
 4. The fence (fence.py) reads the head, then sends PING. The PONG proves that everything up to that head has arrived. After two
@@ -133,6 +135,7 @@ class Feed:
         self._messages = Messages(namespace, max_payload_bytes)
         self._fence = Fence()
         self._server = ServerCheck()
+        self._one_line_from = 0  # the number of the fence that proves that no message of a line before is on its way
         self._library = LibraryCheck(sharded=sharded)
         self._steps: Steps | None = None
         self._action: Action | None = None  # the one being carried out
@@ -176,6 +179,7 @@ class Feed:
         self._messages.forget_copies()
         self._sending = False
         self._fence.reset()
+        self._one_line_from = 0
         self._server.reset()
         self._steps = self._converse()
 
@@ -337,6 +341,7 @@ class Feed:
     def _change_line(self, head: Head, lineage: Lineage, end: int) -> Steps:
         was_offset = self.offset
         self.epoch, self.lineage = head.epoch, lineage
+        self._one_line_from = self._fence.number + 1
         self._go_to(min(was_offset, end))
         self._library.roll_back(self.offset)
         yield LineChanged(head, end, was_offset)
@@ -344,6 +349,7 @@ class Feed:
     def _lose_log(self, head: Head) -> Steps:
         was_offset = self.offset
         self.epoch, self.lineage = head.epoch, head.lineage or alone(head.epoch)
+        self._one_line_from = self._fence.number + 1
         self._library.verified = head.offset
         self._go_to(head.offset)
         yield LogLost(head, was_offset)
@@ -412,7 +418,9 @@ class Feed:
                 if event.epoch != self.epoch:
                     break
                 if event.offset != self.reached + 1 and (
-                    interest.whole or not self.reached < event.offset <= max(self.reached, self.head) + MAX_LEAP
+                    interest.whole
+                    or self._one_line_from
+                    or not self.reached < event.offset <= max(self.reached, self.head) + MAX_LEAP
                 ):
                     break
                 self.reached = event.offset
@@ -462,7 +470,9 @@ class Feed:
         elif offset > self.head:
             yield Quarantine(InvalidEvent("header", "its offset is above the log's head"))
         else:
-            if not self._interest.whole:
+            if self._one_line_from:
+                offset = self.head  # in one reading, as each event may be behind a hole
+            elif not self._interest.whole:
                 self._go_to(offset - 1)  # every active event before it has come before it
             yield from self._repair(offset)
 
@@ -504,7 +514,7 @@ class Feed:
         if sources:
             self._sending = True
             return [Subscribe(sources)]
-        if self._interest.acknowledged and self._fence.state is FenceState.NONE:
+        if (self._interest.acknowledged or self._one_line_from) and self._fence.state is FenceState.NONE:
             return [self._begin_fence(expedited=True)]
         return []
 
@@ -567,13 +577,15 @@ class Feed:
             # The log is on another line, or is another one, unless it has changed once more since.
             yield from self._settle((yield from self._read_head()))
         elif head.offset > self.offset:
-            if self._interest.whole:
+            if self._interest.whole or self._one_line_from:
                 yield from self._settle(head)  # Redis answers in order: an event that has not arrived by now will not come
             else:
                 self._go_to(head.offset)  # and no event is missing: every active one up to there has arrived
+        if fence.number >= self._one_line_from:
+            self._one_line_from = 0
         self._complete(sources, head)
         yield Synced(sources)
-        if self._interest.acknowledged:
+        if self._interest.acknowledged or self._one_line_from:
             yield Wake()
 
     def _complete(self, sources: frozenset[Source], head: Head) -> None:

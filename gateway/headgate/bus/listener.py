@@ -116,7 +116,7 @@ class Bus:
         self._greenlets: list[Greenlet] = []
         self._wakeup = Signal()  # the fence greenlet has something to do before its next tick
         self._synced = Signal()  # replaced by another whenever patterns have become active
-        self._closed = False
+        self._closing = Signal()
         self._closed_for: HeadgateError | None = None  # the feed's reason to close the connection under way
         self._quarantine_logged_s = 0.0
         self.last_error: HeadgateError | None = None
@@ -164,8 +164,9 @@ class Bus:
             self._greenlets = [spawn(self._run_feed), spawn(self._run_fence)]
 
     def close(self) -> None:
-        """Stop listening. Idempotent; the greenlets end by themselves, as one inside a Redis call must not be killed."""
-        self._closed = True
+        """Stop listening. Idempotent; the greenlets end by themselves, at once but for a call of Redis that is under way."""
+        self._closing.set()
+        self._wakeup.set()
         if self._link is not None:
             self._link.close()
 
@@ -209,7 +210,7 @@ class Bus:
 
     def _run_feed(self) -> None:
         wait_s = FIRST_RECONNECT_S
-        while not self._closed:
+        while not self._closing.is_set():
             began_s = monotonic()
             try:
                 self._listen()
@@ -217,7 +218,7 @@ class Bus:
                 # The feed closed the connection for a reason: that a closed connection cannot be read is none.
                 error, self._closed_for = self._closed_for or broken, None
                 known = self.last_error is not None and self.last_error.message == error.message
-                if not self._closed and (self.up or not known):
+                if not self._closing.is_set() and (self.up or not known):
                     log.warning("bus down", namespace=self._namespace, error=error.message)
                 wait_s = FIRST_RECONNECT_S if self.up else min(wait_s * 2, LAST_RECONNECT_S)
                 self.last_error = error
@@ -231,11 +232,11 @@ class Bus:
                 self._link = None
             self._carry_out_all(self.feed.disconnected())
             self._wake_waiting()
-            if not self._closed:
+            if not self._closing.is_set():
                 BUS_RECONNECTS.labels(self._namespace).inc()
                 # From attempt to attempt: one that met a black hole has waited long enough.
                 jitter = random.uniform(0.5, 1.0)
-                sleep(max(wait_s * jitter - (monotonic() - began_s), FIRST_RECONNECT_S * jitter))
+                self._closing.wait(max(wait_s * jitter - (monotonic() - began_s), FIRST_RECONNECT_S * jitter))
 
     def _listen(self) -> None:
         """Connect, and do whatever the feed asks for, until the connection breaks (which raises)."""
@@ -290,13 +291,13 @@ class Bus:
 
     def _run_fence(self) -> None:
         feed = self.feed
-        while not self._closed:
+        while not self._closing.is_set():
             left_s = feed.tick_due_s - monotonic()
-            if left_s > 0 and self._wakeup.wait(left_s):
+            if left_s <= 0 or not self._wakeup.wait(left_s):
+                self._carry_out_all(feed.tick(monotonic()))
+            elif not self._closing.is_set():
                 self._wakeup.clear()
                 self._carry_out_all(feed.wake())
-            else:
-                self._carry_out_all(feed.tick(monotonic()))
 
     def _read_fence_head(self, action: ReadFenceHead) -> None:
         if action.anew:
@@ -308,7 +309,7 @@ class Bus:
             self.last_error = error
             self._carry_out_all(self.feed.fence_failed(action.number, monotonic()))
         if action.expedited:
-            sleep(EXPEDITED_INTERVAL_S)
+            self._closing.wait(EXPEDITED_INTERVAL_S)
 
     def _send(self, link: SubscriberLink, commands: list[tuple[bytes, ...]]) -> None:
         try:

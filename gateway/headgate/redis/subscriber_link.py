@@ -42,6 +42,7 @@ class SubscriberLink:
         self._url, self._connect_timeout_s, self._key = url, connect_timeout_s, key
         self._address = redacted_address(url)
         self._socket: socket.socket | None = None
+        self._closed = False
         import hiredis  # only here: a process that only publishes need not have it
 
         self._pack: Callable[[Any], bytes] = hiredis.pack_command  # its stub knows only tuples of one type
@@ -54,9 +55,11 @@ class SubscriberLink:
         """Connect, once in this object's life. May wait up to `connect_timeout_s`; in a Cluster it asks first which node to take.
 
         Raises:
-            BusUnavailable: nothing answers, or not in time.
+            BusUnavailable: nothing answers, or not in time; or it was closed meanwhile, or before.
             BusRefused: wrong password, no permission, or a URL that is none.
         """
+        if self._closed:
+            self._open_socket()
         # Untyped: redis-py does not type `connect`, and `_sock` is its own.
         connection: Any = connection_pool(self._url_of_server(), self._connect_timeout_s).make_connection()
         try:
@@ -67,7 +70,9 @@ class SubscriberLink:
         # redis-py connects (address, TLS, AUTH, SELECT); from here on the socket is ours alone, so that nothing can
         # reconnect it, time it out or read from it. tests/contract/test_redis_py_corners.py holds this corner.
         self._socket, connection._sock = connection._sock, None
-        self._socket.settimeout(None)
+        if self._closed:
+            self.close()
+        self._open_socket().settimeout(None)
 
     def send(self, *commands: Command) -> None:
         """Write commands such as ("SUBSCRIBE", channel) or ("PING", token) in one piece. Their replies come from `read`.
@@ -157,7 +162,8 @@ class SubscriberLink:
         return self._open_socket().fileno()
 
     def close(self) -> None:
-        """Close the connection and wake whoever waits in `read`; idempotent, from any greenlet or thread."""
+        """Close the connection for good and wake whoever waits in `read`; idempotent, from any greenlet or thread."""
+        self._closed = True
         sock, self._socket = self._socket, None
         if sock is None:
             return

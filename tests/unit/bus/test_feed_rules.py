@@ -587,6 +587,40 @@ def test_an_old_server_that_comes_back_goes_on_from_the_common_ancestor() -> Non
     assert gateway.offsets == [7, 8, 9, 10]
 
 
+@EITHER
+def test_messages_of_a_moment_that_is_gone_and_back_hide_nothing(patterns: tuple[str, ...]) -> None:
+    """Data go back and forward in one process, messages of the first moment on their way: a hole among them proves nothing."""
+    gateway = Gateway(*patterns)
+    redis = gateway.redis
+    publish(gateway, 8)
+    moments = [redis.ago(8 - offset) for offset in range(9)]
+    gateway.deaf = True
+    for _ in range(2):  # each has the feed look at the log
+        redis.send("orders.1", header("f" * 16, 5) + b"0")
+    for _ in range(2):
+        redis.publish("orders.1")
+    newest, replies = redis.ago(0), list(redis.sent)
+    redis.sent.clear()
+    gateway.told.clear()
+    for data, arriving in ((moments[5], replies[:1]), (moments[7], replies[1:2]), (moments[7], replies[2:])):
+        redis.put_back(data)
+        gateway.feed.receive(arriving, TIME_MS)
+        gateway.run()
+    assert gateway.only("line") == [("line", f"{2:016x}", 5, 8), ("line", f"{1:016x}", 5, 5)]
+    redis.put_back(newest)
+    gateway.deaf = False
+    gateway.tick()
+    assert gateway.offsets == [6, 7, 8, 9, 10]
+    publish(gateway, 1)
+    gateway.tick()
+    # From this fence on a hole is what nobody here needs again.
+    reads = gateway.reads
+    redis.publish("bills.2")
+    publish(gateway, 1)
+    assert gateway.offsets[-2:] == ([12, 13] if patterns == ("#",) else [11, 13])
+    assert gateway.reads == reads
+
+
 def test_a_message_of_the_line_before_is_not_handed_on_again() -> None:
     """It was on its way while the feed read the new line: what both have came from the log, and the rest was lost."""
     gateway = Gateway("#")

@@ -94,7 +94,6 @@ class Store:
     def __init__(self, client: Client, url: str, namespace: str, group: str, max_payload_bytes: int) -> None:
         self._client = client
         self._acks, self._waits = _Line(url, log_key(namespace)), _Line(url, log_key(namespace))
-        self._interrupted = False
         self._unconfirmed: list[Command] = []
         self._unconfirmed_since_s = 0.0
         self._log, self._group = log_key(namespace), group
@@ -185,13 +184,12 @@ class Store:
         try:
             self._waits.ask(("XREAD", "COUNT", 1, "BLOCK", block_ms, "STREAMS", self._log, f"{position}-0"))
         except BusUnavailable:
-            if not self._interrupted:
+            if not self._waits.ended:
                 raise
 
     def interrupt(self) -> None:
         """End the wait of another thread, and every later one."""
-        self._interrupted = True
-        self._waits.close()
+        self._waits.end()
 
     def close(self) -> None:
         """Close the connections of its own; idempotent."""
@@ -219,13 +217,14 @@ class Store:
 class _Line:
     """A connection for one thread's commands on a key, whose answers are only looked at for errors.
 
-    It is made when it is needed, and given up with the first trouble.
+    It is made when it is needed, and given up with the first trouble. `ended`: it is made no more.
     """
 
     def __init__(self, url: str, key: str) -> None:
         self._url, self._key = url, key
         self._link: SubscriberLink | None = None
         self._unanswered = 0
+        self.ended = False
 
     def ask(self, command: Command) -> None:
         """Send a command and wait for its answer."""
@@ -246,12 +245,15 @@ class _Line:
     def finish(self, commands: Sequence[Command]) -> None:
         """Wait until all of these are answered. The first of them were sent, unless the connection was given up since."""
         try:
-            if self._link is None:
+            link = self._link
+            if link is None:
                 link = self._link = SubscriberLink(self._url, key=self._key)
+                # Looked at only now: an `end` before the line above has found no link to close.
+                if self.ended:
+                    link.close()
                 link.connect()
                 link.settimeout(ANSWER_WITHIN_S)
                 self._unanswered = 0
-            link = self._link
             unsent = commands[self._unanswered :]
             if unsent:
                 link.send(*unsent)
@@ -267,6 +269,11 @@ class _Line:
         link, self._link = self._link, None
         if link is not None:
             link.close()
+
+    def end(self) -> None:
+        """Close it for good; from any thread: every later command raises BusUnavailable at once."""
+        self.ended = True
+        self.close()
 
 
 def done(leased: LeasedTask) -> Answer:

@@ -274,11 +274,20 @@ FAULTS: list[Fault] = [
 ]
 
 
+# The histories that find the faults that take longest to be found. They are tried first; a change of the world may make them
+# others, and then the search begins at 1.
+LATE: dict[Fault, int] = {
+    serves_readers_that_have_not_been_told: 556,
+    stays_in_handover_above_the_end: 3103,
+    takes_a_page_that_was_read_while_the_line_changed: 1531,
+}
+
+
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
 def test_the_oracle_finds_a_client_that(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:
     """A history that cannot fail proves nothing."""
     fault(monkeypatch)
-    for seed in range(1, FAULT_HISTORIES + 1):
+    for seed in (LATE.get(fault, 1), *range(1, FAULT_HISTORIES + 1)):
         try:
             history(seed)
         except (AssertionError, RuntimeError) as error:

@@ -12,8 +12,22 @@ import redis.exceptions
 
 from headgate.errors import BusRefused, BusUnavailable
 from headgate.redis import cluster_client, one_server
+from headgate.redis.client import (
+    at,
+    call,
+    call_at,
+    call_many,
+    check_server,
+    database,
+    drop_idle,
+    mixed,
+    open_client,
+    primaries,
+    versions,
+)
 from headgate.redis.cluster import ClusterAddress, Node, Topology, slot_of
 from headgate.redis.cluster_client import MAX_MOVES, ClusterClient
+from headgate.redis.functions import LOG_LIBRARY
 
 A, B, C = (("a", 1), ("b", 2), ("c", 3))
 HALF = 8192
@@ -239,3 +253,64 @@ def test_a_server_beside_another_is_asked_with_the_same_credentials() -> None:
     options = beside.connection_pool.connection_kwargs
     assert one_server.address_of(beside) == "b:2"
     assert (options["username"], options["password"], options["socket_timeout"]) == ("u", "pw", 0.5)
+
+
+def test_the_calls_of_a_client_are_those_of_one_server(world: World) -> None:
+    """`call` and its neighbours take a client of a Cluster like any other."""
+    client = world.client
+    assert call(client, "GET", HIGH) == call_at(client, HIGH, "TIME") == b"OK"
+    assert call_many(client, [("GET", LOW), ("GET", HIGH)]) == [b"OK", b"OK"]
+    assert at(client, LOW) is world.nodes[A]  # type: ignore[comparison-overlap]
+    assert primaries(client) == [world.nodes[A], world.nodes[B]]
+    assert database(client) == "the Cluster of a:1, b:2/0"
+    drop_idle(client)
+    assert world.nodes[A].dropped == 1
+
+
+def test_a_server_of_its_own_has_every_key() -> None:
+    """Outside a Cluster nothing is looked up."""
+    client = open_client("redis://a:1/3")
+    assert at(client, LOW) is client
+    assert primaries(client) == [client]
+    assert database(client) == "a:1/3"
+    drop_idle(client)
+
+
+def info(version: str, **more: Any) -> dict[str, Any]:
+    return {"redis_version": "7.2.4", "valkey_version": version, "redis_mode": "cluster", "role": "master", **more}
+
+
+def test_the_oldest_node_counts(world: World) -> None:
+    """One that is too old is refused, by its address."""
+    world.nodes[A].answers = [info("9.1.2")]
+    world.nodes[B].answers = [info("8.0.10")]
+    assert check_server(world.client) == ("Valkey", "8.0.10")
+    world.nodes[A].answers = [info("9.1.2")]
+    world.nodes[B].answers = [{"redis_version": "6.2.1"}]
+    with pytest.raises(BusRefused, match=r"Redis 6\.2\.1 at b:2 is too old"):
+        check_server(world.client)
+
+
+def test_nodes_of_several_versions_are_named(world: World) -> None:
+    """Replicas that do not answer are left out."""
+    world.nodes[A].answers = [info("9.1.2", slave0={"ip": "127.0.0.1", "port": 1})]
+    world.nodes[B].answers = [{"redis_version": "7.0.15"}]
+    world.nodes[A].connection_pool.connection_kwargs |= {"password": "pw"}
+    found = versions(world.client)
+    assert found == {"a:1": "Valkey 9.1.2", "b:2": "Redis 7.0.15"}
+    assert str(mixed(found)).startswith("servers of several versions (Redis 7.0.15 at b:2; Valkey 9.1.2 at a:1)")
+    assert mixed({"a:1": "Valkey 9.1.2", "b:2": "Valkey 9.1.2"}) is None
+
+
+def test_a_library_is_loaded_at_the_node_that_lacks_it(world: World) -> None:
+    """And the call repeated there; with no key in question every primary gets it."""
+    missing = redis.exceptions.ResponseError("Function not found")
+    world.nodes[B].answers = [missing, missing, b"headgate", [b"e", 1, 0]]
+    assert LOG_LIBRARY.call(world.client, "FCALL", "headgate_publish", 1, HIGH, "t", "1") == [b"e", 1, 0]
+    assert [command[0] for command in world.nodes[B].got] == ["FCALL", "FCALL_RO", "FUNCTION", "FCALL"]
+    assert world.nodes[A].got == []
+    world.nodes[A].answers, world.nodes[B].answers = [missing], [LOG_LIBRARY.version]
+    assert LOG_LIBRARY.loaded_version(world.client) is None
+    world.nodes[A].answers, world.nodes[B].answers = [1, b"headgate"], [LOG_LIBRARY.version + 1]
+    assert LOG_LIBRARY.ensure_loaded(world.client) == LOG_LIBRARY.version
+    assert [command[0] for command in world.nodes[A].got] == ["FCALL_RO", "FCALL_RO", "FUNCTION"]

@@ -153,7 +153,8 @@ class Publisher:
         self._namespace = check_namespace(namespace)
         self._max_payload_bytes = max_payload_bytes
         self._client: Client = open_client(redis_url or find_redis_url(), timeout_s=timeout_s)
-        self._checked: WeakSet[object] = WeakSet()  # the servers whose function library was looked at
+        self._checked: WeakSet[object] = WeakSet()  # the servers whose function library was looked at: in a Cluster several
+        self._checked_last: object = None
         self._strict_namespace = strict_namespace
         self._remembered = remembered(self._client)
         self._durable = read_durable(durable)
@@ -405,9 +406,12 @@ class Publisher:
     def _check_library(self, key: str) -> None:
         """Load the function library, or replace an older one, before this publisher's first call to a server."""
         server = at(self._client, key)
+        if server is self._checked_last:
+            return
         if server not in self._checked:
             ensure_loaded(self._client, key)
             self._checked.add(server)
+        self._checked_last = server
 
 
 def _waits(batch: Sequence[Command]) -> int:

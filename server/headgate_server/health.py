@@ -49,9 +49,10 @@ def health_routes(gate: Gate, *, metrics_open: bool) -> Blueprint:
 
 def for_strangers(state: Mapping[str, object]) -> dict[str, object]:
     """Return a readiness report without the errors of the bus: they name Redis' address."""
+    state = {key: value for key, value in state.items() if key != "revocations_error"}
     namespaces = state.get("namespaces")
     if not isinstance(namespaces, Mapping):
-        return dict(state)
+        return state
     told = {name: {key: value for key, value in each.items() if key != "error"} for name, each in namespaces.items()}
     return {**state, "namespaces": told}
 

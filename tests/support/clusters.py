@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from headgate.errors import HeadgateError
+from headgate.redis.client import call_many, open_client
 from headgate.redis.cluster import slot_of
+from headgate.redis.connections import Command
 from headgate.redis.keys import log_key
 from tests.support.held_port import HeldPort
 from tests.support.redis_server import DEADLINE_S, wait_until
@@ -20,6 +22,7 @@ from tests.support.sentinels import Server
 
 SLOTS = 16384
 NODE_TIMEOUT_MS = 1000
+KEYS_AT_ONCE = 10
 
 
 class Node(Server):
@@ -182,19 +185,31 @@ class Moving:
         return sorted(key.decode() for key in self._source.call("CLUSTER", "GETKEYSINSLOT", self._slot, 10_000))
 
     def move_keys(self, *keys: str) -> None:
-        """Move some keys; without any, one after the other all that are left."""
-        for key in keys or self.keys():
-            self._source.call("MIGRATE", "127.0.0.1", self._to.port, key, 0, int(DEADLINE_S * 1000), *self._auth())
+        """Move some keys; without any, all that are left, a few at a time."""
+        left = list(keys) or self.keys()
+        for first in range(0, len(left), KEYS_AT_ONCE):
+            some = left[first : first + KEYS_AT_ONCE]
+            timeout_ms = int(DEADLINE_S * 1000)
+            self._source.call("MIGRATE", "127.0.0.1", self._to.port, "", 0, timeout_ms, *self._auth(), "KEYS", *some)
 
     def give_up(self) -> None:
         """Leave the slot where it was; keys that have moved are moved back."""
         self._source.call("CLUSTER", "SETSLOT", self._slot, "STABLE")
-        back = self._to.call("CLUSTER", "GETKEYSINSLOT", self._slot, 10_000)
-        self._source.call("CLUSTER", "SETSLOT", self._slot, "IMPORTING", self._to.id)
-        for key in back:
-            self._to.call("MIGRATE", "127.0.0.1", self._source.port, key, 0, int(DEADLINE_S * 1000), "REPLACE", *self._auth())
-        for node in (self._source, self._to):
-            node.call("CLUSTER", "SETSLOT", self._slot, "STABLE")
+        with open_client(self._to.url, timeout_s=DEADLINE_S) as client:
+            for key in self._to.call("CLUSTER", "GETKEYSINSLOT", self._slot, 10_000):
+                move: Command = (
+                    "MIGRATE",
+                    "127.0.0.1",
+                    self._source.port,
+                    key,
+                    0,
+                    int(DEADLINE_S * 1000),
+                    "REPLACE",
+                    *self._auth(),
+                )
+                for reply in call_many(client, [("ASKING",), move]):
+                    assert not isinstance(reply, HeadgateError), reply
+        self._to.call("CLUSTER", "SETSLOT", self._slot, "STABLE")
         self._open = False
 
     def finish(self) -> None:

@@ -38,7 +38,7 @@ def _link(url: str, connect_timeout_s: float) -> SubscriberLink:
 
 
 class RevocationWatch:
-    """See the module. `revocations` is the copy; it is `known` once it has been read.
+    """See the module. `revocations` is the copy; it is `known` once it has been read. `last_error` says why it is out of date.
 
     Args:
         on_revoked: is told of members that are refused from now on.
@@ -58,6 +58,7 @@ class RevocationWatch:
     ) -> None:
         self.revocations = Revocations()
         self.known = False
+        self.last_error: HeadgateError | None = None
         self._read, self._open_link, self._wait = read, open_link, wait
         self._url = redis_url
         self._on_revoked = on_revoked
@@ -103,6 +104,7 @@ class RevocationWatch:
                     self._take(link.read())
                     wait_s, told = FIRST_RECONNECT_S, ""
             except HeadgateError as error:
+                self.last_error = error
                 if error.message != told and not self._closed:
                     told = error.message
                     log.warning("revocations out of reach", error=error.message)
@@ -131,7 +133,7 @@ class RevocationWatch:
         for reply in replies:
             if reply[0] == b"subscribe":
                 self.revocations.replace(self._read(self._client))
-                self.known = True
+                self.known, self.last_error = True, None
                 hit = self.revocations.members()
             elif reply[0] == b"message":
                 _note(reply[2])

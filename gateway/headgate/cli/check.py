@@ -17,10 +17,12 @@ def check(redis_url: str | None, load: bool) -> None:
     from headgate.consumers.work.store import GROUP_LIBRARY
     from headgate.errors import HeadgateError
     from headgate.publisher import find_redis_url
-    from headgate.redis.client import call, check_server, open_client
+    from headgate.redis.client import call, check_server, mixed, open_client, primaries, versions
+    from headgate.redis.cluster_client import ClusterClient
     from headgate.redis.connections import redacted_address
     from headgate.redis.faults import NEEDED
     from headgate.redis.functions import LOG_LIBRARY
+    from headgate.redis.one_server import address_of
     from headgate.redis.registry import read_served
     from headgate.redis.server_advice import advise
 
@@ -36,8 +38,14 @@ def check(redis_url: str | None, load: bool) -> None:
         loaded = library.ensure_loaded(client) if load else library.loaded_version(client)
         state = f"not loaded; the first {loaded_by} loads it" if loaded is None else f"version {loaded}"
         click.echo(f"{whose}: {state} (ours: {library.version})")
-    for line in advise(call(client, "INFO")):
-        click.echo(line)
+    servers = primaries(client)
+    for server in servers:
+        for line in advise(call(server, "INFO")):
+            click.echo(line if len(servers) == 1 else f"{address_of(server)}: {line}")
+    if (warning := mixed(versions(client))) is not None:
+        click.echo(f"warning: {warning}")
+    if isinstance(client, ClusterClient) and (without := client.slots_without_owner()):
+        click.echo(f"warning: the Cluster is down for {without} of its 16384 slots, which no node owns, and for their namespaces")
     try:
         for namespace, served in read_served(client).items():
             seen = "none seen" if served.seen_s_ago is None else f"the last one seen {served.seen_s_ago} s ago"

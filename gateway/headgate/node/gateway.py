@@ -199,7 +199,14 @@ class Gateway:
 
     def ready(self) -> Health:
         """Return the gateway's health (health.py). Never waits."""
-        return health(self.namespaces, revocations_known=self._revocation_watch.known, draining=self.draining)
+        watch = self._revocation_watch
+        fault = watch.last_error
+        return health(
+            self.namespaces,
+            revocations_known=watch.known,
+            draining=self.draining,
+            revocations_error=None if fault is None else fault.message,
+        )
 
 
 def warn_of_open_redis(url: str) -> None:

@@ -24,12 +24,15 @@ class Health(TypedDict):
     ready: bool
     bus: str
     revocations: NotRequired[bool]
+    revocations_error: NotRequired[str]
     error: NotRequired[str]
     namespaces: dict[str, NamespaceHealth]
 
 
-def health(namespaces: Mapping[str, Namespace], *, revocations_known: bool, draining: bool) -> Health:
-    """Return `{ready, bus, revocations, namespaces: {name: {bus, epoch, offset, clients, error?}}}`.
+def health(
+    namespaces: Mapping[str, Namespace], *, revocations_known: bool, draining: bool, revocations_error: str | None = None
+) -> Health:
+    """Return `{ready, bus, revocations, revocations_error?, namespaces: {name: {bus, epoch, offset, clients, error?}}}`.
 
     Ready means that events flow and that clients are let in, for which it must be known what is revoked.
     """
@@ -45,9 +48,12 @@ def health(namespaces: Mapping[str, Namespace], *, revocations_known: bool, drai
         if bus.last_error is not None:
             states[name]["error"] = bus.last_error.message
     up = all(namespace.bus.up for namespace in namespaces.values())
-    return {
+    found: Health = {
         "ready": up and revocations_known and not draining,
         "bus": "up" if up else "down",
         "revocations": revocations_known,
         "namespaces": states,
     }
+    if revocations_error is not None:
+        found["revocations_error"] = revocations_error
+    return found

@@ -12,12 +12,13 @@ This file imports no gevent; in a patched process its sockets are cooperative, i
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from contextlib import closing, suppress
 from typing import Any
 
 import redis
 
-from headgate.errors import BusRefused
+from headgate.errors import BusRefused, HeadgateError
 
 from . import one_server
 from .cluster import is_cluster
@@ -29,6 +30,8 @@ from .one_server import address_of, exchange, open_server, run
 Client = redis.Redis | ClusterClient
 
 MAX_CONNECTIONS = 16
+# Replicas of one primary whose version is looked at.
+MAX_REPLICAS = 16
 
 
 def open_client(url: str, *, timeout_s: float = 5.0, max_connections: int = MAX_CONNECTIONS) -> Client:
@@ -57,12 +60,12 @@ def call(client: Client, *command: str | bytes | int) -> Any:
         BusRefused: Redis answered and will not do it.
         HeadgateError: what log.lua refused, as the class of errors.py that it names.
     """
-    return run(client, *command) if isinstance(client, redis.Redis) else client.run(*command)
+    return client.run(*command) if isinstance(client, ClusterClient) else run(client, *command)
 
 
 def call_at(client: Client, key: str | bytes, *command: str | bytes | int) -> Any:
     """Run a command without a key (TIME, INFO, SCAN) on the server that has `key`. Raises as `call`."""
-    return run(client, *command) if isinstance(client, redis.Redis) else client.run(*command, key=key)
+    return client.run(*command, key=key) if isinstance(client, ClusterClient) else run(client, *command)
 
 
 def call_many(client: Client, commands: Iterable[Command]) -> list[Any]:
@@ -73,7 +76,7 @@ def call_many(client: Client, commands: Iterable[Command]) -> list[Any]:
     Raises:
         BusUnavailable: the connection broke: which commands ran is not known.
     """
-    if not isinstance(client, redis.Redis):
+    if isinstance(client, ClusterClient):
         return client.run_many(commands)
     return [translate(reply) if isinstance(reply, Exception) else reply for reply in exchange(client, commands)]
 
@@ -86,7 +89,7 @@ def at(client: Client, key: str | bytes) -> redis.Redis:
     Raises:
         BusUnavailable, BusRefused: the Cluster does not say.
     """
-    return client if isinstance(client, redis.Redis) else client.node_of(key)
+    return client.node_of(key) if isinstance(client, ClusterClient) else client
 
 
 def primaries(client: Client) -> list[redis.Redis]:
@@ -95,12 +98,12 @@ def primaries(client: Client) -> list[redis.Redis]:
     Raises:
         BusUnavailable, BusRefused: the Cluster does not say.
     """
-    return [client] if isinstance(client, redis.Redis) else client.primaries()
+    return client.primaries() if isinstance(client, ClusterClient) else [client]
 
 
 def database(client: Client) -> str:
     """Return which database a client talks to, such as `localhost:6379/0`, without user and password."""
-    if not isinstance(client, redis.Redis):
+    if isinstance(client, ClusterClient):
         return f"{client.address}/0"
     return f"{address_of(client)}/{client.connection_pool.connection_kwargs.get('db') or 0}"
 
@@ -110,10 +113,10 @@ def drop_idle(client: Client) -> None:
 
     A client of a Cluster also asks anew which node owns which slot.
     """
-    if isinstance(client, redis.Redis):
-        one_server.drop_idle(client)
-    else:
+    if isinstance(client, ClusterClient):
         client.drop_idle()
+    else:
+        one_server.drop_idle(client)
 
 
 def is_forbidden(error: BusRefused) -> bool:
@@ -126,31 +129,67 @@ def check_server(client: Client) -> tuple[str, str]:
 
     Raises:
         BusRefused: too old, wrong password, or not Redis at all, in one line that names what was found and needed. Or a
-            Cluster's node behind a plain URL.
+            replica, or a Cluster's node behind a plain URL.
         BusUnavailable: nothing answers there.
     """
-    found = [_checked(server, in_cluster=server is not client) for server in primaries(client)]
+    found = [_checked(server, in_cluster=isinstance(client, ClusterClient)) for server in primaries(client)]
     return min(found, key=lambda each: [int(part) for part in re.findall(r"\d+", each[1])])
 
 
+def versions(client: Client) -> dict[str, str]:
+    """Return the version of every server by its address: primaries, and the replicas that can be reached from here.
+
+    Raises:
+        BusUnavailable, BusRefused: a primary does not say.
+    """
+    found: dict[str, str] = {}
+    for primary in primaries(client):
+        said = run(primary, "INFO")
+        found[address_of(primary)] = _version(said)
+        replicas = [value for name, value in said.items() if re.fullmatch(r"slave\d+", name) and isinstance(value, dict)]
+        for replica in replicas[:MAX_REPLICAS]:
+            beside = one_server.open_beside(primary, str(replica.get("ip")), int(replica.get("port", 0)))
+            with suppress(HeadgateError), closing(beside):
+                found[address_of(beside)] = _version(run(beside, "INFO", "server"))
+    return found
+
+
+def mixed(found: Mapping[str, str]) -> str | None:
+    """Return a line about servers of several versions; None where they have one."""
+    by_version: dict[str, list[str]] = {}
+    for where, version in found.items():
+        by_version.setdefault(version, []).append(where)
+    if len(by_version) < 2:
+        return None
+    shown = "; ".join(f"{version} at {', '.join(places)}" for version, places in sorted(by_version.items()))
+    return f"servers of several versions ({shown}): after a failover another one counts, so bring them to one version"
+
+
+def _version(said: Any) -> str:
+    if "valkey_version" in said:
+        return f"Valkey {said['valkey_version']}"
+    return f"Redis {said.get('redis_version')}"
+
+
 def _checked(client: redis.Redis, *, in_cluster: bool) -> tuple[str, str]:
-    reply = run(client, "INFO", "server")
+    reply = run(client, "INFO")
     where = address_of(client)
     if not isinstance(reply, dict) or "redis_version" not in reply:
         raise refused(f"what answers at {where} is not Redis; needed: {NEEDED}")
     mode = reply.get("redis_mode") or reply.get("server_mode")
     if mode == "cluster" and not in_cluster:
         raise refused(f"{where} is a node of a Cluster: begin the URL with redis+cluster:// (or rediss+cluster:// for TLS)")
-    if "valkey_version" in reply:
-        return "Valkey", str(reply["valkey_version"])
-    version = str(reply["redis_version"])
-    if not is_new_enough(version):
+    name, version = _version(reply).split(" ", 1)
+    if name == "Redis" and not is_new_enough(version):
         raise refused(f"Redis {version} at {where} is too old; needed: {NEEDED}")
-    return "Redis", version
+    if reply.get("role") == "slave" and not in_cluster:
+        primary = f"{reply.get('master_host')}:{reply.get('master_port')}"
+        raise refused(f"{where} is a replica of {primary}; gateways and publishers need the primary", "READONLY")
+    return name, version
 
 
 def describe_server(url: str) -> str:
-    """Return what answers at a URL, such as `Redis 7.0.15 at localhost:6379`.
+    """Return what answers at a URL, such as `Redis 7.0.15 at localhost:6379`, with a warning where versions are mixed.
 
     Raises:
         BusUnavailable, BusRefused: as `check_server`; also when `url` is not a Redis URL.
@@ -158,9 +197,10 @@ def describe_server(url: str) -> str:
     client = open_client(url, max_connections=1)
     try:
         name, version = check_server(client)
+        warning = mixed(versions(client))
     finally:
         client.close()
-    return f"{name} {version} at {redacted_address(url)}"
+    return f"{name} {version} at {redacted_address(url)}" + (f"; {warning}" if warning else "")
 
 
 def is_new_enough(version: str) -> bool:

@@ -27,6 +27,7 @@ from .faults import refused, unavailable
 SCHEMES = {"redis+cluster": "redis", "rediss+cluster": "rediss"}
 FORM = "redis+cluster://host:6379,host:6379"
 PORT = 6379
+SLOTS = 16384
 # A node that does not answer must not use up the time of the others.
 ASK_TIMEOUT_S = 0.5
 # Clusters whose nodes a process remembers; then it forgets them all, and begins with the seeds again.
@@ -218,6 +219,12 @@ class Topology:
             self.doubt()
             raise unavailable(f"{self._address}: it is down, as no node owns a slot", "CLUSTERDOWN")
         return found
+
+    def without_owner(self) -> int:
+        """Return how many slots no node owns. Asks as `owner`, and raises as it does."""
+        self._settle_doubts()
+        slots = self._slots
+        return SLOTS - sum(last - first + 1 for first, last in zip(slots.firsts, slots.lasts, strict=True))
 
     def known(self) -> tuple[Node, ...]:
         """Return the owners of slots as far as they are known. Never waits."""

@@ -116,6 +116,10 @@ class ClusterClient:
         """
         return [self._client(node) for node in self._topology.primaries()]
 
+    def slots_without_owner(self) -> int:
+        """Return how many slots no node owns. Raises as `primaries`."""
+        return self._topology.without_owner()
+
     def drop_idle(self) -> None:
         """Close the connections that wait for a command, and doubt the topology. Never waits."""
         self._topology.doubt()

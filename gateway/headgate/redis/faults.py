@@ -31,14 +31,18 @@ from headgate.errors import (
 
 NEEDED = "Redis 7.0 or newer, or Valkey"
 
-# Codes that others decide by. The last two are ours: Redis answers with ERR and a text.
+# Codes that others decide by. All but the first are ours: Redis answers with ERR and a text.
 NO_PERMISSION = "NOPERM"
 NO_FUNCTION = "NOFUNCTION"
 NO_FUNCTIONS_AT_ALL = "NOFUNCTIONS"
+NO_CLUSTER = "NOCLUSTER"
 # The texts of replies that have no code of their own, or whose code redis-py before 8 does not keep.
 _CODES_OF_TEXTS = (
     (re.compile(r"Function not found"), NO_FUNCTION),
     (re.compile(r"unknown command ['`](FCALL|FCALL_RO|FUNCTION)\b.*", re.IGNORECASE | re.DOTALL), NO_FUNCTIONS_AT_ALL),
+    (re.compile(r"This instance has cluster support disabled"), NO_CLUSTER),
+    # A function that meets it stops there; the key may be on the other node, or not there at all.
+    (re.compile(r".*ttempted to access a non local key in a cluster node.*", re.DOTALL), "TRYAGAIN"),
     (re.compile(r"invalid (username-password pair|password).*"), "WRONGPASS"),
 )
 # redis-py's text of an end of stream, for which it has no class.
@@ -60,6 +64,7 @@ _MEANING = {
     "MASTERDOWN": "its primary is down",
     "NOREPLICAS": "it has too few replicas to accept a write",
     "MOVED": "it is a node of a Cluster: begin the URL with redis+cluster:// (or rediss+cluster:// for TLS)",
+    NO_CLUSTER: "it is no node of a Cluster: begin the URL with redis:// (or rediss:// for TLS)",
     "ASK": "another node of its Cluster is taking over this namespace",
     "TRYAGAIN": "another node of its Cluster is taking over this namespace",
 }

@@ -16,6 +16,7 @@ import redis.exceptions
 
 from headgate.errors import BusUnavailable, HeadgateError
 
+from .cluster import ASK_TIMEOUT_S
 from .connections import Command, connection_pool
 from .faults import advised, shown_cause, translate
 
@@ -28,6 +29,20 @@ def open_server(url: str, timeout_s: float, max_connections: int) -> redis.Redis
     """
     pool = connection_pool(url, timeout_s, redis.BlockingConnectionPool, max_connections=max_connections, timeout=timeout_s)
     return redis.Redis.from_pool(pool)  # unlike the constructor: its close() closes the pool too
+
+
+def open_beside(client: redis.Redis, host: str, port: int) -> redis.Redis:
+    """Return a client of another server with the credentials and options of a client, to ask something once.
+
+    It waits at most ASK_TIMEOUT_S for an answer: it may be out of reach.
+    """
+    pool = client.connection_pool
+    options = {name: value for name, value in pool.connection_kwargs.items() if name not in ("path", "discovery")}
+    options |= {"host": host, "port": port, "socket_timeout": ASK_TIMEOUT_S, "socket_connect_timeout": ASK_TIMEOUT_S}
+    tls = issubclass(pool.connection_class, redis.SSLConnection)
+    kind = redis.SSLConnection if tls else redis.Connection
+    kinds: Any = redis.BlockingConnectionPool  # redis-py does not type its constructor
+    return redis.Redis.from_pool(kinds(connection_class=kind, max_connections=1, timeout=1, **options))
 
 
 def run(client: redis.Redis, *command: str | bytes | int) -> Any:

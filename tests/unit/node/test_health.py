@@ -43,3 +43,10 @@ def test_each_namespace_says_how_it_is() -> None:
         "a": {"bus": "up", "epoch": "e", "offset": 7, "clients": 1},
         "b": {"bus": "down", "epoch": None, "offset": 0, "clients": 0, "error": DOWN.last_error.message},
     }
+
+
+def test_revocations_out_of_reach_say_why() -> None:
+    """Only for as long as there is a reason."""
+    told = health({}, revocations_known=False, draining=False, revocations_error="no answer")
+    assert (told["ready"], told["revocations_error"]) == (False, "no answer")
+    assert "revocations_error" not in health({}, revocations_known=True, draining=False)

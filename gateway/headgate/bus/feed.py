@@ -25,8 +25,7 @@ Rules.
 7. One server (server_check.py): every head must come from one Redis process, a primary, or the feed closes the connection. It
    asks for a head on the subscriber connection too, before it subscribes.
 8. One library (library_check.py): where channels of users are in use, a head that an older function library has answered ends the
-   connection, and the next one begins with a gap from the last verified offset to the position. So does a head that says that
-   events are not published on the channels to which this feed listens (sharded ones in a Cluster, and plain ones elsewhere).
+   connection, and the next one begins with a gap from the last verified offset to the position.
 9. When the slot of the namespace leaves the node, Redis ends the sharded subscriptions. The feed closes the connection then.
 """
 
@@ -133,7 +132,7 @@ class Feed:
         self._messages = Messages(namespace, max_payload_bytes)
         self._fence = Fence()
         self._server = ServerCheck()
-        self._library = LibraryCheck(sharded=sharded)
+        self._library = LibraryCheck()
         self._steps: Steps | None = None
         self._action: Action | None = None  # the one being carried out
         self._answer: Answer = None
@@ -240,10 +239,9 @@ class Feed:
     # -- the conversation on a connection -------------------------------------------------------------------------
 
     def _converse(self) -> Steps:
-        by_user = self._interest.by_user
-        if by_user or self._library.sharded and self.epoch is not None:
-            # Configure would replace an older library unseen, and have events published on the right channels again.
-            self._library.fault_of((yield from self._ask(ReadHead(self.epoch or ""))), by_user=by_user)
+        if self._interest.by_user:
+            # Configure would replace an older library unseen.
+            self._library.fault_of((yield from self._ask(ReadHead(self.epoch or ""))), by_user=True)
         first = self._library.gap_start(self.offset)
         if first is not None:
             yield Gap(first, self.offset, GapReason.UPSTREAM)

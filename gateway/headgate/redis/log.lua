@@ -7,7 +7,7 @@
 --
 --   FCALL    headgate_publish   1 hg:{N}:log <topic> <payload> [<id> [<by>]]               → [epoch, offset, duplicate 0/1]
 --   FCALL    headgate_configure 1 hg:{N}:log <max_events> <max_age_ms> <max_payload_bytes> [<max_bytes, or ''> [sharded]]
---                                      → [epoch, offset, first, time_ms, version, lineage, server, replica 0/1, sharded 0/1]
+--                                                → [epoch, offset, first, time_ms, version, lineage, server, replica 0/1]
 --   FCALL_RO headgate_head      1 hg:{N}:log [<epoch>]
 --                                                → the same; without lineage (nil), unless <epoch> is another one
 --   FCALL_RO headgate_version   0                → version of this library
@@ -333,8 +333,8 @@ local function is_replica()
 end
 
 -- [epoch, offset of the newest event, offset of the oldest one that can still be read (offset + 1: none), time, VERSION, lineage or
--- nil, server, replica, sharded]: a listener must know, at each position, that the library in force publishes on the channels to
--- which it listens, and that it listens to the server that has this head.
+-- nil, server, replica]: a listener must know, at each position, that the library in force is one that publishes on the channels
+-- of users, and that it listens to the server that has this head.
 local function position(name, head, with_lineage)
   local oldest = redis.call('XRANGE', name.log, '-', '+', 'COUNT', 1)[1]
   local first = oldest and tonumber(string.match(oldest[1], '^%d+')) or head.offset + 1
@@ -342,9 +342,7 @@ local function position(name, head, with_lineage)
   if lineage and lineage.err then return try_again(lineage) end
   local elsewhere = (not oldest or lineage and #lineage == 0) and moving(name)
   if elsewhere then return elsewhere end
-  return {
-    head.epoch, head.offset, first, head.time, VERSION, lineage or false, this_server(), is_replica(), head.sharded and 1 or 0,
-  }
+  return { head.epoch, head.offset, first, head.time, VERSION, lineage or false, this_server(), is_replica() }
 end
 
 -- Retention -------------------------------------------------------------------------------------------------------------
@@ -580,7 +578,6 @@ local function configure(keys, args)
     refused = begin_epoch(name, head)
   end
   if refused then return refused end
-  head.sharded = sharded
   write_head(
     name, head, 'max_events', whole(max_events), 'max_age_ms', whole(max_age_ms), 'max_payload_bytes', whole(max_payload_bytes),
     'max_bytes', whole(has_max_bytes and max_bytes or head.max_bytes), 'sharded', sharded and '1' or '0'
@@ -595,7 +592,7 @@ local function head_position(keys, args)
   local head, unreadable = read_head(name)
   if not head then return unreadable end
   if not head.exists then
-    return moving(name) or { '', 0, 1, 0, VERSION, false, this_server(), is_replica(), head.sharded and 1 or 0 }
+    return moving(name) or { '', 0, 1, 0, VERSION, false, this_server(), is_replica() }
   end
   return position(name, head, args[1] and args[1] ~= head.epoch)
 end

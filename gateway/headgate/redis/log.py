@@ -167,8 +167,7 @@ def read_head(reply: list[Any]) -> Head:
     name = epoch.decode() if isinstance(epoch, bytes) else str(epoch)
     lineage = _lineage(name, more[1]) if len(more) > 1 and more[1] is not None else None
     server, replica = (more[2].decode(), bool(more[3])) if len(more) > 3 else ("", False)
-    sharded = len(more) > 4 and bool(more[4])
-    return Head(name, int(offset), int(first), library, lineage, server, replica, sharded)
+    return Head(name, int(offset), int(first), library, lineage, server, replica)
 
 
 def _lineage(epoch: str, flat: Sequence[bytes]) -> Lineage:

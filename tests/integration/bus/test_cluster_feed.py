@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 
 import pytest
+import redis
 
 from headgate.bus import listener
 from headgate.bus.listener import Bus
 from headgate.errors import BusUnavailable
 from headgate.publisher import Publisher, Receipt
 from headgate.redis.cluster import slot_of
-from headgate.redis.keys import log_key
+from headgate.redis.keys import channel, log_key
 from headgate.settings import Settings
 from tests.support.bus_here import BusHere, CooperativeLink, Teller
 from tests.support.clusters import Cluster, start_cluster
@@ -128,6 +129,9 @@ def test_events_come_over_sharded_channels_and_no_other_node_hears_of_them(
         pass
     channels = owner.call("PUBSUB", "SHARDCHANNELS", f"hg:{{{namespace}}}*")
     prefix = f"hg:{{{namespace}}}"
+    with redis.Redis.from_url(cluster.nodes[1].url) as other:
+        other.publish(channel(namespace, "orders.1"), b"0")
+    bus.wait_for(lambda: bus.offsets[-1] is None, "a plain publish at another node")
     expected = ["/feed"] if patterns == WHOLE else [":", ":orders.1", ":orders.2", "/users.7"]
     assert sorted(channels) == sorted(f"{prefix}{name}".encode() for name in expected)
     for node, was in zip(cluster.nodes[1:3], before, strict=True):

@@ -271,7 +271,7 @@ class World:
         share = int(FAULT_SHARE * self._random() * len(bag))
         self._bag = bag + [faults[self._below(len(faults))] for _ in range(share if faults else 0)]
         if self.sharded and self._random() < 0.5:  # few faults, and of one kind: any other has the gateway listen anew
-            self._bag = bag + [SLOT_FAULTS[self._below(len(SLOT_FAULTS))]]
+            self._bag = [*bag, SLOT_FAULTS[self._below(len(SLOT_FAULTS))]]
 
     # -- a history ------------------------------------------------------------------------------------------------
 

@@ -84,6 +84,8 @@ class ModelRedis:
         self._node = self._linked_node = 0  # the node that owns the slot, and the one to which the connection leads
         self._former: tuple[int, str, dict[str, int]] | None = None  # the node that owned it before, its token, what it wrote
         self._processes = 0
+        self.server = ""
+        self._written: dict[str, int] = {}  # the newest offset that this process has written, by epoch
         self._begin_process()
         self._first = 1
         self._epochs: dict[str, tuple[int, int]] = {}
@@ -263,7 +265,7 @@ class ModelRedis:
         return data
 
     def move_slot(self, *, back: bool = False) -> None:
-        """The slot goes to another node, with all data; `back`: to the one that had it before. Redis ends sharded subscriptions."""
+        """The slot goes to another node, with all data; `back`: to the one that had it before. Sharded subscriptions end."""
         gone = (self._node, self.server, self._written)
         if back and self._former is not None:
             self._node, self.server, self._written = self._former
@@ -294,7 +296,7 @@ class ModelRedis:
     def _begin_process(self) -> None:
         self._processes += 1
         self.server = f"s{self._processes}"
-        self._written: dict[str, int] = {}  # the newest offset that this process has written, by epoch
+        self._written = {}
 
     def _save(self) -> None:
         before = self.copies[-1]

@@ -429,9 +429,10 @@ class Feed:
         elif reply[0] in (b"subscribe", b"psubscribe", b"ssubscribe"):
             self._interest.acknowledge(reply[0], reply[1])
             yield Wake()
-        elif reply[0] in (b"unsubscribe", b"punsubscribe", b"sunsubscribe"):
-            if not self._interest.end(reply[0], reply[1]) and reply[0] == b"sunsubscribe":
-                yield from self._close(_slot_left())
+        elif reply[0] in (b"unsubscribe", b"punsubscribe"):
+            self._interest.end(reply[0], reply[1])
+        elif reply[0] == b"sunsubscribe" and not self._interest.end(reply[0], reply[1]):
+            yield from self._close(_slot_left())
 
     def _reconcile(self, reply: list[bytes]) -> Steps:
         """Ask the log about a message that is not simply the next event: bad, old, behind a hole, of another log.

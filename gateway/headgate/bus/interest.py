@@ -5,12 +5,13 @@ those that a fence has covered (`mark_synced`). Out: sources to subscribe to (`t
 (`to_unsubscribe`), and whether a pattern is active. The listener sends the commands; docs/decisions/0008-interest.md has the
 argument.
 
-A *source* is the name in one SUBSCRIBE or PSUBSCRIBE, of three kinds: the channel of a topic; the channel of a user, which brings
-every logged event under `users.<user>`; a glob. In a Cluster the channels are sharded (SSUBSCRIBE), and the only glob is the feed
-channel, which brings every logged event, as there are no sharded patterns. Beside them stands one glob that brings what is not on
-sharded channels: a plain PUBLISH, or the events of a log that another gateway has configured otherwise. On one connection a source is first *requested*, then *acknowledged* by Redis,
-then *synced*: a fence has passed whose head was read after the acknowledgement, so the feed's position lies above everything that
-was published before Redis knew of the source.
+A *source* is the name in one SUBSCRIBE or PSUBSCRIBE, of three kinds: the channel of a topic; the channel of a user, which
+brings every logged event under `users.<user>`; a glob. In a Cluster the channels are sharded (SSUBSCRIBE), and the only glob is
+the feed channel, which brings every logged event, as there are no sharded patterns. Beside them stands one plain glob. It
+brings what is not on sharded channels: a plain PUBLISH, or the events of a log that another gateway has configured otherwise.
+
+On one connection a source is first *requested*, then *acknowledged* by Redis, then *synced*: a fence has passed whose head was
+read after the acknowledgement, so the feed's position lies above everything that was published before Redis knew of the source.
 
 Rules.
 1. A source inside a glob is not requested. An existing one is dropped only after the glob is synced; a glob is dropped only after

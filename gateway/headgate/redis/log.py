@@ -43,8 +43,9 @@ class EventLog:
     def configure(self, max_events: int, max_age_s: int, max_bytes: int | None = None, *, sharded: bool = False) -> Head:
         """Store the retention in Redis, where every publisher's appends obey it, and make sure the log has an epoch.
 
-        `max_bytes` of None leaves that limit as it is. `sharded`: events are to be published on sharded channels. If another Redis process than this one has written the last event, a new
-        epoch begins. The head comes with its lineage. An older function library is replaced by ours, where this user may.
+        `max_bytes` of None leaves that limit as it is. `sharded`: events are to be published on sharded channels. If another
+        Redis process than this one has written the last event, a new epoch begins. The head comes with its lineage. An older
+        function library is replaced by ours, where this user may.
 
         Raises:
             BusUnavailable, BusRefused: as `redis.client.call`.

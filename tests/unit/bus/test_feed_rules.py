@@ -128,7 +128,7 @@ class Gateway:
             case out.Synced():
                 self.told.append(("synced",))
             case out.Configure():
-                self.feed.answer(self.redis.configure(**({"sharded": True} if self.sharded else {})))
+                self.feed.answer(self.redis.configure(sharded=self.sharded))
             case out.ReadHead():
                 self.feed.answer(self.redis.head(action.known_epoch))
             case out.ReadLinkHead():
@@ -635,7 +635,7 @@ def test_an_older_library_that_cannot_be_replaced_goes_back_in_the_same_epoch() 
     publish(gateway, 10)
     gateway.feed._interest.by_user = False  # its user's events come through globs
     gateway.redis.downgrade()
-    gateway.redis.configure = gateway.redis.head  # type: ignore[method-assign]
+    gateway.redis.configure = lambda *, sharded=False: gateway.redis.head()  # type: ignore[method-assign]
     gateway.redis.put_back(gateway.redis.ago(4))
     gateway.tick()
     assert gateway.only("line", "lost") == [("line", gateway.redis.epoch, 6, 10)]
@@ -869,7 +869,7 @@ def test_a_replica_is_not_listened_to(noticed_by: str) -> None:
     gateway = Gateway("#")
     read_head, configure = gateway.redis.head, gateway.redis.configure
     gateway.redis.head = lambda known_epoch="": replace(read_head(known_epoch), replica=True)  # type: ignore[method-assign]
-    gateway.redis.configure = lambda: replace(configure(), replica=True)  # type: ignore[method-assign]
+    gateway.redis.configure = lambda *, sharded=False: replace(configure(), replica=True)  # type: ignore[method-assign]
     if noticed_by == "fence":
         gateway.tick()
     else:

@@ -91,6 +91,16 @@ class Publishing(threading.Thread):
                 except BusUnavailable:
                     self.refused += 1
 
+    def goes_on(self, events: int = 20) -> Callable[[], bool]:
+        """Return what tells whether more than so many further events have receipts."""
+        goal = len(self.receipts) + events
+        return lambda: len(self.receipts) > goal
+
+    def is_refused_again(self) -> Callable[[], bool]:
+        """Return what tells whether an event has been refused from now on."""
+        before = self.refused
+        return lambda: self.refused > before
+
     def stop(self) -> list[int]:
         """Stop and return the offsets of the receipts."""
         self._stopped.set()
@@ -105,8 +115,7 @@ def publishing(cluster: Cluster, bus: ClusterBus, namespace: str) -> Iterator[Pu
     publisher.start()
     bus.wait_for(lambda: len(publisher.receipts) > 20, "events to be published")
     yield publisher
-    count = len(publisher.receipts)
-    bus.wait_for(lambda: len(publisher.receipts) > count + 20, "events to be published again")
+    bus.wait_for(publisher.goes_on(), "events to be published again")
     offsets = publisher.stop()
     bus.wait_for(lambda: bus.bus.up and len(bus.events) >= len(offsets), "all events")
     bus.wait_for_fences(2)
@@ -154,16 +163,14 @@ def test_a_slot_moves_under_publishing_and_nothing_is_lost_doubled_or_told(
     bus = start_bus(namespace, *patterns)
     with publishing(cluster, bus, namespace) as publisher:
         for target in (there, here):
-            count = len(publisher.receipts)
             if atomically:
                 cluster.move_at_once(slot, target)
             else:
                 with cluster.moving(slot, target) as moving:
                     for key in ("head", "log", "epochs"):
                         moving.move_keys(f"hg:{{{namespace}}}:{key}")
-                        refused = publisher.refused
-                        bus.wait_for(lambda was=refused: publisher.refused > was, "a publish to be refused")
-            bus.wait_for(lambda was=count: len(publisher.receipts) > was + 20, "events to be published again")
+                        bus.wait_for(publisher.is_refused_again(), "a publish to be refused")
+            bus.wait_for(publisher.goes_on(), "events to be published again")
     assert len({receipt.epoch for receipt in publisher.receipts}) == 3
     assert all(end == was for (_, end), was in zip(bus.only("line_changed"), ends(publisher.receipts), strict=False))
 
@@ -184,8 +191,7 @@ def test_a_replica_takes_over_from_a_node_that_dies(cluster: Cluster, start_bus:
     bus.wait_for(lambda: len(publisher.receipts) > 20, "events to be published")
     owner.kill()
     cluster.promote(replica, force=True)
-    count = len(publisher.receipts)
-    bus.wait_for(lambda: len(publisher.receipts) > count + 20, "events to be published again")
+    bus.wait_for(publisher.goes_on(), "events to be published again")
     publisher.stop()
     last = publisher.receipts[-1].offset
     bus.wait_for(lambda: last in bus.offsets, "the last event")

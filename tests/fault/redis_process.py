@@ -91,6 +91,15 @@ class RedisProcess:
             self._process.kill()
             self._process.wait()
 
+    def terminate(self) -> None:
+        """Ask it to end (SIGTERM), as the one does that started a private server, and end it for good if it does not."""
+        if self._process is not None:
+            self._process.terminate()
+            try:
+                self._process.wait(DEADLINE_S)
+            except subprocess.TimeoutExpired:
+                self.kill()
+
     def moment(self) -> dict[Path, int]:
         """Return how far its file is written, which is to the last answer."""
         return {path: path.stat().st_size for path in (self._folder / "appendonlydir").glob("*.incr.aof")}
@@ -102,9 +111,10 @@ class RedisProcess:
             with path.open("r+b") as file:
                 file.truncate(size)
 
-    def fill_disk(self) -> None:
-        """Let no file of its grow any more: what it writes fails from here on, as on a full disk."""
-        resource.prlimit(self.pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+    def fill_disk(self, room_bytes: int = 0) -> None:
+        """Let no file of its grow by more than `room_bytes`: a write beyond fails, perhaps halfway, as on a full disk."""
+        most = max(self.moment().values(), default=0) + room_bytes if room_bytes else 0
+        resource.prlimit(self.pid, resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))
 
     def free_disk(self) -> None:
         """Let it write again."""

@@ -16,12 +16,21 @@ from pathlib import Path
 
 import pytest
 
+from headgate.consumers.work.store import Store, defer_for
+from headgate.consumers.work.task import Task
+from headgate.publisher import Publisher
+from headgate.redis.client import open_client
+from headgate.redis.keys import log_key
+from headgate.redis.log import EventLog
+from headgate.redis.time_watch import TimeWatch
 from tests.fault.figures import Figures
 from tests.fault.many_clients import Swarm
+from tests.fault.redis_process import RedisProcess
 from tests.fault.sightings import disconnects
 from tests.fault.site import Load, Site, wait_for
 
 HOUR_S = 3600
+LEASE_MS = 1000
 SOURCE = Path(__file__).with_name("clock_shift.c")
 
 
@@ -78,6 +87,51 @@ def test_a_wall_clock_that_jumps_disconnects_nobody(clock: WallClock, tmp_path: 
         lost = disconnects(swarm)
         assert lost == []
     figures("F21", "jumps of an hour, on and back: clients disconnected", len(lost), "", "0 (checked)")
+
+
+@pytest.mark.parametrize("shift_s", [HOUR_S, -HOUR_S], ids=["on", "back"])
+def test_a_wall_clock_that_is_set_ages_nothing_in_redis(clock: WallClock, tmp_path: Path, figures: Figures, shift_s: int) -> None:
+    """No event is trimmed, no id forgotten, no delayed task due, no task in hand handed out again; nothing stalls."""
+    with clock.shared():
+        redis = RedisProcess(tmp_path / "redis").start()
+    client = open_client(redis.url)
+    store = Store(client, redis.url, "notifications", "mail", 65536)
+    with contextlib.closing(store), contextlib.closing(client), Publisher(redis.url) as publisher:
+        log, watch = EventLog("notifications", client, 65536), TimeWatch()
+        log.configure(10_000, 600)
+        store.open("oldest")
+        receipt = publisher.publish("a", 1, "an-id")
+        publisher.publish("a", 2)
+
+        def take() -> list[tuple[int, int]]:
+            page = store.take(100, LEASE_MS, 1000, lambda topic: True)
+            assert page is not None
+            return [(leased.task.offset, leased.out) for leased in page.work]
+
+        assert take() == [(1, 1), (2, 1)]
+        store.settle([("ack", receipt.epoch, "2-0"), defer_for(Task(receipt.epoch, 2, "a", None, 1, b"2"), 600_000)])
+        watch.hear(store.tick())
+
+        clock.set(shift_s)
+        in_hand = take()
+        watch.hear(store.tick(*watch.words()))
+        again = publisher.publish("a", 1, "an-id")
+        publisher.publish_many([("a", number) for number in range(3, 33)])
+        kept = redis.call("XLEN", log_key("notifications"))
+
+        later: list[tuple[int, int]] = []
+
+        def is_handed_out_again() -> bool:
+            later.extend(take())
+            return (1, 2) in later
+
+        wait_for(is_handed_out_again, "the lease of a dead instance to end")
+        redis.kill()
+    assert in_hand == []
+    assert (again.offset, again.duplicate) == (receipt.offset, True)
+    assert kept == 32
+    assert [offset for offset, _ in later if offset == 2] == []
+    figures("F21", f"Redis' clock {shift_s:+d} s: events trimmed, ids forgotten, tasks handed out early", 0, "", "0 (checked)")
 
 
 def wait_for_pings(swarm: Swarm, count: int) -> None:

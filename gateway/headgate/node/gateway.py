@@ -42,6 +42,7 @@ from .namespace import Namespace
 from .origin import Hosts, origin_check
 from .refusals import Refusals
 from .registration import Registration
+from .upkeep import Upkeep
 
 if TYPE_CHECKING:
     from wsgiref.types import WSGIApplication
@@ -70,6 +71,7 @@ class Gateway:
         self.namespaces = {
             name: Namespace(name, settings.redis_url, settings, self.registration.renew) for name in settings.namespaces
         }
+        self._upkeep = Upkeep(settings)
         for name in self.namespaces:
             remembered(self._commands).resolve(name)  # this gateway serves it: no publisher in this process has to ask
         self._hosts = Hosts(settings)
@@ -151,6 +153,7 @@ class Gateway:
         """Listen to the bus and to revocations, register with the other gateways, fetch the keys of tokens. Idempotent."""
         self._watchdog.start()
         self.registration.start()
+        self._upkeep.start()
         self._logins.start()
         self._revocation_watch.start()
         for namespace in self.namespaces.values():
@@ -185,6 +188,7 @@ class Gateway:
         self._sockets.close()
         self._watchdog.close()
         self.registration.close()
+        self._upkeep.close()
         self._revocation_watch.close()
         self._logins.close()
         self._expiry.close()

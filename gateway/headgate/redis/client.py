@@ -24,7 +24,7 @@ from . import one_server
 from .cluster import is_cluster
 from .cluster_client import ClusterClient
 from .connections import Command, cluster_address, redacted_address
-from .faults import NEEDED, NO_PERMISSION, refused, translate
+from .faults import NEEDED, NO_MEMORY, NO_PERMISSION, refused, translate
 from .one_server import address_of, exchange, open_server, run
 
 Client = redis.Redis | ClusterClient
@@ -122,6 +122,11 @@ def drop_idle(client: Client) -> None:
 def is_forbidden(error: BusRefused) -> bool:
     """Return whether Redis refused for want of a right, which the same user will not have in a moment either."""
     return error.redis_code == NO_PERMISSION
+
+
+def is_full(error: BusRefused) -> bool:
+    """Return whether Redis refused because it is at its `maxmemory`."""
+    return error.redis_code == NO_MEMORY
 
 
 def check_server(client: Client) -> tuple[str, str]:

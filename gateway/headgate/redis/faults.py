@@ -33,6 +33,7 @@ NEEDED = "Redis 7.0 or newer, or Valkey"
 
 # Codes that others decide by. All but the first are ours: Redis answers with ERR and a text.
 NO_PERMISSION = "NOPERM"
+NO_MEMORY = "OOM"
 NO_FUNCTION = "NOFUNCTION"
 NO_FUNCTIONS_AT_ALL = "NOFUNCTIONS"
 NO_CLUSTER = "NOCLUSTER"
@@ -52,7 +53,7 @@ _END_OF_STREAM = "Connection closed by server."
 # READONLY: the address leads to a server that has just been made a replica, or that is to become the primary in a moment.
 _PASSING = {"LOADING", "READONLY", "BUSY", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN", "ASK", "NOREPLICAS", "UNBLOCKED", "FAILOVER"}
 _MEANING = {
-    "OOM": "it is out of memory (maxmemory)",
+    NO_MEMORY: "it is out of memory (maxmemory)",
     "MISCONF": "it cannot write to its disk",
     "READONLY": "it is a read-only replica",
     "NOAUTH": "it wants a password",
@@ -75,7 +76,7 @@ _START_IT = (
 )
 # redis-py before 8 keeps the code of a reply in the class alone; NOAUTH and WRONGPASS share one.
 _CODES_OF_CLASSES: dict[type[BaseException], str] = {
-    redis.exceptions.OutOfMemoryError: "OOM",
+    redis.exceptions.OutOfMemoryError: NO_MEMORY,
     redis.exceptions.BusyLoadingError: "LOADING",
     redis.exceptions.ReadOnlyError: "READONLY",
     redis.exceptions.NoPermissionError: "NOPERM",

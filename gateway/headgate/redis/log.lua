@@ -10,6 +10,8 @@
 --                                                → [epoch, offset, first, time_ms, version, lineage, server, replica 0/1]
 --   FCALL_RO headgate_head      1 hg:{N}:log [<epoch>]
 --                                                → the same; without lineage (nil), unless <epoch> is another one
+--   FCALL    headgate_tick      1 hg:{N}:log [<epoch> <told> <elapsed_ms>]   → [epoch, clock, 0]
+--   FCALL    headgate_trim      1 hg:{N}:log [<epoch> <told> <elapsed_ms>]   → [epoch, clock, events trimmed]
 --   FCALL_RO headgate_version   0                → version of this library
 --
 -- Promises: offsets are contiguous from 1 in a log; an epoch and an offset name one event for ever; time never goes backwards
@@ -24,8 +26,18 @@
 -- The head hash: epoch, nth (how many epochs of this log came before it), offset (of the newest event), time (its ms), first and
 -- first_time (of the oldest event, as far as this library trimmed), sum (the bytes of all events that the log ever had) and
 -- first_sum (of those below the oldest one, as far as this library looked), and the retention: max_events, max_age_ms,
--- max_payload_bytes, max_bytes; and sharded, if the gateways listen on a Cluster. Each entry has the sum up to itself, so that the log's bytes are known unread. The epochs hash is
--- the lineage: epoch → `<offset of its first event> <nth>`, of the newest MAX_EPOCHS. The reply has it as a flat list.
+-- max_payload_bytes, max_bytes; and sharded, if the gateways listen on a Cluster. Each entry has the sum up to itself, so that the
+-- log's bytes are known unread. The epochs hash is the lineage: epoch → `<offset of its first event> <nth>`, of the newest MAX_EPOCHS. The reply has it as a flat list.
+--
+-- Ages are measured by the clock of clock.lua, which does not follow a wall clock that somebody sets: how long an event is kept, and an
+-- id remembered. An event whose time is not that of the clock has it as a further field. Gateways call `headgate_tick` every few
+-- seconds, with the epoch and clock that the last call told them and how long ago that was by their own; without an epoch in the reply
+-- there was none to tell. A Redis that is full refuses that, and then they call `headgate_trim`, which makes room: a publish that is
+-- refused trims nothing.
+--
+-- Ids are remembered in hashes hg:{N}:id:<n>, by topic, user and id: <epoch>-<offset>-<clock>. A new one begins after IDEMPOTENCY_MS,
+-- or after so many events, and the last but one is dropped. The head says which is the newest (ids), and when and behind which offset
+-- it began (ids_time, ids_first), beside clock and shift, the clock's own.
 --
 -- A reply about the head names the server: a random token that this process made. A gateway that reads heads on one connection and
 -- listens on another knows by it that both lead to the same process. (Redis' own run id would need the right to ask for it.)
@@ -46,6 +58,10 @@ local MAX_BY_LENGTH = 64
 local MAX_NAMESPACE_LENGTH = 64
 local MAX_DEPTH = 64
 local IDEMPOTENCY_MS = 300000
+-- A hash of ids holds those of so many events at most: the more, the more bytes the log may have.
+local LEAST_IDS, LOG_BYTES_PER_ID = 65536, 4096
+-- A hash of ids that nobody drops any more ends by itself, long after its ids do not count.
+local FORGOTTEN_MS = 2 * 86400000
 -- Retention until a gateway has configured the log.
 local DEFAULT_MAX_EVENTS, DEFAULT_MAX_AGE_MS, DEFAULT_MAX_PAYLOAD_BYTES = 10000, 600000, 65536
 local DEFAULT_MAX_BYTES = 256 * 1024 * 1024
@@ -55,6 +71,8 @@ local ENTRY_BYTES = 128
 -- The most that one publish trims, so that a retention that was just lowered, or a log that was idle, is worked off in
 -- small steps: by age each entry must be read, by bytes a few, by count none.
 local MAX_AGED_PER_CALL, MAX_SURPLUS_PER_CALL, MAX_HEAVY_PER_CALL = 4, 100, 1000
+-- By age, a call that only trims.
+local MAX_AGED_PER_TRIM = 100
 -- One for each time that Redis was started or failed over. A position in an older epoch counts as one in a log that is lost.
 local MAX_EPOCHS = 256
 -- The namespaces (of all databases) whose newest offset this process remembers. Beyond that it forgets, which costs an epoch each.
@@ -169,14 +187,23 @@ end
 local in_cluster
 
 -- Nil if every key of the log is here, or is nowhere; else the answer. Redis refuses a command of several keys on both of the nodes
--- between which a slot is moving, if one of them is missing there.
-local function moving(name, id_key)
+-- between which a slot is moving, if one of them is missing there. With a head that knows where ids are: of the ids too, and of the
+-- hash that the next one may begin.
+local function moving(name, head)
   if in_cluster == nil and redis.acl_check_cmd('INFO', 'cluster') then
     in_cluster = string.find(redis.call('INFO', 'cluster'), 'cluster_enabled:1', 1, true) ~= nil
   end
   -- Who may ask neither is not in a Cluster, where publishing takes that right.
   if in_cluster == false or not redis.acl_check_cmd('MGET', name.log, name.head, name.epochs) then return end
-  local found = redis.pcall('MGET', name.log, name.head, name.epochs, id_key or name.log)
+  local found
+  if head and head.own then
+    local ids = head.own.ids
+    found = redis.pcall(
+      'MGET', name.log, name.head, name.epochs, name.id .. whole(ids - 1), name.id .. whole(ids), name.id .. whole(ids + 1)
+    )
+  else
+    found = redis.pcall('MGET', name.log, name.head, name.epochs)
+  end
   return found.err and try_again(found)
 end
 
@@ -207,10 +234,12 @@ local function read_head(name)
   return head
 end
 
-local function now_ms()
+local function wall_ms()
   local time = redis.call('TIME')
   return tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 end
+
+-- <clock.lua>
 
 -- The newest offset that the stream ever held: an XADD must go above it. 0 without a stream; `may_open` comes first, or a right
 -- that is missing would be taken for that.
@@ -222,7 +251,8 @@ local function newest_in_stream(name)
   return 0
 end
 
--- The offset of the newest event that this process has written, by epoch: kept for as long as this library is loaded.
+-- By epoch, what this process knows of a log that it writes: offset (of the newest event that it has written), clock, and where ids
+-- are. Kept for as long as this library is loaded.
 local written, remembered = {}, 0
 
 local function forget(epoch)
@@ -237,7 +267,35 @@ local function remember(head)
     if remembered >= MAX_REMEMBERED then written, remembered = {}, 0 end
     remembered = remembered + 1
   end
-  written[head.epoch] = head.offset
+  written[head.epoch] = head.own
+  head.own.offset = head.offset
+end
+
+local function needs_epoch(head)
+  local own = written[head.epoch]
+  return head.exists and not (own and own.offset == head.offset)
+end
+
+-- Read the time, and what this process knows of the log; the head has what another process knew.
+local function read_own(name, head)
+  local wall, own = wall_ms(), written[head.epoch]
+  if not own or needs_epoch(head) then
+    local raw = redis.call('HMGET', name.head, 'clock', 'shift', 'ids', 'ids_time', 'ids_first')
+    local shift = raw[2] and string.find(raw[2], '^-?%d+$') and #raw[2] <= 15 and tonumber(raw[2]) or 0
+    if own then own.clock.saved = nil end
+    own = {
+      clock = own and own.clock or start_clock(wall, number(raw[1]), shift),
+      ids = number(raw[3]) or 0, ids_time = number(raw[4]) or 0, ids_first = number(raw[5]) or 0,
+    }
+  end
+  head.own = own
+  return wall
+end
+
+local function read_time(name, head, told, elapsed)
+  local wall = read_own(name, head)
+  head.clock = read_clock(head.own.clock, wall, told, elapsed)
+  head.time = math.max(wall, head.time)
 end
 
 -- The address of a fresh table differs between processes, TIME within one.
@@ -247,31 +305,27 @@ local function new_epoch(name, head)
 end
 
 -- A new log: nothing of the old one may be taken for the new one's, so the stream goes. Returns an error, or nil.
-local function begin_log(name, head, time, id_key)
-  local elsewhere = moving(name, id_key)
+local function begin_log(name, head)
+  local elsewhere = moving(name, head)
   if elsewhere then return elsewhere end
   redis.call('UNLINK', name.log)
   forget(head.epoch)
   head.began = 'log'
   head.epoch = new_epoch(name, head)
-  head.offset, head.time, head.first, head.first_time = 0, time, 1, time
+  head.offset, head.first, head.first_time = 0, 1, head.clock
   head.nth = 0
   head.sum, head.first_sum = 0, 0
 end
 
 -- A new epoch of the same log: offsets go on. Returns an error, or nil.
-local function begin_epoch(name, head, id_key)
-  local elsewhere = moving(name, id_key)
+local function begin_epoch(name, head)
+  local elsewhere = moving(name, head)
   if elsewhere then return elsewhere end
   forget(head.epoch)
   head.began, head.before = 'epoch', head.epoch
   head.epoch = new_epoch(name, head)
   head.nth = head.nth + 1
   head.begins_at = head.offset + 1
-end
-
-local function needs_epoch(head)
-  return head.exists and written[head.epoch] ~= head.offset
 end
 
 -- Forget the oldest epochs, where this user may.
@@ -288,6 +342,16 @@ local function prune_epochs(name)
   end
 end
 
+-- Keep for another process what this one knows, now and then.
+local function save_own(name, own)
+  if not own.unsaved and not is_unsaved(own.clock) then return end
+  redis.call(
+    'HSET', name.head, 'clock', whole(own.clock.last), 'shift', whole(own.clock.shift),
+    'ids', whole(own.ids), 'ids_time', whole(own.ids_time), 'ids_first', whole(own.ids_first)
+  )
+  own.unsaved, own.clock.saved = nil, own.clock.last
+end
+
 -- Store the head, and the epoch if it has just begun: called when nothing can be refused any more.
 local function write_head(name, head, ...)
   redis.call(
@@ -295,6 +359,7 @@ local function write_head(name, head, ...)
     'first', whole(head.first), 'first_time', whole(head.first_time),
     'sum', whole(head.sum), 'first_sum', whole(head.first_sum), ...
   )
+  save_own(name, head.own)
   if head.began then
     if head.began == 'epoch' and not redis.call('HMGET', name.epochs, head.before)[1] then
       -- A library without epochs has begun this log: nothing of a log before it is on its line.
@@ -347,11 +412,18 @@ end
 
 -- Retention -------------------------------------------------------------------------------------------------------------
 
--- The bytes of all events below the oldest one from an offset on; nil if an older library has written that, and counted nothing.
+-- The bytes of all events below the oldest one from an offset on; nil without one, or if an older library has written that, and
+-- counted nothing.
 local function bytes_below(name, offset)
-  local fields = redis.call('XRANGE', name.log, whole(offset), '+', 'COUNT', 1)[1][2]
-  local sum = number(fields[10])
+  local oldest = redis.call('XRANGE', name.log, whole(offset), '+', 'COUNT', 1)[1]
+  local fields = oldest and oldest[2]
+  local sum = fields and number(fields[10])
   return sum and sum - #fields[2] - #fields[8] - ENTRY_BYTES
+end
+
+-- When an event was written, by the clock.
+local function clock_of(fields)
+  return number(fields[11] == 'clock' and fields[12] or fields[6]) or 0
 end
 
 -- Trim by bytes: return the oldest offset, from one on, that may stay. The newest always does. Where it is neither the first nor the
@@ -375,15 +447,18 @@ local function lighten(name, head, first)
 end
 
 -- Trim by count, exactly, by age and by bytes. Reads nothing unless the oldest event is too old, or the log may be too heavy.
-local function trim(name, head)
+local function trim(name, head, max_aged)
   local first = math.max(head.first, math.min(head.offset - head.max_events + 1, head.first + MAX_SURPLUS_PER_CALL))
-  if head.time - head.first_time > head.max_age_ms then
-    for _ = 1, MAX_AGED_PER_CALL do
+  if head.clock - head.first_time > head.max_age_ms then
+    for _ = 1, max_aged do
       local oldest = redis.call('XRANGE', name.log, whole(first), '+', 'COUNT', 1)[1]
-      local oldest_time = tonumber(oldest[2][6]) or 0
-      head.first_time = oldest_time
+      if not oldest then
+        first, head.first_time = head.offset + 1, head.clock
+        break
+      end
+      head.first_time = clock_of(oldest[2])
       first = tonumber(string.match(oldest[1], '^%d+'))
-      if head.time - oldest_time <= head.max_age_ms then break end
+      if head.clock - head.first_time <= head.max_age_ms then break end
       first = first + 1
     end
   end
@@ -415,68 +490,92 @@ local function user_of(topic)
   return string.match(topic, '^users%.([^.]+)')
 end
 
-local function may_publish(name, head, topic, id_key, user)
+local function may_publish(name, head, topic, id, user)
   local publish = head.sharded and 'SPUBLISH' or 'PUBLISH'
   return may('XADD', name.log, '1-0', 'topic', '') or may('XTRIM', name.log, 'MINID', '1') or may_open(name)
-    or may(publish, name.channel .. topic, '') or id_key and may('SET', id_key, '')
+    or may(publish, name.channel .. topic, '') or id and (may('HSET', name.id .. '1', '', '') or may('UNLINK', name.id .. '1'))
     or user and may(publish, name.users .. user, '')
     or head.sharded and (may(publish, name.feed, '') or may('MGET', name.log, name.head))
 end
 
 -- An id counts for its topic, and for the user on whose behalf it is published: whoever may publish one topic, or guesses an id,
 -- must not make another's event look like a repetition. Neither topics nor `by` hold a colon or a slash.
-local function id_key_of(name, topic, id, by)
-  return name.id .. topic .. ':' .. (by and by .. '/' or '') .. id
+local function id_of(topic, id, by)
+  return topic .. ':' .. (by and by .. '/' or '') .. id
 end
 
-local function event_id(head, id)
-  return id or head.epoch .. '-' .. whole(head.offset)
-end
-
--- The receipt that an id has: [epoch, offset], or an empty table. Returns nil and an error if that cannot be known here.
-local function receipt_of(name, head, id_key)
-  local found
-  if in_cluster or head.sharded then
-    -- With a key beside it that is here for certain, so that an id that is elsewhere is not taken for a new one.
-    found = redis.pcall('MGET', id_key, name.head)
-  else
-    found = redis.pcall('GET', id_key)
+-- The receipt of an id that counts: [epoch, offset, the key where it is, its text], or an empty table. Returns nil and an error if that
+-- cannot be known here.
+local function recall(name, head, id)
+  -- In a Cluster an id that is on the other node must not be taken for a new one, nor be new where its hash cannot begin.
+  local elsewhere = (in_cluster or head.sharded) and moving(name, head)
+  if elsewhere then return nil, elsewhere end
+  local key = name.id .. whole(head.own.ids)
+  local found = redis.pcall('HMGET', key, id)
+  if not found.err and not found[1] then
+    key = name.id .. whole(head.own.ids - 1)
+    found = redis.pcall('HMGET', key, id)
   end
-  if type(found) == 'table' then
-    if found.err then return nil, try_again(found) end
-    found = found[1]
-  end
-  local epoch, offset = string.match(found or '', '^(%x+)-(%d+)$')
-  if not epoch then return {} end
+  if found.err then return nil, try_again(found) end
+  local receipt = found[1]
+  if not receipt then return {} end
+  local epoch, offset, told = string.match(receipt, '^(%x+)-(%d+)-(%d+)$')
+  if not told or head.clock - tonumber(told) >= IDEMPOTENCY_MS then return {} end
   if epoch ~= head.epoch then
     -- Receipt and event are written in one step, so they are lost together; but a receipt outlives a log that was replaced.
     local known = redis.pcall('HMGET', name.epochs, epoch)
     if known.err then return nil, try_again(known) end
     if not known[1] then return {}, moving(name) end
   end
-  return { epoch, offset }
+  return { epoch, tonumber(offset), key, receipt }
+end
+
+-- Begin a new hash of ids if it is time, and drop those in which no id counts any more.
+local function turn_ids(name, head)
+  local own = head.own
+  local age = head.clock - own.ids_time
+  if age < IDEMPOTENCY_MS and head.offset - own.ids_first < math.max(LEAST_IDS, head.max_bytes / LOG_BYTES_PER_ID) then return end
+  redis.call('UNLINK', name.id .. whole(own.ids - 1))
+  if age >= 2 * IDEMPOTENCY_MS then redis.call('UNLINK', name.id .. whole(own.ids)) end
+  own.ids, own.ids_time, own.ids_first, own.unsaved = own.ids + 1, head.clock, head.offset, true
+  return true
+end
+
+local function remember_id(name, head, id)
+  local turned = turn_ids(name, head)
+  local key = name.id .. whole(head.own.ids)
+  redis.call('HSET', key, id, head.epoch .. '-' .. whole(head.offset) .. '-' .. whole(head.clock))
+  if turned and redis.acl_check_cmd('PEXPIRE', key, '1') then redis.call('PEXPIRE', key, FORGOTTEN_MS) end
+end
+
+local function event_id(head, id)
+  return id or head.epoch .. '-' .. whole(head.offset)
 end
 
 -- Append at the next offset. A stream that is ahead of its head (one of them was lost, or restored) is replaced by a new log.
 local function append(name, head, topic, id, payload)
-  local function entry()
-    return whole(head.offset) .. '-0',
-      'topic', topic, 'id', event_id(head, id), 'time', whole(head.time), 'data', payload, 'sum', whole(head.sum)
-  end
   local first = head.offset == 0
-  local function add()
+  local function add(...)
+    local function entry(...)
+      return whole(head.offset) .. '-0',
+        'topic', topic, 'id', event_id(head, id), 'time', whole(head.time), 'data', payload, 'sum', whole(head.sum), ...
+    end
     head.offset, head.sum = head.offset + 1, head.sum + #topic + #payload + ENTRY_BYTES
-    if first then return redis.pcall('XADD', name.log, entry()) end
+    if first then return redis.pcall('XADD', name.log, entry(...)) end
     -- This process may have written the epoch before the slot went to another node. Now the slot comes back, the head first.
-    local added = redis.pcall('XADD', name.log, 'NOMKSTREAM', entry())
-    return added or moving(name) or redis.pcall('XADD', name.log, entry())
+    local added = redis.pcall('XADD', name.log, 'NOMKSTREAM', entry(...))
+    return added or moving(name, head) or redis.pcall('XADD', name.log, entry(...))
   end
-  local added = add()
+  local function add_at_this_time()
+    if head.clock == head.time then return add() end
+    return add('clock', whole(head.clock))
+  end
+  local added = add_at_this_time()
   if added.err and newest_in_stream(name) >= head.offset then
-    local refused = begin_log(name, head, head.time)
+    local refused = begin_log(name, head)
     if refused then return refused end
     first = true
-    added = add()
+    added = add_at_this_time()
   end
   return added.err and added or nil
 end
@@ -507,33 +606,33 @@ local function publish(keys, args)
   fault = json_fault(payload)
   if fault then return refusal('not_serializable', { reason = fault }) end
 
-  local id_key = id and id_key_of(name, topic, id, by)
-  if id_key and head.exists then
-    local receipt, unknown = receipt_of(name, head, id_key)
+  read_time(name, head)
+  local own_id = id and id_of(topic, id, by)
+  if own_id and head.exists then
+    local known, unknown = recall(name, head, own_id)
     if unknown then return unknown end
-    local epoch, offset = receipt[1], receipt[2]
+    local epoch, offset, key, receipt = unpack(known)
     if epoch then
       -- A write of the same, so that a publisher that waits for replicas behind it (WAIT) waits for the event too.
-      if not may('SET', id_key, '') then redis.call('SET', id_key, epoch .. '-' .. offset, 'KEEPTTL') end
-      return { epoch, tonumber(offset), 1 }
+      if not may('HSET', key, '', '') then redis.call('HSET', key, own_id, receipt) end
+      return { epoch, offset, 1 }
     end
   end
 
   local user = user_of(topic)
-  local refused = may_publish(name, head, topic, id_key, user)
+  local refused = may_publish(name, head, topic, id, user)
   if refused then return refused end
-  head.time = math.max(now_ms(), head.time)
   if not head.exists then
-    refused = begin_log(name, head, head.time, id_key)
+    refused = begin_log(name, head)
   elseif needs_epoch(head) then
-    refused = begin_epoch(name, head, id_key)
+    refused = begin_epoch(name, head)
   end
   if refused then return refused end
   refused = append(name, head, topic, id, payload)
   if refused then return refused end
-  trim(name, head)
+  trim(name, head, MAX_AGED_PER_CALL)
+  if own_id then remember_id(name, head, own_id) end
   write_head(name, head)
-  if id_key then redis.call('SET', id_key, head.epoch .. '-' .. whole(head.offset), 'PX', IDEMPOTENCY_MS) end
   local message =
     table.concat({ 'hg1', head.epoch, whole(head.offset), whole(head.time), event_id(head, id) }, ' ') .. '\n' .. payload
   local publish = head.sharded and 'SPUBLISH' or 'PUBLISH'
@@ -572,8 +671,9 @@ local function configure(keys, args)
   if refused then return refused end
   local head, unreadable = read_head(name)
   if not head then return unreadable end
+  read_time(name, head)
   if not head.exists or newest_in_stream(name) > head.offset then
-    refused = begin_log(name, head, math.max(now_ms(), head.time))
+    refused = begin_log(name, head)
   elseif needs_epoch(head) then
     refused = begin_epoch(name, head)
   end
@@ -597,8 +697,47 @@ local function head_position(keys, args)
   return position(name, head, args[1] and args[1] ~= head.epoch)
 end
 
+-- Upkeep ------------------------------------------------------------------------------------------------------------------
+
+-- Make the time known: in `epoch` a gateway was told `told` by the clock, `elapsed` ms ago by its own. Without room, also trim.
+local function upkeep(keys, args, with_trim)
+  local name, wrong_key = names(keys)
+  if not name then return wrong_key end
+  local epoch, told, elapsed = args[1], number(args[2]), number(args[3])
+  if #args ~= 0 and not (#args == 3 and told and elapsed) then
+    return refusal('invalid_request', { reason = 'expected nothing more, or an epoch, a time that was told in it and how long ago that was' })
+  end
+  local head, unreadable = read_head(name)
+  if not head then return unreadable end
+  -- Before another process of Redis has begun its epoch, only the one before knows the time.
+  if not head.exists or needs_epoch(head) then return { '', 0, 0 } end
+  local refused = may('HSET', name.head, 'clock', '')
+    or with_trim and (may('XTRIM', name.log, 'MINID', '1') or may('UNLINK', name.id .. '1'))
+  if refused then return refused end
+  read_own(name, head)
+  local elsewhere = in_cluster and moving(name, head)
+  if elsewhere then return elsewhere end
+  if epoch and epoch ~= head.epoch and not redis.call('HMGET', name.epochs, epoch)[1] then told, elapsed = nil, nil end
+  read_time(name, head, told, elapsed)
+  local before = head.first
+  if with_trim then
+    trim(name, head, MAX_AGED_PER_TRIM)
+    turn_ids(name, head)
+    redis.call(
+      'HSET', name.head, 'first', whole(head.first), 'first_time', whole(head.first_time), 'first_sum', whole(head.first_sum)
+    )
+  end
+  save_own(name, head.own)
+  return { head.epoch, head.clock, head.first - before }
+end
+
 redis.register_function('headgate_publish', publish)
-redis.register_function('headgate_configure', configure)
+-- A Redis that is full must let these in: it stays full without a trim, and a gateway that cannot begin does not trim.
+redis.register_function{ function_name = 'headgate_configure', callback = configure, flags = { 'allow-oom' } }
+redis.register_function{
+  function_name = 'headgate_trim', callback = function(keys, args) return upkeep(keys, args, true) end, flags = { 'allow-oom' },
+}
+redis.register_function('headgate_tick', function(keys, args) return upkeep(keys, args, false) end)
 redis.register_function{ function_name = 'headgate_head', callback = head_position, flags = { 'no-writes' } }
 redis.register_function{
   function_name = 'headgate_version', callback = function() return VERSION end, flags = { 'no-writes' },

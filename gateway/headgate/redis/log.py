@@ -77,6 +77,26 @@ class EventLog:
         maxmemory = int(found.get("maxmemory", 0)) if isinstance(found, dict) else 0
         return max(maxmemory // 2 // namespaces, LEAST_MAX_BYTES) if maxmemory else DEFAULT_MAX_BYTES
 
+    def tick(self, *told: str | int) -> tuple[str, int]:
+        """Say which time was told before, and how long ago; return the epoch and time that are told now ("": there is none).
+
+        Ages in the log are right while somebody does this every few seconds (time_watch.py has the words).
+
+        Raises:
+            BusUnavailable, BusRefused: as `redis.client.call`; BusRefused also when Redis is full, and `trim` helps.
+        """
+        epoch, clock, _ = call_function(self._client, "FCALL", "headgate_tick", 1, self._key, *told)
+        return epoch.decode(), clock
+
+    def trim(self, *told: str | int) -> tuple[str, int, int]:
+        """Do as `tick`, in a Redis that is full as well; trim some of what the log holds too long, and return how many events.
+
+        Raises:
+            BusUnavailable, BusRefused: as `redis.client.call`.
+        """
+        epoch, clock, trimmed = call_function(self._client, "FCALL", "headgate_trim", 1, self._key, *told)
+        return epoch.decode(), clock, trimmed
+
     def head(self, known_epoch: str | None = None) -> Head:
         """Return where the log stands; with its lineage, if that is another epoch than `known_epoch`.
 

@@ -17,7 +17,7 @@ from tests.support.clusters import Cluster, Node, start_cluster
 from tests.support.redis_server import wait_until
 
 RETENTION = (1000, 60_000, 1000)
-KEYS = ("log", "head", "epochs", "id:t:known")
+KEYS = ("log", "head", "epochs", "id:1")
 
 
 @pytest.fixture(scope="module")

@@ -95,7 +95,7 @@ class DeadLetters:
             InvalidRequest: not an id.
         """
         checked = [_check_id(letter_id) for letter_id in letter_ids]
-        return int(call(self._client, "XDEL", self._key, *checked)) if checked else 0
+        return self._store.drop(checked) if checked else 0
 
     def retry_all(self) -> int:
         """Have all that are there now tried again, but for the unreadable ones; return how many that are. Page by page."""

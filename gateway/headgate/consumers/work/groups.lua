@@ -8,12 +8,13 @@
 -- has been answered. Beside it, for <g>:
 --
 --   hg:{N}:group:<g>            hash: epoch and position of the group in the log; older, the epochs before it in which something is
---                               still leased; totals missed, log_lost, dead, dead_dropped; held_bytes, the sum over the hash of bodies
---   hg:{N}:group:<g>:held       sorted set: task → when it is due (ms)
+--                               still leased; totals missed, log_lost, dead, dead_dropped; held_bytes, the sum over the hash of bodies;
+--                               dead_bytes, that over the dead letters; clock and shift, of its clock
+--   hg:{N}:group:<g>:held       sorted set: task → when it is due, by the clock (ms)
 --   hg:{N}:group:<g>:body       hash: task → what store.py packed, never looked into here
 --   hg:{N}:group:<g>:out        hash: task → how often it was handed out without an answer; not there: in nobody's hand
 --   hg:{N}:group:<g>:together   sorted set, by name: `<key hash>:<task>` of the tasks that go together with their key's others
---   hg:{N}:group:<g>:dead       stream of dead letters
+--   hg:{N}:group:<g>:dead       stream of dead letters, each with its weight
 --   hg:{N}:group:<g>:state:*    the consumer's own small memory, each key with an end
 --
 -- A task is named `<time, 13 digits>-<epoch>-<offset, 15 digits>-<key hash, 16 digits>`, so names sort as the events do.
@@ -22,6 +23,12 @@
 -- before without an answer, and so may have ended a process, is handed out alone; whatever the log trimmed before the group
 -- got it is counted. A refused call has written nothing. While the slot moves key by key in a Cluster, calls are refused (TRYAGAIN):
 -- a key that is on the other node must not be taken for one that is not there, nor a part of a step stand.
+--
+-- Leases and due times are kept by the clock of clock.lua, one for each group, and given as times from now: they stay what they are when
+-- somebody sets the wall clock. Each process of a consumer calls `headgate_group_tick` every few seconds, with the time that it was told
+-- by the last call, and how long ago that was. Redis keeps the leases of entries by its wall clock, so these begin anew when it was set.
+--
+-- A Redis that is full must let answers in, and whatever leads to one: they free memory, and without them it would stay full.
 --
 -- Raise VERSION with every change: an older library is replaced by a newer one, never the other way round.
 
@@ -40,6 +47,10 @@ local LONG_AGO_MS = 7 * 86400000
 local TASK_BYTES = 8192
 -- Epochs in which something is still leased; of the oldest beyond that, it is counted as missed.
 local MAX_OLDER = 16
+-- What a dead letter takes beside its body and reason, and how many go at most for one that comes.
+local LETTER_BYTES, MAX_DROPPED = 256, 1000
+-- Groups whose clock this process remembers.
+local MAX_CLOCKS = 10000
 -- Namespaces (of all databases) whose lineage this process remembers.
 local MAX_LINEAGES = 1000
 -- After the last of all events. (Not the greatest id: that is how Redis itself writes `>`.)
@@ -126,8 +137,8 @@ local function may_settle(name)
   return may('XACK', name.log, name.group, '0-1') or may('XCLAIM', name.log, name.group, READER, '0', '0-1')
     or may('ZADD', name.waiting, '0', '') or may('ZREM', name.waiting, '') or may('HSET', name.body, '', '') or may('HDEL', name.body, '')
     or may('HSET', name.out, '', '') or may('HDEL', name.out, '') or may('ZADD', name.together, '0', '')
-    or may('ZREM', name.together, '') or may('XADD', name.dead, '*', 'why', '') or may('XTRIM', name.dead, 'MAXLEN', '1')
-    or may('XDEL', name.dead, '0-1') or may('HINCRBY', name.state, 'dead', '1') or may('HSTRLEN', name.body, '')
+    or may('ZREM', name.together, '') or may('XADD', name.dead, '*', 'why', '')
+    or may('XDEL', name.dead, '0-1') or may('XLEN', name.dead) or may('XRANGE', name.dead, '-', '+') or may('HINCRBY', name.state, 'dead', '1') or may('HSTRLEN', name.body, '')
 end
 
 local function may_remove(name)
@@ -137,9 +148,34 @@ end
 
 -- The log and the group ---------------------------------------------------------------------------------------------------
 
-local function now_ms()
+local function wall_ms()
   local time = redis.call('TIME')
   return tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+end
+
+-- <clock.lua>
+
+local clocks, ticking = {}, 0
+
+-- The time by the group's clock, the wall clock and the clock itself.
+local function read_time(name, told, elapsed)
+  local wall, clock = wall_ms(), clocks[name.state]
+  if not clock then
+    local raw = redis.call('HMGET', name.state, 'clock', 'shift')
+    local shift = raw[2] and string.find(raw[2], '^-?%d+$') and #raw[2] <= 15 and tonumber(raw[2]) or 0
+    clock = start_clock(wall, number(raw[1]), shift)
+    clock.leased_at = 0
+    if ticking >= MAX_CLOCKS then clocks, ticking = {}, 0 end
+    clocks[name.state], ticking = clock, ticking + 1
+  end
+  return read_clock(clock, wall, told, elapsed), wall, clock
+end
+
+-- Keep the time for another process of Redis, now and then.
+local function save_time(name, clock)
+  if not is_unsaved(clock) then return end
+  redis.call('HSET', name.state, 'clock', whole(clock.last), 'shift', whole(clock.shift))
+  clock.saved = clock.last
 end
 
 -- Without a log the epoch is empty.
@@ -293,6 +329,35 @@ end
 
 -- Handing out ---------------------------------------------------------------------------------------------------------------
 
+-- The wall clock was set: Redis does not know any more how long the entries of this group have been leased. All leases begin anew.
+-- Returns how many entries the log has trimmed meanwhile.
+local function lease_anew(name)
+  local missed, from = 0, '-'
+  repeat
+    local pending = redis.pcall('XPENDING', name.log, name.group, from, '+', MAX_PAGE)
+    if pending.err or #pending == 0 then return missed end
+    local claim = { 'XCLAIM', name.log, name.group, READER, 0 }
+    for _, entry in ipairs(pending) do claim[#claim + 1] = entry[1] end
+    from = '(' .. claim[#claim]
+    claim[#claim + 1], claim[#claim + 2], claim[#claim + 3] = 'IDLE', 0, 'JUSTID'
+    missed = missed + #pending - #redis.call(unpack(claim))
+  until #pending < MAX_PAGE
+  return missed
+end
+
+-- The same for all epochs of the group, once for each time that the clock was found set.
+local function follow_clock(name, clock, epoch)
+  if clock.leased_at == clock.steps then return 0 end
+  clock.leased_at = clock.steps
+  local missed, epochs = 0, older_of(name)
+  epochs[#epochs + 1] = epoch
+  for _, each in ipairs(epochs) do
+    enter(name, each)
+    missed = missed + lease_anew(name)
+  end
+  return missed
+end
+
 -- Entries without a heartbeat. XCLAIM removes the ones that the log has trimmed meanwhile, and they are counted.
 local function take_abandoned(name, count, lease_ms)
   local found, missed, alone = {}, 0, false
@@ -424,8 +489,9 @@ end
 --  when the next is due (ms, -1: none), now (ms), missed in this call, logs lost in this call,
 --  entries [[id, deliveries, fields, epoch]], tasks [[task, times out, key hash, body]]],
 -- or [] when the group is not open. A task that was handed out before without an answer comes alone. At most half of a page are waiting
--- tasks (and what goes together with them), and while `max_waiting` wait there are no entries.
-local function take(keys, args)
+-- tasks (and what goes together with them), and while `max_waiting` wait there are no entries. `known`: nothing but what was handed
+-- out before, or waits.
+local function take(keys, args, known)
   local name, wrong = names(keys, args[1])
   if not name then return wrong end
   local count, lease_ms, max_waiting = number(args[2]), number(args[3]), number(args[4])
@@ -436,11 +502,13 @@ local function take(keys, args)
   if not state[1] then return {} end
   local refused = may_take(name)
   if refused then return refused end
-  local head, position, now = read_head(name), number(state[2]) or 0, now_ms()
-  local missed, lost, given_up = 0, 0, 0
+  local head, position = read_head(name), number(state[2]) or 0
+  local now, _, clock = read_time(name)
+  save_time(name, clock)
+  local missed, lost, given_up = 0, 0, follow_clock(name, clock, state[1])
   if head.epoch ~= state[1] and head.epoch ~= '' then
     if on_line(name, state[1], head.epoch) then
-      given_up = follow(name, state[1], head.epoch, position)
+      given_up = given_up + follow(name, state[1], head.epoch, position)
     else
       begin_anew(name, state[1], head.epoch)
       position = 0
@@ -463,7 +531,7 @@ local function take(keys, args)
   enter(name, head.epoch)
   if #entries == 0 then tasks, alone = take_due(name, math.floor(count / 2), now, lease_ms) end
   local room = count - #entries - #tasks
-  if readable and not alone and not of and room > 0 then
+  if readable and not known and not alone and not of and room > 0 then
     local new, skipped, reached = take_new(name, head, position, room)
     if not new then return skipped end
     for _, entry in ipairs(new) do entries[#entries + 1] = entry end
@@ -480,12 +548,44 @@ end
 
 local function defer(name, task, due, together, out, body)
   local from_now = string.match(due, '^%+(%d+)$')
-  redis.call('ZADD', name.waiting, from_now and whole(now_ms() + tonumber(from_now)) or due, task)
+  local wait_ms = from_now and tonumber(from_now) or (number(due) or 0) - name.wall
+  redis.call('ZADD', name.waiting, whole(name.now + wait_ms), task)
   weigh(name, task, #body)
   redis.call('HSET', name.body, task, body)
   local member = string.sub(task, -16) .. ':' .. task
   if together == '1' then redis.call('ZADD', name.together, 0, member) else redis.call('ZREM', name.together, member) end
   if out == '0' then redis.call('HDEL', name.out, task) else redis.call('HSET', name.out, task, out) end
+end
+
+-- The bytes of the dead letters: those of letters from before they were weighed do not count.
+local function dead_bytes(name)
+  return math.max(0, number(redis.call('HGET', name.state, 'dead_bytes')) or 0)
+end
+
+-- Drop a dead letter. Returns how many there were of it.
+local function drop_letter(name, id)
+  local letter = redis.call('XRANGE', name.dead, id, id)[1]
+  if not letter then return 0 end
+  local weight = letter[2][9] == 'weight' and number(letter[2][10]) or 0
+  redis.call('XDEL', name.dead, id)
+  redis.call('HSET', name.state, 'dead_bytes', whole(math.max(0, dead_bytes(name) - weight)))
+  return 1
+end
+
+-- Write a dead letter, and drop the oldest ones beyond both limits; not the new one. Returns how many were dropped.
+local function add_letter(name, why, reason, task, body, max_dead, max_bytes)
+  local weight = #body + #reason + LETTER_BYTES
+  local before = redis.call('XLEN', name.dead) > 0 and dead_bytes(name) or 0
+  redis.call('XADD', name.dead, '*', 'why', why, 'reason', reason, 'task', task, 'body', body, 'weight', whole(weight))
+  redis.call('HSET', name.state, 'dead_bytes', whole(before + weight))
+  redis.call('HINCRBY', name.state, 'dead', 1)
+  local kept, dropped = redis.call('XLEN', name.dead), 0
+  while kept > 1 and dropped < MAX_DROPPED and (kept > max_dead or dead_bytes(name) > max_bytes) do
+    drop_letter(name, redis.call('XRANGE', name.dead, '-', '+', 'COUNT', 1)[1][1])
+    kept, dropped = kept - 1, dropped + 1
+  end
+  if dropped > 0 then redis.call('HINCRBY', name.state, 'dead_dropped', dropped) end
+  return dropped
 end
 
 -- Each answer is a word and so many arguments. All of a call are given in one step. An entry is answered in the group of the epoch in
@@ -503,19 +603,20 @@ local ANSWERS = {
   end },
   -- <task>: a waiting task is done with.
   done = { 1, forget },
-  -- <task> <due_ms, or +ms from now> <together 0/1> <times out> <body>: keep, or keep on. Times out above 0: it is leased.
+  -- <task> <+ms from now> <together 0/1> <times out> <body>: keep, or keep on. Times out above 0: it is leased. An older headgate says
+  -- when by the wall clock.
   defer = { 5, defer },
-  -- <why> <reason> <task> <body> <max_dead>
+  -- <why> <reason> <task> <body> <max_dead> <max_bytes>
+  letter = { 6, function(name, why, reason, task, body, max_dead, max_bytes)
+    return add_letter(name, why, reason, task, body, number(max_dead) or 1, number(max_bytes) or 0)
+  end },
+  -- <why> <reason> <task> <body> <max_dead>: the same from an older headgate, which knows no limit of bytes.
   dead = { 5, function(name, why, reason, task, body, max_dead)
-    redis.call('XADD', name.dead, '*', 'why', why, 'reason', reason, 'task', task, 'body', body)
-    redis.call('HINCRBY', name.state, 'dead', 1)
-    local dropped = redis.call('XTRIM', name.dead, 'MAXLEN', max_dead)
-    if dropped > 0 then redis.call('HINCRBY', name.state, 'dead_dropped', dropped) end
-    return dropped
+    return add_letter(name, why, reason, task, body, number(max_dead) or 1, math.huge)
   end },
   -- <dead letter's id> <task> <body>: try a dead letter again, now; nothing if it is not there any more.
   again = { 3, function(name, id, task, body)
-    if redis.call('XDEL', name.dead, id) == 1 then defer(name, task, '+0', '0', '0', body) end
+    if drop_letter(name, id) == 1 then defer(name, task, '+0', '0', '0', body) end
   end },
 }
 
@@ -532,6 +633,7 @@ local function settle(keys, args)
   local refused = may_settle(name)
   if refused then return refused end
   local dropped = 0
+  name.now, name.wall = read_time(name)
   at = 2
   while at <= #args do
     local answer = ANSWERS[args[at]]
@@ -542,6 +644,34 @@ local function settle(keys, args)
   return { count_waiting(name), dropped }
 end
 
+-- Drop dead letters: <group> <id>… → how many there were.
+local function drop(keys, args)
+  local name, wrong = names(keys, args[1])
+  if not name then return wrong end
+  local refused = may('XDEL', name.dead, '0-1') or may('XRANGE', name.dead, '-', '+') or may('HSET', name.state, 'dead_bytes', '')
+  if refused then return refused end
+  local dropped = 0
+  for index = 2, #args do dropped = dropped + drop_letter(name, args[index]) end
+  return dropped
+end
+
+-- Make the time known: <group> [<told> <elapsed_ms>] → the time by the group's clock (0: it is not open). This process of the consumer
+-- was told `told` by the last call, so long ago by its own clock.
+local function tick(keys, args)
+  local name, wrong = names(keys, args[1])
+  if not name then return wrong end
+  local told, elapsed = number(args[2]), number(args[3])
+  if #args ~= 1 and not (#args == 3 and told and elapsed) then
+    return invalid('expected a consumer, and perhaps a time that was told and how long ago that was')
+  end
+  if redis.call('HEXISTS', name.state, 'epoch') == 0 then return 0 end
+  local refused = may('HSET', name.state, 'clock', '')
+  if refused then return refused end
+  local now, _, clock = read_time(name, told, elapsed)
+  save_time(name, clock)
+  return now
+end
+
 -- Renew: <group> <lease_ms> <task>… : those that are still out stay leased for another lease.
 local function renew(keys, args)
   local name, wrong = names(keys, args[1])
@@ -550,7 +680,7 @@ local function renew(keys, args)
   if not lease_ms then return invalid('expected a consumer, lease_ms and tasks') end
   local refused = may('ZADD', name.waiting, '0', '')
   if refused then return refused end
-  local due = whole(now_ms() + lease_ms)
+  local due = whole(read_time(name) + lease_ms)
   for index = 3, #args do
     if redis.call('HEXISTS', name.out, args[index]) == 1 then redis.call('ZADD', name.waiting, 'XX', due, args[index]) end
   end
@@ -564,7 +694,7 @@ local function progress(keys, args)
   if not name then return wrong end
   local state = redis.call('HMGET', name.state, 'epoch', 'position')
   local head = read_head(name)
-  local now = math.max(now_ms(), head.time)
+  local now = math.max(wall_ms(), head.time)
   local refused = may('XPENDING', name.log, name.group)
   if refused then return refused end
   if not state[1] or state[1] ~= head.epoch and not on_line(name, state[1], head.epoch) then return { now, 0 } end
@@ -598,7 +728,7 @@ local function rate(keys, args)
   if #args ~= 5 or not (limit and period_ms) or limit < 1 or period_ms < 1 then
     return invalid('expected a consumer, a name, limit, period_ms and a unique word')
   end
-  local key, now = name.own .. args[2], now_ms()
+  local key, now = name.own .. args[2], wall_ms()
   local refused = may('ZADD', key, '0', '') or may('ZREMRANGEBYSCORE', key, '0', '0') or may('PEXPIRE', key, '1')
   if refused then return refused end
   redis.call('ZREMRANGEBYSCORE', key, '-inf', whole(now - period_ms))
@@ -617,7 +747,7 @@ local function window(keys, args)
   if not name then return wrong end
   local length_ms = number(args[3])
   if #args ~= 3 or not length_ms or length_ms < 1 then return invalid('expected a consumer, a name and length_ms') end
-  local key, now = name.own .. args[2], now_ms()
+  local key, now = name.own .. args[2], wall_ms()
   local left = redis.call('PTTL', key)
   if left > 0 then return now + left end
   redis.call('SET', key, '1', 'PX', whole(length_ms))
@@ -635,6 +765,15 @@ local function lease(keys, args)
   if holder and holder ~= args[3] then return 0 end
   redis.call('SET', key, args[3], 'PX', whole(for_ms))
   return 1
+end
+
+-- Keep a value: <group> <name> <value> <for_ms>.
+local function put(keys, args)
+  local name, wrong = names(keys, args[1])
+  if not name then return wrong end
+  local for_ms = number(args[4])
+  if #args ~= 4 or not for_ms or for_ms < 1 then return invalid('expected a consumer, a name, a value and for_ms') end
+  return redis.call('SET', name.own .. args[2], args[3], 'PX', whole(for_ms))
 end
 
 -- For operators -------------------------------------------------------------------------------------------------------------
@@ -658,7 +797,7 @@ end
 
 -- How long ago (ms) an instance gave a heartbeat: 0 while it has a task leased; -1: not known.
 local function idle_ms(name, groups)
-  local now, least = now_ms(), -1
+  local now, least = read_time(name), -1
   for _, task in ipairs(redis.call('HKEYS', name.out)) do
     if tonumber(redis.call('ZSCORE', name.waiting, task) or 0) > now then return 0 end
   end
@@ -708,15 +847,22 @@ end
 
 redis.register_function('headgate_group_open', open)
 redis.register_function('headgate_group_take', take)
--- A Redis that is full must let answers in: they free memory, and without them it would stay full.
+redis.register_function{
+  function_name = 'headgate_group_take_known', callback = function(keys, args) return take(keys, args, true) end,
+  flags = { 'allow-oom' },
+}
 redis.register_function{ function_name = 'headgate_group_settle', callback = settle, flags = { 'allow-oom' } }
 redis.register_function{ function_name = 'headgate_group_renew', callback = renew, flags = { 'allow-oom' } }
+redis.register_function{ function_name = 'headgate_group_tick', callback = tick, flags = { 'allow-oom' } }
+redis.register_function{ function_name = 'headgate_group_drop', callback = drop, flags = { 'allow-oom' } }
 redis.register_function{ function_name = 'headgate_group_progress', callback = progress, flags = { 'no-writes' } }
 redis.register_function{ function_name = 'headgate_group_look', callback = look, flags = { 'no-writes' } }
 redis.register_function{ function_name = 'headgate_group_remove', callback = remove, flags = { 'allow-oom' } }
-redis.register_function('headgate_state_rate', rate)
-redis.register_function('headgate_state_window', window)
-redis.register_function('headgate_state_lease', lease)
+-- Small, with an end, and asked before work that has an answer.
+redis.register_function{ function_name = 'headgate_state_rate', callback = rate, flags = { 'allow-oom' } }
+redis.register_function{ function_name = 'headgate_state_window', callback = window, flags = { 'allow-oom' } }
+redis.register_function{ function_name = 'headgate_state_put', callback = put, flags = { 'allow-oom' } }
+redis.register_function{ function_name = 'headgate_state_lease', callback = lease, flags = { 'allow-oom' } }
 redis.register_function{
   function_name = 'headgate_consumers_version', callback = function() return VERSION end, flags = { 'no-writes' },
 }

@@ -17,6 +17,7 @@ from headgate.consumers.sparse_log import SparseLog
 from headgate.errors import BusRefused, BusUnavailable
 from headgate.publisher import Publisher
 from headgate.redis.client import Client, open_client
+from headgate.redis.time_watch import WATCH_EVERY_S, TimeWatch
 from headgate.settings import Settings
 
 from .metrics import ConsumerMetrics
@@ -126,11 +127,14 @@ class Runner:
         return client, Store(client, self._url, self._spec.namespace, self._spec.name, self._limit)
 
     def _keep(self) -> None:
-        """Keep the leases of all workers, over a connection of its own."""
-        store = self._store()
-        while not self._ended.wait(self._spec.runner.lease_s / 3):
-            for worker in self._workers:
-                try:
+        """Keep the leases of all workers, and watch over the group's clock, over a connection of its own."""
+        store, watch = self._store(), TimeWatch()
+        while True:
+            try:
+                watch.hear(store.tick(*watch.words()))
+                for worker in self._workers:
                     worker.keep(store)
-                except (BusUnavailable, BusRefused) as error:
-                    self._log("consumer waits for Redis", reason=error.message)
+            except (BusUnavailable, BusRefused) as error:
+                self._log("consumer waits for Redis", reason=error.message)
+            if self._ended.wait(min(WATCH_EVERY_S, self._spec.runner.lease_s / 3)):
+                return

@@ -11,6 +11,9 @@ from typing import Any
 from headgate.consumers.base import Consumer
 from headgate.options import integer, number, one_of, option
 
+# Of each consumer's dead letters; with the other limits' defaults it leaves the private Redis room for three consumers.
+DEFAULT_MAX_DEAD_BYTES = 16 * 1024 * 1024
+
 
 @dataclass(frozen=True, slots=True)
 class RunnerOptions:
@@ -39,6 +42,11 @@ class RunnerOptions:
     )
     max_dead: int = option(
         10000, integer(1, 1000000), "Most dead letters that are kept; a new one replaces the oldest, which is counted."
+    )
+    max_dead_bytes: int = option(
+        DEFAULT_MAX_DEAD_BYTES,
+        integer(65536, 2**40, "bytes"),
+        "Most bytes of dead letters that are kept, likewise; the newest one stays in any case.",
     )
     lease_s: float = option(
         30.0,

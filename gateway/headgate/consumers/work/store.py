@@ -17,14 +17,15 @@ from typing import Any
 import msgspec
 
 from headgate.consumers.base import Progress
-from headgate.errors import BusUnavailable, HeadgateError, InvalidEvent
-from headgate.redis.client import Client
+from headgate.errors import BusRefused, BusUnavailable, HeadgateError, InvalidEvent
+from headgate.redis.client import Client, is_full
 from headgate.redis.connections import Command
 from headgate.redis.functions import Library
 from headgate.redis.keys import group_in_log, log_key
 from headgate.redis.log import read_entry
 from headgate.redis.subscriber_link import SubscriberLink
 
+from .spec import DEFAULT_MAX_DEAD_BYTES
 from .task import Task, unpack
 
 GROUP_LIBRARY = Library("headgate.consumers.work", "groups.lua", "headgate_consumers_version")
@@ -111,9 +112,15 @@ class Store:
     def take(self, count: int, lease_ms: int, max_waiting: int, wanted: Callable[[str], bool]) -> Page | None:
         """Hand out up to `count` (2 to 1,000) entries and due tasks for `lease_ms`; None: the group is not open.
 
-        With `max_waiting` tasks or more there are no new entries. `wanted` says of a topic whether it is to be read at all.
+        With `max_waiting` tasks or more there are no new entries, nor while Redis is full, until answers to the others make room.
+        `wanted` says of a topic whether it is to be read at all.
         """
-        reply = self._call("take", count, lease_ms, max_waiting)
+        try:
+            reply = self._call("take", count, lease_ms, max_waiting)
+        except BusRefused as error:
+            if not is_full(error):
+                raise
+            reply = self._call("take_known", count, lease_ms, max_waiting)
         if not reply:
             return None
         raw_epoch, head, position, waiting, next_due_ms, now_ms, missed, lost, entries, tasks = reply
@@ -161,6 +168,17 @@ class Store:
     def renew(self, names: Sequence[str], lease_ms: int) -> None:
         """Keep tasks leased for another lease."""
         self._call("renew", lease_ms, *names)
+
+    def tick(self, *told: int) -> int:
+        """Say which time was told before, and how many ms ago; return the time that is told now (0: the group is not open).
+
+        Leases and due times are right while each process does this every few seconds (redis/time_watch.py has the words).
+        """
+        return int(self._call("tick", *told))
+
+    def drop(self, letter_ids: Sequence[str]) -> int:
+        """Drop these dead letters; return how many there were."""
+        return int(self._call("drop", *letter_ids))
 
     def wait(self, position: int, timeout_s: float) -> None:
         """Wait until the log has an event after `position`, at most `timeout_s`, or until `interrupt`."""
@@ -265,27 +283,23 @@ def back(leased: LeasedTask) -> Answer:
 
 
 def defer(task: Task, until_ms: int) -> Answer:
-    """Keep a task, in place of what is kept under its name, until `until_ms` (since 1970)."""
-    return _defer(task, str(until_ms), 0)
+    """Keep a task, in place of what is kept under its name, until `until_ms` (since 1970, by the clock of this machine)."""
+    return defer_for(task, max(0, until_ms - int(time.time() * 1000)))
 
 
 def defer_for(task: Task, delay_ms: int, out: int = 0) -> Answer:
-    """Keep a task for `delay_ms` by Redis' clock; `out` above 0: it is leased so long, handed out that often."""
-    return _defer(task, f"+{delay_ms}", out)
+    """Keep a task for `delay_ms`; `out` above 0: it is leased so long, handed out that often."""
+    return "defer", task.name, f"+{delay_ms}", int(task.together), out, task.pack()
 
 
-def dead(task: Task, why: str, reason: str, max_dead: int) -> Answer:
-    """Put a task to the dead letters, of which `max_dead` are kept."""
-    return "dead", why, reason, task.name, task.pack(), max_dead
+def dead(task: Task, why: str, reason: str, max_dead: int, max_bytes: int = DEFAULT_MAX_DEAD_BYTES) -> Answer:
+    """Put a task to the dead letters, of which the newest are kept: at most `max_dead`, and `max_bytes` of them."""
+    return "letter", why, reason, task.name, task.pack(), max_dead, max_bytes
 
 
 def again(dead_id: str, task: Task) -> Answer:
     """Take a task out of the dead letters and have it due now; nothing happens if it is not there any more."""
     return "again", dead_id, task.name, task.pack()
-
-
-def _defer(task: Task, due: str, out: int) -> Answer:
-    return "defer", task.name, due, int(task.together), out, task.pack()
 
 
 def _leased_task(name: bytes, out: int, mark: bytes, body: bytes) -> LeasedTask:

@@ -355,9 +355,10 @@ class Worker:
         self._settle(group, lambda leased: self._to_dead_letters(leased, why, reason[:MAX_REASON_CHARACTERS]))
 
     def _to_dead_letters(self, leased: LeasedTask, why: str, reason: str) -> list[Answer]:
+        runner = self._spec.runner
         self._metrics.dead[why].inc()
         self._log("event went to the dead letters", why=why, reason=reason)
-        return [done(leased), dead(_answered(leased), why, reason, self._spec.runner.max_dead)]
+        return [done(leased), dead(_answered(leased), why, reason, runner.max_dead, runner.max_dead_bytes)]
 
     def _settle(self, group: Sequence[LeasedTask], answers: Callable[[LeasedTask], list[Answer]]) -> None:
         self._leases.release(group)
@@ -366,6 +367,7 @@ class Worker:
         self._metrics.waiting.set(self._waiting)
         if dropped:
             self._metrics.dead_dropped.inc(dropped)
+            self._log("dead letters dropped for newer ones", count=dropped)
 
     # Waiting for Redis ------------------------------------------------------------------------------------------------------
 

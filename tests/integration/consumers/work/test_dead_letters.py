@@ -13,6 +13,7 @@ from headgate.consumers.work.task import Task
 from headgate.errors import InvalidRequest
 from headgate.redis.client import Client, call
 
+LOG, GROUP = "hg:{notifications}:log", "hg:{notifications}:group:mail"
 TASK = Task(
     "0123456789abcdef", 1, "orders.1.failed", "an-id", 1_700_000_000_000, b'{"a":1}', "ada", True,
     attempt=7, failures=3, faults=2, failing_since_ms=5, deferred=True, together=True, reason="refused",
@@ -144,3 +145,88 @@ def test_pages_are_bounded(letters: DeadLetters, limit: int) -> None:
     """A consumer that had a bad day does not fill an operator's memory."""
     with pytest.raises(InvalidRequest, match="1 to 100"):
         letters.page(limit=limit)
+
+
+# Their bounds ------------------------------------------------------------------------------------------------------------
+
+
+def bury_one(store: Store, number: int, size: int, max_dead: int = 10_000, max_bytes: int = 100_000) -> int:
+    """Set a task aside whose payload has `size` bytes; return how many older letters it has pushed out."""
+    task = msgspec.structs.replace(TASK, offset=number, data=b'"' + b"x" * (size - 2) + b'"')
+    return store.settle([dead(task, "rejected", "no", max_dead, max_bytes)])[1]
+
+
+def weights(client: Client) -> int:
+    """Return the weights of all letters that are there, added up."""
+    return sum(int(fields.get(b"weight", 0)) for _, fields in call(client, "XRANGE", f"{GROUP}:dead", "-", "+"))
+
+
+def counted(client: Client) -> tuple[int, int]:
+    """Return (bytes, dropped) as the group's hash has them."""
+    return tuple(int(value or 0) for value in call(client, "HMGET", GROUP, "dead_bytes", "dead_dropped"))  # type: ignore[return-value]
+
+
+def test_letters_are_bounded_by_bytes(store: Store, letters: DeadLetters, redis_client: Client) -> None:
+    """The oldest go, no more of them than must, and each is told and counted; small and large ones mixed."""
+    sizes = [2_000, 40_000, 100, 9_000, 60_000, 100, 100, 30_000, 20_000, 50_000, 70_000, 10, 10]
+    dropped = 0
+    for number, size in enumerate(sizes, 1):
+        dropped += bury_one(store, number, size)
+        held, _ = counted(redis_client)
+        assert held == weights(redis_client) <= 100_000
+
+    assert [letter.task.offset for letter in letters.page()] == list(range(dropped + 1, len(sizes) + 1))
+    assert dropped == counted(redis_client)[1]
+    oldest_dropped = sizes[dropped - 1]
+    assert held + oldest_dropped > 100_000
+
+
+def test_a_letter_that_is_heavier_than_the_limit_is_kept(store: Store, letters: DeadLetters) -> None:
+    """Alone: it is the newest, and somebody is to look at it."""
+    assert [bury_one(store, number, size) for number, size in enumerate([100, 100, 200_000], 1)] == [0, 0, 2]
+    assert letters.count() == 1
+
+
+def test_letters_are_bounded_by_count_too(store: Store, letters: DeadLetters, redis_client: Client) -> None:
+    """Whichever comes first; the bytes of those that go are given back."""
+    assert sum(bury_one(store, number, 100, max_dead=3) for number in range(1, 9)) == 5
+
+    assert letters.count() == 3
+    assert counted(redis_client) == (weights(redis_client), 5)
+
+
+def test_the_bytes_of_letters_that_people_take_out_are_given_back(
+    store: Store, letters: DeadLetters, redis_client: Client
+) -> None:
+    """Dropped, or tried again: nothing is dropped for them later."""
+    for number in range(1, 7):
+        bury_one(store, number, 10_000)
+    first, second, third, *_ = letters.page()
+    letters.drop([first.id, third.id, third.id])
+    letters.retry([second.id])
+
+    assert counted(redis_client) == (weights(redis_client), 0)
+    assert letters.drop_all() == 3
+    assert counted(redis_client) == (0, 0)
+
+
+def test_letters_of_an_older_library_have_no_weight(store: Store, letters: DeadLetters, redis_client: Client) -> None:
+    """They go first, by count, and their going gives nothing back."""
+    for number in range(3):
+        fields = ("why", "rejected", "reason", "no", "task", f"{number}", "body", TASK.pack())
+        call(redis_client, "XADD", f"{GROUP}:dead", "*", *fields)
+    bury_one(store, 1, 60_000)
+    assert bury_one(store, 2, 60_000) == 4
+
+    assert letters.count() == 1
+    assert counted(redis_client)[0] == weights(redis_client)
+
+
+def test_an_older_headgate_sets_letters_aside_by_count(store: Store, letters: DeadLetters, redis_client: Client) -> None:
+    """Its answer knows no bytes; they are counted nevertheless."""
+    body = TASK.pack()
+    for number in range(4):
+        call(redis_client, "FCALL", "headgate_group_settle", 1, LOG, "mail", "dead", "poison", "no", f"t{number}", body, 2)
+
+    assert letters.count() == 2
+    assert counted(redis_client) == (weights(redis_client), 2)

@@ -1,0 +1,114 @@
+"""The upkeep of the logs of a gateway's namespaces: every few seconds, off the hot path, in one greenlet over one connection.
+
+In: the clock. Out: word to Redis of the time that it told before, so that ages in the log do not depend on its wall clock
+(redis/clock.lua); and, when it is full, room: events that are too old or too many go at once, though every publish is refused.
+
+Rules. 1. What is refused costs a line in the log, and nothing else. 2. Each call to trim is short, and the loop runs between two.
+"""
+
+from __future__ import annotations
+
+import structlog
+
+from headgate.errors import BusRefused, BusUnavailable
+from headgate.redis.client import is_full, open_client
+from headgate.redis.log import EventLog
+from headgate.redis.time_watch import WATCH_EVERY_S, TimeWatch
+from headgate.runtime.loop import Signal, sleep, spawn
+from headgate.settings import Settings
+
+log = structlog.get_logger("headgate.upkeep")
+
+TIMEOUT_S = 2.0
+
+
+class LogUpkeep:
+    """The upkeep of one namespace's log."""
+
+    def __init__(self, namespace: str, log: EventLog, watch: TimeWatch) -> None:
+        self.namespace = namespace
+        self._log, self._watch = log, watch
+        self._epoch = ""
+
+    def tick(self) -> int | None:
+        """Say what was told, and hear what is; return how many events were trimmed, or None if Redis is not full.
+
+        Raises:
+            BusUnavailable, BusRefused: as `redis.client.call`.
+        """
+        try:
+            self._hear(*self._log.tick(*self._words()))
+        except BusRefused as error:
+            if not is_full(error):
+                raise
+            return self._make_room()
+        return None
+
+    def _make_room(self) -> int:
+        total = 0
+        while True:
+            epoch, clock, trimmed = self._log.trim(*self._words())
+            self._hear(epoch, clock)
+            total += trimmed
+            if not trimmed:
+                return total
+            sleep()
+
+    def _words(self) -> tuple[str | int, ...]:
+        words = self._watch.words()
+        return (self._epoch, *words) if words else ()
+
+    def _hear(self, epoch: str, clock_ms: int) -> None:
+        self._epoch = epoch
+        self._watch.hear(clock_ms)
+
+
+class Upkeep:
+    """See the module."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._client = open_client(settings.redis_url or "", timeout_s=TIMEOUT_S, max_connections=1)
+        self._logs = [
+            LogUpkeep(name, EventLog(name, self._client, settings.max_payload_bytes), TimeWatch()) for name in settings.namespaces
+        ]
+        self._started = self._closed = False
+        self._wakeup = Signal()
+        self._told: dict[str, str] = {}
+
+    def start(self) -> None:
+        """Begin. Idempotent."""
+        if not self._started:
+            self._started = True
+            spawn(self._run)
+
+    def close(self) -> None:
+        """Stop, and close the connection. Idempotent."""
+        self._closed = True
+        self._wakeup.set()
+        self._client.close()
+
+    def _run(self) -> None:
+        while not self._closed:
+            for upkeep in self._logs:
+                if not self._closed:
+                    self._tick(upkeep)
+            self._wakeup.wait(WATCH_EVERY_S)
+
+    def _tick(self, upkeep: LogUpkeep) -> None:
+        try:
+            trimmed = upkeep.tick()
+        except BusUnavailable:
+            return  # the bus tells of that
+        except BusRefused as error:
+            self._tell(upkeep.namespace, error.message)
+        except Exception:
+            # A fault of ours must not end the upkeep for good.
+            log.exception("upkeep failed", namespace=upkeep.namespace)
+        else:
+            self._tell(upkeep.namespace, "" if trimmed is None else "it is full", trimmed=trimmed)
+
+    def _tell(self, namespace: str, trouble: str, **more: int | None) -> None:
+        """Log a trouble, unless it is the same as the one before."""
+        if trouble and trouble != self._told.get(namespace):
+            log.warning("Redis refuses writes", namespace=namespace, error=trouble, **more)
+        self._told[namespace] = trouble

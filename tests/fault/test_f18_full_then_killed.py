@@ -1,0 +1,109 @@
+"""F18, and a kill: Redis' disk is full, so its file lacks events that are in its memory; then Redis dies and starts again.
+
+Redis answers the publishes of the round of its loop in which it finds the disk full: they are in its memory, and their receipts
+say no more than that. It refuses all later ones.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from headgate.errors import BusRefused, NotDurable
+from headgate.publisher import Publisher, Receipt
+from tests.fault.figures import Figures
+from tests.fault.redis_process import RedisProcess
+from tests.fault.site import Load
+from tests.fault.test_f25_end_of_log_lost import Account, listening, log_of
+from tests.support.bus_process import BusProcess
+
+BEHIND = 20
+
+
+@pytest.fixture
+def redis(tmp_path: Path) -> Iterator[RedisProcess]:
+    """A server that runs."""
+    with RedisProcess(tmp_path / "redis") as server:
+        yield server
+
+
+def publish_until_refused(publisher: Publisher, word: str) -> list[tuple[Receipt, str]]:
+    """Return the receipts, each with the data of its event."""
+    receipts: list[tuple[Receipt, str]] = []
+    for number in itertools.count():
+        try:
+            receipts.append((publisher.publish("orders.1", f"{word} {number}"), f'"{word} {number}"'))
+        except BusRefused as error:
+            if error.redis_code != "MISCONF":
+                raise
+            return receipts
+    raise AssertionError
+
+
+def wait_for_offset(bus: BusProcess, offset: int) -> None:
+    bus.wait_for(lambda: bus.state()["offset"] >= offset, "events to be handed on")
+
+
+def wait_for_epoch(bus: BusProcess, epoch: str) -> None:
+    bus.wait_for(lambda: bus.state()["epoch"] == epoch, "the line that goes on")
+
+
+@pytest.mark.parametrize("end", [RedisProcess.kill, RedisProcess.terminate], ids=["killed", "asked to stop"])
+def test_receipts_the_log_and_what_listeners_saw_agree(
+    redis: RedisProcess, end: Callable[[RedisProcess], None], load: Load, figures: Figures
+) -> None:
+    """Nothing is in another event's place, what is lost is told, and `check` knows it; the disk fills up anywhere in a write."""
+    rounds = 4 if load.name == "short" else 60
+    receipts: list[tuple[Receipt, str]] = []
+    lost = 0
+    with listening(redis, ("#",)) as bus, closing(Publisher(redis.url)) as publisher:
+        for turn in range(rounds):
+            receipts += [(publisher.publish("orders.1", f"{turn}, {number}"), f'"{turn}, {number}"') for number in range(BEHIND)]
+            redis.fill_disk(room_bytes=turn * 37)
+            met_it = publish_until_refused(publisher, f"{turn}, full")
+            assert met_it  # else this trial proves nothing
+            receipts += met_it
+            newest = receipts[-1][0].offset
+            wait_for_offset(bus, newest)
+            end(redis)
+            redis.start()
+            after = publisher.publish("orders.1", f"{turn}, after")
+            receipts.append((after, f'"{turn}, after"'))
+            wait_for_epoch(bus, after.epoch)
+            wait_for_offset(bus, after.offset)
+        bus.wait_for_fences(2)
+        account, log = Account(list(bus.told)), log_of(redis)
+
+        assert account.line == log
+        assert len({(receipt.epoch, receipt.offset) for receipt, _ in receipts}) == len(receipts)
+        for receipt, data in receipts:
+            if log.get(receipt.offset) == data:
+                assert publisher.check(receipt) == "in_log"
+            else:
+                lost += 1
+                assert publisher.check(receipt) == "rolled_back"
+                assert data in account.rolled_back
+        assert lost > 0
+    figures("F18", f"disk full, then Redis ended ({end.__name__}): receipts that `check` calls wrongly", 0, "", "0 (checked)")
+
+
+def test_a_publisher_that_waits_for_the_disk_is_told(redis: RedisProcess) -> None:
+    """The publish that meets the full disk has no receipt but the one in the error, which says that it may be lost."""
+    redis.call("CONFIG", "SET", "appendfsync", "everysec")
+    with closing(Publisher(redis.url, durable="disk", timeout_s=2.0)) as publisher:
+        safe = publisher.publish("orders.1", "safe")
+        redis.fill_disk()
+        with pytest.raises(NotDurable) as caught:
+            publisher.publish("orders.1", "not safe")
+        with pytest.raises(BusRefused, match="disk"):
+            publisher.publish("orders.1", "refused")
+        redis.kill()
+        redis.start()
+        redis.call("CONFIG", "SET", "appendfsync", "everysec")
+        publisher.publish("orders.1", "after")
+
+        assert [publisher.check(receipt) for receipt in (safe, caught.value.receipt)] == ["in_log", "rolled_back"]

@@ -1,0 +1,151 @@
+"""Leases and due times of a group in a real Redis whose wall clock is set: an hour on, an hour back, once and again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from headgate.consumers.work.store import Page, Store, defer_for, done
+from headgate.publisher import Publisher
+from headgate.redis.client import Client, call
+from headgate.redis.keys import group_in_log, log_key
+from headgate.redis.time_watch import TimeWatch
+from tests.support.wall_clock import HOUR_MS, WallClock
+
+LEASE_MS = 30_000
+SET = pytest.mark.parametrize("set_ms", [HOUR_MS, -HOUR_MS], ids=["on", "back"])
+
+
+class Consumers:
+    """A group, the wall clock of its Redis, and the true time, in which one instance watches."""
+
+    def __init__(self, client: Client, url: str) -> None:
+        self.wall = WallClock(client)
+        self._true_s = 0.0
+        self.store = Store(client, url, "notifications", "mail", 65536)
+        self.publisher = Publisher(url)
+        self._watch = TimeWatch(lambda: self._true_s)
+        self.store.open("oldest")
+        self._tick()
+
+    def pass_time(self, ms: int) -> None:
+        """Let true time pass, by seconds: Redis' wall clock runs with it, and the instance calls every five."""
+        for second in range(ms // 1000):
+            self._true_s += 1
+            self.wall.advance(1000)
+            if second % 5 == 4:
+                self._tick()
+
+    def forget(self) -> None:
+        """Be another instance, which was not there before."""
+        self._watch.hear(0)
+
+    def take(self) -> Page:
+        """Hand out what can be."""
+        page = self.store.take(100, LEASE_MS, 10_000, lambda topic: True)
+        assert page is not None
+        return page
+
+    def _tick(self) -> None:
+        self._watch.hear(self.store.tick(*self._watch.words()))
+
+
+def set_idle(client: Client, page: Page, ms: int) -> None:
+    """Have Redis think that the entries of a page were handed out so long ago."""
+    group = group_in_log("mail", page.epoch)
+    ids = [f"{leased.task.offset}-0" for leased in page.work]
+    claim = "return redis.call('XCLAIM', KEYS[1], ARGV[1], 'headgate', 0, unpack(ARGV, 2))"
+    call(client, "EVAL", claim, 1, log_key("notifications"), group, *ids, "IDLE", ms, "JUSTID")
+
+
+@pytest.fixture
+def consumers(redis_client: Client, redis_url: str) -> Iterator[Consumers]:
+    """A group on an empty log."""
+    found = Consumers(redis_client, redis_url)
+    yield found
+    found.store.close()
+    found.publisher.close()
+
+
+@SET
+def test_a_delayed_task_is_due_when_its_time_has_passed(consumers: Consumers, set_ms: int) -> None:
+    """Neither at once, as Redis' wall clock has it, nor an hour late."""
+    consumers.publisher.publish("a", 1)
+    (leased,) = consumers.take().work
+    consumers.store.settle([done(leased), defer_for(leased.task, 60_000)])
+    consumers.pass_time(20_000)
+
+    consumers.wall.advance(set_ms)
+    due = []
+    for _ in range(6):
+        due.append(len(consumers.take().work))
+        consumers.pass_time(10_000)
+
+    assert due in ([0, 0, 0, 0, 1, 0], [0, 0, 0, 0, 0, 1])  # within the tolerance of ten seconds
+
+
+@SET
+def test_a_task_in_hand_is_not_handed_to_another(consumers: Consumers, set_ms: int) -> None:
+    """As long as its lease is renewed, and for a lease after that."""
+    consumers.publisher.publish("a", 1)
+    (leased,) = consumers.take().work
+    consumers.store.settle([done(leased), defer_for(leased.task, LEASE_MS, 1)])
+    name = leased.task.name
+    for turn in range(6):
+        if turn in (2, 4):
+            consumers.wall.advance(set_ms if turn == 2 else -set_ms)
+        assert not consumers.take().work
+        consumers.store.renew([name], LEASE_MS)
+        consumers.pass_time(10_000)
+
+    consumers.pass_time(LEASE_MS)
+
+    assert [again.name for again in consumers.take().work] == [name]
+
+
+def test_an_entry_in_hand_is_not_handed_to_another_before_a_lease_is_over(consumers: Consumers, redis_client: Client) -> None:
+    """Redis keeps its lease by its own wall clock, so it begins anew when that is set; and ends."""
+    consumers.publisher.publish("a", 1)
+    page = consumers.take()
+    consumers.pass_time(15_000)
+    consumers.wall.advance(HOUR_MS)
+    set_idle(redis_client, page, HOUR_MS)  # Redis does this itself: the wall clock that the test sets is not the one for this
+
+    assert not consumers.take().work
+    set_idle(redis_client, page, LEASE_MS + 1000)
+
+    (again,) = consumers.take().work
+    assert (again.task.offset, again.out) == (1, 2)
+
+
+@SET
+def test_due_times_survive_another_process_with_another_wall_clock(consumers: Consumers, set_ms: int) -> None:
+    """A failover to a machine that is an hour ahead, or behind."""
+    consumers.publisher.publish("a", 1)
+    (leased,) = consumers.take().work
+    consumers.store.settle([done(leased), defer_for(leased.task, 60_000)])
+    consumers.pass_time(30_000)
+
+    consumers.wall.restart()
+    consumers.wall.advance(set_ms)
+    assert not consumers.take().work
+    consumers.pass_time(5_000)
+    assert not consumers.take().work
+    consumers.pass_time(35_000)
+
+    assert len(consumers.take().work) == 1
+
+
+def test_what_was_due_while_all_were_stopped_is_handed_out_soon(consumers: Consumers) -> None:
+    """Nobody watched for an hour: an instance that comes then believes the wall clock when nobody has contradicted for 20 s."""
+    consumers.publisher.publish("a", 1)
+    (leased,) = consumers.take().work
+    consumers.store.settle([done(leased), defer_for(leased.task, HOUR_MS // 2)])
+    consumers.wall.advance(HOUR_MS)
+    consumers.forget()
+
+    assert not consumers.take().work
+    consumers.pass_time(25_000)
+
+    assert len(consumers.take().work) == 1

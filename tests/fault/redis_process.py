@@ -112,7 +112,7 @@ class RedisProcess:
                 file.truncate(size)
 
     def fill_disk(self, room_bytes: int = 0) -> None:
-        """Let no file of its grow any more, but by `room_bytes`: what it writes then fails, perhaps halfway, as on a full disk."""
+        """Let no file of its grow by more than `room_bytes`: a write beyond fails, perhaps halfway, as on a full disk."""
         most = max(self.moment().values(), default=0) + room_bytes if room_bytes else 0
         resource.prlimit(self.pid, resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))
 

@@ -91,7 +91,7 @@ def test_a_wall_clock_that_jumps_disconnects_nobody(clock: WallClock, tmp_path: 
 
 @pytest.mark.parametrize("shift_s", [HOUR_S, -HOUR_S], ids=["on", "back"])
 def test_a_wall_clock_that_is_set_ages_nothing_in_redis(clock: WallClock, tmp_path: Path, figures: Figures, shift_s: int) -> None:
-    """No event is trimmed, no id forgotten, no delayed task due, no task in hand handed to another; and none of it for an hour."""
+    """No event is trimmed, no id forgotten, no delayed task due, no task in hand handed out again; nothing stalls."""
     with clock.shared():
         redis = RedisProcess(tmp_path / "redis").start()
     client = open_client(redis.url)

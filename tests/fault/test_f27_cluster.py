@@ -94,5 +94,7 @@ def test_a_moved_slot_and_a_dead_node_lose_nothing_without_a_word(tmp_path: Path
         site.come_to_rest(swarm, history)
     assert not any(record.gaps("log_lost") or record.gaps("trimmed") for record in swarm.records)
     figures("F27", "events are published and flow again, after the slot has moved", max(moved_s), "s", "≤ 5 s")
-    figures("F27", "events are published and flow again, after a replica has taken over from a dead node", max(died_s), "s", "≤ 5 s")
+    figures(
+        "F27", "events are published and flow again, after a replica has taken over from a dead node", max(died_s), "s", "≤ 5 s"
+    )
     figures("F27", "moved slots and dead nodes: events lost unreported, doubled or shown though lost", 0, "", "0 (checked)")

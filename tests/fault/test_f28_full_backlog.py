@@ -42,7 +42,8 @@ class Receiver(Consumer):
         """Note the number of the event, once the receiver is there."""
         if not self.is_back.is_set():
             raise Retry("nobody answers")
-        self.done[delivery.offset] += 1
+        number, _ = delivery.value()
+        self.done[number] += 1
 
 
 @pytest.fixture
@@ -59,9 +60,11 @@ def start_runner(redis: RedisProcess) -> Iterator[Callable[[type[Receiver]], Run
 
     def start(receiver: type[Receiver]) -> Runner:
         options = RunnerOptions(start="oldest", retry_first_s=0.5, retry_last_s=1.0)
-        started.append(Runner(ConsumerSpec(NAME, receiver, receiver.Options(), ("#",), NAMESPACE, options), redis.url, Settings()))
-        started[-1].start()
-        return started[-1]
+        spec = ConsumerSpec(NAME, receiver, receiver.Options(), ("#",), NAMESPACE, options)
+        runner = Runner(spec, redis.url, Settings())
+        started.append(runner)
+        runner.start()
+        return runner
 
     yield start
     for runner in started:
@@ -71,7 +74,7 @@ def start_runner(redis: RedisProcess) -> Iterator[Callable[[type[Receiver]], Run
 def can_publish(publisher: Publisher) -> bool:
     """Publish, and return whether that was accepted."""
     try:
-        publisher.publish("a", "one more")
+        publisher.publish("a", [BACKLOG, ""])
     except BusRefused:
         return False
     return True
@@ -87,8 +90,9 @@ def test_everything_is_done_when_the_receiver_is_back(
     log.configure(10_000, 600)
     empty_bytes = redis.call("INFO", "memory")["used_memory"]
     with Publisher(redis.url, namespace=NAMESPACE) as publisher:
-        for _ in range(BACKLOG // 100):
-            publisher.publish_many([("a", "x" * PAYLOAD_BYTES)] * 100)
+        for hundred in range(BACKLOG // 100):
+            first = hundred * 100
+            publisher.publish_many([("a", [number, "x" * PAYLOAD_BYTES]) for number in range(first, first + 100)])
         start_runner(receiver)
         held = f"{group_key(NAMESPACE, NAME)}:held"
         wait_until(lambda: redis.call("ZCARD", held) == BACKLOG, "every task to wait for the receiver", DEADLINE_S)

@@ -84,6 +84,8 @@ class ModelRedis:
         self._node = self._linked_node = 0  # the node that owns the slot, and the one to which the connection leads
         self._former: tuple[int, str, dict[str, int]] | None = None  # the node that owned it before, its token, what it wrote
         self._processes = 0
+        self.server = ""
+        self._written: dict[str, int] = {}  # the newest offset that this process has written, by epoch
         self._begin_process()
         self._first = 1
         self._epochs: dict[str, tuple[int, int]] = {}
@@ -122,14 +124,8 @@ class ModelRedis:
         return self.sharded and self.library >= LIBRARY
 
     def send(self, topic: str, message: bytes) -> bool:
-        """PUBLISH a raw message on the channel of a topic; return whether the subscriber gets it.
-
-        A subscriber to sharded channels gets it by an SPUBLISH on one of those to which it listens.
-        """
-        name = channel(NAMESPACE, topic).encode()
-        if self._send_on(name, message) or self._send_on_shard(name, message):
-            return True
-        return self._send_on_shard(feed_channel(NAMESPACE).encode(), topic.encode() + b"\n" + message)
+        """PUBLISH a raw message on the channel of a topic; return whether the subscriber gets it."""
+        return self._send_on(channel(NAMESPACE, topic).encode(), message)
 
     def _send_on_shard(self, name: bytes, message: bytes) -> bool:
         if self.left_behind is not None or name not in self._shards:
@@ -164,8 +160,7 @@ class ModelRedis:
         """Answer `headgate_head`."""
         asked = self.library >= LIBRARY and self.epoch not in ("", known_epoch)
         lineage = self._lineage() if asked else None
-        first, sharded = self.first if self.epoch else 1, self.publishes_sharded
-        return Head(self.epoch, self.offset, first, self.library, lineage, self._token(), sharded=sharded)
+        return Head(self.epoch, self.offset, self.first if self.epoch else 1, self.library, lineage, self._token())
 
     def link_head(self) -> Head:
         """Answer the same on the subscriber's connection.
@@ -189,7 +184,7 @@ class ModelRedis:
         self._own_epoch()
         self.sharded = sharded
         self._wrote()
-        return Head(self.epoch, self.offset, self.first, self.library, self._lineage(), self._token(), sharded=sharded)
+        return Head(self.epoch, self.offset, self.first, self.library, self._lineage(), self._token())
 
     def _token(self) -> str:
         return self.server if self.library >= LIBRARY else ""
@@ -252,8 +247,7 @@ class ModelRedis:
         """The address leads to another process from now on. The one before lives on, and keeps the subscriber's connection."""
         if self.connected and self.left_behind is None:
             lineage = self._lineage() if self.epoch and self.library >= LIBRARY else None
-            sharded = self.publishes_sharded
-            self.left_behind = Head(self.epoch, self.offset, self.first, self.library, lineage, self._token(), sharded=sharded)
+            self.left_behind = Head(self.epoch, self.offset, self.first, self.library, lineage, self._token())
         self._begin_process()
         self.put_back(data)
 
@@ -271,7 +265,7 @@ class ModelRedis:
         return data
 
     def move_slot(self, *, back: bool = False) -> None:
-        """The slot goes to another node, with all data; `back`: to the one that had it before. Redis ends sharded subscriptions."""
+        """The slot goes to another node, with all data; `back`: to the one that had it before. Sharded subscriptions end."""
         gone = (self._node, self.server, self._written)
         if back and self._former is not None:
             self._node, self.server, self._written = self._former
@@ -302,7 +296,7 @@ class ModelRedis:
     def _begin_process(self) -> None:
         self._processes += 1
         self.server = f"s{self._processes}"
-        self._written: dict[str, int] = {}  # the newest offset that this process has written, by epoch
+        self._written = {}
 
     def _save(self) -> None:
         before = self.copies[-1]

@@ -27,8 +27,7 @@ Rules.
 7. One server (server_check.py): every head must come from one Redis process, a primary, or the feed closes the connection. It
    asks for a head on the subscriber connection too, before it subscribes.
 8. One library (library_check.py): where channels of users are in use, a head that an older function library has answered ends the
-   connection, and the next one begins with a gap from the last verified offset to the position. So does a head that says that
-   events are not published on the channels to which this feed listens (sharded ones in a Cluster, and plain ones elsewhere).
+   connection, and the next one begins with a gap from the last verified offset to the position.
 9. When the slot of the namespace leaves the node, Redis ends the sharded subscriptions. The feed closes the connection then.
 """
 
@@ -136,7 +135,7 @@ class Feed:
         self._fence = Fence()
         self._server = ServerCheck()
         self._one_line_from = 0  # the number of the fence that proves that no message of a line before is on its way
-        self._library = LibraryCheck(sharded=sharded)
+        self._library = LibraryCheck()
         self._steps: Steps | None = None
         self._action: Action | None = None  # the one being carried out
         self._answer: Answer = None
@@ -244,10 +243,9 @@ class Feed:
     # -- the conversation on a connection -------------------------------------------------------------------------
 
     def _converse(self) -> Steps:
-        by_user = self._interest.by_user
-        if by_user or self._library.sharded and self.epoch is not None:
-            # Configure would replace an older library unseen, and have events published on the right channels again.
-            self._library.fault_of((yield from self._ask(ReadHead(self.epoch or ""))), by_user=by_user)
+        if self._interest.by_user:
+            # Configure would replace an older library unseen.
+            self._library.fault_of((yield from self._ask(ReadHead(self.epoch or ""))), by_user=True)
         first = self._library.gap_start(self.offset)
         if first is not None:
             yield Gap(first, self.offset, GapReason.UPSTREAM)
@@ -439,9 +437,10 @@ class Feed:
         elif reply[0] in (b"subscribe", b"psubscribe", b"ssubscribe"):
             self._interest.acknowledge(reply[0], reply[1])
             yield Wake()
-        elif reply[0] in (b"unsubscribe", b"punsubscribe", b"sunsubscribe"):
-            if not self._interest.end(reply[0], reply[1]) and reply[0] == b"sunsubscribe":
-                yield from self._close(_slot_left())
+        elif reply[0] in (b"unsubscribe", b"punsubscribe"):
+            self._interest.end(reply[0], reply[1])
+        elif reply[0] == b"sunsubscribe" and not self._interest.end(reply[0], reply[1]):
+            yield from self._close(_slot_left())
 
     def _reconcile(self, reply: list[bytes]) -> Steps:
         """Ask the log about a message that is not simply the next event: bad, old, behind a hole, of another log.

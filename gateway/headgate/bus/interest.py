@@ -5,11 +5,13 @@ those that a fence has covered (`mark_synced`). Out: sources to subscribe to (`t
 (`to_unsubscribe`), and whether a pattern is active. The listener sends the commands; docs/decisions/0008-interest.md has the
 argument.
 
-A *source* is the name in one SUBSCRIBE or PSUBSCRIBE, of three kinds: the channel of a topic; the channel of a user, which brings
-every logged event under `users.<user>`; a glob. In a Cluster the channels are sharded (SSUBSCRIBE), and the only glob is the feed
-channel, which brings every logged event, as there are no sharded patterns. On one connection a source is first *requested*, then *acknowledged* by Redis,
-then *synced*: a fence has passed whose head was read after the acknowledgement, so the feed's position lies above everything that
-was published before Redis knew of the source.
+A *source* is the name in one SUBSCRIBE or PSUBSCRIBE, of three kinds: the channel of a topic; the channel of a user, which
+brings every logged event under `users.<user>`; a glob. In a Cluster the channels are sharded (SSUBSCRIBE), and the only glob is
+the feed channel, which brings every logged event, as there are no sharded patterns. Beside them stands one plain glob. It
+brings what is not on sharded channels: a plain PUBLISH, or the events of a log that another gateway has configured otherwise.
+
+On one connection a source is first *requested*, then *acknowledged* by Redis, then *synced*: a fence has passed whose head was
+read after the acknowledgement, so the feed's position lies above everything that was published before Redis knew of the source.
 
 Rules.
 1. A source inside a glob is not requested. An existing one is dropped only after the glob is synced; a glob is dropped only after
@@ -81,6 +83,7 @@ class Interest:
         feed = feed_channel(namespace).encode()
         self._sharded = sharded
         self._everything: Source = (_SSUBSCRIBE, feed) if sharded else (_PSUBSCRIBE, self._all_topics)
+        self._plain: Source = (_PSUBSCRIBE, self._all_topics)
         self._channel_command = _SSUBSCRIBE if sharded else _SUBSCRIBE
         # The channel of no topic: keeps the connection in subscriber mode while no client needs anything.
         self._anchor: Source = (self._channel_command, prefix.encode())
@@ -234,7 +237,7 @@ class Interest:
         return command.lower().encode(), name.encode()
 
     def _is_glob(self, source: Source) -> bool:
-        return source[0] == _PSUBSCRIBE or source == self._everything
+        return source == self._everything if self._sharded else source[0] == _PSUBSCRIBE
 
     def _covered_by(self, sources: Iterable[Source]) -> re.Pattern[bytes]:
         """Return a pattern that matches what any source reaches that lies in one of the globs among these."""
@@ -305,6 +308,8 @@ class Interest:
         self._cover = self._covered_by(globs)
         channels = [self._anchor, *(source for source in self._patterns_of if not self._is_glob(source))]
         self._target = {*globs, *(source for source in channels if not self._cover.fullmatch(self._reach(source)))}
+        if self._sharded and not self._only_whole:
+            self._target.add(self._plain)
         self._fresh = self._target - self.requested
         self._excess = self.requested - self._target
 
@@ -337,9 +342,9 @@ class Interest:
             self.whole = self._everything in self._synced
 
     def _update_overlaps(self, changed: Collection[Source], by: int) -> None:
-        # Counted, as the sources may be tens of thousands, and grows by one for each user that comes. The feed channel counts as
-        # none: its messages are not those of another channel.
-        self._open_globs += by * sum(source[0] == _PSUBSCRIBE for source in changed)
+        # Counted, as the sources may be tens of thousands, and grows by one for each user that comes. Sharded sources and plain
+        # ones do not overlap: no publish is on both.
+        self._open_globs += by * sum(source[0] == _PSUBSCRIBE and not self._sharded for source in changed)
         self.overlapping = len(self.requested) + len(self._leaving) > 1 and self._open_globs > 0
 
 

@@ -16,8 +16,7 @@ class Head:
 
     `library` is the version of the function library that said so. `lineage` is there when the log was configured, or when the
     caller has named another epoch. `server` is the token of the Redis process that has this head. `replica` says that it is no
-    primary, as far as this user may know. `sharded` says that events are published on sharded channels. A library before version 5
-    has no lineage and an empty token.
+    primary, as far as this user may know. A library before version 5 has no lineage and an empty token.
     """
 
     epoch: str
@@ -27,7 +26,6 @@ class Head:
     lineage: Lineage | None = None
     server: str = ""
     replica: bool = False
-    sharded: bool = False
 
 
 @dataclass(frozen=True, slots=True)

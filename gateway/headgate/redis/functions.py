@@ -22,7 +22,6 @@ from headgate.errors import BusRefused
 from .client import Client, call, call_at, primaries
 from .faults import NO_FUNCTION, NO_PERMISSION
 
-
 # The line of a library's file in whose place clock.lua comes: libraries of Redis cannot call each other.
 CLOCK_GOES_HERE = "-- <clock.lua>\n"
 

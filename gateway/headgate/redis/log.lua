@@ -7,7 +7,7 @@
 --
 --   FCALL    headgate_publish   1 hg:{N}:log <topic> <payload> [<id> [<by>]]               → [epoch, offset, duplicate 0/1]
 --   FCALL    headgate_configure 1 hg:{N}:log <max_events> <max_age_ms> <max_payload_bytes> [<max_bytes, or ''> [sharded]]
---                                      → [epoch, offset, first, time_ms, version, lineage, server, replica 0/1, sharded 0/1]
+--                                                → [epoch, offset, first, time_ms, version, lineage, server, replica 0/1]
 --   FCALL_RO headgate_head      1 hg:{N}:log [<epoch>]
 --                                                → the same; without lineage (nil), unless <epoch> is another one
 --   FCALL    headgate_tick      1 hg:{N}:log [<epoch> <told> <elapsed_ms>]   → [epoch, clock, 0]
@@ -67,7 +67,7 @@ local FORGOTTEN_MS = 2 * 86400000
 local DEFAULT_MAX_EVENTS, DEFAULT_MAX_AGE_MS, DEFAULT_MAX_PAYLOAD_BYTES = 10000, 600000, 65536
 local DEFAULT_MAX_BYTES = 256 * 1024 * 1024
 local LEAST_MAX_BYTES, GREATEST_MAX_BYTES = 1024 * 1024, 1e14
--- An entry takes so much beside its payload: about 100 bytes of the stream, and its topic and id.
+-- What an entry takes beside its payload: about 100 bytes of the stream, and its topic and id.
 local ENTRY_BYTES = 128
 -- The most that one publish trims, so that a retention that was just lowered, or a log that was idle, is worked off in
 -- small steps: by age each entry must be read, by bytes a few, by count none.
@@ -188,14 +188,23 @@ end
 local in_cluster
 
 -- Nil if every key of the log is here, or is nowhere; else the answer. Redis refuses a command of several keys on both of the nodes
--- between which a slot is moving, if one of them is missing there.
-local function moving(name, ...)
+-- between which a slot is moving, if one of them is missing there. With a head that knows where ids are: of the ids too, and of the
+-- hash that the next one may begin.
+local function moving(name, head)
   if in_cluster == nil and redis.acl_check_cmd('INFO', 'cluster') then
     in_cluster = string.find(redis.call('INFO', 'cluster'), 'cluster_enabled:1', 1, true) ~= nil
   end
   -- Who may ask neither is not in a Cluster, where publishing takes that right.
   if in_cluster == false or not redis.acl_check_cmd('MGET', name.log, name.head, name.epochs) then return end
-  local found = redis.pcall('MGET', name.log, name.head, name.epochs, ...)
+  local found
+  if head and head.own then
+    local ids = head.own.ids
+    found = redis.pcall(
+      'MGET', name.log, name.head, name.epochs, name.id .. whole(ids - 1), name.id .. whole(ids), name.id .. whole(ids + 1)
+    )
+  else
+    found = redis.pcall('MGET', name.log, name.head, name.epochs)
+  end
   return found.err and try_again(found)
 end
 
@@ -297,8 +306,8 @@ local function new_epoch(name, head)
 end
 
 -- A new log: nothing of the old one may be taken for the new one's, so the stream goes. Returns an error, or nil.
-local function begin_log(name, head, ...)
-  local elsewhere = moving(name, ...)
+local function begin_log(name, head)
+  local elsewhere = moving(name, head)
   if elsewhere then return elsewhere end
   redis.call('UNLINK', name.log)
   forget(head.epoch)
@@ -310,8 +319,8 @@ local function begin_log(name, head, ...)
 end
 
 -- A new epoch of the same log: offsets go on. Returns an error, or nil.
-local function begin_epoch(name, head, ...)
-  local elsewhere = moving(name, ...)
+local function begin_epoch(name, head)
+  local elsewhere = moving(name, head)
   if elsewhere then return elsewhere end
   forget(head.epoch)
   head.began, head.before = 'epoch', head.epoch
@@ -390,8 +399,8 @@ local function is_replica()
 end
 
 -- [epoch, offset of the newest event, offset of the oldest one that can still be read (offset + 1: none), time, VERSION, lineage or
--- nil, server, replica, sharded]: a listener must know, at each position, that the library in force publishes on the channels to
--- which it listens, and that it listens to the server that has this head.
+-- nil, server, replica]: a listener must know, at each position, that the library in force is one that publishes on the channels
+-- of users, and that it listens to the server that has this head.
 local function position(name, head, with_lineage)
   local oldest = redis.call('XRANGE', name.log, '-', '+', 'COUNT', 1)[1]
   local first = oldest and tonumber(string.match(oldest[1], '^%d+')) or head.offset + 1
@@ -399,9 +408,7 @@ local function position(name, head, with_lineage)
   if lineage and lineage.err then return try_again(lineage) end
   local elsewhere = (not oldest or lineage and #lineage == 0) and moving(name)
   if elsewhere then return elsewhere end
-  return {
-    head.epoch, head.offset, first, head.time, VERSION, lineage or false, this_server(), is_replica(), head.sharded and 1 or 0,
-  }
+  return { head.epoch, head.offset, first, head.time, VERSION, lineage or false, this_server(), is_replica() }
 end
 
 -- Retention -------------------------------------------------------------------------------------------------------------
@@ -498,37 +505,37 @@ local function id_of(topic, id, by)
   return topic .. ':' .. (by and by .. '/' or '') .. id
 end
 
--- The receipt of an id that counts: epoch and offset, and where it is kept.
+-- The receipt of an id that counts: [epoch, offset, the key where it is, its text], or an empty table. Returns nil and an error if that
+-- cannot be known here.
 local function recall(name, head, id)
+  -- In a Cluster an id that is on the other node must not be taken for a new one, nor be new where its hash cannot begin.
+  local elsewhere = (in_cluster or head.sharded) and moving(name, head)
+  if elsewhere then return nil, elsewhere end
   local key = name.id .. whole(head.own.ids)
-  local receipt = redis.call('HMGET', key, id)[1]
-  if not receipt then
+  local found = redis.pcall('HMGET', key, id)
+  if not found.err and not found[1] then
     key = name.id .. whole(head.own.ids - 1)
-    receipt = redis.call('HMGET', key, id)[1]
-    if not receipt then return end
+    found = redis.pcall('HMGET', key, id)
   end
+  if found.err then return nil, try_again(found) end
+  local receipt = found[1]
+  if not receipt then return {} end
   local epoch, offset, told = string.match(receipt, '^(%x+)-(%d+)-(%d+)$')
-  if told and head.clock - tonumber(told) < IDEMPOTENCY_MS then return epoch, tonumber(offset), key, receipt end
-end
-
--- Whether it is time for a new hash of ids.
-local function is_turn_due(head)
-  return head.clock - head.own.ids_time >= IDEMPOTENCY_MS
-    or head.offset - head.own.ids_first >= math.max(LEAST_IDS, head.max_bytes / LOG_BYTES_PER_ID)
-end
-
--- The hashes that an event with an id reads or writes. An event without one needs none.
-local function hashes_for(name, head, id)
-  if not id then return end
-  local newest = head.own.ids
-  return name.id .. whole(newest - 1), name.id .. whole(newest), name.id .. whole(newest + (is_turn_due(head) and 1 or 0))
+  if not told or head.clock - tonumber(told) >= IDEMPOTENCY_MS then return {} end
+  if epoch ~= head.epoch then
+    -- Receipt and event are written in one step, so they are lost together; but a receipt outlives a log that was replaced.
+    local known = redis.pcall('HMGET', name.epochs, epoch)
+    if known.err then return nil, try_again(known) end
+    if not known[1] then return {}, moving(name) end
+  end
+  return { epoch, tonumber(offset), key, receipt }
 end
 
 -- Begin a new hash of ids if it is time, and drop those in which no id counts any more.
 local function turn_ids(name, head)
-  if not is_turn_due(head) then return end
   local own = head.own
   local age = head.clock - own.ids_time
+  if age < IDEMPOTENCY_MS and head.offset - own.ids_first < math.max(LEAST_IDS, head.max_bytes / LOG_BYTES_PER_ID) then return end
   redis.call('UNLINK', name.id .. whole(own.ids - 1))
   if age >= 2 * IDEMPOTENCY_MS then redis.call('UNLINK', name.id .. whole(own.ids)) end
   own.ids, own.ids_time, own.ids_first, own.unsaved = own.ids + 1, head.clock, head.offset, true
@@ -548,28 +555,28 @@ end
 
 -- Append at the next offset. A stream that is ahead of its head (one of them was lost, or restored) is replaced by a new log.
 local function append(name, head, topic, id, payload)
-  local function entry()
-    local offset = whole(head.offset) .. '-0'
-    if head.clock == head.time then
-      return offset, 'topic', topic, 'id', event_id(head, id), 'time', whole(head.time), 'data', payload, 'sum', whole(head.sum)
-    end
-    return offset, 'topic', topic, 'id', event_id(head, id), 'time', whole(head.time), 'data', payload, 'sum', whole(head.sum),
-      'clock', whole(head.clock)
-  end
   local first = head.offset == 0
-  local function add()
+  local function add(...)
+    local function entry(...)
+      return whole(head.offset) .. '-0',
+        'topic', topic, 'id', event_id(head, id), 'time', whole(head.time), 'data', payload, 'sum', whole(head.sum), ...
+    end
     head.offset, head.sum = head.offset + 1, head.sum + #topic + #payload + ENTRY_BYTES
-    if first then return redis.pcall('XADD', name.log, entry()) end
+    if first then return redis.pcall('XADD', name.log, entry(...)) end
     -- This process may have written the epoch before the slot went to another node. Now the slot comes back, the head first.
-    local added = redis.pcall('XADD', name.log, 'NOMKSTREAM', entry())
-    return added or moving(name) or redis.pcall('XADD', name.log, entry())
+    local added = redis.pcall('XADD', name.log, 'NOMKSTREAM', entry(...))
+    return added or moving(name, head) or redis.pcall('XADD', name.log, entry(...))
   end
-  local added = add()
+  local function add_at_this_time()
+    if head.clock == head.time then return add() end
+    return add('clock', whole(head.clock))
+  end
+  local added = add_at_this_time()
   if added.err and newest_in_stream(name) >= head.offset then
     local refused = begin_log(name, head)
     if refused then return refused end
     first = true
-    added = add()
+    added = add_at_this_time()
   end
   return added.err and added or nil
 end
@@ -603,11 +610,10 @@ local function publish(keys, args)
   read_time(name, head)
   local own_id = id and id_of(topic, id, by)
   if own_id and head.exists then
-    local elsewhere = (in_cluster or head.sharded) and moving(name, hashes_for(name, head, own_id))
-    if elsewhere then return elsewhere end
-    -- Receipt and event are written in one step, so they are lost together; but a receipt outlives a log that was replaced.
-    local epoch, offset, key, receipt = recall(name, head, own_id)
-    if epoch and (epoch == head.epoch or redis.call('HMGET', name.epochs, epoch)[1]) then
+    local known, unknown = recall(name, head, own_id)
+    if unknown then return unknown end
+    local epoch, offset, key, receipt = unpack(known)
+    if epoch then
       -- A write of the same, so that a publisher that waits for replicas behind it (WAIT) waits for the event too.
       if not may('HSET', key, '', '') then redis.call('HSET', key, own_id, receipt) end
       return { epoch, offset, 1 }
@@ -618,9 +624,9 @@ local function publish(keys, args)
   local refused = may_publish(name, head, topic, id, user)
   if refused then return refused end
   if not head.exists then
-    refused = begin_log(name, head, hashes_for(name, head, own_id))
+    refused = begin_log(name, head)
   elseif needs_epoch(head) then
-    refused = begin_epoch(name, head, hashes_for(name, head, own_id))
+    refused = begin_epoch(name, head)
   end
   if refused then return refused end
   refused = append(name, head, topic, id, payload)
@@ -673,7 +679,6 @@ local function configure(keys, args)
     refused = begin_epoch(name, head)
   end
   if refused then return refused end
-  head.sharded = sharded
   write_head(
     name, head, 'max_events', whole(max_events), 'max_age_ms', whole(max_age_ms), 'max_payload_bytes', whole(max_payload_bytes),
     'max_bytes', whole(has_max_bytes and max_bytes or head.max_bytes), 'sharded', sharded and '1' or '0'
@@ -688,7 +693,7 @@ local function head_position(keys, args)
   local head, unreadable = read_head(name)
   if not head then return unreadable end
   if not head.exists then
-    return moving(name) or { '', 0, 1, 0, VERSION, false, this_server(), is_replica(), head.sharded and 1 or 0 }
+    return moving(name) or { '', 0, 1, 0, VERSION, false, this_server(), is_replica() }
   end
   return position(name, head, args[1] and args[1] ~= head.epoch)
 end
@@ -710,14 +715,13 @@ local function upkeep(keys, args, with_trim)
   local refused = may('HSET', name.head, 'clock', '')
     or with_trim and (may('XTRIM', name.log, 'MINID', '1') or may('UNLINK', name.id .. '1'))
   if refused then return refused end
-  refused = epoch and epoch ~= head.epoch and moving(name)
-  if refused then return refused end
+  read_own(name, head)
+  local elsewhere = in_cluster and moving(name, head)
+  if elsewhere then return elsewhere end
   if epoch and epoch ~= head.epoch and not redis.call('HMGET', name.epochs, epoch)[1] then told, elapsed = nil, nil end
   read_time(name, head, told, elapsed)
   local before = head.first
   if with_trim then
-    refused = moving(name, hashes_for(name, head, ''))
-    if refused then return refused end
     trim(name, head, MAX_AGED_PER_TRIM)
     turn_ids(name, head)
     redis.call(

@@ -55,8 +55,9 @@ class EventLog:
     def configure(self, max_events: int, max_age_s: int, max_bytes: int | None = None, *, sharded: bool = False) -> Head:
         """Store the retention in Redis, where every publisher's appends obey it, and make sure the log has an epoch.
 
-        `max_bytes` of None leaves that limit as it is. `sharded`: events are to be published on sharded channels. If another Redis process than this one has written the last event, a new
-        epoch begins. The head comes with its lineage. An older function library is replaced by ours, where this user may.
+        `max_bytes` of None leaves that limit as it is. `sharded`: events are to be published on sharded channels. If another
+        Redis process than this one has written the last event, a new epoch begins. The head comes with its lineage. An older
+        function library is replaced by ours, where this user may.
 
         Raises:
             BusUnavailable, BusRefused: as `redis.client.call`.
@@ -210,8 +211,7 @@ def read_head(reply: list[Any]) -> Head:
     name = epoch.decode() if isinstance(epoch, bytes) else str(epoch)
     lineage = _lineage(name, more[1]) if len(more) > 1 and more[1] is not None else None
     server, replica = (more[2].decode(), bool(more[3])) if len(more) > 3 else ("", False)
-    sharded = len(more) > 4 and bool(more[4])
-    return Head(name, int(offset), int(first), library, lineage, server, replica, sharded)
+    return Head(name, int(offset), int(first), library, lineage, server, replica)
 
 
 def _lineage(epoch: str, flat: Sequence[bytes]) -> Lineage:

@@ -1,7 +1,7 @@
 """A watch over the clock of some data in Redis (clock.lua): the time that this process was told, and how long ago that was.
 
-In: each time that Redis tells. Out: the words for the next call, every WATCH_EVERY_S. They let the clock tell a wall clock that was
-set from a time in which nobody called. No I/O.
+In: each time that Redis tells. Out: the words for the next call, every WATCH_EVERY_S. By them the clock knows whether its wall
+clock was set, or nobody has called for so long. No I/O.
 """
 
 from __future__ import annotations

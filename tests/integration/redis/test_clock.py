@@ -14,8 +14,8 @@ LEAP_MS, GRACE_MS, SAVE_MS = 10_000, 20_000, 10_000
 HOUR_MS = 3_600_000
 T0 = 1_800_000_000_000
 WATCH_MS = 5_000
-# Runs a script of steps in one call and answers the time of each: a number is a wall clock to read at, a pair the time that was told
-# and how long ago that was, and `{}` ends the process: another one begins with what was saved.
+# Runs steps in one call and answers the time of each. A step is the wall clock to read at, perhaps with the time that was told
+# and how long ago that was; an empty one ends the process: another begins with what was saved.
 LIBRARY = """#!lua name=headgate_clock_test
 {clock}
 redis.register_function('headgate_clock_test', function(keys, args)

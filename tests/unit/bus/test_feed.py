@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import replace
 
 import pytest
 
@@ -15,10 +14,8 @@ from headgate.bus import feed as feed_module
 from headgate.bus import interest as interest_module
 from headgate.bus.actions import Action
 from headgate.bus.feed import Feed, State, Steps
-from headgate.bus.library_check import LibraryCheck
 from headgate.bus.messages import Messages
 from headgate.bus.server_check import ServerCheck
-from headgate.errors import BusUnavailable
 from headgate.event import Event
 from headgate.redis.entries import Entry, Head
 from headgate.redis.lineage import Lineage
@@ -226,19 +223,6 @@ class BelievesTheStepBack(Feed):
         return bool(head.epoch) and (head.epoch == self.epoch or super()._can_judge(head))
 
 
-class _AnyChannel(LibraryCheck):
-    def fault_of(self, head: Head, *, by_user: bool) -> BusUnavailable | None:
-        return super().fault_of(replace(head, sharded=self.sharded), by_user=by_user)
-
-
-class ListensToTheWrongChannels(Feed):
-    """A feed that does not see that events are published on other channels than its own."""
-
-    def __init__(self, namespace: str, max_payload_bytes: int, fence_interval_s: float, *, sharded: bool = False) -> None:
-        super().__init__(namespace, max_payload_bytes, fence_interval_s, sharded=sharded)
-        self._library = _AnyChannel(sharded=sharded)
-
-
 @pytest.mark.parametrize(
     "faulty",
     [
@@ -259,7 +243,6 @@ class ListensToTheWrongChannels(Feed):
         KnowsNoLine,
         BelievesTheStepBack,
         TrustsAnyServer,
-        ListensToTheWrongChannels,
     ],
 )
 def test_a_planted_fault_is_found(faulty: type[Feed]) -> None:

@@ -376,11 +376,13 @@ def test_a_redis_that_allows_nothing_else_gives_the_whole_feed() -> None:
 # Sharded channels -----------------------------------------------------------------------------------------------------------
 
 FEED: Source = (b"ssubscribe", b"hg:{n}/feed")
+# Brings a plain PUBLISH, of which a Cluster tells every node.
+PLAIN = EVERYTHING
 
 
 def sharded(*names: str) -> set[Source]:
-    """The sources of sharded channels, and the anchor."""
-    return {(b"ssubscribe", name.encode()) for name in ("hg:{n}:", *names)}
+    """The sources of sharded channels, with the anchor, and the glob for plain ones."""
+    return {PLAIN, *((b"ssubscribe", name.encode()) for name in ("hg:{n}:", *names))}
 
 
 def in_a_cluster(*patterns: str) -> Interest:
@@ -398,9 +400,9 @@ def in_a_cluster(*patterns: str) -> Interest:
     [
         ([], sharded()),
         (["orders.1", "users.7.#"], sharded("hg:{n}:orders.1", "hg:{n}/users.7")),
-        (["orders.1", "orders.*", "users.7.#"], {FEED}),
-        (["#"], {FEED}),
-        (["*.paid", "users.*"], {FEED}),
+        (["orders.1", "orders.*", "users.7.#"], {FEED, PLAIN}),
+        (["#"], {FEED, PLAIN}),
+        (["*.paid", "users.*"], {FEED, PLAIN}),
     ],
 )
 def test_in_a_cluster_a_glob_takes_the_whole_feed(patterns: list[str], requested: set[Source]) -> None:
@@ -416,7 +418,7 @@ def test_in_a_cluster_the_feed_channel_goes_when_its_last_glob_has_gone_and_chan
     interest = in_a_cluster("orders.1", "orders.*")
     interest.release("orders.*", 0)
     assert interest.to_unsubscribe(LINGER_S) == []
-    assert set(interest.to_subscribe()) == sharded("hg:{n}:orders.1")
+    assert set(interest.to_subscribe()) == sharded("hg:{n}:orders.1") - {PLAIN}
     assert interest.to_unsubscribe(LINGER_S) == []
     assert interest.active("orders.1")
     assert settled(interest, LINGER_S) == sharded("hg:{n}:orders.1")
@@ -435,11 +437,19 @@ def test_the_end_of_a_source_says_whether_it_was_asked_for() -> None:
 
 def test_sharded_sources_have_commands_of_their_own() -> None:
     """One for all of them."""
-    assert flat(sharded("hg:{n}:a")) in (
+    assert flat(sharded("hg:{n}:a") - {PLAIN}) in (
         [(b"SSUBSCRIBE", b"hg:{n}:", b"hg:{n}:a")],
         [(b"SSUBSCRIBE", b"hg:{n}:a", b"hg:{n}:")],
     )
     assert flat([FEED], undo=True) == [(b"SUNSUBSCRIBE", b"hg:{n}/feed")]
+
+
+def test_a_cluster_that_allows_nothing_else_gives_the_feed_channel() -> None:
+    """Rights for globs are compared letter by letter, so that the one for plain channels may be refused."""
+    interest = in_a_cluster("orders.1")
+    interest.take_whole()
+    interest.detach()
+    assert interest.attach(by_user=True) == [FEED]
 
 
 # Commands ----------------------------------------------------------------------------------------------------------------

@@ -767,6 +767,15 @@ local function lease(keys, args)
   return 1
 end
 
+-- Keep a value: <group> <name> <value> <for_ms>.
+local function put(keys, args)
+  local name, wrong = names(keys, args[1])
+  if not name then return wrong end
+  local for_ms = number(args[4])
+  if #args ~= 4 or not for_ms or for_ms < 1 then return invalid('expected a consumer, a name, a value and for_ms') end
+  return redis.call('SET', name.own .. args[2], args[3], 'PX', whole(for_ms))
+end
+
 -- For operators -------------------------------------------------------------------------------------------------------------
 
 -- A reply of Redis that is a flat list of names and values.
@@ -852,6 +861,7 @@ redis.register_function{ function_name = 'headgate_group_remove', callback = rem
 -- Small, with an end, and asked before work that has an answer.
 redis.register_function{ function_name = 'headgate_state_rate', callback = rate, flags = { 'allow-oom' } }
 redis.register_function{ function_name = 'headgate_state_window', callback = window, flags = { 'allow-oom' } }
+redis.register_function{ function_name = 'headgate_state_put', callback = put, flags = { 'allow-oom' } }
 redis.register_function{ function_name = 'headgate_state_lease', callback = lease, flags = { 'allow-oom' } }
 redis.register_function{
   function_name = 'headgate_consumers_version', callback = function() return VERSION end, flags = { 'no-writes' },

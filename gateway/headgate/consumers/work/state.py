@@ -10,6 +10,7 @@ import hashlib
 import re
 import uuid
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from headgate.consumers.base import Progress
 from headgate.errors import HeadgateError
@@ -69,7 +70,7 @@ class RedisState:
 
     def put(self, name: str, value: bytes, ttl_s: float) -> None:
         """See `base.State.put`."""
-        call(self._client, "SET", self._value(name), value, "PX", _ms(ttl_s))
+        self._run("put", _suffix("value", name), value, _ms(ttl_s))
 
     def lease(self, name: str, for_s: float) -> bool:
         """See `base.State.lease`."""
@@ -89,9 +90,12 @@ class RedisState:
     def _sum(self, name: str, bucket: int) -> str:
         return f"{self._prefix}{_suffix('sum', name)}:{bucket}"
 
-    def _call(self, function: str, *arguments: str | int) -> int:
+    def _run(self, function: str, *arguments: str | bytes | int) -> Any:
         command = ("FCALL", f"headgate_state_{function}", 1, log_key(self._namespace), self._consumer, *arguments)
-        return int(GROUP_LIBRARY.call(self._client, *command))
+        return GROUP_LIBRARY.call(self._client, *command)
+
+    def _call(self, function: str, *arguments: str | int) -> int:
+        return int(self._run(function, *arguments))
 
     def _time(self, function: str, *arguments: str | int) -> float | None:
         at_ms = self._call(function, *arguments)

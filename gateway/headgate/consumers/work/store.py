@@ -111,7 +111,8 @@ class Store:
     def take(self, count: int, lease_ms: int, max_waiting: int, wanted: Callable[[str], bool]) -> Page | None:
         """Hand out up to `count` (2 to 1,000) entries and due tasks for `lease_ms`; None: the group is not open.
 
-        With `max_waiting` tasks or more there are no new entries, nor while Redis is full: what is answered makes room. `wanted` says of a topic whether it is to be read at all.
+        With `max_waiting` tasks or more there are no new entries, nor while Redis is full, until answers to the others make room.
+        `wanted` says of a topic whether it is to be read at all.
         """
         try:
             reply = self._call("take", count, lease_ms, max_waiting)

@@ -213,7 +213,8 @@ def test_the_bytes_of_letters_that_people_take_out_are_given_back(
 def test_letters_of_an_older_library_have_no_weight(store: Store, letters: DeadLetters, redis_client: Client) -> None:
     """They go first, by count, and their going gives nothing back."""
     for number in range(3):
-        call(redis_client, "XADD", f"{GROUP}:dead", "*", "why", "rejected", "reason", "no", "task", f"{number}", "body", TASK.pack())
+        fields = ("why", "rejected", "reason", "no", "task", f"{number}", "body", TASK.pack())
+        call(redis_client, "XADD", f"{GROUP}:dead", "*", *fields)
     bury_one(store, 1, 60_000)
     assert bury_one(store, 2, 60_000) == 4
 

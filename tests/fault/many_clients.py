@@ -52,6 +52,7 @@ class BrowserClient(asyncio.BufferedProtocol):
         self.since: dict[str, Any] = {}  # asked for with the next handshake that succeeds, by pattern
         self.elsewhere: list[tuple[str, int]] = []  # where else to connect, in turn; it moves when it is told to
         self.resume_point: Any = None  # sent instead of its own position
+        self.token: str | None = None  # shown with each handshake
         self._namespace = f"/{namespace},".encode()
         self._receive_buffer_bytes = receive_buffer_bytes
         self._wanted = self._connecting = False
@@ -227,6 +228,8 @@ class BrowserClient(asyncio.BufferedProtocol):
                 if subscription["pattern"] in self.since:
                     subscription["since"] = self.since[subscription["pattern"]]
             auth: dict[str, Any] = {"subscriptions": wanted}
+            if self.token is not None:
+                auth["token"] = self.token
             if self.resume_point is not None:
                 auth["resume"] = self.resume_point
             elif self.epoch is not None:

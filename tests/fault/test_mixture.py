@@ -1,4 +1,4 @@
-"""Every fault at once: browsers of every kind, publishers, consumers and gateways, and one random fault after the other.
+"""F33, every fault at once: browsers of every kind, publishers, consumers and gateways, and one random fault after the other.
 
 A piece begins with an empty log and new browsers; faults follow one another, and some happen during others. At the end everything
 heals and comes to rest, and each browser and the consumer have an account. `HEADGATE_SEED` repeats the random choices of a run,
@@ -249,10 +249,10 @@ def test_under_every_fault_nothing_is_lost_unreported_doubled_reordered_or_shown
     assert seen
     faults = sum(happened.values())
     figures(
-        "F32",
+        "F33",
         f"mixture of {faults:,} faults: events lost unreported, doubled, reordered or shown though lost",
         0,
         "",
         "0 (checked)",
     )
-    figures("F32", f"mixture of {faults:,} faults: deliveries accounted for", seen, "", "10,000,000")
+    figures("F33", f"mixture of {faults:,} faults: deliveries accounted for", seen, "", "10,000,000")

@@ -96,7 +96,6 @@ class Batch:
         self._away = [BrowserClient(f"away-{n}", site.urls[n % 2], NAMESPACE, _wanted(n), None) for n in range(AWAY)]
         self._new: list[BrowserClient] = []
         self._asked: list[Asked] = []
-        self.replays = self.since = 0
         site.wait_until_ready()
         site.wait_until_followed()
         self._stay.open()
@@ -192,7 +191,6 @@ class Batch:
         client.since["load.#"] = {"offset": offset, "epoch": epoch}
         self._join([client])
         self._new.append(client)
-        self.since += 1
         place, entries = self._lines.place(epoch, offset), client.record.entries
         at = next(index for index, entry in enumerate(entries) if isinstance(entry, Welcomed))
         welcomed, subscribed = entries[at : at + 2]
@@ -212,7 +210,6 @@ class Batch:
         if check:
             self._stay.wait(lambda: asked.over, f"the answer to {asked}")
             self._asked.append(asked)
-            self.replays += 1
 
     def _leave_old_primary(self) -> None:
         """The old primary, if it lives, may go on for a while; then it is made a replica."""

@@ -24,9 +24,12 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import groupby
 
-from headgate.topic import matches
+from headgate import topic as topics
+
+matches = lru_cache(maxsize=65536)(topics.matches)  # the same few, millions of times
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,12 @@ checker run on the same machine as the gateways. The checker (`tests/fault/check
 with the events that every client saw: lost, doubled, reordered and unreported are 0 in every row, or the run fails and does not
 write this page.
 
+The trials of F25 and F26 lose the end of the log in five ways: a crash, a copy of the files put back, older data put into a
+running server, a replica that lags promoted, an old primary that lives on behind the same address. The site has two gateways, 16
+to 28 clients, two publishers that try again every 50 ms, and a consumer, and each client has an account. F33 mixes all faults at
+random: 200 browsers of every policy that come, go, stop reading and change what they want, broken and dead connections,
+killed and stopped gateways and servers, lost ends of the log, failovers.
+
 """
 
 

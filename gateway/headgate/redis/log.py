@@ -15,6 +15,7 @@ from headgate.event import Event, check_event_id, check_json
 from headgate.topic import check_topic
 
 from .client import Client, call, call_at, call_many, drop_idle
+from .connections import Command
 from .entries import Entry as Entry
 from .entries import Head as Head
 from .functions import VERSION, call_function, ensure_loaded
@@ -134,24 +135,22 @@ class EventLog:
                 events of it that are known.
         """
         last = "+" if upto is None else f"{upto}-0"
-        known_epoch, known = self._reached() if self._reached is not None else (None, 0)
-        replies = call_many(
-            self._client,
-            [
-                ("HMGET", self._head_key, "offset"),
-                ("XRANGE", self._key, f"{after + 1}-0", last, "COUNT", limit),
-                ("HGET", self._head_key, "epoch"),
-            ],
-        )
+        known_epoch, known = (None, 0) if self._reached is None else self._reached()
+        commands: list[Command] = [
+            ("XRANGE", self._key, f"{after + 1}-0", last, "COUNT", limit),
+            ("HGET", self._head_key, "epoch"),
+        ]
+        if known_epoch is not None:  # before the range: the server has at least as much when it reads that
+            commands.insert(0, ("HMGET", self._head_key, "offset"))
+        *newest, found, now = replies = call_many(self._client, commands)
         for reply in replies:
             if isinstance(reply, HeadgateError):
                 raise reply
-        (newest,), found, now = replies
         # Epochs do not come back: if it is this one after the read, it was during the read.
         if epoch is not None and now != epoch.encode():
             raise BusUnavailable("the log has just been replaced by another one")
         # The old primary of a failover may live on as a replica, far behind. A connection that has stayed there shows it.
-        if epoch is not None and epoch == known_epoch and int(newest or 0) < known:
+        if epoch is not None and epoch == known_epoch and int(newest[0][0] or 0) < known:
             self.drop_idle()
             raise BusUnavailable("the Redis server lacks events that this gateway has had")
         return [read_entry(int(entry_id.partition(b"-")[0]), fields, self._max_payload_bytes) for entry_id, fields in found]

@@ -95,7 +95,7 @@ class ModelConnection:
         raise AssertionError("this socket blocks, and never breaks")
 
     def end(self, reason: str) -> None:
-        raise AssertionError(reason)
+        self.close()
 
     # -- for the fan-out, as `wire` -------------------------------------------------------------------------------
 

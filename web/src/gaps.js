@@ -4,6 +4,9 @@
  * In: gap notices in their turn, pages of the log. Out: `delivery:gap` (repairing or lost), `delivery:resumed`, the option
  * `resync`, replayed events. A gap is told when its notice has its turn, before anything later.
  *
+ * An overflow gap does not move the position. If the connection breaks before anything later comes, the next one brings the events of
+ * the gap as well: each of them reaches the handlers once, by the repair or in its turn, whichever is first.
+ *
  * @import { Job } from "./repair.js"
  * @import { EventMeta, Gap } from "./protocol.js"
  *
@@ -27,6 +30,16 @@ import { matches } from "./topic.js";
 export function createGaps({ cursor, subscriptions, request, waitMs, deliver, tell, resync }) {
   const counts = { gaps: 0, missed: 0 };
   const repair = createRepair(fetch, waitMs, repaired);
+  /** Repairs, over or not, of gaps that no later event has passed. @type {Job[]} */
+  let open = [];
+
+  /** Whether an event was left out by a full queue: none that a stronger policy matched then. @param {Job} job @param {string} topic */
+  const dropped = ({ patterns, policy }, topic) => policy(topic) === "drop" && patterns.some((each) => matches(each, topic));
+
+  function clear() {
+    repair.clear();
+    open = [];
+  }
 
   /** @param {Gap} gap */
   function take(gap) {
@@ -37,14 +50,17 @@ export function createGaps({ cursor, subscriptions, request, waitMs, deliver, te
       const end = /** @type {number} */ (from) - 1;
       cursor.rollBack(end, /** @type {string} */ (gap.epoch));
       repair.giveUp(end);
+      for (const { had } of open) for (const offset of had) if (offset > end) had.delete(offset);
     } else counts.missed += gap.count ?? (from && to ? to - from + 1 : 0);
     // In the ranges of other reasons there may be events of another policy that are still to come.
     if (reason === wire.LOG_LOST) {
       cursor.restart();
-      repair.clear();
+      clear();
     } else if (reason === wire.TRIMMED && to) cursor.skip(to);
     const wanted = recoverable ? subscriptions.repaired(gap.patterns) : [];
-    const repairing = wanted.length > 0 && repair.add(gap, wanted);
+    const job = wanted.length > 0 && repair.add(gap, wanted, subscriptions.policies());
+    if (job) open.push(job);
+    const repairing = Boolean(job);
     tellGap(gap, repairing, !repairing && (!recoverable || wanted.length > 0));
   }
 
@@ -71,18 +87,20 @@ export function createGaps({ cursor, subscriptions, request, waitMs, deliver, te
 
   /** @param {Job} job */
   function fetch(job) {
-    const { gap, patterns, nth } = job;
+    const { gap, patterns, nth, had } = job;
     return page(patterns[nth], job.from, gap.to, cursor.position()?.epoch, (topic, data, meta) => {
-      // An event that a stronger policy matches was not left out; one that an earlier pattern matches was fetched with it.
-      if (subscriptions.policy(topic) !== "drop" || patterns.slice(0, nth).some((each) => matches(each, topic))) return;
-      job.count++;
+      // One that an earlier pattern matches was fetched with it.
+      const { offset } = /** @type {{ offset: number }} */ (meta);
+      if (!dropped(job, topic) || had.has(offset) || patterns.slice(0, nth).some((each) => matches(each, topic))) return;
+      had.add(offset);
       deliver(topic, data, meta, (each) => patterns.includes(each));
     });
   }
 
   /** @param {Job} job */
-  function repaired({ gap, patterns, count }) {
+  function repaired({ gap, patterns, had }) {
     const { from, to } = gap;
+    const count = had.size;
     counts.missed -= count;
     if (count) tell("delivery:resumed", { ...cursor.position(), repaired: { patterns, from, to, count } });
     // The gateway counts exactly. The others have no offset, or were trimmed, conflated or refused: they will not come.
@@ -92,6 +110,22 @@ export function createGaps({ cursor, subscriptions, request, waitMs, deliver, te
 
   return {
     take,
+
+    /**
+     * Take an event in its turn. Return which patterns' handlers may see it: not those to which a repair has brought it; null: nobody's.
+     * @param {string} topic @param {EventMeta} meta
+     */
+    admit(topic, meta) {
+      const before = cursor.position()?.offset ?? 0;
+      const admits = cursor.admit(meta);
+      const { offset = 0 } = meta;
+      // Others are of a past, which is its own pattern's.
+      if (!admits || !open.length || offset <= before) return admits;
+      open = open.filter(({ gap }) => /** @type {number} */ (gap.to) >= offset);
+      const brought = open.filter(({ had }) => had.has(offset));
+      for (const job of open) if (/** @type {number} */ (job.gap.from) <= offset && dropped(job, topic)) job.had.add(offset);
+      return (/** @type {string} */ pattern) => admits(pattern) && !brought.some(({ patterns }) => patterns.includes(pattern));
+    },
 
     /** How many there were, and how many of their events are missing, as far as they are numbered. */
     counts,
@@ -109,6 +143,6 @@ export function createGaps({ cursor, subscriptions, request, waitMs, deliver, te
     },
 
     /** End every repair. */
-    clear: repair.clear,
+    clear,
   };
 }

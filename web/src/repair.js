@@ -7,8 +7,8 @@
  * number so far: the gateway says how many events it left out, so the owner knows how many are still missing.
  *
  * @import { Gap } from "./protocol.js"
- * @typedef {{ gap: Gap, patterns: string[], nth: number, from: number | null, count: number, failures: number }} Job
- *   `from`: where pattern number `nth` goes on
+ * @typedef {{ gap: Gap, patterns: string[], nth: number, from: number | null, had: Set<number>, failures: number, policy: (topic: string) => string | undefined }} Job
+ *   `from`: where pattern number `nth` goes on; `had`: offsets of events of the gap that handlers have had; `policy` of a topic at that time
  */
 
 /** Positions of the log in one gap: beyond it the state is fetched sooner than its history. */
@@ -53,13 +53,15 @@ export function createRepair(fetch, waitMs, ended) {
   }
 
   return {
-    /** Take a gap on; false: it is too large, or there are too many. @param {Gap} gap @param {string[]} patterns */
-    add(gap, patterns) {
+    /** Take a gap on; undefined: it is too large, or there are too many. @param {Gap} gap @param {string[]} patterns @param {Job["policy"]} policy */
+    add(gap, patterns, policy) {
       const { from, to } = gap;
-      if (!from || !to || to - from >= MAX_POSITIONS || jobs.length >= MAX_JOBS) return false;
-      jobs.push({ gap, patterns, nth: 0, from, count: 0, failures: 0 });
+      if (!from || !to || to - from >= MAX_POSITIONS || jobs.length >= MAX_JOBS) return;
+      /** @type {Job} */
+      const job = { gap, patterns, nth: 0, from, had: new Set(), failures: 0, policy };
+      jobs.push(job);
       if (!timer) after(0);
-      return true;
+      return job;
     },
 
     /** Give up the gaps that reach above an offset. @param {number} to */

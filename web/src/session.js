@@ -58,7 +58,7 @@ export function createSession(gate, address, options) {
   const pasts = createPasts();
   const cursor = createCursor(options.resume, pasts, changed);
   const subscriptions = createSubscriptions();
-  const delivery = createDelivery(gate, cursor);
+  const delivery = createDelivery(gate, (...event) => admit(...event));
   const connection = createConnection(address, options, {
     busy: () => arrivals.depth() > 0,
     greeting,
@@ -74,7 +74,7 @@ export function createSession(gate, address, options) {
   const requests = createRequests({ subscriptions, connection, tell, changed });
   const welcome = createWelcome({ cursor, subscriptions, requests, connection, tell });
   const status = createStatus({ subscriptions, connection, tell, changed });
-  const { counts, clear, replay, take } = createGaps({
+  const { admit, counts, clear, replay, take } = createGaps({
     cursor,
     subscriptions,
     request: connection.request,

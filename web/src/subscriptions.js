@@ -78,8 +78,11 @@ export function createSubscriptions() {
     /** Return which of these patterns are wanted and repaired. @param {string[]} patterns */
     repaired: (patterns) => patterns.filter((pattern) => all.get(pattern)?.repair),
 
-    /** Return the policy that decides about a topic. @param {string} topic */
-    policy: (topic) => strongest(wanted().filter(({ pattern }) => matches(pattern, topic))),
+    /** Return what says which policy decides about a topic, by the subscriptions that the gateway has now. */
+    policies() {
+      const now = wanted().flatMap(({ pattern, overflow, state }) => (state === "wanted" || state === "requested" ? [] : { pattern, overflow }));
+      return (/** @type {string} */ topic) => strongest(now.filter(({ pattern }) => matches(pattern, topic)));
+    },
 
     /** Return one that has a request due, and forget those that are idle. */
     due() {

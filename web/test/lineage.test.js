@@ -211,6 +211,41 @@ describe("a past, while the log loses its end,", () => {
   });
 });
 
+describe("a repair whose connection breaks before anything later has come", () => {
+  const gap = (from, to, count) => gateway.emit("gap", { ...OVERFLOW, from, to, count });
+  const events = () => seen.filter((each) => typeof each === "number");
+
+  beforeEach(async () => {
+    gate.on("a", record, null, { overflow: "drop" });
+    await begin();
+  });
+
+  /** Come back to the position before the gap: the gateway brings its events as well. */
+  async function comeBack() {
+    assert.deepEqual(await resumed(), ["e1", 100]);
+    await gateway.welcome({ offset: 110 }, 2);
+  }
+
+  it("shows once what it has brought itself", async () => {
+    gap(101, 104, 2);
+    await gateway.answer("replay", page([101, 103]));
+    await gateway.until(() => gate.state.missed === 0, "the end of the repair");
+    await comeBack();
+    for (const offset of [101, 103, 105]) gateway.event("a", null, offset, REPLAYED);
+    assert.deepEqual([events(), gate.state.missed], [[101, 103, 105], 0]);
+  });
+
+  it("shows once what has come with the new connection, and counts it", async () => {
+    gap(101, 104, 2);
+    await gateway.until(() => gateway.requests.length === 1, "a page");
+    await comeBack();
+    for (const offset of [101, 103, 105]) gateway.event("a", null, offset, REPLAYED);
+    // The page that was under way is answered no more; it is asked for once more, two seconds later.
+    assert.deepEqual(events(), [101, 103, 105]);
+    assert.deepEqual(resyncs, []);
+  });
+});
+
 describe("a repair, while the log loses its end,", () => {
   beforeEach(async () => {
     gate.on("a", record, null, { overflow: "drop" });
@@ -229,6 +264,19 @@ describe("a repair, while the log loses its end,", () => {
     assert.deepEqual(seen, ["overflow 101-104", 101, "overflow 101-104", "rolled_back 103-104"]);
     assert.deepEqual(resyncs.map(({ reason, count }) => [reason, count]), [["overflow", 3], ["rolled_back", 2]]);
     assert.deepEqual(gateway.requests, []);
+  });
+
+  it("and the events that it has brought are not shown again, when the connection breaks and the client resumes before them", async () => {
+    gap(101, 104, 4);
+    await gateway.answer("replay", page([101, 102, 103], 104));
+    await gateway.until(() => gateway.requests.length === 1, "the next page");
+    rolledBack(102, 104, "e2");
+    assert.deepEqual(await resumed(), ["e2", 100]);
+    await gateway.welcome({ epoch: "e2", offset: 120, from: { epoch: "e2", offset: 100 } }, 2);
+    for (const offset of [101, 102, 103]) gateway.event("a", null, offset, REPLAYED);
+    await settle();
+    const events = seen.filter((each) => typeof each === "number");
+    assert.deepEqual(events, [101, 102, 103, 103]);
   });
 
   it("goes on below that in the new epoch, without the answer that was under way", async () => {

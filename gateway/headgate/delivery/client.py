@@ -20,6 +20,7 @@ Invariant, per client: offered = sent + discarded + conflated + waiting.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from headgate.auth.identity import Identity
@@ -32,6 +33,18 @@ from .gap import Gaps, log_lost_notice, rolled_back_notice
 from .latest import Latest
 from .policies import Policies, strongest
 from .state import FIRST, Phase, Pressure, State, Step
+
+# Notices of one client that may wait beyond the limit of its queue: gaps, and words of another epoch.
+MAX_NOTICES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class _LineTold:
+    """A word of another epoch: a cursor, or that events `end` + 1 … `had` are no longer in the log (`had` 0: none)."""
+
+    frame: Frame
+    end: int = 0
+    had: int = 0
 
 
 class LogReader(Protocol):
@@ -61,6 +74,7 @@ class Client:
     __slots__ = (
         "_gaps",
         "_latest",
+        "_line_told",
         "_reader",
         "account",
         "base",
@@ -101,6 +115,7 @@ class Client:
         self._reader = reader
         self._gaps: Gaps | None = None
         self._latest: Latest | None = None
+        self._line_told: _LineTold | None = None
 
     @property
     def routed(self) -> int:
@@ -355,19 +370,16 @@ class Client:
         self.starts = {pattern: min(start, end) for pattern, start in self.starts.items()}
         return None if self.state.arriving else had
 
-    def tell_line(self, cursor: Frame) -> None:
+    def tell_line(self, cursor: Frame, epoch: str) -> None:
         """Tell the client, in its place among events and never left out, the epoch in which the log goes on; it has lost nothing.
 
         Gaps and kept values of the epoch before go ahead, as in `tell_log_lost`.
         """
-        self._tell_gaps()
-        self._hand_over_latest()
-        self.connection.queue.put(cursor)
-        self.connection.flush()
+        self._tell_line(_LineTold(cursor), epoch)
 
     def tell_rolled_back(self, end: int, had: int, epoch: str) -> None:
         """Tell the client the same, and that events `end` + 1 … `had` are no longer in the log."""
-        self.tell_line(rolled_back_notice(self.namespace, self.subscriptions, end, had, epoch))
+        self._tell_line(_LineTold(rolled_back_notice(self.namespace, self.subscriptions, end, had, epoch), end, had), epoch)
 
     def leave(self) -> None:
         """The client has left the namespace; its connection may go on, without it. Idempotent.
@@ -380,6 +392,33 @@ class Client:
             self.connection = NO_CONNECTION
 
     # -- private --------------------------------------------------------------------------------------------------
+
+    def _tell_line(self, told: _LineTold, epoch: str) -> None:
+        """Put word of another epoch in its place; one that stands there, with nothing behind it, becomes one with it.
+
+        A client that does not read would have one for each change of the line. Beyond MAX_NOTICES its connection ends: it
+        resumes, and is told of all changes at once.
+        """
+        self._tell_gaps()
+        self._hand_over_latest()
+        connection, before = self.connection, self._line_told
+        queue = connection.queue
+        # Behind a rollback it has had nothing: what the next one takes away above its end, this client has not seen.
+        if before is not None and before.had:
+            end = min(before.end, told.end) if told.had else before.end
+            both = _LineTold(rolled_back_notice(self.namespace, self.subscriptions, end, before.had, epoch), end, before.had)
+        else:
+            both = told
+        mergeable = before is not None and (bool(before.had) or not told.had)
+        if before is not None and mergeable and queue.replace_last(before.frame, both.frame):
+            self._line_told = both
+        else:
+            queue.put(told.frame)
+            self._line_told = told
+        if queue.frames > queue.max_frames + MAX_NOTICES:
+            connection.end("it did not read while the log changed")
+        else:
+            connection.flush()
 
     def _step(self, step: Step) -> None:
         """Take a step, with all that belongs to it. The only place that sets the state."""

@@ -227,7 +227,7 @@ class LiveFeed:
                     cursor = cursors.get(place)
                     if cursor is None:
                         cursor = cursors[place] = self._cursor(epoch, place)
-                    client.tell_line(cursor)
+                    client.tell_line(cursor, epoch)
                 if not count % _NOTICE_STRIDE:
                     yield
 

@@ -24,8 +24,8 @@ class Lineage:
 
     Attributes:
         epoch: the newest.
-        ends: the epochs before it, each with its end on this line: the newest offset that it shares with it.
-        lost: epochs that are not on this line, each with a line that it was on.
+        ends: the epochs before it, the newest first, each with its end on this line: the newest offset that it shares with it.
+        lost: epochs that are not on this line, the newest last, each with a line that it was on.
     """
 
     epoch: str
@@ -61,7 +61,8 @@ class Lineage:
 
     def following(self, before: Lineage) -> Lineage:
         """Return this line, with what is remembered of the line before it."""
-        known = {**before.lost, **dict.fromkeys([*before.ends, before.epoch], replace(before, lost=_NOTHING))}
+        oldest_first = [*reversed(tuple(before.ends)), before.epoch]
+        known = {**before.lost, **dict.fromkeys(oldest_first, replace(before, lost=_NOTHING))}
         lost = [(epoch, line) for epoch, line in known.items() if epoch != self.epoch and epoch not in self.ends]
         return replace(self, lost=MappingProxyType(dict(lost[-MAX_LOST:])))
 

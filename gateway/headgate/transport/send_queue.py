@@ -87,6 +87,14 @@ class ClientQueue:
         if self.bytes > self.peak_bytes:
             self.peak_bytes = self.bytes
 
+    def replace_last(self, last: Frame, frame: Frame) -> bool:
+        """Put a frame in the place of another, if that is the last one in the data lane and has no owner; else change nothing."""
+        if not self._data or self._data[-1][0] is not last:
+            return False
+        self._data[-1] = (frame, None)
+        self.bytes += len(frame.wire) - len(last.wire)
+        return True
+
     def offer_control(self, frame: Frame) -> bool:
         """Append to the control lane; False when even that is full (the client has stopped reading: close it)."""
         if self._control is None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from headgate.auth.identity import Identity
-from headgate.delivery.client import Client
+from headgate.delivery.client import MAX_NOTICES, Client
 from headgate.delivery.state import Phase, Pressure
-from headgate.protocol.frames import message_frame
-from headgate.protocol.packets import CURSOR, GapReason, Overflow, notice_packet
+from headgate.protocol.frames import Frame, message_frame
+from headgate.protocol.packets import CURSOR, GapReason, Overflow, event_packet, notice_packet
 from tests.support.wired_client import NAMESPACE, WiredClient, event, publish
 
 OTHER = "f" * 16
@@ -65,14 +66,85 @@ def handed_over(client: Client) -> None:
     client.reach_feed()
 
 
-def change(client: Client, feed_offset: int, end: int = END) -> int | None:
+def change(client: Client, feed_offset: int, end: int = END, epoch: str = OTHER) -> int | None:
     """Do what the live feed does; return the offset up to which the client has had events."""
     had = client.change_line(end, feed_offset)
     if had is not None and had > end:
-        client.tell_rolled_back(end, had, OTHER)
+        client.tell_rolled_back(end, had, epoch)
     elif had is not None:
-        client.tell_line(message_frame(notice_packet(NAMESPACE, CURSOR, {"epoch": OTHER, "offset": had})))
+        client.tell_line(message_frame(notice_packet(NAMESPACE, CURSOR, {"epoch": epoch, "offset": had})), epoch)
     return had
+
+
+def words(wired: WiredClient) -> list[tuple[object, ...]]:
+    """What waits for the browser to be told of other epochs."""
+    waiting = [json.loads(frame.packet.partition(b",")[2]) for frame in wired.connection.queue.take(1 << 20)]
+    told = [(name, rest[0]) for name, *rest in waiting if name in ("cursor", "gap")]
+    return [
+        ("cursor", body["epoch"], body["offset"])
+        if name == "cursor"
+        else (body["reason"], body["epoch"], body["from"], body["to"])
+        for name, body in told
+        if body.get("reason") != "overflow"
+    ]
+
+
+def framed(offset: int) -> Frame:
+    """An event, as a full socket leaves it to the client."""
+    return message_frame(event_packet(NAMESPACE, event(offset, "t")), topic="t", offset=offset)
+
+
+def stalled(wired: WiredClient) -> Client:
+    """A client with an event in its queue, which its browser does not read."""
+    wired.connection.cork()
+    wired.client.offer(framed(1))
+    return wired.client
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ([(100, 100), (100, 100), (100, 100)], [("cursor", "e2", 100)]),
+        ([(100, 90), (90, 90), (95, 95)], [("rolled_back", "e2", 91, 100)]),
+        ([(100, 90), (95, 80)], [("rolled_back", "e1", 81, 100)]),
+        ([(100, 90), (99, 95)], [("rolled_back", "e1", 91, 100)]),
+        ([(100, 100), (110, 105)], [("cursor", "e0", 100), ("rolled_back", "e1", 106, 110)]),
+    ],
+)
+def test_words_of_several_changes_that_follow_each_other_become_one(
+    make_client: MakeClient, changes: list[tuple[int, int]], told: list[tuple[object, ...]]
+) -> None:
+    """For a client that reads nothing meanwhile; with what it has had, the last epoch, and the lowest end."""
+    wired = make_client()
+    client = stalled(wired)
+    for number, (feed_offset, end) in enumerate(changes):
+        change(client, feed_offset, end, f"e{number}")
+    assert words(wired) == told
+
+
+def test_a_change_behind_an_event_is_told_behind_it(make_client: MakeClient) -> None:
+    """The event is of the line before."""
+    wired = make_client()
+    client = stalled(wired)
+    change(client, 100, 100, "e1")
+    client.offer(framed(101))
+    change(client, 101, 101, "e2")
+    assert words(wired) == [("cursor", "e1", 100), ("cursor", "e2", 101)]
+
+
+def test_a_client_that_does_not_read_while_the_log_changes_again_and_again_is_disconnected(make_client: MakeClient) -> None:
+    """Its queue is bounded also where a gap comes ahead of each change; it resumes, and is told of all at once."""
+    wired = make_client(Overflow.DROP)
+    client = stalled(wired)
+    offset = 100
+    most = 0
+    while not wired.connection.closed:
+        for _ in range(FRAMES + 1):
+            offset += 1
+            client.offer(framed(offset))
+        change(client, offset, offset, f"e{offset}")
+        most = max(most, wired.connection.queue.frames)
+    assert most <= FRAMES + MAX_NOTICES + 2
 
 
 @pytest.mark.parametrize(

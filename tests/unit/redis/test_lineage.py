@@ -7,7 +7,7 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.redis.lineage import alone, read_lineage
+from headgate.redis.lineage import MAX_LOST, alone, read_lineage
 
 
 def test_an_epoch_alone_ends_at_the_head() -> None:
@@ -68,6 +68,17 @@ def test_the_end_of_a_lost_epoch_is_measured_against_the_line_there_is() -> None
 def test_another_log_shares_nothing() -> None:
     """Without an epoch in common there is no offset in common."""
     assert read_lineage("b", [("a", 1, 0), ("b", 5, 1)]).fork(read_lineage("z", [("z", 1, 0)]), 9) is None
+
+
+def test_of_many_epochs_that_are_lost_at_once_the_newest_are_remembered() -> None:
+    """Most clients come from those."""
+    many = 3 * MAX_LOST
+    before = read_lineage(f"e{many}", [(f"e{number}", 10 * number + 1, number) for number in range(many + 1)])
+    after = read_lineage("f", [("e0", 1, 0), ("f", 6, 1)]).following(before)
+
+    newest = [f"e{number}" for number in range(many - MAX_LOST + 1, many + 1)]
+    assert [after.end_of(epoch, 100) for epoch in newest] == [5] * MAX_LOST
+    assert after.end_of("e1", 100) is None
 
 
 def test_few_lost_epochs_are_remembered() -> None:

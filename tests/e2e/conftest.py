@@ -28,6 +28,15 @@ def browser(browser_path: str) -> Iterator[Browser]:
         running.close()
 
 
+@pytest.fixture
+def context(browser: Browser) -> Iterator[BrowserContext]:
+    """One person's browser."""
+    opened = browser.new_context()
+    opened.set_default_timeout(DEADLINE_MS)
+    yield opened
+    opened.close()
+
+
 @pytest.fixture(scope="module")
 def gateway(start_module_gateway: StartGateway) -> GatewayProcess:
     """`headgate serve --demo` as its own process, with a private Redis."""

@@ -48,15 +48,6 @@ def publisher(site: GatewayProcess) -> Iterator[Publisher]:
 
 
 @pytest.fixture
-def context(browser: Browser) -> Iterator[BrowserContext]:
-    """One person's browser."""
-    opened = browser.new_context()
-    opened.set_default_timeout(DEADLINE_MS)
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
 def open_page(context: BrowserContext, site: GatewayProcess) -> Iterator[OpenPage]:
     """Open the client's page in a tab and return when it is connected. A page that raised an error fails its test."""
     faults: list[str] = []

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, Route, WebSocketRoute, expect
+from playwright.sync_api import BrowserContext, Page, Route, WebSocketRoute, expect
 
 from tests.e2e.conftest import DEADLINE_MS
 
@@ -137,15 +137,6 @@ class Server:
             route.fulfill(body=SCRIPT, content_type="text/javascript")
         else:
             route.fulfill(body=PAGE, content_type="text/html")
-
-
-@pytest.fixture
-def context(browser: Browser) -> Iterator[BrowserContext]:
-    """One person's browser."""
-    opened = browser.new_context()
-    opened.set_default_timeout(DEADLINE_MS)
-    yield opened
-    opened.close()
 
 
 @pytest.fixture

@@ -70,14 +70,6 @@ def namespace(redis: Redis) -> Iterator[Namespace]:
     namespace.close()
 
 
-@pytest.fixture
-def wired() -> Iterator[WiredClient]:
-    """A connection."""
-    wired = WiredClient({})
-    yield wired
-    wired.close()
-
-
 def arriving(namespace: Namespace, wired: WiredClient) -> Client:
     """Let a client join and subscribe to everything."""
     client = namespace.join("session", Identity("user", ("#",)), wired.connection)

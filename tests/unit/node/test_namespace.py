@@ -38,14 +38,6 @@ def namespace() -> Iterator[Namespace]:
     namespace.close()
 
 
-@pytest.fixture
-def wired() -> Iterator[WiredClient]:
-    """A connection."""
-    wired = WiredClient({})
-    yield wired
-    wired.close()
-
-
 def joined(namespace: Namespace, wired: WiredClient, pattern: str = "#") -> Client:
     """Let a client join over this connection, and subscribe."""
     client = arriving(namespace, wired, pattern)

@@ -11,6 +11,7 @@
  * @import { Timeline } from "./timeline.js"
  */
 import { element } from "./element.js";
+import { gapWords } from "./gap-words.js";
 import { Pulse } from "./pulse.js";
 import { seconds, Tally, stampOf } from "./tally.js";
 
@@ -95,8 +96,8 @@ export class Lab {
       else pulse.begin("backpressure", performance.now());
       this.#note(`backpressure ${state} in the ${where}: ${queued} queued, ${discarded} set aside`);
     });
-    gate.on("delivery:gap", (/** @type {any} */ { count, reason, recoverable }) => {
-      this.#note(`gap of ${count ?? "unknown size"}: ${reason}, ${recoverable ? "recoverable" : "lost for good"}`);
+    gate.on("delivery:gap", (/** @type {any} */ gap) => {
+      this.#note(`${gapWords(gap)}, ${gap.recoverable ? "recoverable" : "for good"}`);
     });
   }
 

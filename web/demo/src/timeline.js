@@ -5,6 +5,7 @@
  * same bound holds for the entries that wait there.
  */
 import { element } from "./element.js";
+import { gapWords } from "./gap-words.js";
 
 const MAX_ENTRIES = 40;
 
@@ -24,8 +25,8 @@ export class Timeline {
   }
 
   /** @param {{ from: number | null, to: number | null, count: number | null, reason: string }} gap */
-  gap({ from, to, count, reason }) {
-    this.#add({ className: "gap" }, "gap", `${count ?? "?"} missed (${from ?? "?"} to ${to ?? "?"}): ${reason}`, Date.now());
+  gap(gap) {
+    this.#add({ className: "gap" }, "gap", gapWords(gap), Date.now());
   }
 
   /** Add a line about this tab. @param {string} text */

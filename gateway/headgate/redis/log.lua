@@ -442,7 +442,7 @@ end
 
 local function may_publish(name, topic, id, user)
   return may('XADD', name.log, '1-0', 'topic', '') or may('XTRIM', name.log, 'MINID', '1') or may_open(name)
-    or may('PUBLISH', name.channel .. topic, '') or id and (may('HSET', name.id .. '1', '', '') or may('UNLINK', name.id .. '1'))
+    or may('PUBLISH', name.channel .. topic, '') or id and may('HSET', name.id .. '1', '', '')
     or user and may('PUBLISH', name.users .. user, '')
 end
 
@@ -465,11 +465,12 @@ local function recall(name, head, id)
   if told and head.clock - tonumber(told) < IDEMPOTENCY_MS then return epoch, tonumber(offset), key, receipt end
 end
 
--- Begin a new hash of ids if it is time, and drop those in which no id counts any more.
+-- Begin a new hash of ids if it is time, and drop those in which no id counts any more. Who may not drop them leaves that to the next.
 local function turn_ids(name, head)
   local own = head.own
   local age = head.clock - own.ids_time
   if age < IDEMPOTENCY_MS and head.offset - own.ids_first < math.max(LEAST_IDS, head.max_bytes / LOG_BYTES_PER_ID) then return end
+  if may('UNLINK', name.id .. '1') then return end
   redis.call('UNLINK', name.id .. whole(own.ids - 1))
   if age >= 2 * IDEMPOTENCY_MS then redis.call('UNLINK', name.id .. whole(own.ids)) end
   own.ids, own.ids_time, own.ids_first, own.unsaved = own.ids + 1, head.clock, head.offset, true
@@ -489,21 +490,24 @@ end
 
 -- Append at the next offset. A stream that is ahead of its head (one of them was lost, or restored) is replaced by a new log.
 local function append(name, head, topic, id, payload)
-  local function add(...)
-    head.offset, head.sum = head.offset + 1, head.sum + #topic + #payload + ENTRY_BYTES
+  local function add()
+    local offset, time, clock = head.offset + 1, whole(head.time), head.clock ~= head.time and whole(head.clock)
+    head.offset, head.sum = offset, head.sum + #topic + #payload + ENTRY_BYTES
+    if not clock then
+      return redis.pcall(
+        'XADD', name.log, whole(offset) .. '-0',
+        'topic', topic, 'id', event_id(head, id), 'time', time, 'data', payload, 'sum', whole(head.sum)
+      )
+    end
     return redis.pcall(
-      'XADD', name.log, whole(head.offset) .. '-0',
-      'topic', topic, 'id', event_id(head, id), 'time', whole(head.time), 'data', payload, 'sum', whole(head.sum), ...
+      'XADD', name.log, whole(offset) .. '-0',
+      'topic', topic, 'id', event_id(head, id), 'time', time, 'data', payload, 'sum', whole(head.sum), 'clock', clock
     )
   end
-  local function add_at_this_time()
-    if head.clock == head.time then return add() end
-    return add('clock', whole(head.clock))
-  end
-  local added = add_at_this_time()
+  local added = add()
   if added.err and newest_in_stream(name) >= head.offset then
     begin_log(name, head)
-    added = add_at_this_time()
+    added = add()
   end
   return added.err and added or nil
 end
@@ -620,7 +624,7 @@ local function upkeep(keys, args, with_trim)
   if not name then return wrong_key end
   local epoch, told, elapsed = args[1], number(args[2]), number(args[3])
   if #args ~= 0 and not (#args == 3 and told and elapsed) then
-    return refusal('invalid_request', { reason = 'expected nothing more, or an epoch, a time that was told in it and how long ago that was' })
+    return refusal('invalid_request', { reason = 'expected nothing more, or an epoch, a time that was told in it, and how long ago' })
   end
   local head = read_head(name)
   -- Before another process of Redis has begun its epoch, only the one before knows the time.

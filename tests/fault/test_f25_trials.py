@@ -284,7 +284,7 @@ def seed() -> int:
 def started(folder: Path) -> Iterator[tuple[Site, Pair]]:
     """Start servers, relays and gateways."""
     with Pair(folder, SMALL.gateways) as pair:
-        settings = {"fence_interval_s": 0.1, "log_max_events": 100_000, "log_max_age_s": 3600, "read_per_s": 1000}
+        settings: dict[str, Any] = {"fence_interval_s": 0.1, "log_max_events": 100_000, "log_max_age_s": 3600, "read_per_s": 1000}
         with Site(folder, SMALL, behind=pair, addresses=pair.addresses, **settings) as site:
             yield site, pair
             for gateway in site.gateways:

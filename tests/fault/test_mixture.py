@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,7 +33,7 @@ PIECES, FAULTS_PER_PIECE = 20, 40
 PUBLISHERS = 2
 POLICIES = ["catch_up", "catch_up", "catch_up", "latest", "drop"]
 # Small, so that a browser that stops reading for a second or two has a full queue.
-SETTINGS = {
+SETTINGS: dict[str, Any] = {
     "queue_frames": 32,
     "send_buffer_bytes": 4096,
     "fence_interval_s": 0.2,

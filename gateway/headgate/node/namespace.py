@@ -64,7 +64,7 @@ class Namespace:
         self.clients: dict[str, Client] = {}
         matcher: SubscriptionMatcher[Client] = SubscriptionMatcher()
         self.bus = Bus(name, redis_url, settings, self)
-        search_log, pages_log = self._logs = (self.bus.open_log(verified=True) for _ in range(2))
+        search_log, pages_log = self._logs = self.bus.open_log(verified=True), self.bus.open_log(verified=True)
         share = Share(SHARE_S)
         self._search = LogSearch(search_log, settings, share)
         self._catch_up = CatchUp(LogPages(name, pages_log))

@@ -62,6 +62,7 @@ class BrowserClient(asyncio.BufferedProtocol):
         self._upgraded = False
         self._bytes_per_s: float | None = None
         self._next_ack = 0
+        self._asked: dict[str, object] = {}  # the last subscribe of each pattern that was not ended
         self._acks: dict[int, Callable[[Any], None]] = {}
         self._retry_s = RETRY_S[0]
         self._attempt = 0
@@ -124,14 +125,17 @@ class BrowserClient(asyncio.BufferedProtocol):
 
         def acknowledged(answer: Any) -> None:
             assert answer["ok"], answer
-            self.record.entries.append(Subscribed(time.monotonic(), pattern, answer["offset"]))
+            if self._asked.get(pattern) is asked:  # not ended since
+                self.record.entries.append(Subscribed(time.monotonic(), pattern, answer["offset"]))
 
+        asked = self._asked[pattern] = object()
         self.patterns[pattern] = overflow
         self.request("subscribe", {"pattern": pattern, "overflow": overflow}, acknowledged)
 
     def unsubscribe(self, pattern: str) -> None:
         """Lose interest in a pattern."""
         self.patterns.pop(pattern, None)
+        self._asked.pop(pattern, None)
         self.record.entries.append(Unsubscribed(time.monotonic(), pattern))
         self.request("unsubscribe", {"pattern": pattern}, lambda answer: None)
 

@@ -134,6 +134,11 @@ class Session(Outbox):
     def _check_joined(self) -> None:
         if not self.closed and not self.joined:
             limit_s = self.limits.handshake_deadline_s
+            if self._receiver is not None and not self._receiver.at_rest:
+                # A CONNECT that has come and waits for us, as when everybody comes back at once: to end it would be to do all
+                # the work of its handshake again.
+                self._server.deadlines.after(limit_s, self._check_joined)
+                return
             self.end("handshake deadline", code=POLICY, told=f"no CONNECT within {limit_s:g} s")
 
     # -- the upgrade --------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 import gevent
+import gevent.event
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -167,6 +168,21 @@ class TestBeginning:
 
         told = [close_told(payload) for opcode, payload in browser.received() if opcode == CLOSE]
         assert told == ([] if joined else [(1008, "no CONNECT within 10 s")])
+
+    def test_a_session_whose_connect_waits_for_the_application_is_not_ended_for_it(self, browser: Browser) -> None:
+        """As when everybody comes back at once. It has another deadline once nothing of it waits any more."""
+        handled = gevent.event.Event()
+        browser.server.delivering = handled.wait
+        browser.connect()
+        browser.send("40/room,{}")
+        browser.clock.advance(10)
+        assert not browser.session.closed
+
+        handled.set()
+        turn()
+        browser.clock.advance(10)
+        assert browser.session.closed
+        assert browser.session.reason == "handshake deadline"
 
 
 class TestUpgrade:

@@ -8,7 +8,7 @@ from typing import Any
 from headgate.consumers.work.spec import RunnerOptions
 from headgate.consumers.work.store import GROUP_LIBRARY, Store, defer_for
 from headgate.consumers.work.task import Task
-from headgate.redis.client import Client, call
+from headgate.redis.client import Client, at, call
 from headgate.redis.embedded import EmbeddedRedis
 from headgate.redis.functions import LOG_LIBRARY, ensure_loaded
 from headgate.redis.keys import group_key, log_key
@@ -56,7 +56,7 @@ def test_an_id_takes_no_more_than_is_reckoned(redis_client: Client) -> None:
     """The longest there may be: as long a topic, user and id as the grammar has."""
     ensure_loaded(redis_client)
     count = 3_000
-    pipeline: Any = redis_client.pipeline(transaction=False)
+    pipeline: Any = at(redis_client, log_key("n" * 64)).pipeline(transaction=False)
     for number in range(count):
         event_id = f"{number:06d}{LONGEST_ID}"[:128]
         pipeline.execute_command("FCALL", "headgate_publish", 1, log_key("n" * 64), LONGEST_TOPIC, "1", event_id, LONGEST_BY)

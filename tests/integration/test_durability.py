@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from headgate import InvalidRequest, NotDurable, Publisher
+from headgate import publisher as publisher_module
 from headgate.publisher import Fate, PublishManyError
-from headgate.redis.client import Client, call, open_client
+from headgate.redis.client import Client, call, drop_idle, open_client
 from headgate.redis.embedded import EmbeddedRedis
 from headgate.redis.functions import SOURCE
 from headgate.redis.keys import epochs_key, head_key, log_key
@@ -117,24 +118,24 @@ def test_a_batch_with_refused_events_says_so_first(redis_url: str, redis_client:
             publisher.publish_many([("a", 1), ("a", "x" * 20)], durable=1)
 
 
-def test_the_first_publish_after_a_failover_is_retried(primary: EmbeddedRedis, replica: Client) -> None:
+def test_the_first_publish_after_a_failover_is_retried(
+    primary: EmbeddedRedis, replica: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A server that has just been made a replica refuses the first attempt; by the second it is the primary again."""
     on_primary = open_client(primary.url, timeout_s=30)
     with Publisher(primary.url, timeout_s=30) as publisher:
         publisher.publish("a", 1)
         call(on_primary, "REPLICAOF", "127.0.0.1", "1")
         promoted: list[bool] = []
-        drop = publisher._retried.__globals__["drop_idle"]
 
         def promote_in_between(client: Client) -> None:
             call(on_primary, "REPLICAOF", "NO", "ONE")
             promoted.append(True)
-            drop(client)
+            drop_idle(client)
 
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setitem(publisher._retried.__globals__, "drop_idle", promote_in_between)
-            receipt = publisher.publish("a", 2)
-            many = publisher.publish_many([("a", 3)])
+        monkeypatch.setattr(publisher_module, "drop_idle", promote_in_between)
+        receipt = publisher.publish("a", 2)
+        many = publisher.publish_many([("a", 3)])
 
     assert (receipt.offset, many[0].offset) == (2, 3)
     assert promoted == [True]

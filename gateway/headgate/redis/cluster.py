@@ -186,7 +186,7 @@ class Topology:
         self._doubted = True
         self._moved: dict[int, Node] = {}
         known = _known.get(str(address), ())
-        # Those to ask, in order: whoever has answered or failed goes to the end.
+        # Those to ask, in order: a node that has answered or failed goes to the end.
         self._order = [*known, *(seed for seed in address.seeds if seed not in known)]
 
     def owner(self, slot: int) -> Node:
@@ -236,7 +236,7 @@ class Topology:
 
     def moved(self, slot: int, to: Node) -> None:
         """Take a node's word (MOVED) that another owns a slot now; the Cluster is asked about the others, that node first."""
-        self._moved[slot] = to
+        self._moved = {**self._moved, slot: to}  # replaced, as another thread may be reading it
         self._doubted = True
 
     def _settle_doubts(self) -> bool:
@@ -246,7 +246,7 @@ class Topology:
         with self._lock:
             if self._doubted:
                 moved, self._moved = self._moved, {}
-                self._doubted = False  # whoever doubts from here on doubts this answer too
+                self._doubted = False  # a doubt from here on is about this answer too
                 try:
                     self._slots = self._asked(moved)
                 except BaseException:

@@ -218,7 +218,7 @@ class Store:
 
 
 class _Line:
-    """A connection for one thread's commands on a key, whose answers are only looked at for errors.
+    """A connection for one thread's commands on a key. Of their answers only errors count.
 
     It is made when it is needed, and given up with the first trouble.
     """

@@ -356,7 +356,8 @@ end
 -- Store the head, and the epoch if it has just begun: called when nothing can be refused any more.
 local function write_head(name, head, ...)
   redis.call(
-    'HSET', name.head, 'epoch', head.epoch, 'offset', whole(head.offset), 'time', whole(head.time),
+    'HSET', name.head, 'epoch', head.epoch, 'offset', head.offset_text or whole(head.offset),
+    'time', head.time_text or whole(head.time),
     'first', whole(head.first), 'first_time', whole(head.first_time),
     'sum', whole(head.sum), 'first_sum', whole(head.first_sum), ...
   )
@@ -513,7 +514,7 @@ local function recall(name, head, id)
   if elsewhere then return nil, elsewhere end
   local key = name.id .. whole(head.own.ids)
   local found = redis.pcall('HMGET', key, id)
-  if not found.err and not found[1] then
+  if not found.err and not found[1] and head.own.ids ~= head.own.oldest_ids then
     key = name.id .. whole(head.own.ids - 1)
     found = redis.pcall('HMGET', key, id)
   end
@@ -540,33 +541,33 @@ local function turn_ids(name, head)
   redis.call('UNLINK', name.id .. whole(own.ids - 1))
   if age >= 2 * IDEMPOTENCY_MS then redis.call('UNLINK', name.id .. whole(own.ids)) end
   own.ids, own.ids_time, own.ids_first, own.unsaved = own.ids + 1, head.clock, head.offset, true
+  own.oldest_ids = age >= 2 * IDEMPOTENCY_MS and own.ids or own.ids - 1
   return true
 end
 
 local function remember_id(name, head, id)
   local turned = turn_ids(name, head)
   local key = name.id .. whole(head.own.ids)
-  redis.call('HSET', key, id, head.epoch .. '-' .. whole(head.offset) .. '-' .. whole(head.clock))
+  redis.call('HSET', key, id, head.epoch .. '-' .. head.offset_text .. '-' .. whole(head.clock))
   if turned and redis.acl_check_cmd('PEXPIRE', key, '1') then redis.call('PEXPIRE', key, FORGOTTEN_MS) end
-end
-
-local function event_id(head, id)
-  return id or head.epoch .. '-' .. whole(head.offset)
 end
 
 -- Append at the next offset. A stream that is ahead of its head (one of them was lost, or restored) is replaced by a new log.
 local function append(name, head, topic, id, payload)
-  local function entry()
-    local offset, time = whole(head.offset) .. '-0', whole(head.time)
-    if head.clock == head.time then
-      return offset, 'topic', topic, 'id', event_id(head, id), 'time', time, 'data', payload, 'sum', whole(head.sum)
-    end
-    return offset, 'topic', topic, 'id', event_id(head, id), 'time', time, 'data', payload, 'sum', whole(head.sum),
-      'clock', whole(head.clock)
-  end
   local first = head.offset == 0
   local function add()
     head.offset, head.sum = head.offset + 1, head.sum + #topic + #payload + ENTRY_BYTES
+    -- The texts that are needed again and again.
+    head.offset_text, head.time_text = whole(head.offset), whole(head.time)
+    head.event_id = id or head.epoch .. '-' .. head.offset_text
+    local function entry()
+      local place, sum = head.offset_text .. '-0', whole(head.sum)
+      if head.clock == head.time then
+        return place, 'topic', topic, 'id', head.event_id, 'time', head.time_text, 'data', payload, 'sum', sum
+      end
+      return place, 'topic', topic, 'id', head.event_id, 'time', head.time_text, 'data', payload, 'sum', sum,
+        'clock', whole(head.clock)
+    end
     if first then return redis.pcall('XADD', name.log, entry()) end
     -- This process may have written the epoch before the slot went to another node. Now the slot comes back, the head first.
     local added = redis.pcall('XADD', name.log, 'NOMKSTREAM', entry())
@@ -636,7 +637,7 @@ local function publish(keys, args)
   if own_id then remember_id(name, head, own_id) end
   write_head(name, head)
   local message =
-    table.concat({ 'hg1', head.epoch, whole(head.offset), whole(head.time), event_id(head, id) }, ' ') .. '\n' .. payload
+    table.concat({ 'hg1', head.epoch, head.offset_text, head.time_text, head.event_id }, ' ') .. '\n' .. payload
   local publish = head.sharded and 'SPUBLISH' or 'PUBLISH'
   redis.call(publish, name.channel .. topic, message)
   -- With a pattern for every user of a gateway, Redis would compare each event with all of them: their channel costs nothing.

@@ -29,7 +29,7 @@ from tests.support.redis_server import DEADLINE_S, wait_until
         (b"-BUSY Redis is busy\r\n", BusUnavailable, "busy"),
         (b"-CLUSTERDOWN The cluster is down\r\n", BusUnavailable, "cluster"),
         (b"-MASTERDOWN Link with MASTER is down\r\n", BusUnavailable, "primary"),
-        (b"-TRYAGAIN Multiple keys\r\n", BusUnavailable, "TRYAGAIN"),
+        (b"-TRYAGAIN Multiple keys\r\n", BusUnavailable, "taking over"),
         (b"-NOREPLICAS Not enough good replicas\r\n", BusUnavailable, "replicas"),
         (b"-HEADGATE nonsense {}\r\n", BusRefused, "nonsense"),
         (b"-HEADGATE invalid_topic nope\r\n", BusRefused, "invalid_topic"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -32,7 +33,7 @@ def storm(load: Load) -> Load:
 @pytest.fixture
 def stormy_site(storm: Load, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Site, RedisProcess]]:
     """A gateway that knows tokens, without a limit for this machine's address."""
-    limits = {"max_clients_per_address": 0, "token_secret": SECRET}
+    limits: dict[str, Any] = {"max_clients_per_address": 0, "token_secret": SECRET}
     folder = tmp_path_factory.mktemp("storm")
     # Without a proxy: it would be in the process of the clients, which has its hands full.
     with RedisProcess(folder / "redis") as redis, Site(folder, storm, behind=redis, **limits) as site:

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -74,7 +75,7 @@ def consuming(url: str) -> Iterator[None]:
 @pytest.mark.parametrize("load", [pytest.param(FULL, id="full")], indirect=True)
 def test_nothing_is_left_of_clients_that_came_and_went(tmp_path: Path, figures: Figures) -> None:
     """Memory, descriptors, greenlets, series, page cache and keys of Redis; and every client had everything."""
-    settings = {"write_deadline_s": 2, "send_buffer_bytes": 4096, "queue_bytes": 131072, "log_max_events": 2000}
+    settings: dict[str, Any] = {"write_deadline_s": 2, "send_buffer_bytes": 4096, "queue_bytes": 131072, "log_max_events": 2000}
     with Site(tmp_path, LOAD, serve=("tests.fault.counting_app:app",), **settings) as site:
         site.wait_until_ready()
         swarm, gateway = site.swarm(receive_buffer_bytes=4096).open(), site.gateways[0]

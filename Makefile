@@ -34,7 +34,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 .PHONY: help run build dist floors test lint style types imports docs-check web-check web-test client-test py-test py-test-unit py-test-together py-test-alone unit e2e chromium format settings \
-	requirements screenshot bench faults fuzz sbom audit clean
+	requirements screenshot bench faults soak fuzz sbom audit clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -152,6 +152,9 @@ bench: $(DEV) build ## Measure against the peers (bench/README.md), short versio
 
 faults: $(DEV) build ## The whole fault suite at full load, and its figures into docs/faults.md (an hour)
 	@$(BIN)/python -m pytest -m nightly tests/fault tests/e2e $(ARGS)
+
+soak: $(DEV) build ## A gateway under churn for an hour, and what it keeps of clients that are gone
+	@HEADGATE_SOAK_S=$${HEADGATE_SOAK_S:-3600} $(BIN)/python -m pytest -m nightly -s tests/fault/test_f24_soak.py $(ARGS)
 
 fuzz: $(DEV) $(NODE) ## Fuzzed frames and packets, a hundred times as many as in the test command (an hour), and new examples for the rest
 	@HEADGATE_FUZZ=nightly $(BIN)/python -m pytest --timeout=7200 tests/integration/transport/test_fuzz.py tests/unit $(ARGS)

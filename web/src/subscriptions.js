@@ -78,9 +78,9 @@ export function createSubscriptions() {
     /** Return which of these patterns are wanted and repaired. @param {string[]} patterns */
     repaired: (patterns) => patterns.filter((pattern) => all.get(pattern)?.repair),
 
-    /** Return what says which policy decides about a topic, by the subscriptions that the gateway has now. */
+    /** Return what says which policy decides about a topic, by the subscriptions that there are now. */
     policies() {
-      const now = wanted().flatMap(({ pattern, overflow, state }) => (state === "wanted" || state === "requested" ? [] : { pattern, overflow }));
+      const now = wanted().map(({ pattern, overflow }) => ({ pattern, overflow }));
       return (/** @type {string} */ topic) => strongest(now.filter(({ pattern }) => matches(pattern, topic)));
     },
 

@@ -531,7 +531,7 @@ export class Oracle {
   told({ reason, patterns, covers, gone, lost, recoverable }) {
     if (reason === "overflow" && !patterns.includes(this.pattern)) return;
     if (reason === "rolled_back" && !covers.length) this.#fail("told of a log that has lost nothing");
-    // An acknowledgement may overtake a gap that is older: then the client takes the pattern for one that the gap left out nothing of.
+    // The client may ask for a pattern before it hears of an older gap, and takes it for one that the gap left out nothing of.
     const overtaken = "*" in this.gateway.acknowledged;
     if (lost && reason === "overflow" && !overtaken && covers.every((id) => this.#seen.has(id))) this.#fail("told of a loss that there is not");
     for (const id of covers) {

@@ -109,7 +109,7 @@ class TrieBesideAList(RuleBasedStateMachine):
         assert sum(sizes) == lists._clients <= self.MAX_CLIENTS
 
 
-TestTrieBesideAList = TrieBesideAList.TestCase
+TestTrieBesideAList = pytest.mark.no_cover(TrieBesideAList.TestCase)
 TestTrieBesideAList.settings = settings(max_examples=100, stateful_step_count=50)
 
 

@@ -233,6 +233,7 @@ def test_a_cut_gives_back_the_room_of_what_it_forgets() -> None:
     assert (pages._bytes, pages._sizes, pages._pages) == (0, {}, {})
 
 
+@pytest.mark.no_cover  # counts memory, of which a measurement takes some
 @pytest.mark.parametrize(("size", "patterns", "limit"), [(1, 1, 2**17), (1, 8, 2**17), (100, 8, 2**17), (3000, 8, 2**19)])
 def test_the_limit_counts_what_the_cache_takes(size: int, patterns: int, limit: int) -> None:
     """Small events take more room beside their bytes than in them, and so do the parts of a page for many sets of patterns."""

@@ -73,6 +73,7 @@ def test_no_bytes_make_it_fail(text: bytes) -> None:
     assert isinstance(read(text).status, str)
 
 
+@pytest.mark.no_cover
 @given(
     st.dictionaries(
         st.from_regex(r"[A-Za-z][A-Za-z0-9-]{0,20}", fullmatch=True).map(str.lower),

@@ -248,7 +248,7 @@ class AgainstOracle(RuleBasedStateMachine):
             assert self.accepted[owner] == owner.sent + self.discarded[owner] + waiting
 
 
-TestAgainstOracle = AgainstOracle.TestCase
+TestAgainstOracle = pytest.mark.no_cover(AgainstOracle.TestCase)
 
 
 @given(st.lists(st.integers(3, 50), max_size=30))

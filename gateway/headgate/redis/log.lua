@@ -493,7 +493,7 @@ end
 local function may_publish(name, head, topic, id, user)
   local publish = head.sharded and 'SPUBLISH' or 'PUBLISH'
   return may('XADD', name.log, '1-0', 'topic', '') or may('XTRIM', name.log, 'MINID', '1') or may_open(name)
-    or may(publish, name.channel .. topic, '') or id and (may('HSET', name.id .. '1', '', '') or may('UNLINK', name.id .. '1'))
+    or may(publish, name.channel .. topic, '') or id and may('HSET', name.id .. '1', '', '')
     or user and may(publish, name.users .. user, '')
     or head.sharded and (may(publish, name.feed, '') or may('MGET', name.log, name.head))
 end
@@ -530,11 +530,12 @@ local function recall(name, head, id)
   return { epoch, tonumber(offset), key, receipt }
 end
 
--- Begin a new hash of ids if it is time, and drop those in which no id counts any more.
+-- Begin a new hash of ids if it is time, and drop those in which no id counts any more. Who may not drop them leaves that to the next.
 local function turn_ids(name, head)
   local own = head.own
   local age = head.clock - own.ids_time
   if age < IDEMPOTENCY_MS and head.offset - own.ids_first < math.max(LEAST_IDS, head.max_bytes / LOG_BYTES_PER_ID) then return end
+  if may('UNLINK', name.id .. '1') then return end
   redis.call('UNLINK', name.id .. whole(own.ids - 1))
   if age >= 2 * IDEMPOTENCY_MS then redis.call('UNLINK', name.id .. whole(own.ids)) end
   own.ids, own.ids_time, own.ids_first, own.unsaved = own.ids + 1, head.clock, head.offset, true
@@ -555,27 +556,25 @@ end
 -- Append at the next offset. A stream that is ahead of its head (one of them was lost, or restored) is replaced by a new log.
 local function append(name, head, topic, id, payload)
   local first = head.offset == 0
-  local function add(...)
-    local function entry(...)
-      return whole(head.offset) .. '-0',
-        'topic', topic, 'id', event_id(head, id), 'time', whole(head.time), 'data', payload, 'sum', whole(head.sum), ...
-    end
+  local time, clock = whole(head.time), head.clock ~= head.time and whole(head.clock)
+  local function entry()
+    local at, sum = whole(head.offset) .. '-0', whole(head.sum)
+    if not clock then return at, 'topic', topic, 'id', event_id(head, id), 'time', time, 'data', payload, 'sum', sum end
+    return at, 'topic', topic, 'id', event_id(head, id), 'time', time, 'data', payload, 'sum', sum, 'clock', clock
+  end
+  local function add()
     head.offset, head.sum = head.offset + 1, head.sum + #topic + #payload + ENTRY_BYTES
-    if first then return redis.pcall('XADD', name.log, entry(...)) end
+    if first then return redis.pcall('XADD', name.log, entry()) end
     -- This process may have written the epoch before the slot went to another node. Now the slot comes back, the head first.
-    local added = redis.pcall('XADD', name.log, 'NOMKSTREAM', entry(...))
-    return added or moving(name, head) or redis.pcall('XADD', name.log, entry(...))
+    local added = redis.pcall('XADD', name.log, 'NOMKSTREAM', entry())
+    return added or moving(name, head) or redis.pcall('XADD', name.log, entry())
   end
-  local function add_at_this_time()
-    if head.clock == head.time then return add() end
-    return add('clock', whole(head.clock))
-  end
-  local added = add_at_this_time()
+  local added = add()
   if added.err and newest_in_stream(name) >= head.offset then
     local refused = begin_log(name, head)
     if refused then return refused end
     first = true
-    added = add_at_this_time()
+    added = add()
   end
   return added.err and added or nil
 end
@@ -705,7 +704,7 @@ local function upkeep(keys, args, with_trim)
   if not name then return wrong_key end
   local epoch, told, elapsed = args[1], number(args[2]), number(args[3])
   if #args ~= 0 and not (#args == 3 and told and elapsed) then
-    return refusal('invalid_request', { reason = 'expected nothing more, or an epoch, a time that was told in it and how long ago that was' })
+    return refusal('invalid_request', { reason = 'expected nothing more, or an epoch, a time that was told in it, and how long ago' })
   end
   local head, unreadable = read_head(name)
   if not head then return unreadable end

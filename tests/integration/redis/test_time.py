@@ -8,7 +8,8 @@ import pytest
 
 from headgate.errors import BusRefused
 from headgate.node.upkeep import LogUpkeep
-from headgate.redis.client import Client, call
+from headgate.redis.client import Client, call, open_client
+from headgate.redis.embedded import EmbeddedRedis
 from headgate.redis.functions import SOURCE, ensure_loaded
 from headgate.redis.keys import head_key, log_key
 from headgate.redis.log import EventLog
@@ -232,3 +233,22 @@ def test_upkeep_creates_nothing(redis_client: Client) -> None:
 
     assert (log.tick(), log.trim()) == (("", 0), ("", 0, 0))
     assert call(redis_client, "KEYS", "*") == []
+
+
+def test_upkeep_needs_few_rights_and_says_which(full: Log, redis_server: EmbeddedRedis) -> None:
+    """Those that docs/operations.md names; without one of them nothing has been written."""
+    rights = "+fcall +time +hmget +hset +xrange +xtrim +unlink".split()
+    for missing in (None, "+hset", "+xtrim", "+unlink"):
+        allowed = [right for right in rights if right != missing]
+        call(full.client, "ACL", "SETUSER", "limited", "reset", "on", ">pass", f"~hg:{{{NAMESPACE}}}:*", "~test:*", *allowed)
+        limited = open_client(f"unix://limited:pass@{redis_server.url.removeprefix('unix://')}")
+        before = call(full.client, "HGETALL", head_key(NAMESPACE))
+        try:
+            LogUpkeep(NAMESPACE, EventLog(NAMESPACE, limited, 65536), TimeWatch()).tick()
+            assert missing is None
+        except BusRefused as error:
+            assert missing is not None
+            assert missing[1:].upper() in error.message
+            assert call(full.client, "HGETALL", head_key(NAMESPACE)) == before
+        finally:
+            limited.close()

@@ -10,24 +10,26 @@ are faults that pass (BusUnavailable), and are never followed. Decision 19 (docs
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Any
 
 import redis
-import redis.exceptions
 
 from headgate.errors import BusUnavailable, HeadgateError
 
 from . import one_server
 from .cluster import ClusterAddress, Node, Topology, key_of, slot_of
 from .connections import Command, cluster_topology
-from .faults import shown_cause, translate, unavailable
+from .faults import reply_of, shown_cause, translate, unavailable
 from .one_server import exchange, failed, open_server
 
 # A command that meets MOVED is sent again so often: a slot may move on while the answer is on its way.
 MAX_MOVES = 3
+# The slot, and the host (none: that of the node that says so) and port of its owner.
+_MOVED = re.compile(r"(\d+) (.*):(\d+)$")
 # Faults that say nothing against the topology: the slot is where it is said to be, and on its way elsewhere.
 _MOVING = ("ASK", "TRYAGAIN")
 
@@ -57,10 +59,9 @@ class ClusterClient:
             untyped: Any = client
             try:
                 return untyped.execute_command(*command)
-            except redis.exceptions.MovedError as moved:
-                self._moved(node, moved)
             except (redis.RedisError, OSError) as error:
-                raise self._doubted(failed(client, error)) from shown_cause(error)
+                if not self._has_moved(node, error):
+                    raise self._doubted(failed(client, error)) from shown_cause(error)
         raise self._moving_on()
 
     def run_many(self, commands: Iterable[Command]) -> list[Any]:
@@ -86,10 +87,8 @@ class ClusterClient:
                     continue
                 for index, answer in zip(indexes, answers, strict=True):
                     replies[index] = answer
-                    if isinstance(answer, redis.exceptions.MovedError):
-                        self._moved(node, answer)
-                        moved.add(index)
-                    elif moved and index - 1 in moved and key_of(batch[index]) is None:
+                    waits_for_moved = index - 1 in moved and key_of(batch[index]) is None
+                    if waits_for_moved or (isinstance(answer, redis.RedisError) and self._has_moved(node, answer)):
                         moved.add(index)
             left = sorted(moved)
             if not left:
@@ -171,8 +170,16 @@ class ClusterClient:
     def _all(self) -> Iterator[redis.Redis]:
         yield from list(self._nodes.values())
 
-    def _moved(self, asked: Node, moved: redis.exceptions.MovedError) -> None:
-        self._topology.moved(int(moved.slot_id), (str(moved.host) or asked[0], int(moved.port)))
+    def _has_moved(self, asked: Node, error: Exception) -> bool:
+        """Return whether a node says MOVED, and take its word for where the slot is.
+
+        By the code of the reply: older versions of redis-py have a class for it in their own client of a Cluster only.
+        """
+        code, text = reply_of(error)
+        found = _MOVED.match(text) if code == "MOVED" else None
+        if found is not None:
+            self._topology.moved(int(found[1]), (found[2] or asked[0], int(found[3])))
+        return found is not None
 
     def _doubted(self, error: HeadgateError) -> HeadgateError:
         if isinstance(error, BusUnavailable) and error.redis_code not in _MOVING:

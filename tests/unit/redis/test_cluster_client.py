@@ -131,6 +131,13 @@ def test_moved_is_followed_to_the_node_that_it_names(world: World) -> None:
     assert world.asked == 2
 
 
+def test_moved_without_a_class_of_its_own_is_followed(world: World) -> None:
+    """As older versions of redis-py give it."""
+    world.nodes[A].answers = [redis.exceptions.ResponseError(f"MOVED {slot_of(LOW)} c:3")]
+    assert world.client.run_many([("GET", LOW)]) == [b"OK"]
+    assert world.nodes[C].got == [("GET", LOW)]
+
+
 def test_an_empty_host_in_moved_is_that_of_the_node_asked(world: World) -> None:
     """As in CLUSTER SLOTS."""
     world.nodes["a", 9] = ScriptedNode(("a", 9))

@@ -52,7 +52,7 @@ class Link:
 
 def store_that(at: Callable[[str], object], monkeypatch: pytest.MonkeyPatch) -> Store:
     """Return a store whose connections call `at`."""
-    monkeypatch.setattr(store_module, "SubscriberLink", lambda url: Link(at))
+    monkeypatch.setattr(store_module, "SubscriberLink", lambda url, *, key: Link(at))
     return Store(cast(Client, None), "redis://model", "n", "mail", 1000)
 
 

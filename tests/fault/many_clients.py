@@ -156,6 +156,8 @@ class BrowserClient(asyncio.BufferedProtocol):
                 await self._connect_once()
             finally:
                 self._connecting = False
+            if self._transport is None:  # lost already, and a retry that came due meanwhile has done nothing
+                self._try_again()
 
     async def _connect_once(self) -> None:
         sock = socket.socket()

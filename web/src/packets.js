@@ -9,6 +9,7 @@
 
 /** Packets with data, by their two digits. @type {Record<string, Packet["kind"]>} */
 const KINDS = { 40: "join", 44: "refuse", 43: "acknowledge" };
+export const CLOSE = "1";
 export const PING = "2";
 export const PONG = "3";
 
@@ -31,7 +32,7 @@ export function createPackets(namespace) {
      * Return the name and the arguments of an event; null: it is another message.
      * @param {string} text
      * @returns {[name: string, ...args: any[]] | null}
-     * @throws {SyntaxError} not the JSON of an event
+     * @throws {Error} not text, or not the JSON of an event
      */
     event(text) {
       if (!text.startsWith(event)) return null;
@@ -45,14 +46,15 @@ export function createPackets(namespace) {
      * Return any other packet with data; null: it is none for this namespace.
      * @param {string} text
      * @returns {Packet | null}
-     * @throws {SyntaxError}
+     * @throws {Error} binary, or not the JSON of a packet
      */
     other(text) {
-      if (text[0] === "0") return { kind: "open", data: JSON.parse(text.slice(1)), id: 0 };
+      if (/^4[56]/.test(text)) throw SyntaxError("binary");
+      if (text[0] === "0") return { kind: "open", data: Object(JSON.parse(text.slice(1))), id: 0 };
       const kind = KINDS[text.slice(0, 2)];
       if (!kind || !text.startsWith(name, 2)) return null;
       const [, id, json] = /** @type {RegExpExecArray} */ (shape.exec(text.slice(2 + name.length)));
-      return { kind, data: JSON.parse(json), id: Number(id) };
+      return { kind, data: Object(JSON.parse(json)), id: Number(id) };
     },
   };
 }

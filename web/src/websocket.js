@@ -14,7 +14,7 @@
  */
 import { HeadgateError } from "./errors.js";
 import { Machine } from "./machine.js";
-import { createPackets, PING, PONG } from "./packets.js";
+import { CLOSE, createPackets, PING, PONG } from "./packets.js";
 import { byteLength } from "./payload.js";
 import { reasonOf } from "./reason.js";
 
@@ -30,6 +30,7 @@ export const WEBSOCKET = {
   joined: { close: "closed" },
 };
 
+const PARSE_ERROR = "parse error";
 /** A page that slept or was busy may have messages waiting when the time is over: they get this long to have their turn. */
 const GRACE_MS = 1000;
 /** Part of the time for an attempt in which the gateway must begin a session: the rest is for asking why, and for another way. */
@@ -82,41 +83,37 @@ export function createWebSocket(address, { WebSocket, path = "/socket.io", conne
     };
   }
 
-  /** @param {unknown} text */
+  /** @param {any} text */
   function heard(text) {
     heardMs = performance.now();
+    if (text === PING) return socket.send(PONG);
+    if (text === packets.disconnect || text === CLOSE) return lost("io server disconnect");
+    let event, packet;
     try {
-      if (typeof text !== "string") throw SyntaxError("binary");
-      take(text);
+      event = life.is("joined") ? packets.event(text) : null;
+      packet = event ? null : packets.other(text);
     } catch {
-      lost("parse error");
+      return lost(PARSE_ERROR);
     }
+    if (event) owner.arrived(event[0], event.slice(1));
+    else if (packet) take(packet);
   }
 
-  /** @param {string} text */
-  function take(text) {
-    const event = life.is("joined") && packets.event(text);
-    if (event) return owner.arrived(event[0], event.slice(1));
-    if (text === PING) return socket.send(PONG);
-    if (text === packets.disconnect || text === "1") return lost("io server disconnect");
-    const packet = packets.other(text);
-    if (!packet) return;
-    const { kind, data, id } = packet;
-    if (kind === "open" && life.offer("open")) opened(data);
-    else if (kind === "join" && life.offer("join")) return;
-    else if (kind === "acknowledge") requests.get(id)?.(undefined, data[0]);
+  /** @param {import("./packets.js").Packet} packet */
+  function take({ kind, data, id }) {
+    if (kind === "acknowledge") requests.get(id)?.(undefined, data[0]);
     else if (kind === "refuse" && life.is("joining")) {
-      const { message, data: more } = data;
       leave();
-      owner.refused({ message, ...more });
-    } else throw SyntaxError(kind);
+      owner.refused({ message: data.message, ...data.data });
+    } else if (kind === "open" && life.offer("open")) opened(data);
+    else if (kind !== "join" || !life.offer("join")) lost(PARSE_ERROR);
   }
 
   /** @param {{ pingInterval: number, pingTimeout: number, maxPayload: number }} session */
   function opened({ pingInterval, pingTimeout, ...session }) {
-    silenceMs = pingInterval + pingTimeout;
-    if (!(silenceMs > 0)) throw SyntaxError("no heartbeat");
     ({ maxPayload } = session);
+    silenceMs = pingInterval + pingTimeout;
+    if (!(silenceMs > 0)) return lost(PARSE_ERROR);
     chances = 2;
     clearTimeout(timer);
     listen();

@@ -226,6 +226,11 @@ export function createConnection(address, options, owner) {
     /** Disconnect until `wake` or `open`. */
     pause: () => leave("pause", "paused", null),
 
+    /** The browser has lost its network. */
+    offline() {
+      if (life.is("connecting", "welcoming", "up", "moving")) lost("offline");
+    },
+
     /** The page cannot keep up: leave, and resume once it has dispatched all messages. @param {string} reason */
     overflowed: (reason) => leave("lose", reason),
 

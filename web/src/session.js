@@ -99,7 +99,7 @@ export function createSession(gate, address, options) {
     status: status.take,
   };
   const arrivals = createArrivals(gate, options.inboxLimit ?? 10_000, takes, connection, tell);
-  const unwatchPage = watchPage(connection.wake, connection.pause);
+  const unwatchPage = watchPage(connection.wake, connection.pause, connection.offline);
 
   function greeting() {
     const resume = cursor.resume();

@@ -348,3 +348,31 @@ describe("when a WebSocket cannot be opened", () => {
     assert.equal(sockets.length, 3);
   });
 });
+
+describe("when the browser says that its network is gone", () => {
+  it("does not wait for the silence to be too long", async () => {
+    /** @type {Record<string, () => void>} */
+    const page = {};
+    Object.assign(globalThis, {
+      addEventListener(name, listener) {
+        page[name] = listener;
+      },
+    });
+    try {
+      await open();
+      const told = note();
+      page.offline();
+      assert.deepEqual(told, [["unreachable", "offline", 10]]);
+      await pass(10);
+      await welcome();
+      page.offline();
+      page.offline();
+      assert.deepEqual(told.slice(1), ["offline"]);
+      page.online();
+      await welcome();
+      assert.equal(gate.state.connection, "up");
+    } finally {
+      Reflect.deleteProperty(globalThis, "addEventListener");
+    }
+  });
+});

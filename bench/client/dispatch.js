@@ -8,7 +8,7 @@
  */
 
 /** So many that a browser's coarse clock does not decide. */
-const ROUND_EVENTS = 200_000;
+const ROUND_EVENTS = 50_000;
 const MANY = 1000;
 const ON = 10_000;
 

@@ -56,7 +56,7 @@ export function createTransport(address, options, owner) {
     try {
       const found = io ?? (await loadSocketIo());
       if (mine !== generation) return;
-      present = createSocketIo(address, { transports: order, ...options, io: found }, owner);
+      present = createSocketIo(address, { ...options, transports: transports ?? order, io: found }, owner);
       present.connect();
     } catch (error) {
       if (mine === generation) owner.lost(`socket.io-client could not be loaded: ${/** @type {Error} */ (error).message}`);

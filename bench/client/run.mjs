@@ -1,8 +1,7 @@
 /**
  * The figures of the browser client: `node bench/client/run.mjs [milliseconds for each figure]`, after `make build`.
  *
- * Out: kilobytes that a page loads, and dispatch beside mitt and Backbone in Node and in Chromium (`$CHROMIUM`, or one of the usual
- * names), as a table.
+ * Out: dispatch beside mitt and Backbone in Node and in Chromium (`$CHROMIUM`, or one of the usual names), as a table.
  */
 import { execFileSync } from "node:child_process";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";

@@ -1,4 +1,4 @@
-"""The browser client's ways to the gateway in Chromium: its own WebSocket, and socket.io-client where that does not get through."""
+"""The ways of the browser client in Chromium: its own WebSocket, and socket.io-client where that does not get through."""
 
 from __future__ import annotations
 
@@ -95,9 +95,7 @@ def test_a_websocket_of_its_own_resumes(page: Page, site: GatewayProcess, publis
     see_events(page, site, publisher)
 
 
-def test_a_page_whose_network_takes_no_websocket_comes_by_polling(
-    page: Page, site: GatewayProcess, publisher: Publisher
-) -> None:
+def test_a_page_whose_network_takes_no_websocket_comes_by_polling(page: Page, site: GatewayProcess, publisher: Publisher) -> None:
     """The file beside the script is loaded, under a policy that allows the site's own scripts and requires Trusted Types."""
     asked = requests_of(page)
 

@@ -77,7 +77,7 @@ export function createWebSocket(address, { WebSocket, path = "/socket.io", conne
       trouble = message || trouble;
     };
     mine.onclose = (/** @type {CloseEvent} */ { code, reason }) => {
-      if (mine !== socket) return;
+      if (mine !== socket || life.is("closed")) return;
       if (life.is("opening")) unopened(trouble);
       else lost(`transport close${reason ? `: ${code} ${reason}` : ""}`);
     };

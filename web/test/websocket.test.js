@@ -304,7 +304,11 @@ describe("when a WebSocket cannot be opened", () => {
     const told = note();
     await pass(1499);
     assert.deepEqual(told, []);
-    await pass(1);
+    nowMs += 1;
+    mock.timers.tick(1);
+    // The browser says that the socket it was told to close has closed.
+    sockets[0].ends();
+    await settle();
     assert.deepEqual([told[0][1], sockets[0].closed], ["HTTP 502", true]);
   });
 

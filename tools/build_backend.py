@@ -28,7 +28,7 @@ WEB = Path("web")
 # Written by web/build.mjs and web/demo/build.mjs, and touched when they are done, here and by make.
 CLIENT, DEMO = Path("gateway", "headgate", "static"), Path("server", "headgate_server", "static")
 BUILT = [
-    *(CLIENT / name for name in ("headgate.js", "headgate.js.gz")),
+    *(CLIENT / name for name in ("headgate.js", "headgate.js.gz", "headgate.socket.io.js", "headgate.socket.io.js.gz")),
     *(DEMO / name for name in ("demo.js", "demo.css", "demo-icon.svg")),
 ]
 STAMP = WEB / "dist" / ".headgate-built"

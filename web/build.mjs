@@ -1,9 +1,9 @@
 /**
  * Build of the npm package `headgate`: bundles by esbuild, declarations by tsc, sizes printed.
  *
- * In: src/. Out: dist/ (ESM and CommonJS with socket.io-client and Backbone outside; a script-tag file with
- * socket.io-client inside that takes Backbone from the page), the same script-tag file where the Flask extension serves it from
- * (gateway/headgate/static, compressed too), and the demo that demo/build.mjs makes of dist.
+ * In: src/. Out: dist/ (ESM and CommonJS with socket.io-client and Backbone outside; a script-tag file that takes Backbone from the
+ * page, and beside it socket.io-client, which that file loads when it needs it), the two script-tag files where the Flask extension
+ * serves them from (gateway/headgate/static, compressed too), and the demo that demo/build.mjs makes of dist.
  *
  * Statements labelled STRICT throw at a fault of this package that a page can live with; they are left out.
  *
@@ -16,12 +16,17 @@ import { createRequire } from "node:module";
 import { dirname, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
-import { build, transform } from "esbuild";
+import { build } from "esbuild";
 import { buildDemo } from "./demo/build.mjs";
 
 const WEB = dirname(fileURLToPath(import.meta.url));
 const DIST = resolve(WEB, "dist");
-const SERVED = resolve(WEB, "../gateway/headgate/static/headgate.js");
+const STATIC = resolve(WEB, "../gateway/headgate/static");
+/** Files of dist that the gateway serves, by the name that it gives them. */
+const SERVED = { "headgate.js": "headgate.global.min.js", "headgate.socket.io.js": "headgate.socket.io.js" };
+
+/** The most bytes, gzip, that pages may load (docs/decisions/0021-own-websocket-core.md). */
+const MOST = { connect: 12_288, backbone: 16_640, script: 17_664 };
 
 const { version } = JSON.parse(await readFile(resolve(WEB, "package.json"), "utf8"));
 const banner = { js: `/*! headgate ${version} | MIT */` };
@@ -56,15 +61,25 @@ const backboneOfThePage = {
   },
 };
 
+/** socket.io-client in a page without modules: the file beside the script. @type {import("esbuild").Plugin} */
+const socketIoBeside = {
+  name: "socket.io-beside",
+  setup({ onResolve }) {
+    onResolve({ filter: /^\.\/load-socketio\.js$/ }, () => ({ path: resolve(WEB, "src/load-socketio-script.js") }));
+  },
+};
+
+const gzip = (/** @type {Uint8Array | string} */ contents) => gzipSync(contents, { level: 9 }).length;
+
 /**
- * Measure a file of dist: as it is, and as a page gets it whose bundler shortens names.
- * @param {string} name
+ * Measure all the JavaScript that a page loads while a WebSocket gets through, Backbone's own apart.
+ * @param {string} source of the page, bundled as pages are, by esbuild
  */
-async function sizeOf(name) {
-  const contents = (await readFile(resolve(DIST, name), "utf8")).replace(/\n\/\/# sourceMappingURL=.*\n?$/, "");
-  const { code } = await transform(contents, { minify: true, format: name.includes("global") ? undefined : "esm", target: base.target });
-  const gzip = (/** @type {string} */ text) => gzipSync(text, { level: 9 }).length;
-  return { bytes: Buffer.byteLength(contents), gzip: gzip(contents), minified: gzip(code) };
+async function pageSize(source) {
+  const { outputFiles } = await build({
+    ...base, stdin: { contents: source, resolveDir: WEB }, minify: true, write: false, format: "esm", external: ["socket.io-client", "backbone"],
+  });
+  return gzip(outputFiles[0].contents);
 }
 
 function declarations() {
@@ -75,7 +90,7 @@ function declarations() {
 
 await rm(DIST, { recursive: true, force: true });
 /** @type {import("esbuild").BuildOptions} */
-const global = { ...base, entryPoints: ["src/global.js"], format: "iife", plugins: [backboneOfThePage], banner };
+const global = { ...base, entryPoints: ["src/global.js"], format: "iife", plugins: [backboneOfThePage, socketIoBeside], banner };
 await Promise.all([
   publish("src/index.js", "esm", "headgate.js"),
   publish("src/index.js", "cjs", "headgate.cjs"),
@@ -83,21 +98,29 @@ await Promise.all([
   publish("src/backbone.js", "cjs", "headgate.backbone.cjs"),
   build({ ...global, outfile: "dist/headgate.global.js" }),
   build({ ...global, outfile: "dist/headgate.global.min.js", minify: true }),
+  build({ ...base, entryPoints: ["src/socket.io.js"], format: "esm", outfile: "dist/headgate.socket.io.js", minify: true, banner }),
 ]);
 declarations();
 // The same declarations under a folder that says CommonJS, for `require` in TypeScript.
 await cp(resolve(DIST, "types"), resolve(DIST, "types-cjs"), { recursive: true });
 await writeFile(resolve(DIST, "types-cjs/package.json"), '{ "type": "commonjs" }\n');
-await mkdir(dirname(SERVED), { recursive: true });
-await cp(resolve(DIST, "headgate.global.min.js"), SERVED);
-await writeFile(`${SERVED}.gz`, gzipSync(await readFile(SERVED), { level: 9 }));
+await mkdir(STATIC, { recursive: true });
+for (const [name, made] of Object.entries(SERVED)) {
+  const contents = await readFile(resolve(DIST, made));
+  await writeFile(resolve(STATIC, name), contents);
+  await writeFile(resolve(STATIC, `${name}.gz`), gzipSync(contents, { level: 9 }));
+}
 await buildDemo();
 
 const sizes = {
-  "client alone": await sizeOf("headgate.js"),
-  "backbone part alone": await sizeOf("headgate.backbone.js"),
-  "script tag, socket.io-client inside": await sizeOf("headgate.global.min.js"),
+  "page with connect": [await pageSize(`import { connect } from "headgate"; window.gate = connect();`), MOST.connect],
+  "page with connect and the Backbone helpers": [
+    await pageSize(`import { connect } from "headgate"; import * as live from "headgate/backbone"; window.page = [connect(), live];`),
+    MOST.backbone,
+  ],
+  "script tag": [gzip(await readFile(resolve(DIST, "headgate.global.min.js"))), MOST.script],
+  "socket.io-client, where no WebSocket gets through": [gzip(await readFile(resolve(DIST, "headgate.socket.io.js"))), Infinity],
 };
-for (const [name, { bytes, gzip, minified }] of Object.entries(sizes)) {
-  console.log(`${name}: ${bytes} bytes, ${gzip} gzip, ${minified} gzip with short names`);
-}
+for (const [name, [size]] of Object.entries(sizes)) console.log(`${name}: ${size} bytes gzip`);
+const heavy = Object.entries(sizes).filter(([, [size, most]]) => size > most);
+if (heavy.length) throw new Error(`heavier than allowed: ${heavy.map(([name, [, most]]) => `${name} (${most})`).join(", ")}`);

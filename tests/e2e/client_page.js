@@ -20,6 +20,7 @@
   };
   page.gate = headgate.connect(location.origin, {
     token: page.token,
+    transport: query.get("transport") ?? undefined,
     resume: kept?.resume,
     resync: () => page.resyncs++,
     inboxLimit: Number(query.get("inbox") ?? 10_000),

@@ -1,7 +1,7 @@
 /**
  * Build of the demo's page: one script and one style sheet for the ready-made server.
  *
- * In: src/main.js with the browser client as it is published (../dist), socket.io-client and Backbone; styles/demo.css with the
+ * In: src/main.js with the browser client as it is published (../dist) and Backbone; styles/demo.css with the
  * files that it imports. Out: demo.js, demo.css, demo-icon.svg in the server's static folder. ../build.mjs calls it when dist is
  * there; `node web/demo/build.mjs` runs it alone.
  */
@@ -11,6 +11,7 @@ import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 
 const DEMO = dirname(fileURLToPath(import.meta.url));
+const SOCKET_IO = "/headgate/headgate.socket.io.js";
 const STATIC = resolve(DEMO, "../../server/headgate_server/static");
 
 /** Build the page; rejected when a source does not parse or an import is missing. */
@@ -28,10 +29,11 @@ export async function buildDemo() {
       target: "es2022",
       legalComments: "none",
       logLevel: "warning",
-      alias: { "headgate/backbone": resolve(DEMO, "../dist/headgate.backbone.js"), headgate: resolve(DEMO, "../dist/headgate.js") },
+      alias: { "headgate/backbone": resolve(DEMO, "../dist/headgate.backbone.js"), headgate: resolve(DEMO, "../dist/headgate.js"), "socket.io-client": SOCKET_IO },
       // Backbone looks for jQuery inside a `try` for its View and its sync, which this page does not use. The pages name the icon
       // too, so it stays a file of its own.
-      external: ["jquery", "demo-icon.svg"],
+      // The client would load socket.io-client from where the gateway has it.
+      external: ["jquery", "demo-icon.svg", SOCKET_IO],
     }),
     cp(resolve(DEMO, "demo-icon.svg"), resolve(STATIC, "demo-icon.svg")),
   ]);

@@ -1,28 +1,23 @@
 /**
- * The connection: one Socket.IO client of our own, kept up. The only file that meets socket.io-client's objects.
+ * The connection: one transport of our own, kept up.
  *
  * In: `open`, `request`, `close` from the gate; `dispatched` from the inbox. Out: calls of the `owner` below. It makes each
  * CONNECT's auth from the owner's present state, is up once the gateway's `welcome` has been dispatched, reconnects with full
- * jitter (socket.io-client's own reconnection is off: it has no full jitter and knows nothing of refusals, drains and frozen
- * pages), and refreshes the token. `close` leaves no timer and no listener behind.
+ * jitter, and refreshes the token. `close` leaves no timer and no listener behind.
  *
  * connection-state.js says which step is possible in which state. Each end of a connection goes through `leave`, which tells the
  * application last: a handler of `connection:down` may open, refresh or close at once.
  *
- * @import { Socket } from "socket.io-client"
  * @import { Step } from "./connection-state.js"
  * @import { TokenSource } from "./token.js"
+ * @import { TransportOptions } from "./transport.js"
  *
- * @typedef {object} ConnectionOptions
- * @property {any} [io] another socket.io-client
- * @property {string} [path] of the Socket.IO endpoint, default `/socket.io`
- * @property {("websocket" | "polling")[]} [transports] default WebSocket, then long-polling
- * @property {Record<string, any>} [socketOptions] anything else for socket.io-client
+ * @typedef {object} ConnectionOnlyOptions
  * @property {TokenSource} [token] a value, or a function (may be async) that is asked at each connect and before expiry
  * @property {number} [reconnectDelayMinMs] default 500
  * @property {number} [reconnectDelayMaxMs] default 20000
- * @property {number} [connectTimeoutMs] default 20000, from the attempt to the arrival of the welcome
  * @property {number} [requestTimeoutMs] default 10000
+ * @typedef {ConnectionOnlyOptions & TransportOptions} ConnectionOptions
  *
  * @typedef {object} ConnectionOwner
  * @property {() => boolean} busy whether messages that have arrived wait to be dispatched
@@ -33,34 +28,20 @@
  * @property {() => void} changed
  * @property {() => Promise<void>} refresh it is time for another token
  */
-import { io as socketIo } from "socket.io-client";
 import { delayAfterMs, reconnectDelayMs } from "./backoff.js";
 import { CONNECTION, publicState } from "./connection-state.js";
 import { disconnected, fromWire, HeadgateError } from "./errors.js";
 import { Machine } from "./machine.js";
 import { REFRESH, WELCOME } from "./protocol.js";
-import { reasonOf } from "./reason.js";
 import { createTokens, refreshDelayMs } from "./token.js";
+import { createTransport } from "./transport.js";
 
 /** Refusals in a row after which a client whose token may change gives up. */
 const MAX_REFUSALS = 5;
 
 /** @param {string} address origin and namespace @param {ConnectionOptions} options @param {ConnectionOwner} owner */
-export function createConnection(
-  address,
-  {
-    io = socketIo,
-    path,
-    transports = ["websocket", "polling"],
-    socketOptions,
-    token: source,
-    reconnectDelayMinMs = 500,
-    reconnectDelayMaxMs = 20_000,
-    connectTimeoutMs = 20_000,
-    requestTimeoutMs = 10_000,
-  },
-  owner,
-) {
+export function createConnection(address, options, owner) {
+  const { token: source, reconnectDelayMinMs = 500, reconnectDelayMaxMs = 20_000, connectTimeoutMs = 20_000, requestTimeoutMs = 10_000 } = options;
   const life = new Machine(CONNECTION, "idle");
   const tokens = createTokens(source);
   let attempt = 0;
@@ -76,20 +57,12 @@ export function createConnection(
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   let refreshTimer;
 
-  /** @type {Socket} */
-  const socket = io(address, {
-    path,
-    transports,
-    tryAllTransports: true,
-    ...socketOptions,
-    auth: greet,
-    autoConnect: false,
-    forceNew: true,
-    reconnection: false,
+  const transport = createTransport(address, options, {
+    greet,
+    arrived,
+    lost,
+    refused: (error) => life.is("connecting") && refused(fromWire(error)),
   });
-  socket.onAny(arrived);
-  socket.on("disconnect", (reason, details) => lost(reasonOfDisconnect(reason, details)));
-  socket.on("connect_error", failed);
 
   // The steps up: connect, greet, arrived, welcomed.
 
@@ -103,7 +76,7 @@ export function createConnection(
     generation++;
     after(() => lost("timeout"), connectTimeoutMs);
     owner.changed();
-    socket.connect();
+    transport.connect();
   }
 
   /** @param {(auth: object) => void} send */
@@ -119,29 +92,20 @@ export function createConnection(
     }
   }
 
-  /** @param {string} name @param {...any} args */
-  function arrived(name, ...args) {
+  /** @param {string} name @param {any[]} args */
+  function arrived(name, args) {
     // The gateway is there. How long the page takes to come to the welcome is not its fault.
     if (name === WELCOME && life.offer("greet")) clearTimeout(timer);
     // Messages before the welcome mean nothing, and messages after the end come again.
     if (life.is("welcoming", "up", "moving")) owner.received(name, args);
   }
 
-  // The steps down: lost, failed, refused; all of them leave.
+  // The steps down: lost, refused; both leave.
 
   /** The connection broke, or an attempt failed. @param {string} reason @param {number} [retryAfterS] */
   function lost(reason, retryAfterS) {
     if (life.is("connecting")) refused(new HeadgateError("unreachable", { url: address, reason }, true), retryAfterS);
     else leave("lose", reason);
-  }
-
-  /** @param {any} error */
-  function failed(error) {
-    if (!life.is("connecting")) return;
-    // Only a refusal by the namespace carries `data`; anything else is the network, or a gateway that is not ready.
-    if ("data" in error) return refused(fromWire({ message: error.message, ...error.data }));
-    const { reason, retryAfterS } = reasonOf(error);
-    lost(reason, retryAfterS);
   }
 
   /** @param {HeadgateError} error @param {number} [retryAfterS] */
@@ -167,9 +131,7 @@ export function createConnection(
     clearTimeout(timer);
     clearTimeout(refreshTimer);
     if (delayMs !== null) after(connect, delayMs);
-    socket.disconnect();
-    // A request must not be sent twice, or on another connection than its own.
-    socket.sendBuffer = [];
+    transport.disconnect();
     owner.down();
     owner.changed();
     // Nothing is changed after this: a handler may have begun another attempt.
@@ -209,8 +171,9 @@ export function createConnection(
     const mine = generation;
     let answer;
     try {
-      answer = await socket.timeout(requestTimeoutMs).emitWithAck(name, body);
-    } catch {
+      answer = await transport.request(name, body, requestTimeoutMs);
+    } catch (error) {
+      if (error instanceof HeadgateError) throw error;
       throw mine === generation ? new HeadgateError("timeout", { request: name }, true) : disconnected();
     }
     const { error, ok, ...reply } = answer;
@@ -263,6 +226,11 @@ export function createConnection(
     /** Disconnect until `wake` or `open`. */
     pause: () => leave("pause", "paused", null),
 
+    /** The browser has lost its network. */
+    offline() {
+      if (life.is("connecting", "welcoming", "up", "moving")) lost("offline");
+    },
+
     /** The page cannot keep up: leave, and resume once it has dispatched all messages. @param {string} reason */
     overflowed: (reason) => leave("lose", reason),
 
@@ -305,7 +273,7 @@ export function createConnection(
     /** Disconnect for good. */
     close() {
       leave("close", "closed", null);
-      socket.off().offAny();
+      transport.close();
     },
   };
 
@@ -325,9 +293,4 @@ export function createConnection(
     shown = token;
     scheduleRefresh();
   }
-}
-
-/** Add the server's own words, where they can be read. @param {string} reason @param {any} [details] socket.io-client's */
-function reasonOfDisconnect(reason, details) {
-  return details?.context?.status ? `${reason}: ${reasonOf(details).reason}` : reason;
 }

@@ -2,8 +2,12 @@
  * The dispatcher: names → handlers, with the complete Backbone.Events interface and its calling conventions.
  *
  * In: calls of `on`, `off`, … from the application, `trigger` for local events, `dispatch` for events from the wire. Out:
- * handler calls. It knows no network; a subclass learns through `_handlersChanged` which names are in use. It imports neither Backbone nor Underscore and works beside them in both directions (`view.listenTo(gate, …)`,
- * `gate.listenTo(model, …)`).
+ * handler calls. It knows no network; a subclass learns through `_handlerComes` and `_handlerLeft` which names are in use. It imports
+ * neither Backbone nor Underscore and works beside them in both directions (`view.listenTo(gate, …)`, `gate.listenTo(model, …)`).
+ *
+ * Each name has its own handlers, patterns are found by an index, and handlers to remove by their name, callback or context: none of
+ * them looks at every handler. The lists that a running trigger goes through are made when they are first needed and never changed: it
+ * goes on with the handlers that it began with.
  *
  * It differs from Backbone.Events on purpose in three points:
  * - a handler that throws does not stop the others; `_handlerFailed` is told;
@@ -15,11 +19,11 @@
  * @typedef {(this: any, data: any, event: HeadgateEvent) => any} EventCallback
  * @typedef {"all" | `${string}:${string}`} LifecycleName names that no topic has
  * @typedef {{ [name: string]: Callback }} EventMap
- * @typedef {{ key: string, words: string[] | null, callback: Callback, given: Callback, context: any, options: any }} Handler
- *   `words`: of the pattern; null for a name with a colon, which never enters matching
+ * @typedef {{ key: string, callback: Callback, given: Callback, context: any, options: any, nth: number }} Handler `given`: the
+ *   callback that the application gave; `nth`: in order of registration
  * @typedef {{ on: Function, off: Function }} Listenable any Backbone.Events object or dispatcher
  */
-import { wordsMatch } from "./topic.js";
+import { PatternIndex } from "./pattern-index.js";
 
 /**
  * @template Name
@@ -28,10 +32,46 @@ import { wordsMatch } from "./topic.js";
 
 /** The catch-all of `on("all", …)`, so that a topic that is named `all` can have handlers of its own. */
 const ALL = ":all";
+/** A wildcard is a whole word. */
+const WILD = /(^|\.)[*#](\.|$)/;
+/** @type {Handler[]} */
+const NONE = [];
+
+/** The handlers of one name. */
+class Name {
+  /** @type {Set<Handler>} in order of registration */
+  handlers = new Set();
+  /** @type {Handler[] | undefined} */
+  #list;
+
+  /** @param {string} key */
+  constructor(key) {
+    this.key = key;
+    this.isTopic = isTopic(key);
+    /** The words of a pattern with wildcards, else false. */
+    this.words = this.isTopic && WILD.test(key) && key.split(".");
+  }
+
+  /** The handlers are others now. */
+  changed() {
+    this.#list = undefined;
+  }
+
+  /** Return the handlers as they are now, in a list that stays as it is. */
+  list() {
+    this.#list ??= [...this.handlers];
+    return this.#list;
+  }
+}
 
 export class Dispatcher {
-  /** @type {Handler[]} In order of registration. Replaced, never spliced: a running trigger goes on with the handlers that it began with. */
-  #handlers = [];
+  /** @type {Map<string, Name>} those that have handlers */
+  #names = new Map();
+  /** Names with wildcards. @type {PatternIndex<Name>} */
+  #patterns = new PatternIndex();
+  /** Handlers by their callbacks and by their context, to remove them by. @type {Map<any, Set<Handler>>} */
+  #owners = new Map();
+  #nth = 0;
   /** @type {Set<Listenable>} */
   #listeningTo = new Set();
   /** Backbone's old names. */
@@ -44,7 +84,7 @@ export class Dispatcher {
    * @param {Name} name `all` gets everything, with the name as first argument
    * @param {CallbackFor<Name>} [callback] with a map: the context
    * @param {any} [context] `this` of the callback, and a key to remove it by
-   * @param {any} [options] passed on to `_handlersChanged`
+   * @param {any} [options] passed on to `_handlerComes`
    * @returns {this}
    */
   on(name, callback, context, options) {
@@ -132,11 +172,9 @@ export class Dispatcher {
    * @returns {this}
    */
   trigger(name, ...args) {
-    for (const [each] of entries(name)) {
-      const handlers = this.#handlers;
-      this.#run(handlers, keyOf(each), args, each);
-      this.#run(handlers, ALL, [each, ...args], each);
-    }
+    // Nearly always it is one name that has handlers.
+    if (this.#names.has(/** @type {any} */ (name)) && name !== "all") this.#trigger(/** @type {any} */ (name), args);
+    else for (const [each] of entries(name)) this.#trigger(each, args);
     return this;
   }
 
@@ -150,26 +188,22 @@ export class Dispatcher {
    * @returns {number} how many handlers ran
    */
   dispatch(topic, data, describe, admits = () => true) {
-    const handlers = this.#handlers;
-    const topicWords = topic.split(".");
-    /** @type {Map<string, boolean>} */
-    const verdicts = new Map();
-    /** @type {Handler[]} */
-    const chosen = [];
-    for (const handler of handlers) {
-      const { key, words, given, context } = handler;
-      if (!words) continue;
-      if (!verdicts.has(key)) verdicts.set(key, wordsMatch(words, topicWords) && admits(key));
-      if (verdicts.get(key) && !chosen.some((had) => had.given === given && had.context === context)) chosen.push(handler);
+    const all = this.#listOf(ALL);
+    const chosen = this.#chosen(topic, admits);
+    for (const handler of chosen) {
+      try {
+        handler.callback.call(handler.context || this, data, describe(handler.key));
+      } catch (error) {
+        this._handlerFailed(error, topic);
+      }
     }
-    for (const handler of chosen) this.#run([handler], handler.key, [data, describe(handler.key)], topic);
-    if (chosen.length) this.#run(handlers, ALL, [topic, data, describe(chosen[0].key)], topic);
+    if (all.length && chosen.length) this.#run(all, [topic, data, describe(chosen[0].key)], topic);
     return chosen.length;
   }
 
   /** Return whether a name has handlers, or `all` has. @param {string} name */
   _heard(name) {
-    return this.#handlers.some(({ key }) => key === name || key === ALL);
+    return this.#names.has(name) || this.#names.has(ALL);
   }
 
   /**
@@ -181,10 +215,14 @@ export class Dispatcher {
    * @param {any} [options]
    */
   _addHandler(key, callback, context, options = {}) {
-    const words = /:/.test(key) ? null : String(key).split(".");
-    const handler = { key, words, callback, given: callback._callback ?? callback, context, options };
-    this._handlersChanged(key, [...this.#of(key), handler], options);
-    this.#handlers = [...this.#handlers, handler];
+    this._handlerComes(key, options);
+    const name = this.#names.get(key) ?? this.#begin(key);
+    const handler = { key, callback, given: callback._callback ?? callback, context, options, nth: this.#nth++ };
+    name.handlers.add(handler);
+    name.changed();
+    this.#own(callback, handler);
+    if (handler.given !== callback) this.#own(handler.given, handler);
+    if (context) this.#own(context, handler);
   }
 
   /**
@@ -195,27 +233,31 @@ export class Dispatcher {
    * @param {any} [context]
    */
   _removeHandler(key, callback, context) {
-    /** @type {Set<string>} */
-    const left = new Set();
-    this.#handlers = this.#handlers.filter((handler) => {
-      const stays =
-        (key && key !== handler.key) ||
-        (callback && callback !== handler.callback && callback !== handler.given) ||
-        (context && context !== handler.context);
-      if (!stays) left.add(handler.key);
-      return stays;
-    });
-    for (const each of left) this._handlersChanged(each, this.#of(each));
+    const left = this.#candidates(key, callback, context).filter(
+      (handler) =>
+        (!key || key === handler.key) &&
+        (!callback || callback === handler.callback || callback === handler.given) &&
+        (!context || context === handler.context),
+    );
+    for (const handler of left) this.#forget(handler);
+    for (const { key, options } of left) this._handlerLeft(key, options);
   }
 
   /**
-   * Told before a handler is added, when it may throw to refuse the name, and after handlers have left.
+   * Told before a handler is added; may throw to refuse the name.
    * @protected
    * @param {string} _name
-   * @param {Handler[]} _handlers that the name has now
-   * @param {any} [_added] the options of a handler that comes
+   * @param {any} _options of the handler
    */
-  _handlersChanged(_name, _handlers, _added) {}
+  _handlerComes(_name, _options) {}
+
+  /**
+   * Told after a handler was removed.
+   * @protected
+   * @param {string} _name
+   * @param {any} _options of the handler
+   */
+  _handlerLeft(_name, _options) {}
 
   /**
    * Told when a handler threw.
@@ -226,16 +268,85 @@ export class Dispatcher {
     report(error);
   }
 
-  /** @param {string} key */
-  #of(key) {
-    return this.#handlers.filter((handler) => handler.key === key);
+  /** @param {string} name @param {any[]} args */
+  #trigger(name, args) {
+    const all = this.#listOf(ALL);
+    this.#run(this.#listOf(keyOf(name)), args, name);
+    if (all.length) this.#run(all, [name, ...args], name);
   }
 
-  /** Call those of these handlers that have a key. @param {Handler[]} handlers @param {string} key @param {any[]} args @param {string} name */
-  #run(handlers, key, args, name) {
+  /** @param {string} key @returns {Handler[]} */
+  #listOf(key) {
+    return this.#names.get(key)?.list() ?? NONE;
+  }
+
+  /**
+   * Return the handlers that an event of a topic is for, in order of registration, each callback at most once per context.
+   * @param {string} topic @param {(pattern: string) => boolean} admits
+   */
+  #chosen(topic, admits) {
+    const exact = this.#names.get(topic);
+    const names = this.#patterns.match(topic);
+    if (exact?.isTopic && !exact.words) names.push(exact);
+    const lists = names.filter(({ key }) => admits(key)).map((name) => name.list());
+    if (lists.length < 2 && !(lists[0]?.length > 1)) return lists[0] ?? NONE;
+    /** @type {Map<Callback, Set<any>>} */
+    const had = new Map();
+    return lists
+      .flat()
+      .sort((one, other) => one.nth - other.nth)
+      .filter(({ given, context }) => {
+        const contexts = had.get(given) ?? new Set();
+        had.set(given, contexts);
+        return contexts.size < contexts.add(context).size;
+      });
+  }
+
+  /** Return handlers among which are those to remove: of the narrowest criterion. @param {any[]} criteria key, callback, context */
+  #candidates(...[key, ...owners]) {
+    const sets = owners.filter(Boolean).map((owner) => this.#owners.get(owner));
+    if (key) sets.push(this.#names.get(key)?.handlers);
+    if (!sets.length) return [...this.#names.values()].flatMap((name) => name.list());
+    const [narrowest] = sets.sort((one, other) => (one?.size ?? 0) - (other?.size ?? 0));
+    return [...(narrowest ?? NONE)];
+  }
+
+  /** @param {any} owner @param {Handler} handler */
+  #own(owner, handler) {
+    const owned = this.#owners.get(owner);
+    if (owned) owned.add(handler);
+    else this.#owners.set(owner, new Set([handler]));
+  }
+
+  /** @param {string} key that has no handlers */
+  #begin(key) {
+    const name = new Name(key);
+    this.#names.set(key, name);
+    if (name.words) this.#patterns.add(name.words, name);
+    return name;
+  }
+
+  /** @param {Handler} handler */
+  #forget(handler) {
+    const name = /** @type {Name} */ (this.#names.get(handler.key));
+    name.handlers.delete(handler);
+    name.changed();
+    if (!name.handlers.size) {
+      this.#names.delete(handler.key);
+      if (name.words) this.#patterns.delete(name.words);
+    }
+    for (const owner of [handler.callback, handler.given, handler.context]) {
+      const owned = this.#owners.get(owner);
+      owned?.delete(handler);
+      if (owned && !owned.size) this.#owners.delete(owner);
+    }
+  }
+
+  /** @param {Handler[]} handlers @param {any[]} args @param {string} name */
+  #run(handlers, args, name) {
     for (const handler of handlers) {
       try {
-        if (handler.key === key) handler.callback.apply(handler.context || this, args);
+        handler.callback.apply(handler.context || this, args);
       } catch (error) {
         this._handlerFailed(error, name);
       }
@@ -252,7 +363,7 @@ export function report(error) {
 }
 
 /**
- * Yield [name, callback, context] for a name, names separated by spaces, or a map, by Backbone's rules.
+ * Return [name, callback, context] for a name, names separated by spaces, or a map, by Backbone's rules.
  * @param {string | EventMap} name
  * @param {any} [callback]
  * @param {any} [context]
@@ -264,6 +375,11 @@ function entries(name, callback, context) {
   }
   const names = /\s/.test(name) ? name.split(/\s+/).filter(Boolean) : [name];
   return names.map((each) => [each, callback, context]);
+}
+
+/** Return whether a topic or pattern may have a name: one with a colon never enters matching. @param {string} name */
+export function isTopic(name) {
+  return !/:/.test(name);
 }
 
 /** @param {string} name */

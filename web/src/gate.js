@@ -15,7 +15,7 @@
  * meanwhile, and `delivery:resumed` says when all have. It is `lost` when they will not come; then `resync` is called, once.
  * Neither: the subscription said `repair: false`, and `gate.replay` can fetch them.
  *
- * @import { Callback, EventCallback, Handler } from "./dispatcher.js"
+ * @import { Callback, EventCallback } from "./dispatcher.js"
  * @import { EventMeta, Overflow, Since } from "./protocol.js"
  * @import { SessionOptions, State } from "./session.js"
  *
@@ -32,7 +32,7 @@
  * @typedef {{ epoch: string, offset: number, duplicate?: boolean }} Receipt
  * @typedef {{ pattern: string, ready: Promise<void>, close: () => void }} Subscription
  */
-import { Dispatcher, report } from "./dispatcher.js";
+import { Dispatcher, isTopic, report } from "./dispatcher.js";
 import { checkPayload } from "./payload.js";
 import { PUBLISH, SEEN } from "./protocol.js";
 import { createSession } from "./session.js";
@@ -169,10 +169,14 @@ export class Gate extends Dispatcher {
     this.off();
   }
 
-  /** @override @protected @param {string} name @param {Handler[]} handlers @param {SubscribeOptions} [added] */
-  _handlersChanged(name, handlers, added) {
-    if (/:/.test(name)) return;
-    this.#session.handlersChanged(checkPattern(name), handlers.map(({ options }) => options), added);
+  /** @override @protected @param {string} name @param {SubscribeOptions} options */
+  _handlerComes(name, options) {
+    if (isTopic(name)) this.#session.handlerComes(checkPattern(name), options);
+  }
+
+  /** @override @protected @param {string} name @param {SubscribeOptions} options */
+  _handlerLeft(name, options) {
+    if (isTopic(name)) this.#session.handlerLeft(name, options);
   }
 
   /** @override @param {unknown} error @param {string} name */

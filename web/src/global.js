@@ -1,5 +1,5 @@
 /**
- * The script-tag build: `window.headgate`, with socket.io-client inside. LiveModel, LiveCollection and NotificationList
+ * The script-tag build: `window.headgate`. LiveModel, LiveCollection and NotificationList
  * are made of the page's own Backbone when they are first asked for, so pages without Backbone can do without it and the
  * order of the script tags does not matter.
  */

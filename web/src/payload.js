@@ -19,8 +19,13 @@ export function checkPayload(data, limit = Infinity) {
   } catch (/** @type {any} */ { message: reason }) {
     throw new HeadgateError("not_serializable", { reason });
   }
-  const size = new Blob([text]).size;
+  const size = byteLength(text);
   if (size > limit) throw new HeadgateError("payload_too_large", { size, limit, where: "browser" });
   // Parsed again, so that the data that was measured is sent: Socket.IO would take an ArrayBuffer for a binary attachment.
   return JSON.parse(text);
+}
+
+/** Return the length of a text in UTF-8. @param {string} text */
+export function byteLength(text) {
+  return new Blob([text]).size;
 }

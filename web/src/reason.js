@@ -1,7 +1,7 @@
 /**
- * Reasons: says in words why an attempt to connect failed. Pure functions over socket.io-client's error objects.
+ * Reasons: says in words why an attempt to connect failed, from the answer of whatever server answered. Pure functions.
  *
- * "xhr poll error" does not help. Where the answer can be read (long-polling; a WebSocket's refusal is hidden from pages), the
+ * "websocket error" does not help. Where the answer to an HTTP request can be read (a WebSocket's refusal is hidden from pages), the
  * reason is in the server's words: the message of a JSON answer, else the HTTP status. Nothing else of an answer is repeated:
  * it may be a proxy's whole page.
  */
@@ -11,38 +11,22 @@ const MAX_WORDS = 200;
 
 /**
  * Return why an attempt failed, and after how many seconds the server wants to be asked again, if it said so.
- * @param {any} error socket.io-client's: {message, description?, context?: XMLHttpRequest}
+ * @param {number} status of HTTP
+ * @param {string} text the answer's body
+ * @param {string | null} [retryAfter] the header; null where the gateway is another origin and the header is not exposed
  * @returns {{ reason: string, retryAfterS?: number }}
  */
-export function reasonOf(error) {
-  const { message = String(error), description, context } = Object(error);
-  const status = context?.status;
-  // A WebSocket in Node tells more than a page may know.
-  if (!status) return { reason: wordsOf(description?.message) ?? message };
-  const { message: said, retry_after_s } = bodyOf(context);
-  const words = wordsOf(said);
-  return {
-    reason: words ? `${words} (HTTP ${status})` : `HTTP ${status}`,
-    retryAfterS: retry_after_s ?? (Number(headerOf(context)) || undefined),
-  };
+export function reasonOf(status, text, retryAfter) {
+  const { message, retry_after_s } = bodyOf(text);
+  const words = typeof message === "string" && message.slice(0, MAX_WORDS);
+  return { reason: words ? `${words} (HTTP ${status})` : `HTTP ${status}`, retryAfterS: retry_after_s ?? (Number(retryAfter) || undefined) };
 }
 
-/** @param {any} context */
-function bodyOf(context) {
+/** @param {string} text */
+function bodyOf(text) {
   try {
-    // Reading it throws when it is not text.
-    return Object(JSON.parse(context.responseText));
+    return Object(JSON.parse(text));
   } catch {
     return {};
   }
-}
-
-/** Null where the gateway is another origin and the header is not exposed. @param {any} context @returns {string | null} */
-function headerOf(context) {
-  return context.getResponseHeader?.("Retry-After") ?? null;
-}
-
-/** @param {unknown} said @returns {string | undefined} */
-function wordsOf(said) {
-  return typeof said === "string" && said ? said.slice(0, MAX_WORDS) : undefined;
 }

@@ -51,9 +51,12 @@ import { createStatus } from "./status.js";
 import { createSubscriptions } from "./subscriptions.js";
 import { createWelcome } from "./welcome.js";
 
+/** The lifecycle event that says that the state is worth reading again. */
+const STATE_CHANGE = "state:change";
+
 /** @param {Dispatcher} gate @param {string} address origin and namespace @param {SessionOptions} options */
 export function createSession(gate, address, options) {
-  const { changed, next } = createChanges(() => requests.send(), () => gate.trigger("state:change", state()));
+  const { changed, next } = createChanges(() => requests.send(), () => gate._heard(STATE_CHANGE) && gate.trigger(STATE_CHANGE, state()));
   const tell = createNotices(gate, () => welcome.facts().session, changed);
   const pasts = createPasts();
   const cursor = createCursor(options.resume, pasts, changed);
@@ -96,7 +99,7 @@ export function createSession(gate, address, options) {
     status: status.take,
   };
   const arrivals = createArrivals(gate, options.inboxLimit ?? 10_000, takes, connection, tell);
-  const unwatchPage = watchPage(connection.wake, connection.pause);
+  const unwatchPage = watchPage(connection.wake, connection.pause, connection.offline);
 
   function greeting() {
     const resume = cursor.resume();
@@ -169,15 +172,18 @@ export function createSession(gate, address, options) {
       }
     },
 
-    /** The handlers of a pattern are now these. @param {string} pattern @param {Wishes[]} wishes @param {Wishes} [added] */
-    handlersChanged(pattern, wishes, added) {
+    /** A pattern gets a handler. @param {string} pattern @param {Wishes} wishes */
+    handlerComes(pattern, wishes) {
       if (connection.state() === "closed") return;
-      if (wishes[0]) subscriptions.acquire(pattern, wishes, added);
-      else {
-        subscriptions.release(pattern);
-        pasts.forget(pattern);
-      }
-      if (added?.since) pasts.expect(pattern, added.since);
+      subscriptions.acquire(pattern, wishes);
+      if (wishes.since) pasts.expect(pattern, wishes.since);
+      changed();
+    },
+
+    /** A pattern has lost a handler. @param {string} pattern @param {Wishes} wishes that it had */
+    handlerLeft(pattern, wishes) {
+      if (connection.state() === "closed") return;
+      if (!subscriptions.release(pattern, wishes)) pasts.forget(pattern);
       changed();
     },
 

@@ -40,13 +40,17 @@ export const SUBSCRIPTION = {
 export class Subscription extends Machine {
   /** The policy that is wanted; undefined: no handler is left. @type {Overflow | undefined} */
   overflow;
-  repair = true;
+  /** Whether a handler wants gaps repaired. */
+  repair = false;
   /** The part of the past that the gateway has not been asked for. @type {Since | undefined} */
   since;
   /** The latest request. @type {Sent} */
   sent = {};
   /** Why it was refused. @type {HeadgateError | undefined} */
   error;
+  /** How many handlers want each policy. */
+  #handlers = { catch_up: 0, latest: 0, drop: 0 };
+  #repairing = 0;
 
   /** @param {string} pattern */
   constructor(pattern) {
@@ -54,17 +58,20 @@ export class Subscription extends Machine {
     this.pattern = pattern;
   }
 
-  /**
-   * The handlers are now these. The strongest policy counts: a handler that may lose events does not make another lose them.
-   * @param {Wishes[]} wishes of each
-   * @param {Wishes} [added] of the one that comes: a refusal need not stand
-   */
-  wish(wishes, added) {
-    this.overflow = wishes[0] && (strongest(wishes) ?? OVERFLOW[0]);
-    this.repair = wishes.some(({ repair }) => repair !== false);
-    this.since = wishes[0] && (added?.since ?? this.since);
-    if (added) this.offer("retry");
+  /** A handler comes: a refusal need not stand. @param {Wishes} wishes */
+  join(wishes) {
+    this.#count(wishes, 1);
+    this.since = wishes.since ?? this.since;
+    this.offer("retry");
     this.#compare();
+  }
+
+  /** A handler has left. Return whether others are left. @param {Wishes} wishes that it had */
+  leave(wishes) {
+    this.#count(wishes, -1);
+    if (!this.overflow) this.since = undefined;
+    this.#compare();
+    return Boolean(this.overflow);
   }
 
   /**
@@ -102,6 +109,16 @@ export class Subscription extends Machine {
     this.#compare();
   }
 
+  /** The strongest policy counts: a handler that may lose events does not make another lose them. @param {Wishes} wishes @param {1 | -1} by */
+  #count({ overflow = OVERFLOW[0], repair = true }, by) {
+    // A word that is no policy counts as the strongest, as at the gateway a missing one does.
+    const policy = OVERFLOW.includes(overflow) ? overflow : OVERFLOW[0];
+    this.#handlers[policy] += by;
+    if (repair) this.#repairing += by;
+    this.overflow = OVERFLOW.find((each) => this.#handlers[each]);
+    this.repair = this.#repairing > 0;
+  }
+
   /** @param {HeadgateError} [error] */
   #refusal(error) {
     this.error = error;
@@ -115,9 +132,4 @@ export class Subscription extends Machine {
     this.offer(overflow ? "acquire" : "release");
     this.offer(overflow && overflow === this.sent.overflow && !this.since ? "restore" : "change");
   }
-}
-
-/** @param {Wishes[]} wishes @returns {Overflow | undefined} */
-export function strongest(wishes) {
-  return OVERFLOW.find((policy) => wishes.some(({ overflow = OVERFLOW[0] }) => overflow === policy));
 }

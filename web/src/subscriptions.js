@@ -10,7 +10,8 @@
  * @import { Refusal, Wishes } from "./subscription.js"
  */
 import { fromWire } from "./errors.js";
-import { Subscription, strongest } from "./subscription.js";
+import { OVERFLOW } from "./protocol.js";
+import { Subscription } from "./subscription.js";
 import { matches } from "./topic.js";
 
 export function createSubscriptions() {
@@ -23,17 +24,15 @@ export function createSubscriptions() {
   return {
     wanted,
 
-    /** A pattern has these handlers. @param {string} pattern @param {Wishes[]} wishes @param {Wishes} [added] that of the handler that comes */
-    acquire(pattern, wishes, added) {
+    /** A pattern gets a handler. @param {string} pattern @param {Wishes} wishes */
+    acquire(pattern, wishes) {
       const subscription = all.get(pattern) ?? new Subscription(pattern);
       all.set(pattern, subscription);
-      subscription.wish(wishes, added);
+      subscription.join(wishes);
     },
 
-    /** A pattern has no handlers any more. @param {string} pattern */
-    release(pattern) {
-      all.get(pattern)?.wish([]);
-    },
+    /** A pattern has lost a handler. Return whether others are left. @param {string} pattern @param {Wishes} wishes that it had */
+    release: (pattern, wishes) => all.get(pattern)?.leave(wishes),
 
     /** Return the subscription of a pattern, if there is one. @param {string} pattern */
     find: (pattern) => all.get(pattern),

@@ -7,6 +7,9 @@
  */
 import { HeadgateError } from "./errors.js";
 
+const TOPIC = /^(?=.{1,255}$)[\w-]+(\.[\w-]+){0,7}$/;
+const PATTERN = /^(?=.{1,255}$)([\w-]+|[*#])(\.([\w-]+|[*#])){0,7}$/;
+
 /**
  * Return `topic` unchanged if it is a valid topic.
  * @param {unknown} topic
@@ -14,7 +17,7 @@ import { HeadgateError } from "./errors.js";
  * @throws {HeadgateError} `invalid_topic` {topic, reason}
  */
 export function checkTopic(topic) {
-  return check("topic", topic, "");
+  return check("topic", topic, TOPIC);
 }
 
 /**
@@ -24,7 +27,7 @@ export function checkTopic(topic) {
  * @throws {HeadgateError} `invalid_pattern` {pattern, reason}
  */
 export function checkPattern(pattern) {
-  return check("pattern", pattern, "|[*#]");
+  return check("pattern", pattern, PATTERN);
 }
 
 /**
@@ -59,10 +62,9 @@ export function wordsMatch(pattern, topic, at = 0, from = 0) {
   return from === topic.length;
 }
 
-/** The characters are ASCII, so they are bytes. @param {string} kind @param {unknown} name @param {string} wildcards */
-function check(kind, name, wildcards) {
-  const word = `([\\w-]+${wildcards})`;
-  if (typeof name === "string" && new RegExp(`^(?=.{1,255}$)${word}(\\.${word}){0,7}$`).test(name)) return name;
+/** The characters are ASCII, so they are bytes. @param {string} kind @param {unknown} name @param {RegExp} grammar */
+function check(kind, name, grammar) {
+  if (typeof name === "string" && grammar.test(name)) return name;
   const reason = "not 1 to 8 words of A-Za-z0-9_- (pattern: or * or #), dots between, 255 bytes";
   throw new HeadgateError(`invalid_${kind}`, { [kind]: String(name).slice(0, 80), reason });
 }

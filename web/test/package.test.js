@@ -13,6 +13,7 @@ import { afterEach, describe, it, mock } from "node:test";
 import { fileURLToPath } from "node:url";
 import vm from "node:vm";
 import Backbone from "backbone";
+import { build } from "esbuild";
 import * as source from "../src/index.js";
 import { FakeGateway, settle } from "./fake-gateway.js";
 
@@ -156,6 +157,20 @@ describe("the built package", { skip: !import.meta.resolve("#headgate").includes
       assert.doesNotMatch(code, /\beval\(|new Function\(/);
     });
   }
+
+  it("keeps socket.io-client out of what a page loads, in a build with chunks", async () => {
+    const { metafile } = await build({
+      stdin: { contents: 'import { connect } from "headgate"; connect();', resolveDir: WEB }, bundle: true, splitting: true, format: "esm", outdir: "out", write: false, metafile: true,
+    });
+    const outputs = Object.values(metafile.outputs);
+    const page = outputs.find(({ entryPoint }) => entryPoint === "<stdin>");
+    const loaded = new Set([page]);
+    for (const { imports } of loaded) for (const { path, kind } of imports) if (kind === "import-statement") loaded.add(metafile.outputs[path]);
+    const holds = ({ inputs }) => Object.keys(inputs).some((path) => path.includes("node_modules/socket.io-client/"));
+    assert.deepEqual([...loaded].filter(holds), []);
+    assert.equal(page.imports.filter(({ kind }) => kind === "dynamic-import").length, 1);
+    assert.equal(outputs.filter(holds).length, 1);
+  });
 
   it("goes on at a step that a table of states does not name, where the sources throw", async () => {
     for (const file of ["headgate.js", "headgate.cjs", "headgate.backbone.js", "headgate.backbone.cjs", "headgate.global.js", "headgate.global.min.js"]) {

@@ -389,6 +389,7 @@ describe("Subscriptions", () => {
 
   beforeEach(() => {
     subscriptions = createSubscriptions();
+    wishes.clear();
   });
 
   const REFUSED = { code: "forbidden", retry: false };
@@ -402,16 +403,27 @@ describe("Subscriptions", () => {
     const { sent } = subscription;
     return { name, ...body, answer: (error) => subscription.answered(error, sent) };
   };
-  const want = (pattern, wish = {}) => subscriptions.acquire(pattern, [wish], wish);
+  /** The wishes of the one handler that each pattern has here. */
+  const wishes = new Map();
+  /** A handler takes the place of the one before. */
+  const want = (pattern, wish = {}) => {
+    subscriptions.acquire(pattern, wish);
+    leave(pattern);
+    wishes.set(pattern, wish);
+  };
+  const leave = (pattern) => {
+    if (wishes.has(pattern)) subscriptions.release(pattern, wishes.get(pattern));
+    wishes.delete(pattern);
+  };
   const stateOf = (pattern) => subscriptions.find(pattern)?.state;
 
   it("has one request in flight for each pattern, though handlers come and leave meanwhile", () => {
     want("a");
     const first = next();
     assert.deepEqual([first.name, first.pattern], ["subscribe", "a"]);
-    subscriptions.release("a");
+    leave("a");
     want("a");
-    subscriptions.release("a");
+    leave("a");
     assert.equal(next(), null);
     first.answer();
     const second = next();
@@ -425,7 +437,7 @@ describe("Subscriptions", () => {
   it("sends nothing for a pattern whose handlers leave and come again while it is active", () => {
     want("a");
     next().answer();
-    subscriptions.release("a");
+    leave("a");
     assert.equal(stateOf("a"), "changed");
     want("a");
     assert.deepEqual([stateOf("a"), next()], ["active", null]);
@@ -435,20 +447,20 @@ describe("Subscriptions", () => {
     want("a");
     next().answer();
     want("a", { since: { last: 3 } });
-    subscriptions.release("a");
+    leave("a");
     assert.equal(next().name, "unsubscribe");
   });
 
   it("does not believe that it is subscribed when an unsubscribe has had no answer", () => {
     want("a");
     next().answer();
-    subscriptions.release("a");
+    leave("a");
     const leaving = next();
     want("a");
     leaving.answer(LATER);
     assert.equal(stateOf("a"), "changed");
     next().answer();
-    subscriptions.release("a");
+    leave("a");
     next().answer(LATER);
     assert.equal(next().name, "unsubscribe");
   });
@@ -475,7 +487,7 @@ describe("Subscriptions", () => {
     next().answer(REFUSED);
     want("left");
     next();
-    subscriptions.release("left");
+    leave("left");
     subscriptions.disconnect();
     want("new");
     assert.deepEqual(subscriptions.wanted().map(({ pattern, state }) => [pattern, state]), [
@@ -501,6 +513,7 @@ describe("Subscriptions", () => {
     };
     for (let round = 0; round < 500; round++) {
       subscriptions = createSubscriptions();
+      wishes.clear();
       const active = new Map();
       let flying = [];
       const wanted = new Map();
@@ -531,7 +544,7 @@ describe("Subscriptions", () => {
           want(pattern, { overflow, ...(random(4) ? {} : { since: { last: 1 } }) });
           wanted.set(pattern, overflow);
         } else if (action < 5) {
-          subscriptions.release(pattern);
+          leave(pattern);
           wanted.delete(pattern);
         } else if (action < 7) send();
         else if (action < 8 && flying.length) arrive(false);

@@ -47,47 +47,6 @@ afterEach(() => {
 
 after(() => gateway?.remove());
 
-for (const transports of /** @type {("websocket" | "polling")[][]} */ ([["websocket"], ["polling"], ["polling", "websocket"]])) {
-  describe(`over ${transports.join(", then ")}`, () => {
-    it("subscribes, publishes, and gets every event once, in order", async () => {
-      const gate = open({ transports });
-      /** @type {any[]} */
-      const got = [];
-      gate.on("order.*.shipped", (data, event) => got.push([data.n, event.offset, event.pattern]));
-      await isUp(gate);
-      await gate.subscribed("order.*.shipped");
-      const receipts = [];
-      for (let n = 0; n < 50; n++) receipts.push(await gate.publish(`order.${n}.shipped`, { n }));
-      await until(() => got.length >= 50, "50 events");
-      assert.deepEqual(got, receipts.map(({ offset }, n) => [n, offset, "order.*.shipped"]));
-    });
-
-    it("gets nothing after the last handler has left", async () => {
-      const gate = open({ transports });
-      /** @type {string[]} */
-      const got = [];
-      const note = (/** @type {any} */ _data, /** @type {any} */ { topic }) => got.push(topic);
-      gate.on("leave.a", note).on("leave.b", note);
-      await isUp(gate);
-      gate.off("leave.a", note);
-      await until(() => !("leave.a" in gate.state.subscriptions), "the pattern to be gone");
-      await gate.publish("leave.a", 1);
-      await gate.publish("leave.b", 2);
-      await until(() => got.length > 0, "the event of the other topic");
-      assert.deepEqual(got, ["leave.b"]);
-    });
-
-    it("subscribes while connected", async () => {
-      const gate = open({ transports });
-      await isUp(gate);
-      const got = new Promise((resolve) => gate.once("late.#", resolve));
-      await gate.subscribed("late.#");
-      await gate.publish("late.one", "hello");
-      assert.equal(await got, "hello");
-    });
-  });
-}
-
 describe("against a real gateway", () => {
   it("is told the limits, and refuses what is above them", async () => {
     const gate = open();

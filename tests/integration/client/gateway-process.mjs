@@ -6,6 +6,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
+import { WebSocket } from "ws";
+
+// Node 20 has none of its own; without one the client would go to socket.io-client at once.
+Object.assign(globalThis, { WebSocket: globalThis.WebSocket ?? WebSocket });
 
 export const COMMAND = process.env.HEADGATE_COMMAND ?? fileURLToPath(new URL("../../../.venv/bin/headgate", import.meta.url));
 const READY = /ready at (http:\/\/\S+?)\/?\s/;

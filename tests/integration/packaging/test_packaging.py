@@ -18,6 +18,8 @@ from tests.support.checkout import DEADLINE_S, NO_PROGRAMS, ROOT, copy_checkout,
 PAGE = {
     "headgate/static/headgate.js",
     "headgate/static/headgate.js.gz",
+    "headgate/static/headgate.socket.io.js",
+    "headgate/static/headgate.socket.io.js.gz",
     "headgate_server/static/demo.js",
     "headgate_server/static/demo.css",
     "headgate_server/static/demo-icon.svg",

@@ -1,0 +1,59 @@
+/**
+ * The pattern index: finds the patterns that match a topic without asking each. Pure state, no I/O.
+ *
+ * It is a trie of words. A topic's walk visits only the branches that its own words, `*` and `#` lead into, so a thousand patterns
+ * of which one matches cost little more than one. Words are keys of Maps: `__proto__` is a word like any other.
+ *
+ * @template T
+ * @typedef {{ value?: T, next: Map<string, Node<T>> }} Node `value`: of the pattern that ends here
+ */
+
+/** @template T */
+export class PatternIndex {
+  /** @type {Node<T>} */
+  #root = { next: new Map() };
+
+  /** @param {string[]} words of a pattern that is not in here @param {T} value */
+  add(words, value) {
+    let node = this.#root;
+    for (const word of words) {
+      const next = node.next.get(word) ?? { next: new Map() };
+      node.next.set(word, next);
+      node = next;
+    }
+    node.value = value;
+  }
+
+  /** @param {string[]} words of a pattern that is in here */
+  delete(words) {
+    /** @param {Node<T>} node @param {number} at */
+    const remove = (node, at) => {
+      const next = node.next.get(words[at]);
+      if (!next) return delete node.value;
+      remove(next, at + 1);
+      if (!next.next.size && !next.value) node.next.delete(words[at]);
+    };
+    remove(this.#root, 0);
+  }
+
+  /** Return the values of the patterns that match a topic, each once, in no order. @param {string} topic @returns {T[]} */
+  match(topic) {
+    if (!this.#root.next.size) return [];
+    const words = topic.split(".");
+    /** A pattern with several `#` can match in several ways. @type {Set<T>} */
+    const found = new Set();
+    /** @param {Node<T> | undefined} node @param {number} from first word of the topic that is left */
+    const walk = (node, from) => {
+      if (!node) return;
+      const { value, next } = node;
+      const rest = next.get("#");
+      if (rest) for (let at = from; at <= words.length; at++) walk(rest, at);
+      if (from < words.length) {
+        walk(next.get(words[from]), from + 1);
+        walk(next.get("*"), from + 1);
+      } else if (value) found.add(value);
+    };
+    walk(this.#root, 0);
+    return [...found];
+  }
+}

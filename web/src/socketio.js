@@ -1,0 +1,89 @@
+/**
+ * The transport by socket.io-client: long-polling, upgrade, and whatever else its options can do. The only file that meets its objects.
+ *
+ * Its own reconnection is off: it has no full jitter and knows nothing of refusals, drains and frozen pages. connection.js keeps
+ * the connection up.
+ *
+ * @import { Socket } from "socket.io-client"
+ * @import { Transport, TransportOptions, TransportOwner } from "./transport.js"
+ */
+import { reasonOf } from "./reason.js";
+
+/** @param {string} address origin and namespace @param {TransportOptions} options with `io` @param {TransportOwner} owner @returns {Transport} */
+export function createSocketIo(address, { io, path, transports, socketOptions }, owner) {
+  /** @type {Socket} */
+  const socket = io(address, {
+    path,
+    transports,
+    tryAllTransports: true,
+    ...socketOptions,
+    auth: owner.greet,
+    autoConnect: false,
+    forceNew: true,
+    reconnection: false,
+  });
+  let wanted = false;
+
+  /** @param {string} reason @param {number} [retryAfterS] */
+  function lost(reason, retryAfterS) {
+    if (!wanted) return;
+    wanted = false;
+    owner.lost(reason, retryAfterS);
+  }
+
+  socket.onAny((name, ...args) => wanted && owner.arrived(name, args));
+  socket.on("disconnect", (reason, details) => lost(reasonOfDisconnect(reason, details)));
+  socket.on("connect_error", (/** @type {any} */ error) => {
+    // Only a refusal by the namespace carries `data`; anything else is the network, or a gateway that is not ready.
+    if (!("data" in error)) {
+      const { reason, retryAfterS } = reasonOfError(error);
+      lost(reason, retryAfterS);
+    } else if (wanted) {
+      wanted = false;
+      owner.refused({ message: error.message, ...error.data });
+    }
+  });
+
+  function disconnect() {
+    wanted = false;
+    socket.disconnect();
+    // A request must not be sent twice, or on another connection than its own.
+    socket.sendBuffer = [];
+  }
+
+  return {
+    connect() {
+      wanted = true;
+      socket.connect();
+    },
+    disconnect,
+    close() {
+      disconnect();
+      socket.off().offAny();
+    },
+    request: (name, body, timeoutMs) => socket.timeout(timeoutMs).emitWithAck(name, body),
+  };
+}
+
+/** @param {any} error socket.io-client's: {message, description?, context?: XMLHttpRequest} */
+function reasonOfError(error) {
+  const { message, description, context } = Object(error);
+  // A WebSocket in Node tells more than a page may know.
+  if (!context?.status) return { reason: String(description?.message || message || error) };
+  return reasonOf(context.status, textOf(context), context.getResponseHeader?.("Retry-After"));
+}
+
+/** Add the server's own words, where they can be read. @param {string} reason @param {any} [details] socket.io-client's */
+function reasonOfDisconnect(reason, details) {
+  return details?.context?.status ? `${reason}: ${reasonOfError(details).reason}` : reason;
+}
+
+/** @param {any} context */
+function textOf(context) {
+  try {
+    return context.responseText;
+  } catch {
+    // It throws when it is not text.
+    return "";
+  }
+}

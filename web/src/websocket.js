@@ -1,0 +1,209 @@
+/**
+ * The transport by a plain WebSocket: Socket.IO 5 over Engine.IO 4, as far as Headgate uses it, without a library.
+ *
+ * In: messages of the socket. Out: calls of the owner (transport.js has the promises). It answers the gateway's pings, and takes a
+ * gateway from which nothing has come for longer than a ping and its time allow for lost. A message that is not of this protocol,
+ * binary ones included, ends the connection: passing over one could lose an event without a word.
+ *
+ * A page may not know why a WebSocket could not be opened. So the same address is asked over HTTP: a refusal says why and when to
+ * come again; a gateway that lets a session begin there means that something on the way takes no WebSockets.
+ *
+ * @import { Transport, TransportOptions, TransportOwner } from "./transport.js"
+ * @typedef {"closed" | "opening" | "joining" | "joined"} WebSocketState
+ * @typedef {"dial" | "open" | "join" | "close"} Step
+ */
+import { HeadgateError } from "./errors.js";
+import { Machine } from "./machine.js";
+import { CLOSE, createPackets, PING, PONG } from "./packets.js";
+import { byteLength } from "./payload.js";
+import { reasonOf } from "./reason.js";
+
+/**
+ * `dial`: a socket is made · `open`: the gateway has begun a session · `join`: it has let the client into the namespace ·
+ * `close`: the socket was left or lost.
+ * @type {Record<WebSocketState, Partial<Record<Step, WebSocketState>>>}
+ */
+export const WEBSOCKET = {
+  closed: { dial: "opening" },
+  opening: { open: "joining", close: "closed" },
+  joining: { join: "joined", close: "closed" },
+  joined: { close: "closed" },
+};
+
+const PARSE_ERROR = "parse error";
+/** A page that slept or was busy may have messages waiting when the time is over: they get this long to have their turn. */
+const GRACE_MS = 1000;
+/** Part of the time for an attempt in which the gateway must begin a session: the rest is for asking why, and for another way. */
+const OPENING_SHARE = 0.5;
+
+/**
+ * @param {string} address origin and namespace
+ * @param {TransportOptions} options with `WebSocket`
+ * @param {TransportOwner & { blocked?: () => void }} owner `blocked`: HTTP gets through and a WebSocket does not; called in place of `lost`
+ * @returns {Transport}
+ */
+export function createWebSocket(address, { WebSocket, path = "/socket.io", connectTimeoutMs = 20_000 }, owner) {
+  const { origin, pathname } = new URL(address);
+  const packets = createPackets(pathname);
+  const url = `${origin}${path.replace(/\/$/, "")}/?EIO=4&transport=`;
+  const life = new Machine(WEBSOCKET, "closed");
+  /** The present one, and the way to give up asking why there is none. */
+  let socket = /** @type {globalThis.WebSocket} */ (/** @type {unknown} */ (null));
+  let asking = new AbortController();
+  /** Requests that wait for their acknowledgement. @type {Map<number, (error: unknown, reply?: any) => void>} */
+  let requests = new Map();
+  let nth = 0;
+  /** How many WebSockets in a row could not be opened before socket.io-client is tried: one that had worked gets another chance. */
+  let chances = 1;
+  /** What the gateway said of itself: the longest message that it takes, the longest silence that it keeps. */
+  let maxPayload = Infinity;
+  let silenceMs = 0;
+  let heardMs = 0;
+  let doubted = false;
+  /** @type {ReturnType<typeof setTimeout> | undefined} the end of opening, or of the silence */
+  let timer;
+
+  // The steps up: dial, open, join.
+
+  function dial() {
+    life.take("dial");
+    let trouble = "websocket error";
+    const mine = new WebSocket(`${url.replace("http", "ws")}websocket`);
+    socket = mine;
+    timer = setTimeout(() => unopened("timeout"), connectTimeoutMs * OPENING_SHARE);
+    mine.onmessage = (/** @type {MessageEvent} */ { data }) => mine === socket && !life.is("closed") && heard(data);
+    // In Node it has a message; its `close` follows.
+    mine.onerror = (/** @type {any} */ { message }) => {
+      trouble = message || trouble;
+    };
+    mine.onclose = (/** @type {CloseEvent} */ { code, reason }) => {
+      if (mine !== socket || life.is("closed")) return;
+      if (life.is("opening")) unopened(trouble);
+      else lost(`transport close${reason ? `: ${code} ${reason}` : ""}`);
+    };
+  }
+
+  /** @param {any} text */
+  function heard(text) {
+    heardMs = performance.now();
+    if (text === PING) return socket.send(PONG);
+    if (text === packets.disconnect || text === CLOSE) return lost("io server disconnect");
+    let event, packet;
+    try {
+      event = life.is("joined") ? packets.event(text) : null;
+      packet = event ? null : packets.other(text);
+    } catch {
+      return lost(PARSE_ERROR);
+    }
+    if (event) owner.arrived(event[0], event.slice(1));
+    else if (packet) take(packet);
+  }
+
+  /** @param {import("./packets.js").Packet} packet */
+  function take({ kind, data, id }) {
+    if (kind === "acknowledge") requests.get(id)?.(undefined, data[0]);
+    else if (kind === "refuse" && life.is("joining")) {
+      leave();
+      owner.refused({ message: data.message, ...data.data });
+    } else if (kind === "open" && life.offer("open")) opened(data);
+    else if (kind !== "join" || !life.offer("join")) lost(PARSE_ERROR);
+  }
+
+  /** @param {{ pingInterval: number, pingTimeout: number, maxPayload: number }} session */
+  function opened({ pingInterval, pingTimeout, ...session }) {
+    ({ maxPayload } = session);
+    silenceMs = pingInterval + pingTimeout;
+    if (!(silenceMs > 0)) return lost(PARSE_ERROR);
+    chances = 2;
+    clearTimeout(timer);
+    listen();
+    const mine = socket;
+    owner.greet((auth) => mine === socket && life.is("joining") && mine.send(packets.connect(auth)));
+  }
+
+  /** Watch for a silence that is too long. */
+  function listen() {
+    const leftMs = heardMs + silenceMs - performance.now();
+    if (leftMs <= 0 && doubted) return lost("ping timeout");
+    doubted = leftMs <= 0;
+    timer = setTimeout(listen, doubted ? GRACE_MS : leftMs);
+  }
+
+  // The steps down: unopened, lost; both leave.
+
+  /** @param {string} trouble */
+  async function unopened(trouble) {
+    leave();
+    const { signal } = asking;
+    const { reason, retryAfterS, answers } = await why(signal);
+    if (signal.aborted) return;
+    if (answers && owner.blocked && --chances < 1) owner.blocked();
+    else owner.lost(reason ?? trouble, retryAfterS);
+  }
+
+  /** Ask over HTTP. @param {AbortSignal} signal @returns {Promise<{ reason?: string, retryAfterS?: number, answers?: boolean }>} */
+  async function why(signal) {
+    try {
+      const answer = await fetch(`${url}polling`, { signal });
+      const text = await answer.text();
+      if (!answer.ok) return reasonOf(answer.status, text, answer.headers.get("Retry-After"));
+      const { sid } = JSON.parse(text.slice(1));
+      // It has begun a session, which nobody will use.
+      void fetch(`${url}polling&sid=${sid}`, { method: "POST", body: "1" }).catch(() => {});
+      return { answers: Boolean(sid) };
+    } catch {
+      // Nobody there, an answer that this page may not read, or not a gateway's.
+      return {};
+    }
+  }
+
+  /** @param {string} reason */
+  function lost(reason) {
+    leave();
+    owner.lost(reason);
+  }
+
+  /** Nothing of the socket counts any more. */
+  function leave() {
+    asking.abort();
+    asking = new AbortController();
+    if (!life.offer("close")) return;
+    clearTimeout(timer);
+    doubted = false;
+    socket.close();
+    const ended = requests;
+    requests = new Map();
+    for (const settle of ended.values()) settle(Error("the connection ended"));
+  }
+
+  function disconnect() {
+    if (life.is("joined")) socket.send(packets.disconnect);
+    leave();
+  }
+
+  return {
+    connect: dial,
+    disconnect,
+    close: disconnect,
+
+    request(name, body, timeoutMs) {
+      return new Promise((resolve, reject) => {
+        if (!life.is("joined")) throw Error("there is no connection");
+        const id = nth++;
+        const text = packets.request(id, name, body);
+        const size = byteLength(text);
+        if (size > maxPayload) throw new HeadgateError("payload_too_large", { size, limit: maxPayload, where: "browser" });
+        /** @param {unknown} error @param {any} [reply] */
+        const settle = (error, reply) => {
+          requests.delete(id);
+          clearTimeout(deadline);
+          if (error) reject(error);
+          else resolve(reply);
+        };
+        const deadline = setTimeout(() => settle(Error("no answer in time")), timeoutMs);
+        requests.set(id, settle);
+        socket.send(text);
+      });
+    },
+  };
+}

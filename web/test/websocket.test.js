@@ -1,0 +1,382 @@
+/** The client over a WebSocket of its own: a scripted socket in the place of the browser's, and a clock that the tests move. */
+import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import { afterEach, beforeEach, describe, it, mock } from "node:test";
+import { Decoder } from "socket.io-parser";
+import { connect } from "#headgate";
+// A private module, which is in no file of dist by itself.
+import { createPackets } from "../src/packets.js";
+import { settle } from "./fake-gateway.js";
+
+const golden = JSON.parse(await readFile(new URL("../../tests/golden/wire.json", import.meta.url), "utf8"));
+const SESSION = { sid: "x", upgrades: [], pingInterval: 25_000, pingTimeout: 20_000, maxPayload: 2000 };
+const GRACE_MS = 1000;
+
+/** @type {ScriptedSocket[]} those that the client made, in order */
+let sockets;
+/** @type {import("../src/gate.js").Gate} */
+let gate;
+let nowMs;
+/** What HTTP answers: a function of the address. */
+let http;
+
+class ScriptedSocket {
+  sent = [];
+  closed = false;
+
+  constructor(url) {
+    this.url = url;
+    sockets.push(this);
+  }
+
+  send(text) {
+    this.sent.push(text);
+  }
+
+  close() {
+    this.closed = true;
+  }
+
+  /** A message from the gateway. */
+  says(data) {
+    this.onmessage({ data });
+  }
+
+  /** The connection ends. */
+  ends(code = 1006, reason = "") {
+    this.onclose({ code, reason });
+  }
+}
+
+/** The clock goes on, and what is due is done. */
+async function pass(ms) {
+  nowMs += ms;
+  mock.timers.tick(ms);
+  await settle();
+}
+
+async function open(options = {}) {
+  gate = connect("https://gateway.test", { WebSocket: ScriptedSocket, reconnectDelayMinMs: 10, reconnectDelayMaxMs: 20, ...options });
+  await settle();
+  return sockets[0];
+}
+
+/** The gateway begins a session and lets the client in. */
+async function welcome(socket = sockets.at(-1), limits = { max_payload_bytes: 1500 }) {
+  socket.says(`0${JSON.stringify(SESSION)}`);
+  await settle();
+  socket.says('40/notifications,{"sid":"y"}');
+  const body = { session: "s", epoch: "e", offset: 100, resumed: null, limits, subscriptions: [] };
+  socket.says(`42/notifications,${JSON.stringify(["welcome", body])}`);
+  await settle();
+}
+
+/** Return the body of the CONNECT that was sent. */
+const connectOf = (socket) => JSON.parse(socket.sent.find((text) => text.startsWith("40")).slice("40/notifications,".length));
+
+/** Have the reasons of connection:down and the errors of connection:refused noted. */
+function note() {
+  const told = [];
+  gate.on("connection:down", ({ reason }) => told.push(reason));
+  gate.on("connection:refused", (error, { delay_ms }) => told.push([error.code, error.parts.reason, delay_ms]));
+  return told;
+}
+
+beforeEach(() => {
+  sockets = [];
+  nowMs = 1000;
+  http = () => Promise.reject(new TypeError("fetch failed"));
+  mock.timers.enable({ apis: ["setTimeout"] });
+  mock.method(performance, "now", () => nowMs);
+  mock.method(Math, "random", () => 0);
+  mock.method(globalThis, "fetch", async (url, options) => http(url, options));
+  mock.method(console, "error", () => {});
+});
+
+afterEach(() => {
+  gate?.close();
+  mock.timers.reset();
+  mock.restoreAll();
+});
+
+describe("packets", () => {
+  for (const { name, packet } of [...golden.events, ...golden.notices]) {
+    it(`are read as socket.io's parser reads them: ${name}`, () => {
+      let expected;
+      new Decoder().on("decoded", ({ data }) => (expected = data)).add(packet);
+      assert.deepEqual(createPackets(`/${golden.namespace}`).event(`4${packet}`), expected);
+    });
+  }
+
+  it("of another namespace are no events", () => {
+    assert.equal(createPackets("/a").event('42/b,["x"]'), null);
+    assert.equal(createPackets("/a").other('43/b,1["x"]'), null);
+    assert.deepEqual(createPackets("/").event('42["x",1]'), ["x", 1]);
+  });
+});
+
+describe("over a WebSocket", () => {
+  it("joins, gets events, and has its requests acknowledged", async () => {
+    const socket = await open({ token: "t", path: "/here/" });
+    const got = [];
+    gate.on("a.*", (data) => got.push(data));
+    assert.equal(socket.url, "wss://gateway.test/here/?EIO=4&transport=websocket");
+    assert.deepEqual(socket.sent, []);
+    await welcome(socket);
+    assert.equal(connectOf(socket).token, "t");
+    assert.equal(gate.state.connection, "up");
+    socket.says('42/notifications,["event","a.b",7,{"id":"i","time":1,"offset":101}]');
+    assert.deepEqual(got, [7]);
+    const receipt = gate.publish("a.b", 1);
+    await settle();
+    const request = socket.sent.at(-1);
+    assert.match(request, /^42\/notifications,\d+\["publish",\{"topic":"a.b","data":1\}\]$/);
+    socket.says(`43/notifications,${/,(\d+)/.exec(request)[1]}[{"ok":true,"epoch":"e","offset":102}]`);
+    assert.deepEqual(await receipt, { epoch: "e", offset: 102 });
+  });
+
+  it("passes over messages of a later protocol, and of other namespaces", async () => {
+    await open();
+    const told = note();
+    await welcome();
+    for (const text of ["6", '42/other,["event","a",1,{}]', '43/notifications,99[{"ok":true}]', '42/notifications,["news",1]']) sockets[0].says(text);
+    assert.deepEqual([told, gate.state.connection], [[], "up"]);
+  });
+
+  it("answers pings, and takes a gateway for lost that is silent for longer than it said", async () => {
+    await open();
+    const told = note();
+    await welcome();
+    await pass(40_000);
+    sockets[0].says("2");
+    assert.equal(sockets[0].sent.at(-1), "3");
+    await pass(SESSION.pingInterval + SESSION.pingTimeout - 1);
+    assert.deepEqual(told, []);
+    await pass(1);
+    assert.deepEqual(told, [], "messages that wait have their turn");
+    await pass(GRACE_MS);
+    assert.deepEqual(told, ["ping timeout"]);
+    assert.equal(sockets[0].closed, true);
+  });
+
+  it("stays when a page that slept finds messages waiting", async () => {
+    await open();
+    const told = note();
+    await welcome();
+    await pass(600_000);
+    sockets[0].says("2");
+    await pass(GRACE_MS);
+    await pass(GRACE_MS);
+    assert.deepEqual([told, gate.state.connection], [[], "up"]);
+  });
+
+  for (const [what, message] of Object.entries({
+    "is binary": new ArrayBuffer(2),
+    "announces binary": '451-/notifications,["event",{"_placeholder":true,"num":0}]',
+    "is no JSON": '42/notifications,["event",',
+    "is no event": "42/notifications,[7]",
+    "is an acknowledgement without an answer": '43/notifications,0{"a":',
+    "begins a second session": `0${JSON.stringify(SESSION)}`,
+    "joins twice": '40/notifications,{"sid":"z"}',
+  })) {
+    it(`ends the connection and comes back when a message ${what}`, async () => {
+      await open();
+      const told = note();
+      await welcome();
+      sockets[0].says(message);
+      assert.deepEqual(told, ["parse error"]);
+      await pass(20);
+      assert.equal(sockets.length, 2);
+    });
+  }
+
+  it("does not come up with a gateway that sends no pings", async () => {
+    await open();
+    const told = note();
+    sockets[0].says('0{"sid":"x"}');
+    assert.deepEqual(told, [["unreachable", "parse error", 10]]);
+  });
+
+  it("hears the namespace's refusal", async () => {
+    await open();
+    const told = note();
+    sockets[0].says(`0${JSON.stringify(SESSION)}`);
+    await settle();
+    sockets[0].says('44/notifications,{"message":"no","data":{"code":"forbidden","message":"no","retry":false}}');
+    assert.equal(told[0][0], "forbidden");
+    assert.deepEqual([gate.state.connection, sockets[0].closed], ["refused", true]);
+  });
+
+  it("hears that a namespace is not served", async () => {
+    await open();
+    const told = note();
+    sockets[0].says(`0${JSON.stringify(SESSION)}`);
+    await settle();
+    sockets[0].says('44/notifications,{"message":"Invalid namespace"}');
+    assert.deepEqual([told[0][0], gate.state.connection], ["refused", "refused"]);
+  });
+
+  it("says why the gateway closed, and comes back", async () => {
+    await open();
+    const told = note();
+    await welcome();
+    sockets[0].ends(1008, "unauthorized: expired");
+    await pass(20);
+    await welcome();
+    sockets[1].says("41/notifications,");
+    await pass(20);
+    await welcome();
+    sockets[2].says("1");
+    await pass(20);
+    await welcome();
+    sockets[3].ends();
+    assert.deepEqual(told, ["transport close: 1008 unauthorized: expired", "io server disconnect", "io server disconnect", "transport close"]);
+  });
+
+  it("refuses what is longer than the gateway takes, and stays connected", async () => {
+    await open();
+    await welcome(undefined, {});
+    const sent = sockets[0].sent.length;
+    await assert.rejects(gate.publish("a", "€".repeat(700)), { code: "payload_too_large", parts: { size: 2153, limit: 2000, where: "browser" } });
+    assert.deepEqual([sockets[0].sent.length, gate.state.connection], [sent, "up"]);
+  });
+
+  it("rejects requests without an answer in time, and those whose connection ends", async () => {
+    await open({ requestTimeoutMs: 500 });
+    await welcome();
+    const late = assert.rejects(gate.publish("a", 1), { code: "timeout" });
+    await pass(500);
+    await late;
+    const cut = assert.rejects(gate.publish("a", 1), { code: "disconnected" });
+    await settle();
+    sockets[0].ends();
+    await cut;
+  });
+
+  it("hears nothing from a socket that it has left", async () => {
+    const socket = await open();
+    const got = [];
+    gate.on("a", (data) => got.push(data));
+    await welcome();
+    gate.close();
+    assert.equal(socket.sent.at(-1), "41/notifications,");
+    assert.equal(socket.closed, true);
+    socket.says('42/notifications,["event","a",1,{}]');
+    socket.ends();
+    await pass(60_000);
+    assert.deepEqual([got, sockets.length], [[], 1]);
+  });
+});
+
+describe("when a WebSocket cannot be opened", () => {
+  const answer = (status, text, headers = {}) => async () => new Response(text, { status, headers });
+  const SESSION_BEGUN = answer(200, `0${JSON.stringify(SESSION)}`);
+
+  it("says what HTTP answers, and comes again when the gateway wants it", async () => {
+    http = answer(503, '{"code":"bus_unavailable","message":"about to stop"}', { "Retry-After": "7" });
+    await open();
+    const told = note();
+    sockets[0].ends();
+    await settle();
+    assert.deepEqual(told, [["unreachable", "about to stop (HTTP 503)", 7000]]);
+    await pass(6999);
+    assert.equal(sockets.length, 1);
+    await pass(1);
+    assert.equal(sockets.length, 2);
+  });
+
+  it("waits, and loads nothing, where HTTP does not get through either", async () => {
+    await open();
+    const told = note();
+    sockets[0].onerror({});
+    sockets[0].ends();
+    await settle();
+    await pass(10);
+    sockets[1].onerror({ message: "connect ECONNREFUSED" });
+    sockets[1].ends();
+    await settle();
+    assert.deepEqual(told.map(([, reason]) => reason), ["websocket error", "connect ECONNREFUSED"]);
+  });
+
+  it("asks when nothing comes of it for half the time of an attempt", async () => {
+    http = answer(502, "<html>");
+    await open({ connectTimeoutMs: 3000 });
+    const told = note();
+    await pass(1499);
+    assert.deepEqual(told, []);
+    nowMs += 1;
+    mock.timers.tick(1);
+    // The browser says that the socket it was told to close has closed.
+    sockets[0].ends();
+    await settle();
+    assert.deepEqual([told[0][1], sockets[0].closed], ["HTTP 502", true]);
+  });
+
+  it("never takes another way where only a WebSocket is wanted, and leaves no session behind", async () => {
+    const asked = [];
+    http = (url, options) => {
+      asked.push([url, options.method, options.body]);
+      return SESSION_BEGUN();
+    };
+    await open({ transport: "websocket" });
+    const told = note();
+    sockets[0].ends();
+    await settle();
+    assert.deepEqual(told, [["unreachable", "websocket error", 10]]);
+    const polling = "https://gateway.test/socket.io/?EIO=4&transport=polling";
+    assert.deepEqual(asked, [[polling, undefined, undefined], [`${polling}&sid=x`, "POST", "1"]]);
+  });
+
+  it("gives up asking when the gate closes", async () => {
+    let signal;
+    http = (_url, options) => new Promise(() => ({ signal } = options));
+    await open();
+    const told = note();
+    sockets[0].ends();
+    await settle();
+    assert.equal(signal.aborted, false);
+    gate.close();
+    await settle();
+    assert.deepEqual([signal.aborted, told], [true, []]);
+  });
+
+  it("tries a WebSocket once more, if one has worked, before it takes another way", async () => {
+    await open({ transport: undefined });
+    await welcome();
+    http = SESSION_BEGUN;
+    sockets[0].ends();
+    await pass(20);
+    sockets[1].ends();
+    await settle();
+    await pass(20);
+    assert.equal(sockets.length, 3);
+  });
+});
+
+describe("when the browser says that its network is gone", () => {
+  it("does not wait for the silence to be too long", async () => {
+    /** @type {Record<string, () => void>} */
+    const page = {};
+    Object.assign(globalThis, {
+      addEventListener(name, listener) {
+        page[name] = listener;
+      },
+    });
+    try {
+      await open();
+      const told = note();
+      page.offline();
+      assert.deepEqual(told, [["unreachable", "offline", 10]]);
+      await pass(10);
+      await welcome();
+      page.offline();
+      page.offline();
+      assert.deepEqual(told.slice(1), ["offline"]);
+      page.online();
+      await welcome();
+      assert.equal(gate.state.connection, "up");
+    } finally {
+      Reflect.deleteProperty(globalThis, "addEventListener");
+    }
+  });
+});

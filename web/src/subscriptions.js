@@ -80,7 +80,10 @@ export function createSubscriptions() {
     /** Return what says which policy decides about a topic, by the subscriptions that there are now. */
     policies() {
       const now = wanted().map(({ pattern, overflow }) => ({ pattern, overflow }));
-      return (/** @type {string} */ topic) => strongest(now.filter(({ pattern }) => matches(pattern, topic)));
+      return (/** @type {string} */ topic) => {
+        const matching = now.filter(({ pattern }) => matches(pattern, topic));
+        return OVERFLOW.find((policy) => matching.some(({ overflow }) => overflow === policy));
+      };
     },
 
     /** Return one that has a request due, and forget those that are idle. */

@@ -6,13 +6,15 @@ import json
 import shlex
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.cli.events import _as_json_text, _print_event
 from headgate.cli.main import main
+from headgate.errors import BusUnavailable
 from headgate.event import Event
+from headgate.redis import subscriber_link
 
 NOWHERE = ("--redis", "redis://127.0.0.1:1")
 
@@ -28,6 +30,61 @@ def test_tail_refuses_a_word_that_is_no_pattern() -> None:
     result = CliRunner().invoke(main, ["tail", "orders.a*", *NOWHERE])
     assert result.exit_code == 1
     assert "invalid pattern 'orders.a*'" in result.stderr
+
+
+class Link:
+    """`SubscriberLink`, of a Redis that sends these replies and then ends."""
+
+    def __init__(self, replies: list[list[bytes]]) -> None:
+        self._replies = [replies]
+        self.sent: list[tuple[str, ...]] = []
+
+    def connect(self) -> None:
+        """There is nothing to connect to."""
+
+    def send(self, *commands: tuple[str, ...]) -> None:
+        self.sent += commands
+
+    def read(self) -> list[list[bytes]]:
+        if not self._replies:
+            raise BusUnavailable("it has ended")
+        return self._replies.pop()
+
+
+def tail(url: str, replies: list[list[bytes]], monkeypatch: pytest.MonkeyPatch) -> tuple[Link, Result]:
+    """Run `tail orders.*` against these replies."""
+    link = Link(replies)
+    monkeypatch.setattr(subscriber_link, "SubscriberLink", lambda url, *, key: link)
+    return link, CliRunner().invoke(main, ["tail", "orders.*", "--namespace", "n", "--redis", url])
+
+
+def test_tail_prints_the_events_that_match_and_sets_bad_ones_aside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A glob brings more than its pattern matches."""
+    channels = [b"hg:{n}:orders.1", b"hg:{n}:orders.1.lines", b"hg:{n}:orders.2"]
+    messages = [b'{"sum": 1}', b'{"sum": 2}', b"{not json"]
+    replies = [[b"pmessage", b"hg:{n}:orders.*", *each] for each in zip(channels, messages, strict=True)]
+    link, result = tail("redis://h", [[b"psubscribe", b"hg:{n}:orders.*", b"1"], *replies], monkeypatch)
+
+    assert link.sent == [("PSUBSCRIBE", "hg:{n}:orders.*")]
+    assert '{"sum": 1}' in result.stdout
+    assert '{"sum": 2}' not in result.stdout
+    assert "listening to orders.* in n" in result.stderr
+    assert "set aside a message of 9 bytes" in result.stderr
+
+
+def test_tail_in_a_cluster_reads_the_feed_channel_and_says_when_the_slot_has_moved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There the topic stands before each event, and there is one line once both subscriptions stand."""
+    message = b'orders.7\nhg1 0123456789abcdef 5 1700000000000 i-1\n{"sum": 3}'
+    acknowledged = [[b"psubscribe", b"hg:{n}:orders.*", b"1"], [b"ssubscribe", b"hg:{n}/feed", b"1"]]
+    replies = [*acknowledged, [b"smessage", b"hg:{n}/feed", message], [b"sunsubscribe", b"hg:{n}/feed", b"0"]]
+    link, result = tail("redis+cluster://h", replies, monkeypatch)
+
+    assert link.sent == [("PSUBSCRIBE", "hg:{n}:orders.*"), ("SSUBSCRIBE", "hg:{n}/feed")]
+    assert "orders.7" in result.stdout
+    assert '{"sum": 3}' in result.stdout
+    assert result.stderr.count("listening to") == 1
+    assert "moved to another node of the Cluster: run this again" in result.stderr
+    assert result.exit_code == 1
 
 
 @given(st.text(max_size=40))

@@ -1,0 +1,125 @@
+"""The upkeep of logs: the words on time, the room that it makes, its lines in the log. On a clock and a log of the test's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import gevent
+import pytest
+from structlog.testing import capture_logs
+
+from headgate.errors import BusRefused, BusUnavailable
+from headgate.node import upkeep as module
+from headgate.node.upkeep import Upkeep
+from headgate.redis.time_watch import WATCH_EVERY_S, TimeWatch
+from headgate.settings import Settings
+from tests.support.loop_clock import LoopClock
+
+FULL = BusRefused("it is out of memory (maxmemory)", redis_code="OOM")
+
+
+class Log:
+    """A log in memory, whose clock stands at `clock_ms`: `too_old` events go, two with each trim."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[Any, ...]] = []
+        self.trims = 0
+        self.epoch, self.clock_ms, self.too_old = "e1", 1_000, 0
+        self.fault: Exception | None = None
+        self.full = False
+
+    def tick(self, *words: Any) -> tuple[str, int]:
+        self.heard.append(words)
+        if self.full:
+            raise FULL
+        if self.fault is not None:
+            raise self.fault
+        return self.epoch, self.clock_ms
+
+    def trim(self, *words: Any) -> tuple[str, int, int]:
+        self.trims += 1
+        trimmed = min(2, self.too_old)
+        self.too_old -= trimmed
+        return self.epoch, self.clock_ms, trimmed
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> LoopClock:
+    clock = LoopClock()
+    monkeypatch.setattr(module, "Signal", clock.signal)
+    monkeypatch.setattr(module, "TimeWatch", lambda: TimeWatch(clock.time))
+    return clock
+
+
+@pytest.fixture
+def log(monkeypatch: pytest.MonkeyPatch) -> Log:
+    log = Log()
+    monkeypatch.setattr(module, "EventLog", lambda *_: log)
+    return log
+
+
+@pytest.fixture
+def upkeep(clock: LoopClock, log: Log) -> Iterator[Upkeep]:
+    """The upkeep of one namespace, which has ticked once."""
+    upkeep = Upkeep(Settings(redis_url="redis://127.0.0.1:1/0"))
+    upkeep.start()
+    upkeep.start()
+    gevent.idle()
+    yield upkeep
+    upkeep.close()
+    gevent.idle()
+
+
+def test_each_tick_says_what_was_told_and_how_long_ago(upkeep: Upkeep, clock: LoopClock, log: Log) -> None:
+    """The first one has been told nothing."""
+    clock.advance(WATCH_EVERY_S)
+    assert log.heard == [(), ("e1", 1_000, int(WATCH_EVERY_S * 1000))]
+
+
+def test_without_a_clock_there_is_nothing_to_say(upkeep: Upkeep, clock: LoopClock, log: Log) -> None:
+    """As before another process of Redis has begun its epoch: what was told before is of no use."""
+    log.epoch, log.clock_ms = "", 0
+    clock.advance(2 * WATCH_EVERY_S)
+    assert log.heard[-1] == ()
+
+
+def test_a_full_redis_is_trimmed_until_nothing_is_left_to_trim(upkeep: Upkeep, clock: LoopClock, log: Log) -> None:
+    """One that has room is not, and the trouble is logged once."""
+    assert log.trims == 0
+    log.full, log.too_old = True, 5
+    with capture_logs() as lines:
+        clock.advance(2 * WATCH_EVERY_S)
+    assert log.too_old == 0
+    assert log.trims == 4 + 1
+    assert [(line["event"], line["trimmed"]) for line in lines] == [("Redis refuses writes", 5)]
+
+
+def test_a_refusal_is_logged_once_and_again_after_it_has_passed(upkeep: Upkeep, clock: LoopClock, log: Log) -> None:
+    """An outage is not: the bus tells of that. Neither ends the upkeep."""
+    with capture_logs() as lines:
+        for fault in (BusRefused("no permission"), BusRefused("no permission"), None, BusRefused("no permission")):
+            log.fault = fault
+            clock.advance(WATCH_EVERY_S)
+        log.fault = BusUnavailable("connection refused")
+        clock.advance(WATCH_EVERY_S)
+    assert [line["error"] for line in lines] == ["the bus refused: no permission"] * 2
+    assert len(log.heard) == 1 + 5
+
+
+def test_a_fault_of_ours_does_not_end_the_upkeep(upkeep: Upkeep, clock: LoopClock, log: Log) -> None:
+    """It is logged whole."""
+    log.fault = ZeroDivisionError()
+    with capture_logs() as lines:
+        clock.advance(WATCH_EVERY_S)
+    log.fault = None
+    clock.advance(WATCH_EVERY_S)
+    assert [line["event"] for line in lines] == ["upkeep failed"]
+    assert len(log.heard) == 3
+
+
+def test_one_that_is_closed_ticks_no_more(upkeep: Upkeep, clock: LoopClock, log: Log) -> None:
+    """Its greenlet ends at once."""
+    upkeep.close()
+    clock.advance(3 * WATCH_EVERY_S)
+    assert len(log.heard) == 1

@@ -10,11 +10,13 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import count, islice
 
+import pytest
+
 from headgate.transport.http_server import EXHAUSTED_LOG_S
 from tests.fault.figures import Figures
 from tests.fault.many_clients import Swarm
 from tests.fault.sightings import disconnects
-from tests.fault.site import DEADLINE_S, Site, publish_burst, wait_for, wait_until_had
+from tests.fault.site import DEADLINE_S, Load, Site, publish_burst, wait_for, wait_until_had
 from tests.fault.usage import cpu_seconds, descriptors
 from tests.support.gateway_process import GatewayProcess
 
@@ -24,6 +26,13 @@ SILENT = 100
 MEASURED_S = 2.0
 HEALTH = ("/livez", "/healthz", "/metrics")
 LIVEZ = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+@pytest.fixture(scope="module")
+def session_site(load: Load, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A site of its own: clients of tests before would leave low numbers free in the middle of a test."""
+    with Site(tmp_path_factory.mktemp("site"), load, publish_per_s=1, publish_burst=20) as site:
+        yield site
 
 
 @contextmanager

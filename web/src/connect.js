@@ -12,6 +12,8 @@ import { Gate } from "./gate.js";
 
 /** Least value of each option that is a number: below it the client would spin or never connect. */
 const LEAST = { reconnectDelayMinMs: 0, reconnectDelayMaxMs: 1, connectTimeoutMs: 1, requestTimeoutMs: 1, inboxLimit: 1 };
+/** The ways that can be named; without a name, the second is there for networks that let no WebSocket through. @type {(string | undefined)[]} */
+const TRANSPORTS = ["websocket", "socket.io"];
 
 /**
  * Connect to a gateway.
@@ -26,6 +28,8 @@ export function connect(url, { namespace = "notifications", autoConnect = true, 
   // Without a base: `example.com` is a mistake, not a file of this page.
   const { origin } = new URL(url || globalThis.location?.href);
   checkNumbers(options);
+  const { transport } = options;
+  if (transport !== undefined && !TRANSPORTS.includes(transport)) throw TypeError(`headgate: transport must be ${TRANSPORTS.join(" or ")}, not ${transport}`);
   const gate = new Gate(`${origin}/${namespace.replace("/", "")}`, options);
   if (autoConnect) queueMicrotask(() => gate.open());
   return gate;

@@ -750,6 +750,12 @@ describe("connection", () => {
     }
   });
 
+  it("refuses a transport that it does not know", () => {
+    for (const transport of ["polling", "WebSocket", null, 1]) {
+      assert.throws(() => connect("http://gateway.test", { transport, autoConnect: false }), /transport must be websocket or socket\.io, not /);
+    }
+  });
+
   it("leaves nothing behind when closed", async () => {
     const timers = countTimers();
     const handler = mock.fn();

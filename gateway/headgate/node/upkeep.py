@@ -3,7 +3,7 @@
 In: the clock. Out: word to Redis of the time that it told before, so that ages in the log do not depend on its wall clock
 (redis/clock.lua); and, when it is full, room: events that are too old or too many go at once, though every publish is refused.
 
-Rules. 1. What is refused costs a line in the log, and nothing else. 2. Each call to trim is short, and the loop runs between two.
+Rules. 1. A refusal costs a line in the log, and nothing else. 2. Each call to trim is short, and the loop runs between two.
 """
 
 from __future__ import annotations

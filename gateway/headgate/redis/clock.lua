@@ -20,7 +20,7 @@ local SAVE_MS = 10000
 -- The most that one proof moves the clock.
 local MAX_PROOF_MS = 31 * 86400000
 
--- A clock that begins, or goes on from what was saved of it. Whoever was told a time before, was told none after `saved` + SAVE_MS.
+-- A clock that begins, or goes on from what was saved of it. No watcher was ever told a time above `saved` + SAVE_MS.
 local function start_clock(wall, saved, shift)
   local last = wall - (shift or 0)
   if saved then last = math.max(saved, math.min(last, saved + SAVE_MS)) end

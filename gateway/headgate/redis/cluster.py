@@ -23,6 +23,7 @@ from redis.crc import key_slot
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError
 
 from .faults import refused, unavailable
+from .hosts import read_hosts
 
 SCHEMES = {"redis+cluster": "redis", "rediss+cluster": "rediss"}
 FORM = "redis+cluster://host:6379,host:6379"
@@ -32,7 +33,6 @@ SLOTS = 16384
 ASK_TIMEOUT_S = 0.5
 # Clusters whose nodes a process remembers; then it forgets them all, and begins with the seeds again.
 MAX_REMEMBERED = 100
-_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\[\]:]+)(?::(\d{1,5}))?")
 
 Node = tuple[str, int]
 
@@ -73,7 +73,7 @@ def read_address(url: str) -> ClusterAddress:
     if database.strip("0"):
         raise ValueError(f"expected {FORM}")
     behind = f"/0?{parts.query}" if parts.query else "/0"
-    return ClusterAddress(tuple(map(_host, hosts.split(","))), f"{SCHEMES[parts.scheme]}://{credentials}{at}", behind)
+    return ClusterAddress(read_hosts(hosts, PORT), f"{SCHEMES[parts.scheme]}://{credentials}{at}", behind)
 
 
 def shown(node: Node) -> str:
@@ -167,7 +167,7 @@ class _Slots:
         return self.owners[at] if at >= 0 and slot <= self.lasts[at] else None
 
 
-# What the last answer of each Cluster named: connections come and go, and the seeds may be gone by then.
+# The nodes that the last answer of each Cluster named: connections come and go, and the seeds may be gone by then.
 _known: dict[str, tuple[Node, ...]] = {}
 
 
@@ -297,14 +297,6 @@ def _worst(address: ClusterAddress, faults: Sequence[HeadgateError]) -> Headgate
     for note in getattr(faults[0], "__notes__", ())[:1] if faults else ():
         worst.add_note(note)
     return worst
-
-
-def _host(text: str) -> Node:
-    found = _HOST.fullmatch(text)
-    port = int(found[2] or PORT) if found else 0
-    if found is None or not 0 < port < 65536:
-        raise ValueError(f"{text!r} is not a host and port")
-    return found[1].strip("[]"), port
 
 
 def _text(host: bytes | str | None) -> str:

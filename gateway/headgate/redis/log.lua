@@ -194,7 +194,7 @@ local function moving(name, head)
   if in_cluster == nil and redis.acl_check_cmd('INFO', 'cluster') then
     in_cluster = string.find(redis.call('INFO', 'cluster'), 'cluster_enabled:1', 1, true) ~= nil
   end
-  -- Who may ask neither is not in a Cluster, where publishing takes that right.
+  -- A user who may ask neither is not in a Cluster, where publishing takes that right.
   if in_cluster == false or not redis.acl_check_cmd('MGET', name.log, name.head, name.epochs) then return end
   local found
   if head and head.own then
@@ -532,7 +532,7 @@ local function recall(name, head, id)
   return { epoch, tonumber(offset), key, receipt }
 end
 
--- Begin a new hash of ids if it is time, and drop those in which no id counts any more. Who may not drop them leaves that to the next.
+-- Begin a new hash of ids if it is time, and drop those in which no id counts any more: this user, or the next one who may.
 local function turn_ids(name, head)
   local own = head.own
   local age = head.clock - own.ids_time

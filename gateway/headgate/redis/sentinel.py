@@ -22,12 +22,13 @@ import redis.sentinel
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from .hosts import read_hosts
+
 SCHEMES = {"redis+sentinel": "redis", "rediss+sentinel": "rediss"}
 FORM = "redis+sentinel://host:26379,host:26379/primary/0"
 SENTINEL_PORT = 26379
 # A Sentinel that does not answer must not use up the time of the others.
 ASK_TIMEOUT_S = 0.5
-_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\[\]:]+)(?::(\d{1,5}))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,21 +67,13 @@ def read_address(url: str) -> SentinelAddress:
     if tls not in ("yes", "no"):
         raise ValueError("sentinel_tls: expected yes or no")
     return SentinelAddress(
-        tuple(_host(text) for text in hosts.split(",")),
+        read_hosts(hosts, SENTINEL_PORT),
         primary,
         f"{SCHEMES[parts.scheme]}://{credentials}{at}sentinel:0/{database or 0}{_query(options)}",
         options.get("sentinel_username"),
         options.get("sentinel_password"),
         tls == "yes",
     )
-
-
-def _host(text: str) -> tuple[str, int]:
-    found = _HOST.fullmatch(text)
-    port = int(found[2] or SENTINEL_PORT) if found else 0
-    if found is None or not 0 < port < 65536:
-        raise ValueError(f"{text!r} is not a host and port")
-    return found[1].strip("[]"), port
 
 
 def _query(options: Mapping[str, str]) -> str:

@@ -181,7 +181,7 @@ def ends(receipts: list[Receipt]) -> list[int]:
 
 
 def test_a_replica_takes_over_from_a_node_that_dies(cluster: Cluster, start_bus: StartBus) -> None:
-    """What the replica had goes on as one line, and events flow to the same listener."""
+    """The events that the replica had go on as one line, and events flow to the same listener."""
     owner = cluster.nodes[2]
     namespace = cluster.namespaces_on(owner, 1, "dies")[0]
     bus = start_bus(namespace, *EXACT)

@@ -15,7 +15,7 @@ from headgate.redis.keys import group_key, log_key
 from headgate.redis.log import EventLog
 from headgate.settings import Settings
 
-# What an id takes at the most, and a waiting task beside its body; the tests below measure it.
+# The bytes of an id at the most, and of a waiting task beside its body; the tests below measure them.
 ID_BYTES, TASK_OVERHEAD_BYTES = 600, 800
 LONGEST_ID, LONGEST_BY, LONGEST_TOPIC = "i" * 128, "u" * 64, ".".join(["t" * 31] * 7 + ["t" * 31])
 # As docs/operations.md promises.

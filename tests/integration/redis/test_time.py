@@ -120,7 +120,7 @@ def test_an_id_counts_for_exactly_300_seconds(log: Log) -> None:
 
 
 def test_ids_take_no_more_than_two_hashes(log: Log) -> None:
-    """Whatever the time: those of long ago are dropped, by publishes and by upkeep."""
+    """At any time, those of long ago are dropped, by publishes and by upkeep."""
     for turn in range(8):
         log.publish(f"id-{turn}")
         log.pass_time(205)

@@ -77,7 +77,7 @@ def change(client: Client, feed_offset: int, end: int = END, epoch: str = OTHER)
 
 
 def words(wired: WiredClient) -> list[tuple[object, ...]]:
-    """What waits for the browser to be told of other epochs."""
+    """The words of other epochs that wait for the browser."""
     waiting = [json.loads(frame.packet.partition(b",")[2]) for frame in wired.connection.queue.take(1 << 20)]
     told = [(name, rest[0]) for name, *rest in waiting if name in ("cursor", "gap")]
     return [

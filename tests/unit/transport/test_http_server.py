@@ -338,7 +338,7 @@ class TestReservedPlaces:
 
     @pytest.mark.parametrize("path", ["/livez", "/healthz", "/metrics"])
     def test_a_health_page_is_answered(self, full: Door, path: str) -> None:
-        """Whoever asks."""
+        """Its address does not matter."""
         assert full.server.refusal(full.take(), {"PATH_INFO": path, "REMOTE_ADDR": ONE}) is None
 
     @pytest.mark.parametrize("path", ["/", "/socket.io/", "/livez/", "/healthz2"])

@@ -47,7 +47,7 @@ local LONG_AGO_MS = 7 * 86400000
 local TASK_BYTES = 8192
 -- Epochs in which something is still leased; of the oldest beyond that, it is counted as missed.
 local MAX_OLDER = 16
--- What a dead letter takes beside its body and reason, and how many go at most for one that comes.
+-- The bytes of a dead letter beside its body and reason, and how many letters go at most for one that comes.
 local LETTER_BYTES, MAX_DROPPED = 256, 1000
 -- Groups whose clock this process remembers.
 local MAX_CLOCKS = 10000

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, ViewportSize, expect, sync_playwright
 
+from headgate.publisher import Publisher
+from headgate.redis.data_folder import find_private_redis
 from tests.e2e.board_page import BoardPage
 from tests.e2e.shop import Shop
 from tests.support.chromium import BROWSER_SWITCHES
@@ -35,6 +37,14 @@ def context(browser: Browser) -> Iterator[BrowserContext]:
     opened.set_default_timeout(DEADLINE_MS)
     yield opened
     opened.close()
+
+
+@pytest.fixture
+def publisher(site: GatewayProcess) -> Iterator[Publisher]:
+    """Publishes into the Redis of a module's site, as a back end does."""
+    running = Publisher(find_private_redis(site.folder / "data"))
+    yield running
+    running.close()
 
 
 @pytest.fixture(scope="module")

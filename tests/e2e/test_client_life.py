@@ -40,14 +40,6 @@ def site(start_module_gateway: StartGateway) -> GatewayProcess:
 
 
 @pytest.fixture
-def publisher(site: GatewayProcess) -> Iterator[Publisher]:
-    """Publishes into the site's Redis, as a back end does."""
-    running = Publisher(find_private_redis(site.folder / "data"))
-    yield running
-    running.close()
-
-
-@pytest.fixture
 def open_page(context: BrowserContext, site: GatewayProcess) -> Iterator[OpenPage]:
     """Open the client's page in a tab and return when it is connected. A page that raised an error fails its test."""
     faults: list[str] = []

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, WebSocketRoute
+from playwright.sync_api import BrowserContext, Page, WebSocketRoute
 
 from headgate.publisher import Publisher
-from headgate.redis.data_folder import find_private_redis
 from tests.e2e.conftest import DEADLINE_MS
 from tests.support.gateway_process import GatewayProcess, StartGateway
 
@@ -27,24 +26,13 @@ def site(start_module_gateway: StartGateway) -> GatewayProcess:
 
 
 @pytest.fixture
-def publisher(site: GatewayProcess) -> Iterator[Publisher]:
-    """Publishes into the site's Redis, as a back end does."""
-    running = Publisher(find_private_redis(site.folder / "data"))
-    yield running
-    running.close()
-
-
-@pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
+def page(context: BrowserContext) -> Iterator[Page]:
     """A tab; an error in its page, or one that its policy forbids, fails the test."""
-    context = browser.new_context()
-    context.set_default_timeout(DEADLINE_MS)
     faults: list[str] = []
     opened = context.new_page()
     opened.on("pageerror", lambda error: faults.append(str(error)))
     opened.on("console", lambda message: faults.append(message.text) if "Security Policy" in message.text else None)
     yield opened
-    context.close()
     assert faults == []
 
 

@@ -53,7 +53,7 @@ def descriptors_end(gateway: GatewayProcess, spare: int | None) -> Iterator[None
 def test_health_pages_answer_and_new_clients_are_told_when_no_descriptor_is_left_for_them(
     site: Site, start_swarm: Callable[..., Swarm], figures: Figures
 ) -> None:
-    """Connections that wait in silence make room for health pages; clients that are in get everything, also when Redis was lost."""
+    """Connections that wait in silence make room for health pages; clients that are in lose nothing, even when Redis was away."""
     swarm = start_swarm()
     gateway, address = site.gateways[0], swarm.clients[0].address
     known = len(lines(gateway, "no room for new clients"))

@@ -43,12 +43,14 @@ Line = list[tuple[str, int]]
 
 @dataclass(slots=True)
 class Asked:
-    """A `replay`: the range that was meant, in which epoch, and the whole answer."""
+    """A `replay`: the range that was meant, in which epoch, on which of a client's connections, and the whole answer."""
 
     epoch: str
     first: int
     last: int
     lines: int  # of how many lines the log has had when it was asked
+    session: int
+    refused: Counter[str] = field(default_factory=Counter)
     events: list[tuple[int, str]] = field(default_factory=list)
     gap: dict[str, Any] | None = None
     over: bool = False
@@ -205,11 +207,16 @@ class Batch:
         if asking is None:
             return
         last = offset or asking.offset
-        asked = Asked(epoch or asking.epoch or "", max(1, last - 60), last, len(self._lines.past))
+        asked = Asked(epoch or asking.epoch or "", max(1, last - 60), last, len(self._lines.past), asking.sessions)
         self._stay.each(lambda client: _replay(client, asked, asked.first), [asking])
-        if check:
-            self._stay.wait(lambda: asked.over, f"the answer to {asked}")
+        if not check:
+            return
+        self._stay.wait(lambda: asked.over or asking.sessions != asked.session, f"{asking.record.name}: the answer to {asked}")
+        if asked.over:
             self._asked.append(asked)
+        else:
+            print(f"{asking.record.name} was disconnected before its answer came: {asked}", flush=True)
+            self._ask_again(epoch, offset)
 
     def _leave_old_primary(self) -> None:
         """The old primary, if it lives, may go on for a while; then it is made a replica."""
@@ -271,6 +278,7 @@ def _replay(client: BrowserClient, asked: Asked, first: int) -> None:
     def answered(answer: Any) -> None:
         if not answer["ok"]:
             assert answer["error"]["retry"], answer
+            asked.refused[answer["error"]["code"]] += 1
             _replay(client, asked, first)
             return
         asked.events += [(meta["offset"], meta["id"]) for _, _, meta in answer["events"]]

@@ -27,6 +27,7 @@ from tests.fault.many_clients import BrowserClient, Swarm
 from tests.fault.pair import Pair, copy, crash, promoted, put_back, two_servers
 from tests.fault.retrying import Retrying
 from tests.fault.site import Load, Site, topics_of
+from tests.support.gateway_process import GatewayProcess
 
 LOAD = Load("mixture", gateways=2, clients=200, per_s=50, payload_bytes=100, offline_s=2)
 PIECES, FAULTS_PER_PIECE = 20, 40
@@ -48,6 +49,7 @@ class Piece:
     def __init__(self, site: Site, pair: Pair, moments: random.Random, number: int, ended: contextlib.ExitStack) -> None:
         self._site, self._pair, self._moments = site, pair, moments
         self.happened: Counter[str] = Counter()
+        self._killed: list[GatewayProcess] = []  # to be started when what lasts is over
         pair.call("FLUSHALL")
         site.wait_until_ready()
         site.wait_until_followed()
@@ -95,6 +97,8 @@ class Piece:
                     self._one()
         else:
             self._one()
+        while self._killed:  # a gateway that is cut off from Redis would not start
+            self._killed.pop().start()
 
     def account(self) -> list[Record]:
         """Heal everything; every promise must have been kept. Return the records of the browsers."""
@@ -199,7 +203,7 @@ class Piece:
     def _kill_gateway(self) -> None:
         gateway = self._moments.choice(self._site.gateways)
         gateway.kill()
-        gateway.start()
+        self._killed.append(gateway)
 
     def _lose(self, prepare: Callable[[Pair], Callable[[], None]]) -> None:
         lose = prepare(self._pair)

@@ -232,26 +232,32 @@ class Batch:
         self._lines.add([(name, first) for name, first, _ in sorted(found, key=lambda each: each[2])])
 
     def _check_replays(self) -> None:
-        """Each answer was what is in the log up to where the epoch that was meant ends, and a gap for the rest.
+        """Each answer was what was in the log then, up to where the epoch that was meant ends, and a gap for the rest.
 
-        A line may have begun that was not noted yet when this was asked: the answer is right without it, or with it.
+        A line may have begun that was not noted yet when this was asked: the answer is right without it, or with it. What was in
+        the log may have been lost since.
         """
-        head = self._site.head()
-        log = {event.offset: event.id for event in self.history.log(head[0])}
         for asked in self._asked:
-            faults = [self._fault_of(asked, self._lines.past[:noted], log) for noted in (asked.lines, asked.lines + 1)]
+            faults = [self._fault_of(asked, self._lines.past[:noted]) for noted in (asked.lines, asked.lines + 1)]
             assert None in faults, f"{asked}: {faults}"
 
-    def _fault_of(self, asked: Asked, past: list[Line], log: dict[int, str]) -> str | None:
+    def _fault_of(self, asked: Asked, past: list[Line]) -> str | None:
         """Return what is wrong with an answer, if the log has consisted of these lines and no more."""
         lines = Lines()
         lines.past = past
         end = lines.place(asked.epoch, asked.last)
         if asked.gap is not None and asked.gap["reason"] == "log_lost":
             return "events of a log that is lost" if asked.events else None
-        expected = [(offset, log[offset]) for offset in range(asked.first, end + 1) if offset in log]
-        if asked.events != expected:
-            return f"expected {expected[:3]}…{expected[-3:]}"
+        if [offset for offset, _ in asked.events] != list(range(asked.first, end + 1)):
+            return f"expected all from {asked.first} to {end}"
+        for offset, event_id in asked.events:
+            epoch = next((epoch for epoch, first in reversed(past[-1]) if first <= offset), "")
+            published = self.history.events.get((epoch, offset))
+            # An event whose publisher was not told of it may have been lost before anybody else was.
+            if published is None and event_id not in self.history.ids | self.history.doubts:
+                return f"{event_id}, at {offset}, was never published"
+            if published is not None and published.id != event_id:
+                return f"{event_id} at {offset}, where {published.id} is in epoch {epoch}"
         if end < asked.last:
             if asked.gap is None:
                 return f"nothing said that the log ends at {end}"

@@ -38,6 +38,8 @@ TOPICS_PER_CLIENT = 5
 POLL_S = 0.005
 # Half a minute is much for any of it, but not on a machine that does fifty other things.
 DEADLINE_S = 60.0
+# Of the log of a gateway, when a test has failed.
+LAST_LINES = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +134,9 @@ class Site:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if error is not None:  # what the gateways have logged explains most failures
+            for number, gateway in enumerate(self.gateways):
+                print(f"gateway {number}:", *gateway.output.splitlines()[-LAST_LINES:], sep="\n", flush=True)
         self._ended.close()
 
     @property

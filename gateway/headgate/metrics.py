@@ -50,6 +50,9 @@ HTTP_ENDED = Counter(
 ACCEPT_FAILURES = Counter("headgate_accept_failures_total", "Times that the gateway had no descriptor to accept a connection.")
 LOOP_STALLS = Counter("headgate_loop_stalls_total", "Times that the event loop stood still for more than half a second.")
 LOOP_STALLED_SECONDS = Counter("headgate_loop_stalled_seconds_total", "Total time that the event loop stood still.")
+PRIVATE_REDIS_STARTED_AGAIN = Counter(
+    "headgate_private_redis_started_again_total", "Times that the private Redis was started again after it had died."
+)
 MONITORED_EVENTS = Counter(
     "headgate_monitored_events_total", "Events counted by a counter of a monitoring consumer.", ["consumer", "name"]
 )

@@ -28,6 +28,7 @@ from headgate.transport.http_limits import HttpLimits
 from headgate.transport.http_server import HTTPServer
 
 from .consumers_process import ConsumersProcess
+from .redis_keeper import RedisKeeper
 
 
 def run(
@@ -45,6 +46,7 @@ def run(
         0 after a stop that was asked for, 1 when it could not start (one clear line on standard error).
     """
     private: EmbeddedRedis | None = None
+    keeper: RedisKeeper | None = None
     try:
         # An application that is imported by name reads the environment itself: what the command line said must be there.
         environ = environment()
@@ -59,6 +61,8 @@ def run(
             private = start_private_redis(settings.data_dir)
             environ[PREFIX + "REDIS_URL"] = private.url
             settings = Settings.read(environ)
+            keeper = RedisKeeper(private)
+            keeper.start()
             _say(f"started a private {private.description} in {settings.data_dir}")
         _say(f"using {describe_server(settings.redis_url or '')}")
         if settings.dev:
@@ -76,6 +80,8 @@ def run(
             print(f"headgate: {line}", file=sys.stderr)
         return 1
     finally:
+        if keeper is not None:
+            keeper.close()
         if private is not None:
             private.close()
 

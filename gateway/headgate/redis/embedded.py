@@ -86,22 +86,44 @@ class EmbeddedRedis:
     Attributes:
         url: `unix://…`, for redis/client.py and everybody else.
         description: what it is and where it came from, for people.
-        pid: the server's process id.
     """
 
-    def __init__(
-        self, url: str, description: str, process: subprocess.Popen[bytes], pipe: int, lock: int, folder: Path | None
-    ) -> None:
-        self.url, self.description, self.pid = url, description, process.pid
-        self._process, self._pipe, self._lock, self._temporary_folder = process, pipe, lock, folder
+    def __init__(self, binary: ServerBinary, folder: Path, lock: int) -> None:
+        self._socket_path, self._temporary_folder = choose_socket(folder)
+        pid = server_pid(self._socket_path)
+        if pid is not None:  # somebody's server, not ours: ours would hold the lock
+            raise already_running(pid, folder)
+        self.url, self.description = url_of(self._socket_path), binary.description
+        self._binary, self._folder, self._lock = binary, folder, lock
+        self._pipe: int | None = None
+        self._process = self._launch()
         self._owner = os.getpid()
         self._closed = False
         atexit.register(self.close)
 
     @property
+    def pid(self) -> int:
+        """The server's process id."""
+        return self._process.pid
+
+    @property
     def is_running(self) -> bool:
         """Whether the server process is alive."""
         return self._process.poll() is None
+
+    def start_again(self) -> None:
+        """Start a server that has died by itself, with the data that it left; wait until it answers. Nothing while it runs.
+
+        Raises:
+            BusUnavailable: it died again, or did not answer in time, with its last words.
+        """
+        if not self._closed and not self.is_running:
+            self._stand_down()
+            self._process = self._launch()
+
+    def last_words(self) -> str:
+        """Return the last line that the server has logged."""
+        return _last_words(self._folder)
 
     def close(self) -> None:
         """End the server and wait for it (at most STOP_DEADLINE_S, then it is killed). Idempotent; not in a forked child."""
@@ -110,7 +132,7 @@ class EmbeddedRedis:
         self._closed = True
         atexit.unregister(self.close)
         _stop(self._process)
-        _stand_down(self._pipe)
+        self._stand_down()
         write_record(self._lock, {})
         if self._temporary_folder:
             shutil.rmtree(self._temporary_folder, ignore_errors=True)
@@ -121,6 +143,46 @@ class EmbeddedRedis:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
+
+    def _launch(self) -> subprocess.Popen[bytes]:
+        """Start the server, with a pipe whose end ends it, and wait until it answers."""
+        Path(self._socket_path).unlink(missing_ok=True)  # stale: nobody answers behind it
+        command = [self._binary.path, "--dir", str(self._folder), "--unixsocket", self._socket_path, *_arguments()]
+        command = ["/bin/sh", "-c", _WATCH, "headgate-redis", *command]
+        if sys.platform == "linux" and threading.get_native_id() == os.getpid():
+            command = [sys.executable, "-I", "-S", "-c", _DIE_WITH_PARENT, str(os.getpid()), *command]
+        reading, self._pipe = os.pipe()
+        try:
+            with (self._folder / LOG_NAME).open("wb") as log:
+                process = subprocess.Popen(
+                    command,
+                    stdin=reading,
+                    stdout=self._lock,
+                    stderr=log,
+                    start_new_session=True,  # Ctrl-C is for us; we end the server when we are done with it
+                )
+        except BaseException:
+            self._stand_down()
+            raise
+        finally:
+            os.close(reading)
+        try:
+            write_record(self._lock, {"pid": process.pid, "socket": self._socket_path})
+            _wait_until_ready(process, self._socket_path, self._folder)
+        except BaseException:
+            _stop(process)
+            self._stand_down()
+            write_record(self._lock, {})
+            raise
+        return process
+
+    def _stand_down(self) -> None:
+        """Tell the watching shell that there is nothing left to end."""
+        if self._pipe is not None:
+            with suppress(OSError):  # it is gone already
+                os.write(self._pipe, b"done\n")
+            os.close(self._pipe)
+            self._pipe = None
 
 
 def start_private_redis(data_dir: str | Path, *, server: str | None = None) -> EmbeddedRedis:
@@ -142,45 +204,9 @@ def start_private_redis(data_dir: str | Path, *, server: str | None = None) -> E
         raise BusUnavailable(f"the data folder {folder} cannot be used: {error.strerror}") from error
     try:
         take_lock(lock, folder)
-        return _start(binary, folder, lock)
+        return EmbeddedRedis(binary, folder, lock)
     except BaseException:
         os.close(lock)
-        raise
-
-
-def _start(binary: ServerBinary, folder: Path, lock: int) -> EmbeddedRedis:
-    socket_path, temporary = choose_socket(folder)
-    pid = server_pid(socket_path)
-    if pid is not None:  # somebody's server, not ours: ours would hold the lock
-        raise already_running(pid, folder)
-    Path(socket_path).unlink(missing_ok=True)  # stale: nobody answers behind it
-    command = [binary.path, "--dir", str(folder), "--unixsocket", socket_path, *_arguments()]
-    command = ["/bin/sh", "-c", _WATCH, "headgate-redis", *command]
-    if sys.platform == "linux" and threading.get_native_id() == os.getpid():
-        command = [sys.executable, "-I", "-S", "-c", _DIE_WITH_PARENT, str(os.getpid()), *command]
-    reading, writing = os.pipe()
-    try:
-        with (folder / LOG_NAME).open("wb") as log:
-            process = subprocess.Popen(
-                command,
-                stdin=reading,
-                stdout=lock,
-                stderr=log,
-                start_new_session=True,  # Ctrl-C is for us; we end the server when we are done with it
-            )
-    except BaseException:
-        os.close(writing)
-        raise
-    finally:
-        os.close(reading)
-    try:
-        write_record(lock, {"pid": process.pid, "socket": socket_path})
-        _wait_until_ready(process, socket_path, folder)
-        return EmbeddedRedis(url_of(socket_path), binary.description, process, writing, lock, temporary)
-    except BaseException:
-        _stop(process)
-        _stand_down(writing)
-        write_record(lock, {})
         raise
 
 
@@ -229,10 +255,3 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         process.send_signal(signal.SIGKILL)
         process.wait()
-
-
-def _stand_down(pipe: int) -> None:
-    """Tell the watching shell that there is nothing left to end."""
-    with suppress(OSError):  # it is gone already
-        os.write(pipe, b"done\n")
-    os.close(pipe)

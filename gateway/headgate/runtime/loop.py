@@ -78,6 +78,9 @@ class Greenlet(Protocol):
     def join(self, timeout: float | None = None) -> None:
         """Wait until it has ended, for at most `timeout` seconds."""
 
+    def kill(self) -> None:
+        """End it where it waits, and wait until it has ended."""
+
 
 class Scope(Protocol):
     """A context manager that lets every exception out."""

@@ -22,11 +22,13 @@ from structlog.testing import capture_logs
 from headgate.auth.identity import Handshake, Identity
 from headgate.publisher import Publisher
 from headgate.redis.client import Client, call
+from headgate.redis.data_folder import find_private_redis
 from headgate.redis.embedded import EmbeddedRedis, start_private_redis
 from headgate.redis.keys import channel, head_key, log_key
 from headgate.settings import Settings
 from tests.support.gateway_here import StartGatewayHere
 from tests.support.gateway_process import GatewayProcess, StartGateway
+from tests.support.processes import has_ended
 from tests.support.raw_client import RawClient
 from tests.support.redis_server import wait_until
 
@@ -286,3 +288,23 @@ def test_a_stopped_redis_is_told_to_clients_and_to_readiness(
         offsets = [meta["offset"] for _, _, meta in client.events]
         assert offsets == list(range(1, len(offsets) + 1))
         assert client.closed is None
+
+
+def test_a_private_redis_that_is_killed_is_started_again(start_gateway: StartGateway) -> None:
+    """By its gateway: clients stay, and what was acknowledged and what is published then arrives, in order."""
+    gateway = start_gateway(None, "--dev")
+    record = gateway.folder / "data" / "redis.lock"
+    with RawClient(gateway.url) as client, Publisher(find_private_redis(gateway.folder / "data")) as publisher:
+        client.subscribe("orders.*")
+        publisher.publish("orders.1", "before")
+        os.kill(json.loads(record.read_text())["pid"], signal.SIGKILL)
+        gateway.wait_for_line("private Redis runs again")
+        receipt = publisher.publish("orders.1", "after")
+        client.wait_for(lambda: client.events and client.events[-1][1] == "after", "the event behind the new start")
+        wait_until(lambda: health(gateway)[0] == 200, "readiness")
+        assert [data for _, data, _ in client.events] == ["before", "after"]
+        assert [meta["offset"] for _, _, meta in client.events] == [1, receipt.offset]
+        assert client.closed is None
+        second = json.loads(record.read_text())["pid"]
+    assert gateway.stop() == 0
+    assert has_ended(second)

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -117,6 +118,26 @@ def test_a_forked_child_does_not_end_it(server: EmbeddedRedis, folder: Path, red
 
     assert call(redis_client, "PING") is True
     assert find_private_redis(folder) == server.url
+
+
+def test_it_is_started_again_with_its_data(tmp_path: Path) -> None:
+    """After a kill: at the same place, with what it acknowledged, and it still ends with us. One that runs is left alone."""
+    with start_private_redis(tmp_path) as server:
+        with closing(open_client(server.url)) as client:
+            call(client, "SET", "kept", "1")
+        first, url = server.pid, server.url
+        server.start_again()
+        assert server.pid == first
+        os.kill(first, signal.SIGKILL)
+        wait_until(lambda: not server.is_running, "the server to be gone")
+        server.start_again()
+        assert (server.pid != first, server.url, find_private_redis(tmp_path)) == (True, url, url)
+        with closing(open_client(server.url)) as client:
+            assert call(client, "GET", "kept") == b"1"
+        second = server.pid
+    wait_until(lambda: has_ended(second), "the second server to be gone")
+    server.start_again()
+    assert not server.is_running
 
 
 # Ending with the parent ------------------------------------------------------------------------------------------------------

@@ -1,0 +1,84 @@
+"""The keeper of the private Redis, on a server that dies when the test says so, and on a clock of the test's own."""
+
+from __future__ import annotations
+
+from headgate.cli.redis_keeper import FIRST_PAUSE_S, LAST_PAUSE_S, STEADY_S, RedisKeeper
+from headgate.errors import BusUnavailable
+
+
+class DyingServer:
+    """A server that dies, and that starts again as often as it may."""
+
+    def __init__(self) -> None:
+        self.is_running = True
+        self.starts = 0
+        self.may_start = True
+
+    def start_again(self) -> None:
+        self.starts += 1
+        if not self.may_start:
+            raise BusUnavailable("the private Redis died at its start: no space left")
+        self.is_running = True
+
+    def last_words(self) -> str:
+        return "Out Of Memory"
+
+
+class Clock:
+    """Seconds that pass when somebody waits."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.waits: list[float] = []
+
+    def wait(self, seconds: float) -> None:
+        self.waits.append(seconds)
+        self.now_s += seconds
+
+
+def kept() -> tuple[DyingServer, Clock, RedisKeeper]:
+    """Return a server, a clock and the keeper."""
+    server, clock = DyingServer(), Clock()
+    return server, clock, RedisKeeper(server, clock.wait, lambda: clock.now_s)
+
+
+def test_a_server_that_runs_is_left_alone() -> None:
+    """No wait, no start."""
+    server, clock, keeper = kept()
+    keeper.look()
+    assert (server.starts, clock.waits) == (0, [])
+
+
+def test_a_server_that_has_died_is_started_again() -> None:
+    """Once, after a moment."""
+    server, clock, keeper = kept()
+    server.is_running = False
+    keeper.look()
+    keeper.look()
+    assert (server.is_running, server.starts, clock.waits) == (True, 1, [FIRST_PAUSE_S])
+
+
+def test_a_server_that_cannot_start_is_tried_ever_more_seldom() -> None:
+    """Up to a longest pause; and it is started when it can be."""
+    server, clock, keeper = kept()
+    server.is_running = server.may_start = False
+    for _ in range(12):
+        keeper.look()
+    assert clock.waits[:3] == [FIRST_PAUSE_S, 2 * FIRST_PAUSE_S, 4 * FIRST_PAUSE_S]
+    assert clock.waits[-1] == LAST_PAUSE_S
+    server.may_start = True
+    keeper.look()
+    assert server.is_running
+
+
+def test_a_server_that_has_run_for_a_while_is_started_at_once_again() -> None:
+    """What it died of before is over. One that dies soon after its start keeps its longer pause."""
+    server, clock, keeper = kept()
+    for _ in range(4):
+        server.is_running = False
+        keeper.look()
+    assert clock.waits[-1] == 8 * FIRST_PAUSE_S
+    clock.now_s += STEADY_S
+    server.is_running = False
+    keeper.look()
+    assert clock.waits[-1] == FIRST_PAUSE_S

@@ -69,7 +69,7 @@ class Subscriptions:
                     try:
                         self._bus.wait_for(wanted.pattern)
                     except HeadgateError as error:
-                        outcomes[index] = error
+                        outcomes[index] = error.with_traceback(None)
             pending = deque((index, wanted) for index, wanted in enumerate(outcomes) if isinstance(wanted, Subscription))
             while pending:
                 epoch, starts, errors = self._find_starts(client, pending)
@@ -142,7 +142,8 @@ class Subscriptions:
                         raise Forbidden("subscribe to", pattern)
                     outcomes.append(wanted)
                 except HeadgateError as error:
-                    outcomes.append(error)
+                    # Its traceback holds this frame, which holds the list: a cycle for each refusal.
+                    outcomes.append(error.with_traceback(None))
         return outcomes
 
     @contextmanager
@@ -175,7 +176,7 @@ class Subscriptions:
                 if epoch == self._bus.epoch:  # and not a place in a log that has just been lost, or has lost its end
                     return epoch, dict(zip(asking, found, strict=True)), {}
         except HeadgateError as error:
-            return self._bus.epoch, {}, dict.fromkeys(asked, error)
+            return self._bus.epoch, {}, dict.fromkeys(asked, error.with_traceback(None))
 
     def _on_line(self, since: Since) -> Since:
         """Return a `since` without an epoch: of a position that the log has lost, the newest before it. May wait for Redis.

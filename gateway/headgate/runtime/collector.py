@@ -4,7 +4,7 @@ Nothing of ours needs the garbage collector: a session that is over is freed by 
 the collector looks for cycles of the application and of libraries alone, and a look at all objects, which stops a gateway with
 10,000 clients for 150 ms, is due only when something suggests that there are any.
 
-    STEADY ◄──── settle ──── GROWING          settle: look through the newest, if they are few, and freeze
+    STEADY ◄──── settle ──── GROWING          settle: have Python look at its survivors once more, and freeze what is left
       │ ▲ └───── promote ─────►│ ▲
     swell └─── collect ───┐  swell shrink
       └──────────────► SWOLLEN ───┘           collect: look through all, when it is idle, or at once when it must be
@@ -21,12 +21,10 @@ from dataclasses import dataclass
 from enum import Enum
 
 # Python's own looks: at so many new objects (0.2 ms, with 10,000 clients as with none), and behind so many of these at all that
-# have outlived one (1 ms). Python never looks at everything by itself.
-THRESHOLDS = (5_000, 5, 1_000_000)
+# have outlived one (2 ms; twice as many took up to 10 ms). Python never looks at everything by itself.
+THRESHOLDS = (2_500, 4, 1_000_000)
 # How often the policy is asked.
 LOOK_S = 1.0
-# The promoted objects are looked through once more if they are the survivors of one such look at the most: 25,000, some 2 ms.
-MAX_PROMOTIONS = 1
 # Blocks of memory (64 to 100 bytes on average) beyond those that clients explain. With more than the first, a look at all objects
 # is due when the process is idle; with more than the second, some 100 MB, at once.
 SWOLLEN_BLOCKS, MAX_BLOCKS = 250_000, 1_000_000
@@ -72,10 +70,8 @@ class Action(Enum):
     """The work for the garbage collector."""
 
     NOTHING = "nothing"
-    FREEZE = "freeze"
-    """Freeze the promoted objects; they are too many to look through."""
-    COLLECT_NEWEST = "collect newest"
-    """Look through what is not frozen, and freeze it."""
+    SETTLE = "settle"
+    """Look through the young objects, and freeze all that are left."""
     COLLECT_ALL = "collect all"
     """Look through everything, and freeze what is left."""
 
@@ -87,7 +83,7 @@ class Measures:
     Attributes:
         now_s: monotonic.
         cpu_s: processor time that the process has used.
-        promotions: Python's looks at survivors since the last action that froze.
+        promotions: Python's looks at survivors since the last action.
         blocks: blocks of memory in use.
         clients: the clients that are connected.
     """
@@ -127,9 +123,7 @@ class Collector:
             return Action.COLLECT_ALL
         if self.state is HeapState.GROWING:
             self._advance(HeapStep.SETTLE)
-        if not now.promotions:
-            return Action.NOTHING
-        return Action.COLLECT_NEWEST if now.promotions <= MAX_PROMOTIONS else Action.FREEZE
+        return Action.SETTLE if now.promotions else Action.NOTHING
 
     def collected_all(self, now: Measures) -> None:
         """Everything has been looked through: what is in use now is what there is to be."""

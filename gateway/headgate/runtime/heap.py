@@ -60,9 +60,8 @@ class Heap:
         if action is Action.COLLECT_ALL:
             self._collect_all()
             self._collector.collected_all(self._measures())
-        elif action is not Action.NOTHING:
-            if action is Action.COLLECT_NEWEST:
-                gc.collect()
+        elif action is Action.SETTLE:
+            gc.collect(1)
             gc.freeze()
         if action is not Action.NOTHING:
             self._promotions = 0

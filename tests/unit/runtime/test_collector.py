@@ -13,7 +13,6 @@ from headgate.runtime.collector import (
     IDLE_LOOKS,
     IDLE_SHARE,
     MAX_BLOCKS,
-    MAX_PROMOTIONS,
     SWOLLEN_BLOCKS,
     TRANSITIONS,
     Action,
@@ -51,16 +50,12 @@ def test_nothing_is_done_while_nothing_was_promoted() -> None:
     assert [process.look() for _ in range(10)] == [Action.NOTHING] * 10
 
 
-def test_a_few_promoted_objects_are_looked_through_once_more_and_frozen() -> None:
-    """A quiet second of joins costs a look at them alone."""
+@pytest.mark.parametrize("promotions", [1, 20])
+def test_promoted_objects_are_frozen_with_the_next_look(promotions: int) -> None:
+    """After a quiet second of joins, and in a storm of them: a look at the young ones costs the same."""
     process = Process()
-    assert process.look(promotions=MAX_PROMOTIONS) is Action.COLLECT_NEWEST
+    assert process.look(promotions=promotions) is Action.SETTLE
     assert process.collector.state is HeapState.STEADY
-
-
-def test_many_promoted_objects_are_frozen_unseen() -> None:
-    """In a storm of joins a look at what has come in a second would be a pause."""
-    assert Process().look(promotions=MAX_PROMOTIONS + 1) is Action.FREEZE
 
 
 def test_memory_that_clients_explain_needs_no_look_at_everything() -> None:
@@ -68,7 +63,7 @@ def test_memory_that_clients_explain_needs_no_look_at_everything() -> None:
     process = Process()
     for clients in range(100, 10_100, 500):
         blocks = START.blocks + BLOCKS_PER_CLIENT * (clients - 100)
-        assert process.look(promotions=20, blocks=blocks, clients=clients) is Action.FREEZE
+        assert process.look(promotions=20, blocks=blocks, clients=clients) is Action.SETTLE
 
 
 def test_memory_that_nobody_explains_is_looked_through_when_the_process_is_idle() -> None:
@@ -173,4 +168,4 @@ def test_garbage_has_a_bound_and_a_busy_process_no_pause_without_need(seconds: l
             process.collector.collected_all(process.now)
         else:
             assert unexplained <= MAX_BLOCKS
-            assert action is not Action.COLLECT_NEWEST or promotions <= MAX_PROMOTIONS
+            assert (action is Action.SETTLE) == (promotions > 0)

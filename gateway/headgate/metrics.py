@@ -53,6 +53,13 @@ LOOP_STALLED_SECONDS = Counter("headgate_loop_stalled_seconds_total", "Total tim
 PRIVATE_REDIS_STARTED_AGAIN = Counter(
     "headgate_private_redis_started_again_total", "Times that the private Redis was started again after it had died."
 )
+GC_SECONDS = Histogram(
+    "headgate_gc_pause_seconds",
+    "Time for which a garbage collection stopped the gateway, by generation: 2 looks at everything that is not frozen.",
+    ["generation"],
+    buckets=(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1),
+)
+GC_LONGEST_SECONDS = Gauge("headgate_gc_longest_pause_seconds", "The longest of these since the gateway started.")
 MONITORED_EVENTS = Counter(
     "headgate_monitored_events_total", "Events counted by a counter of a monitoring consumer.", ["consumer", "name"]
 )

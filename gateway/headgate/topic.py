@@ -22,6 +22,7 @@ MAX_TOPIC_WORDS = 8
 USERS = "users"
 
 _WORD = "[A-Za-z0-9_-]+"
+_ONE_WORD = re.compile(_WORD, re.ASCII)
 _NAMESPACE = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 _TOPIC = re.compile(rf"{_WORD}(?:\.{_WORD})*", re.ASCII)
 # Where `pattern` puts a word.
@@ -71,7 +72,7 @@ def check_word(word: object) -> str:
     Raises:
         InvalidTopic: it cannot.
     """
-    if not isinstance(word, str) or not re.fullmatch(_WORD, word, re.ASCII):
+    if not isinstance(word, str) or not _ONE_WORD.fullmatch(word):
         raise InvalidTopic(word, "expected one word of letters, digits, _ and -")
     return check_topic(word)
 
@@ -91,6 +92,8 @@ def own_topics(user: object) -> str:
     Raises:
         InvalidPattern: `user` is not one word, and a grant made of it would reach other users' topics.
     """
+    if isinstance(user, str) and _ONE_WORD.fullmatch(user) and len(user) <= MAX_TOPIC_BYTES - len(USERS) - len("..#"):
+        return f"{USERS}.{user}.#"  # each join of another user asks for it: a tenth of the time
     return pattern(f"{USERS}.{{user}}.#", user=user)
 
 
@@ -107,7 +110,7 @@ def pattern(template: str, **words: object) -> str:
         raise InvalidPattern(template, f"{odd[0]} is {'not given' if odd[0] in names else 'not in the template'}")
     for name, value in words.items():
         text = str(value) if type(value) is int else value
-        if not isinstance(text, str) or not re.fullmatch(_WORD, text, re.ASCII):
+        if not isinstance(text, str) or not _ONE_WORD.fullmatch(text):
             raise InvalidPattern(template, f"{name}={repr(value)[:80]}: expected one word of letters, digits, _ and -")
     return check_pattern(_PLACE.sub(lambda found: str(words[found[1]]), template))
 

@@ -59,7 +59,7 @@ class ClaimRules:
         user, token_id = _text(claims, "sub"), _text(claims, "jti") if claims.get("jti") is not None else None
         if user == ANONYMOUS or not {"*", "#"}.isdisjoint(user.split(".")):
             raise Unauthorized(Reason.INVALID_CLAIM, claim="sub")
-        return Identity(
+        return Identity.of_checked(
             user,
             subscribe=_grants(claims, "subscribe", user),
             publish=_grants(claims, "publish", user),

@@ -6,7 +6,6 @@ per thing that was done, the last one `headgate: ready at <URL> …`. The caller
 
 from __future__ import annotations
 
-import gc
 import inspect
 import signal
 import sys
@@ -21,6 +20,7 @@ from headgate.flask_extension import Headgate
 from headgate.redis.client import describe_server
 from headgate.redis.embedded import EmbeddedRedis, start_private_redis
 from headgate.runtime import logging as logs
+from headgate.runtime.heap import Heap
 from headgate.runtime.importing import import_string
 from headgate.runtime.loop import Signal, on_signal, spawn
 from headgate.settings import PREFIX, Settings, environment
@@ -140,7 +140,8 @@ def _serve(app: Flask, settings: Settings) -> int:
     for namespace in gate.gateway.namespaces.values():
         namespace.bus.was_up.wait(timeout=10)
     gate.gateway.registration.tried.wait(timeout=10)  # a gateway that stops when we are ready finds us
-    _freeze_memory()
+    heap = Heap(lambda: sum(len(namespace.clients) for namespace in gate.gateway.namespaces.values()))
+    heap.start()
     server.start()
     shown = f"[{settings.host}]" if ":" in settings.host else settings.host
     _say(f"ready at http://{shown}:{server.server_port}/ (headgate {__version__}, Ctrl-C stops it)")
@@ -148,21 +149,10 @@ def _serve(app: Flask, settings: Settings) -> int:
     _say("stopping")
     spawn(_drain, gate, settings.drain_s, at_once)
     at_once.wait()
+    heap.close()
     gate.close()
     server.stop(timeout=1)
     return 0
-
-
-def _freeze_memory() -> None:
-    """Take what is there for good, 150,000 objects, out of what the garbage collector looks through.
-
-    Clients that join make it look through all there is, now and then: 65 ms in which nothing else happens, 5 % of 4,000 joins. So
-    it looks more seldom than by default (700, 10, 10): next to nothing of ours is a cycle. While a hundred addresses join with
-    all that they may ask for, the others' p99 is 12 ms with these thresholds, 50 ms without (the bench's `hostile-connects-100`).
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(10_000, 20, 50)
 
 
 def _drain(gate: Headgate, within_s: float, done: Signal) -> None:

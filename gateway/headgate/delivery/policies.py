@@ -35,6 +35,9 @@ class Policies(Mapping[str, Overflow]):
     def __getitem__(self, pattern: str) -> Overflow:
         return self._by_pattern[pattern]
 
+    def __contains__(self, pattern: object) -> bool:
+        return pattern in self._by_pattern  # the interface's own would raise and catch an error for each that is not there
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._by_pattern)
 

@@ -106,10 +106,10 @@ class Namespace:
             InvalidRequest, InvalidPattern, Forbidden, LimitReached, BusUnavailable, BusRefused: nothing has changed.
             Unauthorized: the client has left meanwhile.
         """
-        (outcome,) = self.subscribe_all(client, [request])
-        if isinstance(outcome, HeadgateError):
-            raise outcome
-        return outcome
+        outcomes = self.subscribe_all(client, [request])
+        if isinstance(outcomes[0], HeadgateError):
+            raise outcomes.pop()  # type: ignore[misc]  # kept here, it would be a cycle: its traceback holds this frame
+        return outcomes[0]
 
     def subscribe_all(self, client: Client, requests: Iterable[object]) -> list[str | HeadgateError]:
         """Make subscriptions active, as `subscribe` does each; return for each its pattern, or the error that refused it.

@@ -9,8 +9,7 @@ Work on subscriptions is done in a share of the loop, and lets the loop run betw
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from time import monotonic
 
 from headgate.bus.listener import Bus
@@ -63,20 +62,28 @@ class Subscriptions:
             Unauthorized: the client has left meanwhile.
         """
         outcomes = self._admit(client, requests)
-        with self._acquired([wanted.pattern for wanted in outcomes if isinstance(wanted, Subscription)]):
+        # A need of our own for each until it is active; the first client of a pattern then keeps it.
+        needed = dict.fromkeys([wanted.pattern for wanted in outcomes if isinstance(wanted, Subscription)])
+        for pattern in needed:
+            self._bus.acquire(pattern)
+        try:
             for index, wanted in enumerate(outcomes):
                 if isinstance(wanted, Subscription):
                     try:
                         self._bus.wait_for(wanted.pattern)
                     except HeadgateError as error:
-                        outcomes[index] = error
+                        outcomes[index] = error.with_traceback(None)
             pending = deque((index, wanted) for index, wanted in enumerate(outcomes) if isinstance(wanted, Subscription))
             while pending:
                 epoch, starts, errors = self._find_starts(client, pending)
-                for index, refusal in errors.items():
-                    outcomes[index] = refusal
-                pending = deque((index, wanted) for index, wanted in pending if index not in errors)
-                self._activate_all(client, pending, epoch, starts)
+                if errors:
+                    for index, refusal in errors.items():
+                        outcomes[index] = refusal
+                    pending = deque((index, wanted) for index, wanted in pending if index not in errors)
+                self._activate_all(client, pending, epoch, starts, needed)
+        finally:
+            for pattern in needed:
+                self._bus.release(pattern)
         return [wanted.pattern if isinstance(wanted, Subscription) else wanted for wanted in outcomes]
 
     def end(self, pattern: str, client: Client) -> None:
@@ -123,38 +130,30 @@ class Subscriptions:
     def _admit(self, client: Client, requests: Iterable[object]) -> list[Subscription | HeadgateError]:
         """Read requests, and hold them against the limits and then against what the client is granted. Lets the loop run."""
         outcomes: list[Subscription | HeadgateError] = []
+        held, settings, identity = client.subscriptions, self._settings, client.identity
         fresh: set[str] = set()
-        wildcards = client.subscriptions.wildcards
-        with self._share:
+        wildcards = held.wildcards
+        with self._share as share:
             for request in requests:
-                self._share.pause()
+                share.pause()
                 try:
                     wanted = read_subscription(request)
                     pattern = wanted.pattern
-                    if pattern not in client.subscriptions and pattern not in fresh:
-                        if len(client.subscriptions) + len(fresh) >= self._settings.max_subscriptions:
-                            raise LimitReached("subscriptions", self._settings.max_subscriptions)
-                        if is_wildcard(pattern) and wildcards >= self._settings.max_wildcards:
-                            raise LimitReached("wildcards", self._settings.max_wildcards)
+                    if pattern not in fresh and pattern not in held:
+                        if len(held) + len(fresh) >= settings.max_subscriptions:
+                            raise LimitReached("subscriptions", settings.max_subscriptions)
+                        if is_wildcard(pattern):
+                            if wildcards >= settings.max_wildcards:
+                                raise LimitReached("wildcards", settings.max_wildcards)
+                            wildcards += 1
                         fresh.add(pattern)
-                        wildcards += is_wildcard(pattern)
-                    if not client.identity.may_subscribe(pattern):
+                    if not identity.may_subscribe(pattern):
                         raise Forbidden("subscribe to", pattern)
                     outcomes.append(wanted)
                 except HeadgateError as error:
-                    outcomes.append(error)
+                    # Its traceback holds this frame, which holds the list: a cycle for each refusal.
+                    outcomes.append(error.with_traceback(None))
         return outcomes
-
-    @contextmanager
-    def _acquired(self, patterns: Iterable[str]) -> Iterator[None]:
-        """Let the bus listen to patterns for the time of the block."""
-        for pattern in patterns:
-            self._bus.acquire(pattern)
-        try:
-            yield
-        finally:
-            for pattern in patterns:
-                self._bus.release(pattern)
 
     def _find_starts(
         self, client: Client, pending: Iterable[tuple[int, Subscription]]
@@ -175,7 +174,7 @@ class Subscriptions:
                 if epoch == self._bus.epoch:  # and not a place in a log that has just been lost, or has lost its end
                     return epoch, dict(zip(asking, found, strict=True)), {}
         except HeadgateError as error:
-            return self._bus.epoch, {}, dict.fromkeys(asked, error)
+            return self._bus.epoch, {}, dict.fromkeys(asked, error.with_traceback(None))
 
     def _on_line(self, since: Since) -> Since:
         """Return a `since` without an epoch: of a position that the log has lost, the newest before it. May wait for Redis.
@@ -191,9 +190,16 @@ class Subscriptions:
         return Since(offset=0 if end is None else min(since.offset, end))
 
     def _activate_all(
-        self, client: Client, pending: deque[tuple[int, Subscription]], epoch: str | None, starts: Mapping[int, int]
+        self,
+        client: Client,
+        pending: deque[tuple[int, Subscription]],
+        epoch: str | None,
+        starts: Mapping[int, int],
+        needed: dict[str, None],
     ) -> None:
         """Make subscriptions active, one after the other; leave in `pending` those whose `starts` are of an epoch before.
+
+        The needs of patterns that nobody here had go over to the matcher: they are no longer in `needed`.
 
         Raises:
             Unauthorized: the client has left meanwhile.
@@ -204,17 +210,22 @@ class Subscriptions:
                 while pending and (not starts or epoch == self._bus.epoch):
                     self.check_in(client)
                     if starts and self._feed.under_way:
-                        self._activate_behind_pass(client, pending, epoch, starts)
+                        self._activate_behind_pass(client, pending, epoch, starts, needed)
                     else:
                         index, wanted = pending.popleft()
-                        self._activate(client, wanted, starts.get(index))
+                        self._activate(client, wanted, starts.get(index), needed)
                     self._share.pause()
                 self.check_in(client)
         finally:
             client.pasts_complete()
 
     def _activate_behind_pass(
-        self, client: Client, pending: deque[tuple[int, Subscription]], epoch: str | None, starts: Mapping[int, int]
+        self,
+        client: Client,
+        pending: deque[tuple[int, Subscription]],
+        epoch: str | None,
+        starts: Mapping[int, int],
+        needed: dict[str, None],
     ) -> None:
         """Wait for the end of the pass that is under way, and make subscriptions active there, for as long as a slice."""
         done = Signal()
@@ -223,7 +234,7 @@ class Subscriptions:
             began_s = monotonic()
             while pending and epoch == self._bus.epoch and self._clients.get(client.session) is client:
                 index, wanted = pending.popleft()
-                self._activate(client, wanted, starts.get(index))
+                self._activate(client, wanted, starts.get(index), needed)
                 if monotonic() - began_s > SHARE_S:
                     break
             done.set()
@@ -232,16 +243,20 @@ class Subscriptions:
         with self._share.outside():
             done.wait()
 
-    def _activate(self, client: Client, wanted: Subscription, start: int | None) -> None:
+    def _activate(self, client: Client, wanted: Subscription, start: int | None, needed: dict[str, None]) -> None:
         """Let a client have the events of its subscription: live, and from an offset on, if any, out of the log.
 
         Both in one step: an event that came live between the two would come out of the log again.
         """
-        client.subscribe(wanted.pattern, wanted.overflow)
-        if self._matcher.add(wanted.pattern, client):
-            self._bus.acquire(wanted.pattern)
+        pattern = wanted.pattern
+        client.subscribe(pattern, wanted.overflow)
+        if self._matcher.add(pattern, client):
+            if pattern in needed:
+                del needed[pattern]
+            else:  # asked for twice: its first client has left in between
+                self._bus.acquire(pattern)
         if start is not None:
-            client.ask_past(wanted.pattern, start, self._feed.position())
+            client.ask_past(pattern, start, self._feed.position())
 
     def _remove(self, pattern: str, client: Client) -> None:
         if self._matcher.remove(pattern, client):

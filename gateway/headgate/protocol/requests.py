@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -40,8 +40,7 @@ class Since:
     epoch: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Subscription:
+class Subscription(NamedTuple):
     """A wanted subscription."""
 
     pattern: str
@@ -98,10 +97,12 @@ def read_subscription(request: object) -> Subscription:
     """
     body = _object(request, {"pattern", "overflow", "since"}, "{pattern: 'orders.*'}")
     pattern = check_pattern(body.get("pattern"))
-    try:
-        overflow = Overflow(body.get("overflow", Overflow.CATCH_UP))
-    except ValueError:
-        raise InvalidRequest(f"overflow: expected one of {', '.join(Overflow)}") from None
+    overflow = Overflow.CATCH_UP
+    if "overflow" in body:
+        try:
+            overflow = Overflow(body["overflow"])
+        except ValueError:
+            raise InvalidRequest(f"overflow: expected one of {', '.join(Overflow)}") from None
     since = body.get("since")
     return Subscription(pattern, overflow, None if since is None else _since(since))
 
@@ -185,8 +186,8 @@ def _epoch(value: object, name: str) -> str:
 def _object(request: object, known: set[str], example: str) -> Mapping[str, Any]:
     if not isinstance(request, Mapping):
         raise InvalidRequest(f"expected an object such as {example}")
-    unknown = sorted(str(name) for name in set(request) - known)
-    if unknown:
+    if not request.keys() <= known:
+        unknown = sorted(str(name) for name in set(request) - known)
         raise InvalidRequest(f"unknown field {unknown[0][:40]!r}; known: {', '.join(sorted(known))}")
     return request
 

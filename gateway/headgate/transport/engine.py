@@ -262,9 +262,9 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
                 BAD_REQUEST, "413 Content Too Large", f"payload_too_large: {length} bytes, at most {limits.max_message_bytes}"
             )
         try:
-            with session.long_poll.posting():
+            with (long_poll := session.long_poll).posting():  # one: a session that is over meanwhile has none
                 body: bytes = environ["wsgi.input"].read(length)
-                session.long_poll.posted(split_packets(body.decode(), limits.inbound_burst))
+                long_poll.posted(split_packets(body.decode(), limits.inbound_burst))
         except (ValueError, OSError, SessionClosed) as error:
             session.end(TRANSPORT_ERROR)
             raise Refused(BAD_REQUEST, detail=str(error)) from error

@@ -192,8 +192,11 @@ class HttpHandler(pywsgi.WSGIHandler):  # type: ignore[misc]
     # -- one request after the other ----------------------------------------------------------------------------------
 
     def handle(self) -> None:
-        with suppress(OSError):  # the answer to a bad request found nobody
-            super().handle()
+        try:
+            with suppress(OSError):  # the answer to a bad request found nobody
+                super().handle()
+        finally:
+            self.environ = None  # it holds this handler: a cycle would keep both until the garbage collector looks
 
     def handle_one_request(self) -> Outcome:
         if self.environ is not None:

@@ -333,5 +333,5 @@ class Session(Outbox):
 
     def _forget(self) -> None:
         self._advance(SessionStep.FORGET)
-        self._receiver = None
+        self._receiver = self._long_poll = None  # they hold the session
         self._server.ended(self.sid, self.reason or TRANSPORT_CLOSE)

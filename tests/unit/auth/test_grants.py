@@ -119,7 +119,7 @@ def test_all_that_one_connect_may_ask_of_one_token_is_decided_in_bounded_work(at
 def test_the_usual_shapes_take_no_walk() -> None:
     """A topic that is granted, a branch, everything: some look-ups, and no call of a function for each word."""
     identity = Identity("ana", subscribe=("orders.#", "users.ana.#", "news", *(f"teams.{number}.#" for number in range(60))))
-    identity.may_subscribe("news")  # compiled now
+    identity.may_subscribe("news.1")  # compiled now
     for pattern in ("orders.1.shipped", "orders.*.shipped", "users.ana.#", "news", "teams.7.*", "elsewhere.1", "elsewhere.#"):
         assert calls_during(identity, [pattern]) <= 4
 

@@ -39,20 +39,27 @@ class Scenario:
 
 def checked(answer: Answer) -> Row:
     """Return what every run has in common: did it go well, was the generator the bottleneck, did others disturb it."""
-    server_cpu_s = max(answer["server_cpu_s"], 1e-3)
     return {
         "outcome": answer["outcome"],
-        "seconds": round(answer["seconds"], 3),
         "deliveries": answer["deliveries"],
         "undelivered": answer["undelivered"],
         "missing": answer["missing"],
         "late": answer["late"],
         "closed": answer["closed"],
         "redis_errors": answer["redis_errors"],
+        "lateness_of_generator_ms": round(answer["worst_lateness_us"] / 1000, 3),
+        **shares(answer),
+    }
+
+
+def shares(answer: Answer) -> Row:
+    """Return how long a run took, and who used the cores meanwhile."""
+    server_cpu_s = max(answer["server_cpu_s"], 1e-3)
+    return {
+        "seconds": round(answer["seconds"], 3),
         "server_core_share": round(server_cpu_s / answer["seconds"], 3),
         "load_core_share": round(answer["load_cpu_s"] / answer["seconds"], 3),
         "others_on_server_core_share": round(max(0.0, answer["server_core_busy_s"] - server_cpu_s) / answer["seconds"], 3),
-        "lateness_of_generator_ms": round(answer["worst_lateness_us"] / 1000, 3),
     }
 
 

@@ -11,10 +11,11 @@ from . import directed
 from .generator import Answer
 from .hostile import ATTACK_DEADLINE_S, ATTACKS
 from .hostile import attack as attack_server
+from .http_publishing import posting
 from .machine import cores
 from .publishing import TOPIC
 from .scenario import KIB, Row, Run, Scenario, checked, latency
-from .stage import Stage, stage
+from .stage import Audience, Stage, stage
 from .variants import LOG_KEY, Variant, headgate_connect, mint
 
 # Throughput ------------------------------------------------------------------------------------------------------------
@@ -205,12 +206,16 @@ def _publish_topics(on: Stage, count: int) -> None:
 # Connecting ----------------------------------------------------------------------------------------------------------------
 
 
-def connecting(clients: int, texts: Callable[[int], list[str]] | None = None) -> Run:
+def connecting(
+    clients: int, texts: Callable[[int], list[str]] | None = None, audience: Callable[[int], Audience] | None = None
+) -> Run:
     """Clients join as fast as the server lets them, 64 under way at a time; joined means that events will come."""
 
     def run(variant: Variant, quick: bool) -> Row:
         count = clients // 4 if quick else clients
-        with stage(variant, size_bytes=256, room=count + 100, connects=texts(count + 100) if texts else ()) as on:
+        room = count + 100
+        connects, listening = texts(room) if texts else (), audience(room) if audience else None
+        with stage(variant, size_bytes=256, room=room, connects=connects, audience=listening) as on:
             on.generator.connects(100)
             answer = on.generator.connects(count)
             row = checked(answer) | latency(answer)
@@ -255,6 +260,11 @@ _LATENCY_COLUMNS = {
 }  # fmt: skip
 
 
+_POSTING_COLUMNS = {
+    "events_per_s": "events per second",
+    "events_per_cpu_s": "events per server CPU second",
+    "p50_ms": "p50 ms", "p99_ms": "p99 ms", "max_ms": "max ms",
+}  # fmt: skip
 _MEMORY_COLUMNS = {
     "kib_per_client": "KiB per client beyond the first 100",
     "kib_per_client_from_empty": "KiB per client from an empty server",
@@ -399,6 +409,26 @@ SCENARIOS = {
             "connecting-token-resume", "Connections with a token each, and a resume position", connecting(4000, _with_tokens),
             _CONNECTING_COLUMNS,
             ("headgate",), "connects_per_s", more_is_better=True, targets={"connects_per_s": ("at least", 1500)},
+        ),
+        Scenario(
+            "joins-token-own-pattern", "Connections with a token each, and the pattern of all that is one's own",
+            connecting(4000, audience=directed.own), _CONNECTING_COLUMNS,
+            PEERS, "connects_per_s", more_is_better=True, targets={"connects_per_s": ("at least", 5000)},
+        ),
+        Scenario(
+            "joins-20-exact", "Connections with 20 of 10,000 exact topics each",
+            connecting(4000, audience=lambda clients: directed.topics(clients, 20, 10_000)), _CONNECTING_COLUMNS,
+            PEERS, "connects_per_s", more_is_better=True, targets={"connects_per_s": ("at least", 4000)},
+        ),
+        Scenario(
+            "http-publish", "Publishing over HTTP: 64 kept connections, one event of 256 B to a request", posting(256, 1),
+            _POSTING_COLUMNS, ("headgate", "centrifugo"), "events_per_s", more_is_better=True,
+            targets={"events_per_s": ("at least", 15_000)},
+        ),
+        Scenario(
+            "http-publish-batch", "Publishing over HTTP: 64 kept connections, 100 events of 256 B each", posting(256, 100),
+            _POSTING_COLUMNS, ("headgate", "centrifugo"), "events_per_s", more_is_better=True,
+            targets={"events_per_s": ("at least", 60_000)},
         ),
         *(_hostile(attack) for attack in ATTACKS),
     )

@@ -24,6 +24,7 @@ class Stage:
     server: Child
     generator: Generator
     port: int
+    folder: Path
 
 
 @dataclass(frozen=True)
@@ -88,4 +89,4 @@ def stage(
         )
         stack.enter_context(generator)
         generator.publishes(variant.template(bus, port, size_bytes, to))
-        yield Stage(variant, bus, server, generator, port)
+        yield Stage(variant, bus, server, generator, port, folder)

@@ -17,7 +17,7 @@ from bench.bus import Bus
 from bench.child import Child
 
 from .socketio_peers import PEERS
-from .variant import Addressing, Kind, Variant, listens, started
+from .variant import Addressing, HttpPublishing, Kind, Variant, listens, started
 
 _TOKEN_SECRET = "no secret: every bench has this one too"
 # A text of CONNECT is one line of a file; 0x1e stands for a newline in it.
@@ -83,7 +83,19 @@ _ADDRESSING: dict[Kind, Addressing] = {
     "own": Addressing(_connect_own, lambda _count: '"id":1,"connect"', f"personal-{publishing.ADDRESS}"),
     "topics": Addressing(_connect_topics, lambda count: f'"id":{count + 1},"subscribe"', publishing.ADDRESS),
 }
+
+
+def _http_event(size_bytes: int) -> dict[str, object]:
+    return {"channel": publishing.TOPIC, "data": json.loads(publishing.payload(size_bytes))}
+
+
+_HTTP = HttpPublishing(
+    "/api/publish",
+    _http_event,
+    "/api/batch",
+    lambda events, size_bytes: {"commands": [{"publish": _http_event(size_bytes)}] * events},
+)
 CENTRIFUGO = Variant(
     "centrifugo", "Centrifugo (Go), Redis engine", _start, _template,
-    _subscribing([publishing.TOPIC]), '"id":2,"subscribe"', _missing, "/connection/websocket", _ADDRESSING,
+    _subscribing([publishing.TOPIC]), '"id":2,"subscribe"', _missing, "/connection/websocket", _ADDRESSING, _HTTP,
 )  # fmt: skip

@@ -14,7 +14,7 @@ from headgate.auth.tokens import Tokens
 from headgate.settings import Settings
 from headgate.topic import own_topics, user_topic
 
-from .variant import NAMESPACE, Addressing, Kind, Variant, healthy, started
+from .variant import NAMESPACE, Addressing, HttpPublishing, Kind, Variant, healthy, started
 
 LOG_KEY = "hg:{notifications}:log"
 CHANNEL = "hg:{notifications}:"
@@ -45,6 +45,8 @@ def _start(bus: Bus, port: int, core: int, folder: Path) -> Child:
         "HEADGATE_LOG_LEVEL": "warning",
         "HEADGATE_TOKEN_SECRET": TOKEN_SECRET,
         "HEADGATE_MAX_CLIENTS_PER_ADDRESS": "0",
+        "HEADGATE_PUBLISH_PER_S": "100000",
+        "HEADGATE_PUBLISH_BURST": "100000",
     }
     return started([str(_HEADGATE), "serve", "--dev", "--port", str(port)], core, folder, healthy(port), env)
 
@@ -80,9 +82,22 @@ _ADDRESSING: dict[Kind, Addressing] = {
 }
 
 
+def _http_event(size_bytes: int) -> dict[str, object]:
+    return {"topic": publishing.TOPIC, "data": json.loads(publishing.payload(size_bytes))}
+
+
+_HTTP = HttpPublishing(
+    "/api/publish",
+    _http_event,
+    "/api/publish/batch",
+    lambda events, size_bytes: {"events": [_http_event(size_bytes)] * events},
+    lambda connections: [mint(f"publisher-{number}", [], ["#"]) for number in range(connections)],
+)
+
+
 def _variant(name: str, title: str, template: Callable[[Bus, int, int, str | None], bytes], *kinds: Kind) -> Variant:
     addressing = {kind: _ADDRESSING[kind] for kind in kinds}
-    return Variant(name, title, _start, template, headgate_connect(), _JOINED, _missing, addressing=addressing)
+    return Variant(name, title, _start, template, headgate_connect(), _JOINED, _missing, addressing=addressing, http=_HTTP)
 
 
 HEADGATE = _variant("headgate", "Headgate (logged publish)", _logged, "own", "topics")

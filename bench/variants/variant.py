@@ -34,6 +34,17 @@ class Addressing:
 
 
 @dataclass(frozen=True)
+class HttpPublishing:
+    """How events come to this server over HTTP: the bodies of one and of a batch, and tokens for connections, if it wants any."""
+
+    path: str
+    single: Callable[[int], object]
+    batch_path: str | None = None
+    batch: Callable[[int, int], object] = lambda events, size_bytes: None
+    tokens: Callable[[int], list[str]] = lambda connections: []
+
+
+@dataclass(frozen=True)
 class Variant:
     """One kind of server.
 
@@ -52,6 +63,7 @@ class Variant:
     missing: Callable[[], str]
     path: str | None = None
     addressing: Mapping[Kind, Addressing] = field(default_factory=dict)
+    http: HttpPublishing | None = None
 
 
 @contextmanager

@@ -12,7 +12,8 @@ from pathlib import Path
 from . import generator, machine, report
 from .bus import Bus
 from .child import Failed
-from .scenarios import SCENARIOS, Row, Scenario
+from .scenario import Row, Scenario
+from .scenarios import SCENARIOS
 from .variants import VARIANTS, Variant
 
 RESULTS = Path(__file__).parent / "results"

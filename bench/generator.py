@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import select
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,10 +41,11 @@ class Generator(Child):
         server_pid: int,
         server_core: int,
         bus_socket: str,
-        connects: list[str],
+        connects: Sequence[str],
         ready: str,
         room: int,
         path: str | None = None,
+        audience: Sequence[Sequence[int]] = (),
         offer_deflate: bool = False,
         receive_buffer_bytes: int | None = None,
     ) -> None:
@@ -53,6 +55,10 @@ class Generator(Child):
         options = ["--port", str(port), "--connects", str(connects_file), "--ready", ready, "--redis", bus_socket]
         options += ["--clients", str(room), "--server-pid", str(server_pid), "--server-core", str(server_core)]
         options += ["--path", path, "--speaks-first"] if path else []
+        if audience:
+            audience_file = folder / "audience"
+            audience_file.write_text("".join(" ".join(map(str, addresses)) + "\n" for addresses in audience))
+            options += ["--audience", str(audience_file)]
         options += ["--deflate"] if offer_deflate else []
         options += ["--receive-buffer", str(receive_buffer_bytes)] if receive_buffer_bytes else []
         super().__init__(

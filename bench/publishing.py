@@ -17,6 +17,8 @@ from .child import Failed
 
 MARKER = "~" + "0" * 10 + ":" + "0" * 20 + "~"
 TOPIC = "bench.load"
+# A word of a topic, the name of a room or a channel: the load generator fills in the digits (load/template.h).
+ADDRESS = "addr000000"
 CAPTURE_DEADLINE_S = 20.0
 
 
@@ -30,6 +32,11 @@ def payload(size_bytes: int) -> str:
     if size_bytes < len(bare):
         raise ValueError(f"a payload needs at least {len(bare)} bytes")
     return bare[:-2] + "x" * (size_bytes - len(bare)) + '"}'
+
+
+def address(number: int) -> str:
+    """Return ADDRESS with the digits of this one."""
+    return f"addr{number:06}"
 
 
 def command(*words: str | bytes) -> bytes:

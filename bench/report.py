@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .scenarios import Row, Scenario
+from .scenario import Row, Scenario
 from .variants import VARIANTS
 
 # scenario → variant → one row per round

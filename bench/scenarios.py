@@ -1,80 +1,27 @@
-"""The scenarios. Each takes a variant and returns one flat row of figures; a round is one row per variant.
-
-The figures' names carry their units. Which of them the table shows is said beside each scenario.
-"""
+"""The scenarios. Each takes a variant and returns one flat row of figures; a round is one row per variant."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 
+from . import directed
 from .generator import Answer
 from .hostile import ATTACK_DEADLINE_S, ATTACKS
 from .hostile import attack as attack_server
+from .http_publishing import posting
 from .machine import cores
 from .publishing import TOPIC
-from .stage import Stage, stage
+from .scenario import KIB, Row, Run, Scenario, checked, latency
+from .stage import Audience, Stage, stage
 from .variants import LOG_KEY, Variant, headgate_connect, mint
-
-Row = dict[str, float | str]
-KIB = 1024
-
-
-@dataclass(frozen=True)
-class Scenario:
-    """One kind of measurement.
-
-    `run(variant, quick)` makes one row. `columns` of it go into the table (name → heading); `ratio` is the column that is
-    compared with Headgate's, `more_is_better` says in which direction. `targets` are checked on Headgate's medians:
-    column → (at least / at most, figure).
-    """
-
-    name: str
-    title: str
-    run: Callable[[Variant, bool], Row]
-    columns: Mapping[str, str]
-    variants: tuple[str, ...]
-    ratio: str
-    more_is_better: bool
-    quick: bool = False
-    targets: Mapping[str, tuple[str, float]] = field(default_factory=dict)
-
-
-def _checked(answer: Answer) -> Row:
-    """Return what every run has in common: did it go well, was the generator the bottleneck, did others disturb it."""
-    server_cpu_s = max(answer["server_cpu_s"], 1e-3)
-    return {
-        "outcome": answer["outcome"],
-        "seconds": round(answer["seconds"], 3),
-        "deliveries": answer["deliveries"],
-        "undelivered": answer["undelivered"],
-        "missing": answer["missing"],
-        "late": answer["late"],
-        "closed": answer["closed"],
-        "redis_errors": answer["redis_errors"],
-        "server_core_share": round(server_cpu_s / answer["seconds"], 3),
-        "load_core_share": round(answer["load_cpu_s"] / answer["seconds"], 3),
-        "others_on_server_core_share": round(max(0.0, answer["server_core_busy_s"] - server_cpu_s) / answer["seconds"], 3),
-        "lateness_of_generator_ms": round(answer["worst_lateness_us"] / 1000, 3),
-    }
-
-
-def _latency(answer: Answer, prefix: str = "") -> Row:
-    found = answer["microseconds"]
-    row: Row = {f"{prefix}{name}_ms": round(found[name] / 1000, 3) for name in ("p50", "p90", "p99", "p99_9", "max")}
-    row[f"{prefix}distribution_us"] = found["distribution"]
-    return row
-
 
 # Throughput ------------------------------------------------------------------------------------------------------------
 
 
-def throughput(
-    clients: int, size_bytes: int, window: int, offer_deflate: bool, pipelined: bool
-) -> Callable[[Variant, bool], Row]:
+def throughput(clients: int, size_bytes: int, window: int, offer_deflate: bool, pipelined: bool) -> Run:
     """Closed loop: `window` events under way; deliveries per second of the server's CPU.
 
     `pipelined`: what is published at the same moment goes to Redis in one write, else each event in its own.
@@ -86,7 +33,7 @@ def throughput(
         with stage(variant, size_bytes=size_bytes, room=clients, offer_deflate=offer_deflate) as on:
             on.generator.connects(clients)
             answer = on.generator.ask(command, window, warm_s * 1000, measure_s * 1000, takes_s=warm_s + measure_s)
-            row = _checked(answer)
+            row = checked(answer)
             row["deliveries_per_cpu_s"] = round(answer["deliveries"] / max(answer["server_cpu_s"], 1e-3))
             row["deliveries_per_s"] = round(answer["deliveries"] / answer["seconds"])
             row["server_mib"] = round(on.server.resident_bytes() / KIB**2, 1)
@@ -98,7 +45,7 @@ def throughput(
 # Latency ---------------------------------------------------------------------------------------------------------------
 
 
-def schedule(clients: int, size_bytes: int, deliveries_per_s: int) -> Callable[[Variant, bool], Row]:
+def schedule(clients: int, size_bytes: int, deliveries_per_s: int) -> Run:
     """Open loop at a fixed rate: the latency of every delivery, from the planned time of its event."""
 
     def run(variant: Variant, quick: bool) -> Row:
@@ -108,12 +55,12 @@ def schedule(clients: int, size_bytes: int, deliveries_per_s: int) -> Callable[[
             on.generator.connects(clients)
             on.generator.ask("open", rate, warm_s * 1000, takes_s=warm_s)
             answer = on.generator.ask("open", rate, measure_s * 1000, takes_s=measure_s)
-            return _checked(answer) | _latency(answer)
+            return checked(answer) | latency(answer)
 
     return run
 
 
-def bursts(clients: int, size_bytes: int, events: int) -> Callable[[Variant, bool], Row]:
+def bursts(clients: int, size_bytes: int, events: int) -> Run:
     """Open loop, `events` at once every two seconds: the latency of every delivery, from the burst's planned time."""
 
     def run(variant: Variant, quick: bool) -> Row:
@@ -122,7 +69,7 @@ def bursts(clients: int, size_bytes: int, events: int) -> Callable[[Variant, boo
             on.generator.connects(clients)
             on.generator.ask("burst", events, 1, 2000, takes_s=2)
             answer = on.generator.ask("burst", events, times, 2000, takes_s=2 * times)
-            return _checked(answer) | _latency(answer)
+            return checked(answer) | latency(answer)
 
     return run
 
@@ -142,7 +89,7 @@ def _settled_bytes(on: Stage) -> int:
     return before
 
 
-def memory(clients: int, offer_deflate: bool = False) -> Callable[[Variant, bool], Row]:
+def memory(clients: int, offer_deflate: bool = False) -> Run:
     """Resident memory per client that is connected, subscribed and idle; what the first 100 cost is start-up, not theirs."""
 
     def run(variant: Variant, _quick: bool) -> Row:
@@ -154,7 +101,7 @@ def memory(clients: int, offer_deflate: bool = False) -> Callable[[Variant, bool
             on.generator.connects(clients - first)
             answer = on.generator.ask("idle", 100, takes_s=0.1)
             after = _settled_bytes(on)
-            row = _checked(answer)
+            row = checked(answer)
             row["kib_per_client"] = round((after - before) / (clients - first) / KIB, 2)
             row["kib_per_client_from_empty"] = round((after - empty) / clients / KIB, 2)
             row["server_mib"] = round(after / KIB**2, 1)
@@ -166,7 +113,7 @@ def memory(clients: int, offer_deflate: bool = False) -> Callable[[Variant, bool
 # Clients that do not read ------------------------------------------------------------------------------------------------
 
 
-def stalled(clients: int, stopped: int, size_bytes: int, events_per_s: int) -> Callable[[Variant, bool], Row]:
+def stalled(clients: int, stopped: int, size_bytes: int, events_per_s: int) -> Run:
     """Some clients stop reading: what they cost in memory, what the others notice, what becomes of the stopped ones.
 
     What the others notice is held against the calm before and the calm after: two calms differ by half in a run.
@@ -186,7 +133,7 @@ def stalled(clients: int, stopped: int, size_bytes: int, events_per_s: int) -> C
             after = generator.ask("unstall", 4000, takes_s=4)
             after_bytes = on.server.resident_bytes()
             calm_again, _ = _watched(on, events_per_s, measure_s)
-            row = _checked(answer) | _latency(calm, "calm_") | _latency(answer)
+            row = checked(answer) | latency(calm, "calm_") | latency(answer)
             calm_p99_us = (calm["microseconds"]["p99"] + calm_again["microseconds"]["p99"]) / 2
             row["calm_p99_ms"] = round(calm_p99_us / 1000, 3)
             row["p99_change"] = round(answer["microseconds"]["p99"] / max(1.0, calm_p99_us), 3)
@@ -218,7 +165,7 @@ def _peak_bytes(on: Stage, seconds: float) -> int:
     return peak
 
 
-def hostile(attack: str, clients: int = 100) -> Callable[[Variant, bool], Row]:
+def hostile(attack: str, clients: int = 100) -> Run:
     """An attack, while 100 others get 100 events per second: the others' latency, and the server's memory.
 
     Where the attack is on subscriptions, the server remembers as many topics as it can, and nobody has subscribed to `#`: one who
@@ -241,7 +188,7 @@ def hostile(attack: str, clients: int = 100) -> Callable[[Variant, bool], Row]:
                 sent = second.submit(attack_server, attack, on.port, connects[0] if connects else variant.connect)
                 peak = _peak_bytes(on, seconds)
                 answer = on.generator.answer(seconds)
-                row = _checked(answer) | _latency(answer) | sent.result(ATTACK_DEADLINE_S * 2)
+                row = checked(answer) | latency(answer) | sent.result(ATTACK_DEADLINE_S * 2)
             row["growth_mib"] = round(max(0, peak - before) / KIB**2, 2)
             return row
 
@@ -259,15 +206,19 @@ def _publish_topics(on: Stage, count: int) -> None:
 # Connecting ----------------------------------------------------------------------------------------------------------------
 
 
-def connecting(clients: int, texts: Callable[[int], list[str]] | None = None) -> Callable[[Variant, bool], Row]:
+def connecting(
+    clients: int, texts: Callable[[int], list[str]] | None = None, audience: Callable[[int], Audience] | None = None
+) -> Run:
     """Clients join as fast as the server lets them, 64 under way at a time; joined means that events will come."""
 
     def run(variant: Variant, quick: bool) -> Row:
         count = clients // 4 if quick else clients
-        with stage(variant, size_bytes=256, room=count + 100, connects=texts(count + 100) if texts else ()) as on:
+        room = count + 100
+        connects, listening = texts(room) if texts else (), audience(room) if audience else None
+        with stage(variant, size_bytes=256, room=room, connects=connects, audience=listening) as on:
             on.generator.connects(100)
             answer = on.generator.connects(count)
-            row = _checked(answer) | _latency(answer)
+            row = checked(answer) | latency(answer)
             row["connects_per_s"] = round(count / answer["seconds"])
             row["connects_per_cpu_s"] = round(count / max(answer["server_cpu_s"], 1e-3))
             return row
@@ -297,12 +248,23 @@ _THROUGHPUT_COLUMNS = {
     "load_core_share": "generator's share of its core",
     "server_mib": "server memory (MiB)",
 }
+_EVENTS_COLUMNS = {
+    "events_per_cpu_s": "events per server CPU second",
+    "deliveries_per_cpu_s": "deliveries per server CPU second",
+    "events_per_s": "events per second",
+    "load_core_share": "generator's share of its core",
+}
 _LATENCY_COLUMNS = {
     "p50_ms": "p50 ms", "p90_ms": "p90 ms", "p99_ms": "p99 ms", "p99_9_ms": "p99.9 ms", "max_ms": "max ms",
     "server_core_share": "server's share of its core",
 }  # fmt: skip
 
 
+_POSTING_COLUMNS = {
+    "events_per_s": "events per second",
+    "events_per_cpu_s": "events per server CPU second",
+    "p50_ms": "p50 ms", "p99_ms": "p99 ms", "max_ms": "max ms",
+}  # fmt: skip
 _MEMORY_COLUMNS = {
     "kib_per_client": "KiB per client beyond the first 100",
     "kib_per_client_from_empty": "KiB per client from an empty server",
@@ -333,7 +295,7 @@ def _throughput(clients: int, size_bytes: int, label: str, window: int, target: 
     )
 
 
-def _stalled(name: str, title: str, run: Callable[[Variant, bool], Row], quick: bool = False) -> Scenario:
+def _stalled(name: str, title: str, run: Run, quick: bool = False) -> Scenario:
     return Scenario(
         name,
         title,
@@ -379,9 +341,31 @@ def _hostile(name: str) -> Scenario:
     )
 
 
+_OWN_5000 = directed.own(5000)
+_TOPICS_20_OF_10000 = directed.topics(5000, 20, 10_000)
+
 SCENARIOS = {
     scenario.name: scenario
     for scenario in (
+        Scenario(
+            "directed-5000", "Each event for 1 of 5,000 users, 256 B, window 64", directed.capacity(_OWN_5000, 256, 64),
+            _EVENTS_COLUMNS, PEERS, "events_per_cpu_s", more_is_better=True, quick=True,
+            targets={"events_per_cpu_s": ("at least", 80_000)},
+        ),
+        Scenario(
+            "directed-5000-schedule", "Each event for 1 of 5,000 users, 256 B, open schedule of 5,000 events per second",
+            directed.schedule(_OWN_5000, 256, 5000), _LATENCY_COLUMNS, PEERS, "p99_9_ms", more_is_better=False,
+            targets={"p99_9_ms": ("at most", 10)},
+        ),
+        Scenario(
+            "topics-20-of-10000", "Each of 5,000 clients listens to 20 of 10,000 topics, 256 B, window 64",
+            directed.capacity(_TOPICS_20_OF_10000, 256, 64), _EVENTS_COLUMNS, PEERS, "events_per_cpu_s", more_is_better=True,
+        ),
+        Scenario(
+            "topics-20-of-10000-schedule", "Each of 5,000 clients listens to 20 of 10,000 topics, 1,000 events per second",
+            directed.schedule(_TOPICS_20_OF_10000, 256, 1000), _LATENCY_COLUMNS, PEERS, "p99_9_ms", more_is_better=False,
+            targets={"p99_9_ms": ("at most", 15)},
+        ),
         _throughput(1000, 256, "256 B", 8, 700_000, quick=True),
         _throughput(1000, 256, "256 B", 8, None, pipelined=True),
         _throughput(1000, 1024, "1 KiB", 8, 600_000),
@@ -425,6 +409,26 @@ SCENARIOS = {
             "connecting-token-resume", "Connections with a token each, and a resume position", connecting(4000, _with_tokens),
             _CONNECTING_COLUMNS,
             ("headgate",), "connects_per_s", more_is_better=True, targets={"connects_per_s": ("at least", 1500)},
+        ),
+        Scenario(
+            "joins-token-own-pattern", "Connections with a token each, and the pattern of all that is one's own",
+            connecting(4000, audience=directed.own), _CONNECTING_COLUMNS,
+            PEERS, "connects_per_s", more_is_better=True, targets={"connects_per_s": ("at least", 5000)},
+        ),
+        Scenario(
+            "joins-20-exact", "Connections with 20 of 10,000 exact topics each",
+            connecting(4000, audience=lambda clients: directed.topics(clients, 20, 10_000)), _CONNECTING_COLUMNS,
+            PEERS, "connects_per_s", more_is_better=True, targets={"connects_per_s": ("at least", 4000)},
+        ),
+        Scenario(
+            "http-publish", "Publishing over HTTP: 64 kept connections, one event of 256 B to a request", posting(256, 1),
+            _POSTING_COLUMNS, ("headgate", "centrifugo"), "events_per_s", more_is_better=True,
+            targets={"events_per_s": ("at least", 15_000)},
+        ),
+        Scenario(
+            "http-publish-batch", "Publishing over HTTP: 64 kept connections, 100 events of 256 B each", posting(256, 100),
+            _POSTING_COLUMNS, ("headgate", "centrifugo"), "events_per_s", more_is_better=True,
+            targets={"events_per_s": ("at least", 60_000)},
         ),
         *(_hostile(attack) for attack in ATTACKS),
     )

@@ -12,7 +12,7 @@ from .bus import Bus
 from .child import Child
 from .generator import Generator
 from .machine import cores
-from .variants import Variant, held_port
+from .variants import Kind, Variant, held_port
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,15 @@ class Stage:
     server: Child
     generator: Generator
     port: int
+    folder: Path
+
+
+@dataclass(frozen=True)
+class Audience:
+    """Addresses of one kind, and which of them each client listens at: one sequence per client, of equal length."""
+
+    kind: Kind
+    clients: Sequence[Sequence[int]]
 
 
 @contextmanager
@@ -33,6 +42,7 @@ def stage(
     size_bytes: int,
     room: int,
     connects: Sequence[str] = (),
+    audience: Audience | None = None,
     offer_deflate: bool = False,
     receive_buffer_bytes: int | None = None,
 ) -> Iterator[Stage]:
@@ -43,6 +53,7 @@ def stage(
         size_bytes: payload of the events that will be published.
         room: how many clients there will be at most.
         connects: CONNECT texts, used in turn; the variant's own if there is none.
+        audience: who listens at which addresses; without it every event is for every client.
         offer_deflate: whether the clients offer permessage-deflate.
         receive_buffer_bytes: SO_RCVBUF of the clients; the kernel's default if None.
 
@@ -50,6 +61,11 @@ def stage(
         Failed: one of them does not start.
     """
     server_core, load_core = cores()
+    to, joined = None, variant.joined
+    if audience:
+        addressing = variant.addressing[audience.kind]
+        to, joined = addressing.to, addressing.joined(len(audience.clients[0]))
+        connects = [addressing.connect(addresses) for addresses in audience.clients]
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="headgate-bench-")))
         bus = Bus(folder, load_core)
@@ -63,13 +79,14 @@ def stage(
             server_pid=server.pid,
             server_core=server_core,
             bus_socket=bus.socket,
-            connects=list(connects) or [variant.connect],
-            ready=variant.joined,
+            connects=connects or [variant.connect],
+            ready=joined,
+            audience=audience.clients if audience else (),
             room=room,
             path=variant.path,
             offer_deflate=offer_deflate,
             receive_buffer_bytes=receive_buffer_bytes,
         )
         stack.enter_context(generator)
-        generator.publishes(variant.template(bus, port, size_bytes))
-        yield Stage(variant, bus, server, generator, port)
+        generator.publishes(variant.template(bus, port, size_bytes, to))
+        yield Stage(variant, bus, server, generator, port, folder)

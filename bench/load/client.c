@@ -65,6 +65,7 @@ void client_close(struct swarm *swarm, struct client *client, const char *why)
     buffer_free(&client->unread);
     client->state = GONE;
     swarm_client_gone(swarm, client, before, why);
+    owed_free(&client->owed);
 }
 
 void client_stall(struct swarm *swarm, struct client *client, bool stalled)

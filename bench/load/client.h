@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "audience.h"
 #include "buffer.h"
 
 struct swarm;
@@ -22,6 +23,7 @@ struct client {
     uint32_t next_sequence; /* what the next event should be; 0 before the first */
     uint32_t compressed_frames;
     uint64_t started_ns;
+    struct owed owed;       /* where events have addresses: the events that it has yet to get */
     struct buffer unread;   /* the beginning of a frame whose end has not come yet */
 };
 

@@ -31,6 +31,7 @@ static const char usage[] =
     "  --host HOST        address of the server (127.0.0.1)\n"
     "  --path PATH        of the WebSocket (/socket.io/?EIO=4&transport=websocket)\n"
     "  --connects FILE    CONNECT texts, one per line used in turn; a record separator (0x1e) stands for a newline\n"
+    "  --audience FILE    addresses that each client listens to, one line per client; without it every event is for all\n"
     "  --ready TEXT       what the text that says `joined` starts with\n"
     "  --redis ADDRESS    /path of a Unix socket, or host:port; needed to publish\n"
     "  --deflate          offer permessage-deflate\n"
@@ -73,13 +74,15 @@ static void read_options(int argc, char **argv)
     static const struct option names[] = {
         {"host", 1, 0, 'h'},    {"port", 1, 0, 'p'},    {"path", 1, 0, 'P'},    {"connects", 1, 0, 'c'}, {"ready", 1, 0, 'r'},
         {"redis", 1, 0, 'R'},   {"deflate", 0, 0, 'd'}, {"clients", 1, 0, 'n'},  {"receive-buffer", 1, 0, 'b'},
-        {"server-pid", 1, 0, 's'}, {"server-core", 1, 0, 'C'}, {"speaks-first", 0, 0, 'f'}, {0, 0, 0, 0},
+        {"server-pid", 1, 0, 's'}, {"server-core", 1, 0, 'C'}, {"speaks-first", 0, 0, 'f'},
+        {"audience", 1, 0, 'a'}, {0, 0, 0, 0},
     };
     struct options *o = &swarm.options;
-    const char *connects = NULL;
+    const char *connects = NULL, *audience = NULL;
     swarm.room = 10000;
     for (int option; (option = getopt_long(argc, argv, "", names, NULL)) != -1;) {
         switch (option) {
+        case 'a': audience = optarg; break;
         case 'h': o->host = optarg; break;
         case 'p': o->port = atoi(optarg); break;
         case 'P': o->path = optarg; break;
@@ -101,6 +104,8 @@ static void read_options(int argc, char **argv)
     }
     read_connects(connects);
     swarm.clients = calloc(swarm.room, sizeof *swarm.clients);
+    if (audience && !audience_read(&swarm.audience, audience, swarm.room))
+        fail(audience, "no list of addresses");
 }
 
 /* Raise the soft limit on open files to the hard one: one client is one. */

@@ -110,7 +110,7 @@ void run_window(struct swarm *swarm, struct run *run, uint32_t window, uint64_t 
         }
         if (now >= end)
             break;
-        while (swarm_outstanding(swarm) < window && swarm_publish(swarm, now_ns()))
+        for (uint32_t i = 0; i < window && swarm_outstanding(swarm) < window && swarm_publish(swarm, now_ns()); i++)
             if (!pipelined)
                 swarm_flush(swarm);
         swarm_flush(swarm);

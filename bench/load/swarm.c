@@ -111,14 +111,32 @@ void swarm_forget(struct swarm *swarm)
     swarm->base = swarm->next;
 }
 
+/* Choose the address of an event and owe it to all who listen there; returns how many of them read. */
+static uint32_t address_event(struct swarm *swarm, uint32_t sequence)
+{
+    const struct audience *audience = &swarm->audience;
+    uint32_t address = audience_address(audience, sequence), reading = 0;
+    template_address(&swarm->template, address);
+    for (uint32_t i = audience->first[address]; i < audience->first[address + 1]; i++) {
+        struct client *client = &swarm->clients[audience->listeners[i]];
+        if (client->state != READY)
+            continue;
+        owed_push(&client->owed, sequence, !client->stalled);
+        reading += !client->stalled;
+    }
+    return reading;
+}
+
 bool swarm_publish(struct swarm *swarm, uint64_t planned_ns)
 {
     if (swarm_outstanding(swarm) >= RING || swarm->bus_lost)
         return false;
     uint32_t sequence = swarm->next++;
-    swarm->remaining[sequence % RING] = swarm_reading(swarm);
+    swarm->remaining[sequence % RING] = swarm->audience.count ? address_event(swarm, sequence) : swarm_reading(swarm);
     swarm->planned_ns[sequence % RING] = planned_ns;
     swarm->tally.published++;
+    if (swarm->audience.count)
+        move_base(swarm); /* an event that nobody listens to is done at once */
     template_fill(&swarm->template, sequence, planned_ns);
     swarm->bus_lost |= !buffer_append(&swarm->redis.out, swarm->template.bytes, swarm->template.length);
     return !swarm->bus_lost;
@@ -129,10 +147,53 @@ void swarm_flush(struct swarm *swarm)
     swarm->bus_lost |= !redis_flush(&swarm->redis);
 }
 
+/* One client that was waited for has this event, or will not get it any more. */
+static void done_with(struct swarm *swarm, uint32_t sequence)
+{
+    uint32_t *remaining = &swarm->remaining[sequence % RING];
+    if (sequence >= swarm->base && sequence < swarm->next && *remaining && !--*remaining && sequence == swarm->base)
+        move_base(swarm);
+}
+
+static void arrived(struct swarm *swarm, uint32_t sequence, uint64_t planned_ns, uint64_t read_ns)
+{
+    if (swarm->recording)
+        histogram_record(&swarm->latency, read_ns > planned_ns ? read_ns - planned_ns : 0);
+    done_with(swarm, sequence);
+}
+
+/* Where events have addresses, each client has its own order: what it has skipped is missing and not waited for any more, what
+ * it was not owed is late. */
+static void owed_event(struct swarm *swarm, struct client *client, uint32_t sequence, uint64_t planned_ns, uint64_t read_ns)
+{
+    struct tally *tally = &swarm->tally;
+    if (!owed_holds(&client->owed, sequence)) {
+        tally->deliveries++;
+        tally->late++;
+        return;
+    }
+    struct owed_item item;
+    while ((item = owed_pop(&client->owed)).sequence != sequence) {
+        tally->missing++;
+        if (item.waited_for)
+            done_with(swarm, item.sequence);
+    }
+    if (item.waited_for) {
+        tally->deliveries++;
+        arrived(swarm, sequence, planned_ns, read_ns);
+    } else {
+        tally->caught_up++;
+    }
+}
+
 void swarm_event(struct swarm *swarm, struct client *client, uint32_t sequence, uint64_t planned_ns, uint64_t read_ns)
 {
     struct tally *tally = &swarm->tally;
     uint32_t expected = client->next_sequence;
+    if (swarm->audience.count) {
+        owed_event(swarm, client, sequence, planned_ns, read_ns);
+        return;
+    }
     if (client->lagging) {
         tally->caught_up++;
         if (sequence + 1 >= swarm->next)
@@ -148,11 +209,7 @@ void swarm_event(struct swarm *swarm, struct client *client, uint32_t sequence, 
     if (expected)
         tally->missing += sequence - expected;
     client->next_sequence = sequence + 1;
-    if (swarm->recording)
-        histogram_record(&swarm->latency, read_ns > planned_ns ? read_ns - planned_ns : 0);
-    uint32_t *remaining = &swarm->remaining[sequence % RING];
-    if (sequence >= swarm->base && sequence < swarm->next && *remaining && !--*remaining && sequence == swarm->base)
-        move_base(swarm);
+    arrived(swarm, sequence, planned_ns, read_ns);
 }
 
 static bool holds(const char *text, size_t length, const char *word)
@@ -179,8 +236,15 @@ void swarm_client_ready(struct swarm *swarm, struct client *client)
 }
 
 /* A client that leaves is not waited for any more: its share of every event under way is taken off. */
-static void settle(struct swarm *swarm, const struct client *client)
+static void settle(struct swarm *swarm, struct client *client)
 {
+    while (client->owed.count) {
+        struct owed_item item = owed_pop(&client->owed);
+        if (item.waited_for)
+            done_with(swarm, item.sequence);
+    }
+    if (swarm->audience.count)
+        return;
     uint32_t from = client->next_sequence > swarm->base ? client->next_sequence : swarm->base;
     for (uint32_t sequence = from; sequence < swarm->next; sequence++)
         if (swarm->remaining[sequence % RING])
@@ -194,7 +258,7 @@ void swarm_client_gone(struct swarm *swarm, struct client *client, enum client_s
         swarm->ready--;
         if (client->stalled)
             swarm->stalled--;
-        else if (!client->lagging)
+        if (swarm->audience.count || (!client->stalled && !client->lagging))
             settle(swarm, client);
     }
     if (!why)

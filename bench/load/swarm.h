@@ -1,7 +1,9 @@
 /* All clients of one run, the events that were published to them, and the account of who got what.
  *
  * Every event has a sequence number and, in a ring, the number of clients that still have to get it. An event is done
- * when that number is 0; `base` is the oldest event that is not. A client that does not read (stalled) is not waited for. */
+ * when that number is 0; `base` is the oldest event that is not. A client that does not read (stalled) is not waited for.
+ *
+ * Either every event is for every client, or each has an address (audience.h) and is for the clients that listen there. */
 #ifndef BENCH_SWARM_H
 #define BENCH_SWARM_H
 
@@ -9,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "audience.h"
 #include "client.h"
 #include "histogram.h"
 #include "redis.h"
@@ -32,7 +35,7 @@ struct line {
 struct tally {
     uint64_t published, deliveries, bytes;
     uint64_t missing;   /* a client saw a later event first; if it comes after all it is also counted in `late` */
-    uint64_t late;      /* an event older than the newest that this client has seen: doubled or out of order */
+    uint64_t late;      /* an event older than the newest that this client has seen, or not for it: doubled or out of order */
     uint64_t caught_up; /* deliveries to clients that had been stalled, until they were level again */
     uint64_t gaps, backpressure, other_notices, compressed_frames;
 };
@@ -49,6 +52,7 @@ struct swarm {
     bool bus_lost, quitting;
     struct redis redis;
     struct template template;
+    struct audience audience; /* empty: every event is for every client */
     uint32_t first_sequence, next, base;
     uint32_t remaining[RING];
     uint64_t planned_ns[RING];

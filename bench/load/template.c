@@ -29,6 +29,17 @@ const char *marker_find(const char *text, const char *end, uint32_t *sequence, u
     return NULL;
 }
 
+static void find_places(struct template *t)
+{
+    static const size_t prefix = sizeof ADDRESS_PREFIX - 1;
+    const char *p = t->bytes, *end = p + t->length;
+    while (t->place_count < MAX_ADDRESS_PLACES && (p = memmem(p, (size_t)(end - p), ADDRESS_PREFIX, prefix))) {
+        p += prefix;
+        if (end - p >= ADDRESS_DIGITS && strspn(p, "0") >= ADDRESS_DIGITS)
+            t->places[t->place_count++] = (size_t)(p - t->bytes);
+    }
+}
+
 bool template_read(struct template *t, const char *path)
 {
     FILE *file = fopen(path, "rb");
@@ -48,7 +59,8 @@ bool template_read(struct template *t, const char *path)
         return false;
     }
     free(t->bytes);
-    *t = (struct template){bytes, length, (size_t)(after - MARKER_BYTES - bytes)};
+    *t = (struct template){.bytes = bytes, .length = length, .marker = (size_t)(after - MARKER_BYTES - bytes)};
+    find_places(t);
     return true;
 }
 
@@ -57,4 +69,13 @@ void template_fill(struct template *t, uint32_t sequence, uint64_t planned_ns)
     char text[MARKER_BYTES + 1];
     snprintf(text, sizeof text, "~%010u:%020llu~", sequence, (unsigned long long)planned_ns);
     memcpy(t->bytes + t->marker, text, MARKER_BYTES);
+}
+
+void template_address(struct template *t, uint32_t address)
+{
+    char digits_of[ADDRESS_DIGITS];
+    for (int i = ADDRESS_DIGITS; i-- > 0; address /= 10)
+        digits_of[i] = (char)('0' + address % 10);
+    for (unsigned i = 0; i < t->place_count; i++)
+        memcpy(t->bytes + t->places[i], digits_of, sizeof digits_of);
 }

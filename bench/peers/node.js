@@ -1,9 +1,10 @@
 // The Node peer: socket.io with its Redis adapter, set up as its documentation says.
 //
 //   node.js serve PORT REDIS_SOCKET NAMESPACE   serve until killed; prints `ready` when it listens
-//   node.js emit REDIS_SOCKET NAMESPACE         emit the JSON on standard input once, from outside, as `event`
+//   node.js emit REDIS_SOCKET NAMESPACE [ROOM]  emit the JSON on standard input once, from outside, as `event`
 //
-// Every client that connects to the namespace gets every event: no rooms, no authentication, the defaults.
+// A client that connects to the namespace gets every event that is emitted without a room, and enters the rooms that its `auth`
+// names. No authentication, the defaults.
 
 import { readFileSync } from "node:fs";
 import { createServer } from "node:http";
@@ -21,16 +22,17 @@ async function createGateway(http, socketPath, namespace) {
 
 async function serve(port, socketPath, namespace) {
   const http = createServer();
-  await createGateway(http, socketPath, namespace);
+  const { gate } = await createGateway(http, socketPath, namespace);
+  gate.on("connection", (socket) => socket.join(socket.handshake.auth.rooms ?? []));
   http.listen({ host: "127.0.0.1", port, backlog: 4096 }, () => console.log("ready"));
 }
 
-async function emit(socketPath, namespace) {
+async function emit(socketPath, namespace, room) {
   const { gate, publisher } = await createGateway(createServer(), socketPath, namespace);
-  gate.emit("event", JSON.parse(readFileSync(0, "utf8")));
+  (room ? gate.to(room) : gate).emit("event", JSON.parse(readFileSync(0, "utf8")));
   await publisher.ping(); // commands of one connection keep their order: the emit has been sent
   process.exit(0);
 }
 
 const [verb, ...words] = process.argv.slice(2);
-await (verb === "serve" ? serve(Number(words[0]), words[1], words[2]) : emit(words[0], words[1]));
+await (verb === "serve" ? serve(Number(words[0]), words[1], words[2]) : emit(...words));

@@ -7,7 +7,8 @@ import json
 import pytest
 
 from bench import publishing, report
-from bench.scenarios import SCENARIOS, Row
+from bench.scenario import Row
+from bench.scenarios import SCENARIOS
 
 SCENARIO = SCENARIOS["throughput-1000x256B-w8"]
 

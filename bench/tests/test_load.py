@@ -6,13 +6,15 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import ServerConnection
 from websockets.sync.server import serve as serve_websockets
 
-from bench import generator
+from bench import generator, publishing
 from bench.bus import Bus
 from bench.child import Failed
 from bench.stage import Stage, stage
@@ -160,3 +162,59 @@ def test_a_client_that_speaks_first_joins_answers_pings_and_counts_pushes_by_the
             assert answer["deliveries"] + answer["caught_up"] == 2
     serving.join(DEADLINE_S)
     assert heard == ['{"id":1}\n{"id":2}', "{}"]
+
+
+def test_an_event_with_an_address_reaches_those_who_listen_there_and_no_other(tmp_path: Path) -> None:
+    """Each client's account is its own: what it skipped is missing, what was not for it is late, what another got is neither."""
+    published: list[tuple[str, str]] = []
+    clients: dict[str, ServerConnection] = {}
+    joined = threading.Semaphore(0)
+
+    def serve(connection: ServerConnection) -> None:
+        name = str(connection.recv())
+        clients[name] = connection
+        connection.send("joined")
+        joined.release()
+        with suppress(ConnectionClosed):
+            connection.recv()  # until the other end closes
+
+    bus = Bus(tmp_path, 0)
+    with bus, bus.client() as client, serve_websockets(serve, "127.0.0.1", 0, compression=None) as server:
+        serving = threading.Thread(target=server.serve_forever)
+        serving.start()
+        load = generator.Generator(
+            tmp_path,
+            0,
+            port=server.socket.getsockname()[1],
+            server_pid=os.getpid(),
+            server_core=0,
+            bus_socket=bus.socket,
+            connects=["first", "second"],
+            ready="joined",
+            room=2,
+            path="/",
+            audience=[(0,), (1,)],
+        )
+        with load, client.pubsub(ignore_subscribe_messages=True) as listener:
+            listener.psubscribe("addr*")
+            listener.get_message(timeout=DEADLINE_S)
+            load.publishes(publishing.command("PUBLISH", publishing.ADDRESS, publishing.payload(100)))
+            load.connects(2)
+            for _ in range(2):
+                assert joined.acquire(timeout=DEADLINE_S)
+            load.tell("open", 1000, 20)
+            while len(published) < 20:
+                message = listener.get_message(timeout=DEADLINE_S)
+                assert message
+                published.append((message["channel"].decode(), message["data"].decode()))
+            first = [data for channel, data in published if channel == "addr000000"]
+            second = [data for channel, data in published if channel == "addr000001"]
+            assert len(first) + len(second) == 20
+            assert min(len(first), len(second)) > 1
+            clients["first"].send("\n".join(first))
+            clients["second"].send("\n".join([first[-1], *second[1:], second[1]]))  # not its own, not its first, one twice
+            answer = load.answer(takes_s=DEADLINE_S)
+    serving.join(DEADLINE_S)
+    assert answer["published"] == 20
+    assert answer["undelivered"] == 0
+    assert (answer["missing"], answer["late"], answer["deliveries"]) == (1, 2, 21)

@@ -1,0 +1,71 @@
+"""One kind of measurement, and what every row of figures has in common.
+
+The figures' names carry their units. Which of them the table shows is said beside each scenario.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from .generator import Answer
+from .variants import Variant
+
+Row = dict[str, float | str]
+# What a scenario does with a server: `run(variant, quick)` makes one row.
+Run = Callable[[Variant, bool], Row]
+KIB = 1024
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One kind of measurement.
+
+    `run(variant, quick)` makes one row. `columns` of it go into the table (name → heading); `ratio` is the column that is
+    compared with Headgate's, `more_is_better` says in which direction. `targets` are checked on Headgate's medians:
+    column → (at least / at most, figure).
+    """
+
+    name: str
+    title: str
+    run: Run
+    columns: Mapping[str, str]
+    variants: tuple[str, ...]
+    ratio: str
+    more_is_better: bool
+    quick: bool = False
+    targets: Mapping[str, tuple[str, float]] = field(default_factory=dict)
+
+
+def checked(answer: Answer) -> Row:
+    """Return what every run has in common: did it go well, was the generator the bottleneck, did others disturb it."""
+    return {
+        "outcome": answer["outcome"],
+        "deliveries": answer["deliveries"],
+        "undelivered": answer["undelivered"],
+        "missing": answer["missing"],
+        "late": answer["late"],
+        "closed": answer["closed"],
+        "redis_errors": answer["redis_errors"],
+        "lateness_of_generator_ms": round(answer["worst_lateness_us"] / 1000, 3),
+        **shares(answer),
+    }
+
+
+def shares(answer: Answer) -> Row:
+    """Return how long a run took, and who used the cores meanwhile."""
+    server_cpu_s = max(answer["server_cpu_s"], 1e-3)
+    return {
+        "seconds": round(answer["seconds"], 3),
+        "server_core_share": round(server_cpu_s / answer["seconds"], 3),
+        "load_core_share": round(answer["load_cpu_s"] / answer["seconds"], 3),
+        "others_on_server_core_share": round(max(0.0, answer["server_core_busy_s"] - server_cpu_s) / answer["seconds"], 3),
+    }
+
+
+def latency(answer: Answer, prefix: str = "") -> Row:
+    """Return the latencies of a run: a few percentiles, and the whole distribution."""
+    found = answer["microseconds"]
+    row: Row = {f"{prefix}{name}_ms": round(found[name] / 1000, 3) for name in ("p50", "p90", "p99", "p99_9", "max")}
+    row[f"{prefix}distribution_us"] = found["distribution"]
+    return row

@@ -1,0 +1,104 @@
+"""Headgate: `headgate serve --dev`, and the ways to publish to it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from bench import publishing
+from bench.bus import Bus
+from bench.child import Child
+from headgate.auth.tokens import Tokens
+from headgate.settings import Settings
+from headgate.topic import own_topics, user_topic
+
+from .variant import NAMESPACE, Addressing, HttpPublishing, Kind, Variant, healthy, started
+
+LOG_KEY = "hg:{notifications}:log"
+CHANNEL = "hg:{notifications}:"
+# Clients of `own` addresses have a token each, as users have; the others are anonymous, as --dev allows.
+TOKEN_SECRET = "no secret: every bench has this one"
+
+_HEADGATE = Path(sys.executable).with_name("headgate")
+_JOINED = f'42{NAMESPACE},["welcome"'
+
+
+def mint(user: str, subscribe: list[str], publish: list[str]) -> str:
+    """Return a token that Headgate takes for an hour."""
+    tokens = Tokens.configured(Settings.read({"HEADGATE_TOKEN_SECRET": TOKEN_SECRET}))
+    assert tokens is not None
+    return tokens.mint(user, subscribe, publish, 3600)
+
+
+def headgate_connect(**auth: object) -> str:
+    """Return a CONNECT that subscribes to everything; `auth` adds a token or a resume position."""
+    body = {"subscriptions": [{"pattern": "#"}], **auth}
+    return f"40{NAMESPACE},{json.dumps(body, separators=(',', ':'))}"
+
+
+def _start(bus: Bus, port: int, core: int, folder: Path) -> Child:
+    env = {
+        "HEADGATE_REDIS_URL": bus.url,
+        "HEADGATE_DATA_DIR": str(folder / "data"),
+        "HEADGATE_LOG_LEVEL": "warning",
+        "HEADGATE_TOKEN_SECRET": TOKEN_SECRET,
+        "HEADGATE_MAX_CLIENTS_PER_ADDRESS": "0",
+        "HEADGATE_PUBLISH_PER_S": "100000",
+        "HEADGATE_PUBLISH_BURST": "100000",
+    }
+    return started([str(_HEADGATE), "serve", "--dev", "--port", str(port)], core, folder, healthy(port), env)
+
+
+def _logged(_bus: Bus, _port: int, size_bytes: int, to: str | None) -> bytes:
+    payload = publishing.payload(size_bytes)
+    return publishing.command("FCALL", "headgate_publish", "1", LOG_KEY, to or publishing.TOPIC, payload)
+
+
+def plain(_bus: Bus, _port: int, size_bytes: int, to: str | None) -> bytes:
+    """Return a plain PUBLISH on the channel of a topic; events of a user are published on the user's channel too."""
+    return publishing.command("PUBLISH", CHANNEL + (to or publishing.TOPIC), publishing.payload(size_bytes))
+
+
+def _missing() -> str:
+    return "" if _HEADGATE.exists() else "headgate is not installed in this Python"
+
+
+def _connect_own(addresses: Sequence[int]) -> str:
+    """Join as the product's client does for a user who is signed in: a token, and one pattern for all that is the user's own."""
+    users = [publishing.address(number) for number in addresses]
+    (user,) = users
+    return headgate_connect(token=mint(user, [], []), subscriptions=[{"pattern": own_topics(user)}])
+
+
+def _connect_topics(addresses: Sequence[int]) -> str:
+    return headgate_connect(subscriptions=[{"pattern": f"topics.{publishing.address(number)}"} for number in addresses])
+
+
+_ADDRESSING: dict[Kind, Addressing] = {
+    "own": Addressing(_connect_own, lambda _count: _JOINED, user_topic(publishing.ADDRESS, "mail.new")),
+    "topics": Addressing(_connect_topics, lambda _count: _JOINED, f"topics.{publishing.ADDRESS}"),
+}
+
+
+def _http_event(size_bytes: int) -> dict[str, object]:
+    return {"topic": publishing.TOPIC, "data": json.loads(publishing.payload(size_bytes))}
+
+
+_HTTP = HttpPublishing(
+    "/api/publish",
+    _http_event,
+    "/api/publish/batch",
+    lambda events, size_bytes: {"events": [_http_event(size_bytes)] * events},
+    lambda connections: [mint(f"publisher-{number}", [], ["#"]) for number in range(connections)],
+)
+
+
+def _variant(name: str, title: str, template: Callable[[Bus, int, int, str | None], bytes], *kinds: Kind) -> Variant:
+    addressing = {kind: _ADDRESSING[kind] for kind in kinds}
+    return Variant(name, title, _start, template, headgate_connect(), _JOINED, _missing, addressing=addressing, http=_HTTP)
+
+
+HEADGATE = _variant("headgate", "Headgate (logged publish)", _logged, "own", "topics")
+PLAIN = _variant("headgate-plain", "Headgate (plain PUBLISH)", plain, "topics")

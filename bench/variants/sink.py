@@ -1,0 +1,30 @@
+"""The C servers without sessions, which no server of the field can beat: load/sink.c."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from bench import publishing
+from bench.bus import Bus
+from bench.child import Child
+from bench.generator import BINARIES
+
+from .headgate import CHANNEL, plain
+from .variant import NAMESPACE, Variant, listens, started
+
+
+def _start(*extra: str) -> Callable[[Bus, int, int, Path], Child]:
+    def start(bus: Bus, port: int, core: int, folder: Path) -> Child:
+        command = [str(BINARIES / "sink"), str(port), bus.socket, CHANNEL + publishing.TOPIC, NAMESPACE, *extra]
+        return started(command, core, folder, listens(port))
+
+    return start
+
+
+def _variant(name: str, title: str, *extra: str) -> Variant:
+    return Variant(name, title, _start(*extra), plain, f"40{NAMESPACE},", f"40{NAMESPACE},", lambda: "")
+
+
+SINK = _variant("sink", "C, joined sends, no protocol (upper bound)")
+SINK_EACH = _variant("sink-each", "C, one send per delivery, no protocol", "--each")

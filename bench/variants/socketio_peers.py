@@ -1,0 +1,68 @@
+"""The Socket.IO servers beside Headgate: python-socketio on gevent, and Node; peers/ has their programs."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench import publishing
+from bench.bus import Bus
+from bench.child import Child
+
+from .variant import NAMESPACE, Addressing, Kind, Variant, listens, started
+
+PEERS = Path(__file__).parents[1] / "peers"
+_STOCK = [str(PEERS / ".venv" / "bin" / "python"), str(PEERS / "stock.py")]
+_NODE = ["node", str(PEERS / "node.js")]
+_JOIN = f"40{NAMESPACE},"
+
+
+def _connect(addresses: Sequence[int]) -> str:
+    """Join, and enter the rooms that `auth` names."""
+    return _JOIN + json.dumps({"rooms": [publishing.address(number) for number in addresses]}, separators=(",", ":"))
+
+
+_ROOMS = Addressing(_connect, lambda _count: _JOIN, publishing.ADDRESS)
+_ADDRESSING: dict[Kind, Addressing] = {"own": _ROOMS, "topics": _ROOMS}
+
+
+def _start_stock(bus: Bus, port: int, core: int, folder: Path) -> Child:
+    return started([*_STOCK, "serve", str(port), bus.url, NAMESPACE], core, folder, listens(port))
+
+
+def _stock_template(bus: Bus, _port: int, size_bytes: int, to: str | None) -> bytes:
+    with bus.client() as client:
+        emitter = [*_STOCK, "emit", bus.url, NAMESPACE, *([to] if to else [])]
+        return publishing.captured(client, emitter, publishing.payload(size_bytes))
+
+
+def _stock_missing() -> str:
+    return "" if Path(_STOCK[0]).exists() else "not installed: make -C bench peers"
+
+
+def _start_node(bus: Bus, port: int, core: int, folder: Path) -> Child:
+    env = {"NODE_ENV": "production"}
+    return started([*_NODE, "serve", str(port), bus.socket, NAMESPACE], core, folder, listens(port), env)
+
+
+def _node_template(bus: Bus, _port: int, size_bytes: int, to: str | None) -> bytes:
+    with bus.client() as client:
+        emitter = [*_NODE, "emit", bus.socket, NAMESPACE, *([to] if to else [])]
+        return publishing.captured(client, emitter, publishing.payload(size_bytes))
+
+
+def _node_missing() -> str:
+    installed = shutil.which("node") and (PEERS / "node_modules" / "socket.io").exists()
+    return "" if installed else "not installed: make -C bench peers"
+
+
+STOCK = Variant(
+    "stock", "python-socketio + RedisManager, gevent", _start_stock, _stock_template, _JOIN, _JOIN, _stock_missing,
+    addressing=_ADDRESSING,
+)  # fmt: skip
+NODE = Variant(
+    "node", "Node socket.io + redis adapter", _start_node, _node_template, _JOIN, _JOIN, _node_missing,
+    addressing=_ADDRESSING,
+)  # fmt: skip

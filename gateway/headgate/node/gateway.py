@@ -148,8 +148,8 @@ class Gateway:
         self._logins.authenticator = authenticator
 
     def identify(self, handshake: Handshake) -> Identity:
-        """Return the identity behind a handshake, as a CONNECT would have it. Raises as `Logins.identify` does."""
-        return self._logins.identify(handshake)
+        """Return the identity behind a request, as a CONNECT would have it. Raises as `Logins.identify` does."""
+        return self._logins.identify(handshake, again=True)
 
     def answers_to(self, environ: Mapping[str, Any]) -> bool:
         """Return whether a request is to a name of ours; `wsgi_app` refuses the others."""

@@ -225,8 +225,11 @@ class HttpHandler(pywsgi.WSGIHandler):  # type: ignore[misc]
     # -- one request after the other ----------------------------------------------------------------------------------
 
     def handle(self) -> None:
-        with suppress(OSError):  # the answer to a bad request found nobody
-            super().handle()
+        try:
+            with suppress(OSError):  # the answer to a bad request found nobody
+                super().handle()
+        finally:
+            self._routed = None  # it knows this handler
 
     def handle_one_request(self) -> Outcome:
         again = self.environ is not None or self._routed is not None

@@ -23,8 +23,13 @@ _SIGNALS = (
 
 def watch(app: Flask) -> Callable[[Flask], bool]:
     """Return the function that says later whether the application is as it is now."""
-    made = _front(app)
-    return lambda served: served is app and _front(served) == made
+    made, views = _front(app), dict(app.view_functions)
+
+    def untouched(served: Flask) -> bool:
+        same_views = all(served.view_functions.get(endpoint) is view for endpoint, view in views.items())
+        return served is app and same_views and _front(served) == made
+
+    return untouched
 
 
 def _front(app: Flask) -> Hashable:

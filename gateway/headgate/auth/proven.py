@@ -1,4 +1,4 @@
-"""Proven tokens: the identities of tokens that were verified before, for callers that send the same one with every request. No I/O.
+"""Proven tokens: the identities of tokens that were verified before, for callers that send one with every request. No I/O.
 
 In: a token, and the keys in use. Out: the identity that the token proved with these keys. Only what cannot change is kept:
 signature and claims. The caller looks each time at what can: whether it has expired, or was revoked.

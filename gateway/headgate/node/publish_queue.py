@@ -81,6 +81,8 @@ class PublishQueue:
         Raises:
             LimitReached: too much waits; nothing was published.
         """
+        if not events:
+            return []
         size_bytes = sum(event.size_bytes for event in events)
         if self._waiting_events + len(events) > MAX_WAITING_EVENTS:
             raise LimitReached("publish_queue_events", MAX_WAITING_EVENTS, FULL_RETRY_S)

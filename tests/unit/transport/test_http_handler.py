@@ -14,7 +14,7 @@ import pytest
 from headgate.transport.http_answers import Answer
 from headgate.transport.http_handler import HttpHandler
 from headgate.transport.http_limits import HttpLimits
-from headgate.transport.http_routes import RoutedRequest
+from headgate.transport.http_routes import Route, RoutedRequest
 from headgate.transport.http_server import HTTPServer
 from tests.support.http_peer import FOREVER, Pause, Peer, Reset
 from tests.support.session_clock import turn
@@ -87,8 +87,8 @@ class Exchange:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, served: str = "application") -> None:
         self.application = Application()
-        route = {"left to the application": leave, "route": EchoRoute(self.application)}.get(served)
-        self.routes = {} if route is None else dict.fromkeys(ROUTED, route)
+        by_name: dict[str, Route] = {"left to the application": leave, "route": EchoRoute(self.application)}
+        self.routes = dict.fromkeys(ROUTED, by_name[served]) if served in by_name else {}
         self._monkeypatch = monkeypatch
 
     def with_(self, *sends: bytes | Pause | Reset, accepts: Iterable[int | Pause] = (), limits: HttpLimits = LIMITS) -> Peer:

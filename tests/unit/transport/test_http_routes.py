@@ -95,7 +95,7 @@ def test_the_answer_of_a_route_is_that_of_wsgi_to_the_byte(room: Room, monkeypat
 
     for line in (b"", b"Connection: keep-alive\r\n", b"Connection: close\r\n"):
         sent = POST + line + b"\r\n12345"
-        through, below = received(found, None, sent), received(room.application, lambda request: found, sent)
+        through, below = received(found.__call__, None, sent), received(room.application, lambda request: found, sent)
         assert through == below
         assert below.endswith(b"\r\n\r\nthe body")
     assert room.told == []
@@ -235,7 +235,7 @@ def test_a_connection_leaves_nothing_behind_that_only_the_garbage_collector_find
     found: list[weakref.ref[Any]] = []
 
     def look(request: RoutedRequest) -> Answer:
-        found.append(weakref.ref(request.environ["headgate.handler"]))  # type: ignore[arg-type]
+        found.append(weakref.ref(request.environ["headgate.handler"]))
         return answer(request.body())
 
     room.route = look
@@ -250,7 +250,7 @@ def test_a_route_may_take_the_socket_away(monkeypatch: pytest.MonkeyPatch) -> No
     def take(request: RoutedRequest) -> None:
         taken.append(detach(dict(request.environ), Said(), b"the answer"))
 
-    server = HTTPServer(("127.0.0.1", 0), Said(), routes={("GET", "/socket"): take})
+    server = HTTPServer(("127.0.0.1", 0), lambda environ, start_response: [], routes={("GET", "/socket"): take})
     ours, theirs = gevent.socket.socketpair()
     greenlet = gevent.spawn(HttpHandler(ours, "", server).handle)
     theirs.sendall(b"GET /socket?a=b HTTP/1.1\r\nHost: test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nbehind")

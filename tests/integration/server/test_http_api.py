@@ -22,7 +22,8 @@ from headgate.auth.tokens import Tokens
 from headgate.settings import Settings
 from headgate_server.api import events as events_api
 from headgate_server.api import publish as publish_api
-from headgate_server.app import ENVELOPE_BYTES, create_app
+from headgate_server.api.publish import ENVELOPE_BYTES
+from headgate_server.app import create_app
 from tests.support.gateway_process import GatewayProcess, StartGateway
 from tests.support.unstarted_gateway import UnstartedGateway
 

@@ -7,7 +7,8 @@ from flask.testing import FlaskClient
 
 from headgate.auth.identity import Identity
 from headgate.settings import Settings
-from headgate_server.app import ENVELOPE_BYTES, create_app
+from headgate_server.api.publish import ENVELOPE_BYTES
+from headgate_server.app import create_app
 from tests.support.recording_gate import RecordingGate
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import math
-import uuid
+import secrets
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -37,7 +37,7 @@ from .errors import (
     SettingsError,
 )
 from .event import MAX_DEPTH, check_event_id, check_json
-from .redis.client import Client, at, call_many, drop_idle, open_client
+from .redis.client import Client, at, call_many, drop_idle, is_forbidden, open_client
 from .redis.connections import Command
 from .redis.durability import Durability, not_waited, read_durable
 from .redis.functions import call_function, ensure_loaded, is_missing
@@ -54,6 +54,8 @@ MAX_BATCH_BYTES = 64 * 1024 * 1024
 
 # One FCALL: the command, the function, the number of keys, the key, topic, payload and id; the places of three of them.
 _Call = tuple[str, str, int, str, str, bytes, str]
+# The function for those who have checked the payload, as `_command` has; and the one that checks it once more, in Redis.
+_TRUSTED, _STRICT = "headgate_append", "headgate_publish"
 _KEY: Final = 3
 _PAYLOAD: Final = 5
 _ID: Final = 6
@@ -173,6 +175,7 @@ class Publisher:
         self._checked_last: object = None
         self._strict_namespace = strict_namespace
         self._remembered = remembered(self._client)
+        self._function = _TRUSTED
         self._durable = read_durable(durable)
         self._timeout_s = timeout_s
         self._wait_ms = round(1000 * timeout_s * _SHARE_OF_WAITING)
@@ -219,15 +222,13 @@ class Publisher:
         words = command if by is None else (*command, _name_of(by))
         self._refuse_unserved(namespace)
         if wish is None:
-            epoch, offset, duplicate = self._retried(self._fcall, words)
-            waited = None
+            appended, waited = self._retried(self._fcall, words), None
         else:
             (appended, waited) = self._retried(self._fcall_many, [words, wish.command(self._wait_ms)])
             if isinstance(appended, HeadgateError):
                 raise appended
-            epoch, offset, duplicate = appended
         self._warn_unserved(namespace)
-        receipt = Receipt(epoch.decode(), offset, bool(duplicate) and id is not None, command[_ID])
+        receipt = _receipt(appended, command[_ID], new_id=id is None)
         return receipt if wish is None else self._confirmed([receipt], wish, waited)[0]
 
     def publish_many(
@@ -276,9 +277,7 @@ class Publisher:
         waited = None if wish is None else replies.pop()
         self._warn_unserved(namespace)
         outcomes = [
-            reply
-            if isinstance(reply, HeadgateError)
-            else Receipt(reply[0].decode(), reply[1], bool(reply[2]) and not new_id, command[_ID])
+            reply if isinstance(reply, HeadgateError) else _receipt(reply, command[_ID], new_id=new_id)
             for reply, command, new_id in zip(replies, batch, generated, strict=True)
         ]
         receipts = [outcome for outcome in outcomes if isinstance(outcome, Receipt)]
@@ -310,9 +309,7 @@ class Publisher:
         replies = self._retried(self._fcall_many, [event.command for event in events])
         self._warn_unserved(namespace)
         return [
-            reply
-            if isinstance(reply, HeadgateError)
-            else Receipt(reply[0].decode(), reply[1], bool(reply[2]) and not event.has_new_id, event.id)
+            reply if isinstance(reply, HeadgateError) else _receipt(reply, event.id, new_id=event.has_new_id)
             for reply, event in zip(replies, events, strict=True)
         ]
 
@@ -364,8 +361,8 @@ class Publisher:
         payload = encode_data(data)
         if len(payload) > self._max_payload_bytes:
             raise PayloadTooLarge(len(payload), self._max_payload_bytes, "publisher")
-        event_id = uuid.uuid4().hex if event_id is None else check_event_id(event_id)
-        return "FCALL", "headgate_publish", 1, key, topic, payload, event_id
+        event_id = secrets.token_hex(16) if event_id is None else check_event_id(event_id)
+        return "FCALL", self._function, 1, key, topic, payload, event_id
 
     def _confirmed(self, receipts: list[Receipt], wish: Durability, waited: Any) -> list[Receipt]:
         """Return the receipts with what is known of the writes, or raise NotDurable."""
@@ -403,7 +400,14 @@ class Publisher:
 
     def _fcall(self, command: Command) -> Any:
         self._check_library(str(command[_KEY]))
-        return call_function(self._client, *command)
+        try:
+            return call_function(self._client, *command)
+        except BusRefused as error:
+            if command[1] != _TRUSTED or not is_forbidden(error):
+                raise
+        reply = call_function(self._client, *_strict(command))
+        self._stay_strict()
+        return reply
 
     def _fcall_many(self, batch: Sequence[Command]) -> list[Any]:
         key = str(batch[0][_KEY])
@@ -412,12 +416,28 @@ class Publisher:
         if any(is_missing(reply) for reply in replies):
             ensure_loaded(self._client, key)
             replies = call_many(self._client, batch)
+        if batch[0][1] == _TRUSTED and all(
+            isinstance(reply, BusRefused) and is_forbidden(reply) for reply in replies[: len(batch) - _waits(batch)]
+        ):
+            batch = [_strict(command) for command in batch]
+            replies = call_many(self._client, batch)
+            if not any(isinstance(reply, BusRefused) and is_forbidden(reply) for reply in replies):
+                self._stay_strict()
         # A server that cannot write now has refused all, or all from one on: sent again, each event keeps its place.
         answers = replies[: len(batch) - _waits(batch)]
         first = next((index for index, reply in enumerate(answers) if isinstance(reply, BusUnavailable)), None)
         if first is not None and all(isinstance(reply, BusUnavailable) for reply in answers[first:]):
             raise answers[first]
         return replies
+
+    def _stay_strict(self) -> None:
+        """Call the strict function from now on: this user may call it, and not the other one."""
+        if self._function == _TRUSTED:
+            self._function = _STRICT
+            log.warning(
+                "this Redis user may not call %s, so Redis checks every payload again (%s): allow +fcall|%s for less work there",
+                *(_TRUSTED, _STRICT, _TRUSTED),
+            )
 
     def _refuse_unserved(self, namespace: str) -> None:
         """Of a strict publisher: raise NamespaceNotServed, before anything is sent; again each time, as a gateway may come."""
@@ -463,6 +483,17 @@ class Publisher:
 def _name_of(by: str) -> str:
     """Return a publisher's name as Redis keeps it beside ids: the user's may have any characters, and any length."""
     return hashlib.sha256(by.encode()).hexdigest()[:_BY_LENGTH]
+
+
+def _strict(command: Command) -> Command:
+    """Return the call of the strict function for one of the trusted one; any other command as it is."""
+    return command if command[1] != _TRUSTED else (command[0], _STRICT, *command[2:])
+
+
+def _receipt(reply: Any, event_id: str, *, new_id: bool) -> Receipt:
+    """Return the receipt that a function answers: the trusted one with a text, the strict one with a list."""
+    epoch, offset, duplicate = reply.split() if isinstance(reply, bytes) else reply
+    return Receipt(epoch.decode(), int(offset), bool(int(duplicate)) and not new_id, event_id)
 
 
 def _waits(batch: Sequence[Command]) -> int:

@@ -113,7 +113,7 @@ def test_a_batch_with_refused_events_says_so_first(redis_url: str, redis_client:
     """A refused event matters more than how far the others have come."""
     with Publisher(redis_url, timeout_s=0.5) as publisher:
         publisher.publish("a", 1)
-        call(redis_client, "HSET", head_key(NAMESPACE), "max_payload_bytes", 10)
+        call(redis_client, "FCALL", "headgate_configure", 1, log_key(NAMESPACE), 100, 60000, 10)
         with pytest.raises(PublishManyError):
             publisher.publish_many([("a", 1), ("a", "x" * 20)], durable=1)
 

@@ -60,7 +60,13 @@ end
 
 -- The time now (ms). `told` and `elapsed`, if given: the caller was told that time, so long ago.
 local function read_clock(clock, wall, told, elapsed)
-  local now = advance_clock(clock, wall)
+  -- Mostly the wall clock has gone on a little, and nothing is in doubt: the same as below, for a fifth of the work.
+  local now = wall - clock.shift
+  if not told and clock.doubt == 0 and now >= clock.last and now - clock.last <= LEAP_MS then
+    clock.last = now
+    return now
+  end
+  now = advance_clock(clock, wall)
   if told then
     local lacking = math.min(told + elapsed - now, MAX_PROOF_MS)
     if clock.doubt > 0 and (told <= clock.since or told > now) then

@@ -24,7 +24,7 @@ from . import one_server
 from .cluster import ClusterAddress, Node, Topology, key_of, slot_of
 from .connections import Command, cluster_topology
 from .faults import reply_of, shown_cause, translate, unavailable
-from .one_server import exchange, failed, open_server
+from .one_server import exchange, execute, failed, open_server
 
 # A command that meets MOVED is sent again so often: a slot may move on while the answer is on its way.
 MAX_MOVES = 3
@@ -56,9 +56,8 @@ class ClusterClient:
         for _ in range(MAX_MOVES + 1):
             node = self._topology.primaries()[0] if key is None else self._topology.owner(slot_of(key))
             client = self._client(node)
-            untyped: Any = client
             try:
-                return untyped.execute_command(*command)
+                return execute(client, *command)
             except (redis.RedisError, OSError) as error:
                 if not self._has_moved(node, error):
                     raise self._doubted(failed(client, error)) from shown_cause(error)

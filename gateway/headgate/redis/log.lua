@@ -6,6 +6,7 @@
 -- and on Valkey; every key is in the slot of the log's key.
 --
 --   FCALL    headgate_publish   1 hg:{N}:log <topic> <payload> [<id> [<by>]]               → [epoch, offset, duplicate 0/1]
+--   FCALL    headgate_append    1 hg:{N}:log <topic> <payload> [<id> [<by>]]               → '<epoch> <offset> <duplicate 0/1>'
 --   FCALL    headgate_configure 1 hg:{N}:log <max_events> <max_age_ms> <max_payload_bytes> [<max_bytes, or ''> [sharded]]
 --                                                → [epoch, offset, first, time_ms, version, lineage, server, replica 0/1]
 --   FCALL_RO headgate_head      1 hg:{N}:log [<epoch>]
@@ -18,6 +19,12 @@
 -- within a log; a refused call has written nothing. A call is refused with the error `HEADGATE <code> <JSON of the parts>`;
 -- errors.py knows the codes.
 --
+-- Two entries lead to one step. `headgate_publish` is for every language: it refuses a payload that is not strict JSON in UTF-8.
+-- `headgate_append` trusts its caller to have checked that, and looks at everything else: the key, the topic, the id and all sizes.
+-- A payload that is no JSON does no harm there: each gateway checks every message and every entry, and sets a bad one aside
+-- (quarantine). An operator allows them apart by their names (`+fcall|headgate_publish`; docs/operations.md). Its answer is one text,
+-- as Redis takes three times as long for a list. Decision 22 has the measurements.
+--
 -- Epochs. An epoch is written by one process of Redis, the one that began it. The process remembers the offset of the newest
 -- event that it has written in it, and goes on in it only while the head says the same. In any other case (another process, after
 -- a restart or a failover; the same one, with data that was put back) an append begins another epoch, and offsets go on. So
@@ -27,7 +34,9 @@
 -- first_time (of the oldest event, as far as this library trimmed), sum (the bytes of all events that the log ever had) and
 -- first_sum (of those below the oldest one, as far as this library looked), and the retention: max_events, max_age_ms,
 -- max_payload_bytes, max_bytes; and sharded, if the gateways listen on a Cluster. Each entry has the sum up to itself, so that the
--- log's bytes are known unread. The epochs hash is the lineage: epoch → `<offset of its first event> <nth>`, of the newest
+-- log's bytes are known unread. An event writes offset and time alone. The process that writes an epoch has all the rest in memory,
+-- and saves it when an epoch begins, with the clock every ten seconds, and with the retention. Another process begins another
+-- epoch, and counts again from the oldest and the newest entry (`recount`). The epochs hash is the lineage: epoch → `<offset of its first event> <nth>`, of the newest
 -- MAX_EPOCHS. The reply has it as a flat list.
 --
 -- Ages are measured by the clock of clock.lua, which does not follow a wall clock that somebody sets: how long an event is kept, and an
@@ -50,7 +59,7 @@
 --
 -- Raise VERSION with every change: an older library is replaced by a newer one, never the other way round.
 
-local VERSION = 8
+local VERSION = 9
 
 local HARD_MAX_PAYLOAD_BYTES = 1024 * 1024
 local MAX_TOPIC_BYTES, MAX_TOPIC_WORDS = 255, 8
@@ -78,6 +87,20 @@ local MAX_AGED_PER_TRIM = 100
 local MAX_EPOCHS = 256
 -- The namespaces (of all databases) whose newest offset this process remembers. Beyond that it forgets, which costs an epoch each.
 local MAX_REMEMBERED = 10000
+-- The topics and keys whose form this process remembers to be right; beyond that it looks again.
+local MAX_KNOWN_TOPICS, MAX_KNOWN_KEYS = 10000, 1000
+
+-- The API, once it is there: a library loads without it. A local takes half the time of a global, and an event needs forty of them.
+local call, try, is_allowed, find, match, format, floor, max, min
+-- How a whole number is printed: `%d` takes half the time of `%.0f`, where a long of C has 64 bits.
+local WHOLE
+
+local function bind()
+  call, try, is_allowed = redis.call, redis.pcall, redis.acl_check_cmd
+  find, match, format = string.find, string.match, string.format
+  floor, max, min = math.floor, math.max, math.min
+  WHOLE = format('%d', 2 ^ 52) == format('%.0f', 2 ^ 52) and '%d' or '%.0f'
+end
 
 -- Refusals ------------------------------------------------------------------------------------------------------------
 
@@ -93,15 +116,15 @@ end
 
 -- Whole numbers above 1e14 would be printed with an exponent by tostring.
 local function whole(number)
-  return string.format('%.0f', number)
+  return format(WHOLE, number)
 end
 
--- The grammar: topic.py, event.py and layout.py say the same -------------------------------------------------------------
+-- The grammar: topic.py, event.py and keys.py say the same -------------------------------------------------------------
 
 local function topic_fault(topic)
   if topic == '' then return 'it is empty' end
   if #topic > MAX_TOPIC_BYTES then return 'longer than ' .. MAX_TOPIC_BYTES .. ' bytes' end
-  if string.find(topic, '[^A-Za-z0-9_.-]') or string.find('.' .. topic .. '.', '..', 1, true) then
+  if find(topic, '[^A-Za-z0-9_.-]') or find('.' .. topic .. '.', '..', 1, true) then
     return 'words are letters, digits, _ and -, joined by single dots; wildcards are for patterns'
   end
   local _, dots = string.gsub(topic, '%.', '')
@@ -110,36 +133,57 @@ local function topic_fault(topic)
   end
 end
 
+-- The user whose topic it is: the second word behind `users`.
+local function user_of(topic)
+  return match(topic, '^users%.([^.]+)')
+end
+
+-- By topic: its user, or false.
+local known_topics, topics = {}, 0
+
+-- The user of a topic, or false; nil and the fault if it is no topic.
+local function read_topic(topic)
+  local user = known_topics[topic]
+  if user ~= nil then return user end
+  local fault = topic_fault(topic)
+  if fault then return nil, fault end
+  if topics >= MAX_KNOWN_TOPICS then known_topics, topics = {}, 0 end
+  user = user_of(topic) or false
+  known_topics[topic], topics = user, topics + 1
+  return user
+end
+
+-- One pass of a class takes half the time of a search for its opposite.
 local function is_event_id(id)
-  return #id >= 1 and #id <= MAX_ID_LENGTH and not string.find(id, '[^A-Za-z0-9_.:~-]')
+  return #id >= 1 and #id <= MAX_ID_LENGTH and match(id, '^[A-Za-z0-9_.:~-]*()') > #id
 end
 
 local function is_by(by)
-  return #by >= 1 and #by <= MAX_BY_LENGTH and not string.find(by, '[^A-Za-z0-9_-]')
+  return #by >= 1 and #by <= MAX_BY_LENGTH and not find(by, '[^A-Za-z0-9_-]')
 end
 
 local function is_utf8(text)
-  local at = string.find(text, '[\128-\255]')
-  while at do
-    local next_at = string.match(text, '^[\194-\223][\128-\191]()', at)
-      or string.match(text, '^\224[\160-\191][\128-\191]()', at)
-      or string.match(text, '^\237[\128-\159][\128-\191]()', at)
-      or string.match(text, '^[\225-\236\238\239][\128-\191][\128-\191]()', at)
-      or string.match(text, '^\240[\144-\191][\128-\191][\128-\191]()', at)
-      or string.match(text, '^[\241-\243][\128-\191][\128-\191][\128-\191]()', at)
-      or string.match(text, '^\244[\128-\143][\128-\191][\128-\191]()', at)
+  local at = match(text, '^[%z\1-\127]*()')
+  while at <= #text do
+    local next_at = match(text, '^[\194-\223][\128-\191]()', at)
+      or match(text, '^\224[\160-\191][\128-\191]()', at)
+      or match(text, '^\237[\128-\159][\128-\191]()', at)
+      or match(text, '^[\225-\236\238\239][\128-\191][\128-\191]()', at)
+      or match(text, '^\240[\144-\191][\128-\191][\128-\191]()', at)
+      or match(text, '^[\241-\243][\128-\191][\128-\191][\128-\191]()', at)
+      or match(text, '^\244[\128-\143][\128-\191][\128-\191]()', at)
     if not next_at then return false end
-    at = string.find(text, '[\128-\255]', next_at)
+    at = match(text, '^[%z\1-\127]*()', next_at)
   end
   return true
 end
 
 -- cjson lets control characters stand in strings; JSON does not.
 local function has_raw_control(text)
-  if not string.find(text, '%c') then return false end
-  if string.find(text, '[%z\1-\8\11\12\14-\31]') then return true end
+  if match(text, '^%C*()') > #text then return false end
+  if find(text, '[%z\1-\8\11\12\14-\31]') then return true end
   for inside in string.gmatch((string.gsub(text, '\\.', '')), '"([^"]*)"') do
-    if string.find(inside, '[%z\1-\31]') then return true end
+    if find(inside, '[%z\1-\31]') then return true end
   end
   return false
 end
@@ -156,29 +200,38 @@ local function json_fault(payload)
   end
   local valid, fault = pcall(strict_json.decode, payload)
   if not valid then return shown(tostring(fault)) end
+  -- Printable ASCII alone, as most encoders write, is neither. One pass of one class costs a quarter of a search for its opposite.
+  if match(payload, '^[ -~]*()') > #payload then return end
   if has_raw_control(payload) then return 'a control character in a string' end
   if not is_utf8(payload) then return 'not UTF-8' end
 end
 
--- The names of layout.py, built from the log's key. Returns nil and a refusal for any other key.
+local known_keys, keys_known = {}, 0
+
+-- The names of keys.py, built from the log's key. Returns nil and a refusal for any other key.
 local function names(keys)
-  local namespace = #keys == 1 and string.match(keys[1], '^hg:{([A-Za-z0-9_-]+)}:log$')
+  local known = #keys == 1 and known_keys[keys[1]]
+  if known then return known end
+  local namespace = #keys == 1 and match(keys[1], '^hg:{([A-Za-z0-9_-]+)}:log$')
   if not namespace or #namespace > MAX_NAMESPACE_LENGTH then
     return nil, refusal('unknown_namespace', { namespace = shown(keys[1] or ''), expected = 'one key: hg:{namespace}:log' })
   end
   local prefix = 'hg:{' .. namespace .. '}:'
   local users = 'hg:{' .. namespace .. '}/users.'
-  return {
+  if keys_known >= MAX_KNOWN_KEYS then known_keys, keys_known = {}, 0 end
+  known = {
     log = keys[1], head = prefix .. 'head', epochs = prefix .. 'epochs', id = prefix .. 'id:', channel = prefix, users = users,
     feed = 'hg:{' .. namespace .. '}/feed',
   }
+  known_keys[keys[1]], keys_known = known, keys_known + 1
+  return known
 end
 
 -- A slot that moves ----------------------------------------------------------------------------------------------------
 
 -- The answer to an error reply: while the slot moves, that the caller is to try again. Redis has no code for that inside a function.
 local function try_again(reply)
-  if string.find(reply.err, 'non local key', 1, true) then
+  if find(reply.err, 'non local key', 1, true) then
     return redis.error_reply('TRYAGAIN the slot of this namespace is moving to another node')
   end
   return reply
@@ -191,19 +244,19 @@ local in_cluster
 -- between which a slot is moving, if one of them is missing there. With a head that knows where ids are: of the ids too, and of the
 -- hash that the next one may begin.
 local function moving(name, head)
-  if in_cluster == nil and redis.acl_check_cmd('INFO', 'cluster') then
-    in_cluster = string.find(redis.call('INFO', 'cluster'), 'cluster_enabled:1', 1, true) ~= nil
+  if in_cluster == nil and is_allowed('INFO', 'cluster') then
+    in_cluster = find(call('INFO', 'cluster'), 'cluster_enabled:1', 1, true) ~= nil
   end
   -- A user who may ask neither is not in a Cluster, where publishing takes that right.
-  if in_cluster == false or not redis.acl_check_cmd('MGET', name.log, name.head, name.epochs) then return end
+  if in_cluster == false or not is_allowed('MGET', name.log, name.head, name.epochs) then return end
   local found
   if head and head.own then
     local ids = head.own.ids
-    found = redis.pcall(
+    found = try(
       'MGET', name.log, name.head, name.epochs, name.id .. whole(ids - 1), name.id .. whole(ids), name.id .. whole(ids + 1)
     )
   else
-    found = redis.pcall('MGET', name.log, name.head, name.epochs)
+    found = try('MGET', name.log, name.head, name.epochs)
   end
   return found.err and try_again(found)
 end
@@ -212,19 +265,23 @@ end
 
 -- Anything but a plain number (a hand-made head) counts as not there. 15 digits are exact in Lua's numbers.
 local function number(text)
-  return text and #text <= 15 and string.find(text, '^%d+$') and tonumber(text) or nil
+  return text and #text <= 15 and find(text, '^%d+$') and tonumber(text) or nil
 end
 
--- Returns nil and an error if the head cannot be read.
-local function read_head(name)
-  local raw = redis.pcall(
+-- By epoch, the head of a log that this process writes, as it has left it, with its clock and where ids are (`own`). Kept for as
+-- long as this library is loaded.
+local written, remembered = {}, 0
+
+-- A head as it is in the data, which another process may have left there. The numbers of its events may be older than its offset.
+local function stored_head(name)
+  local raw = call(
     'HMGET', name.head, 'epoch', 'offset', 'time', 'first', 'first_time', 'max_events', 'max_age_ms', 'max_payload_bytes', 'nth',
     'sum', 'first_sum', 'max_bytes', 'sharded'
   )
-  if raw.err then return nil, try_again(raw) end
   local head = { epoch = raw[1] or '', offset = number(raw[2]), time = number(raw[3]) or 0, first_time = number(raw[5]) or 0 }
-  head.exists = head.offset and #head.epoch == 16 and not string.find(head.epoch, '[^0-9a-f]')
-  head.first = math.min(number(raw[4]) or 1, (head.offset or 0) + 1)
+  head.offset_text, head.time_text = raw[2], raw[3]
+  head.exists = head.offset and #head.epoch == 16 and not find(head.epoch, '[^0-9a-f]')
+  head.first = min(number(raw[4]) or 1, (head.offset or 0) + 1)
   head.max_events = number(raw[6]) or DEFAULT_MAX_EVENTS
   head.max_age_ms = number(raw[7]) or DEFAULT_MAX_AGE_MS
   head.max_payload_bytes = number(raw[8]) or DEFAULT_MAX_PAYLOAD_BYTES
@@ -235,9 +292,19 @@ local function read_head(name)
   return head
 end
 
+-- The head: that of this process's memory, if the data is as this process has left it. Returns nil and an error if it cannot be read.
+local function read_head(name)
+  local raw = try('HMGET', name.head, 'epoch', 'offset', 'time')
+  if raw.err then return nil, try_again(raw) end
+  local head = raw[1] and written[raw[1]]
+  if not head or head.offset_text ~= raw[2] then return stored_head(name) end
+  if head.time_text ~= raw[3] then head.time, head.time_text = number(raw[3]) or 0, raw[3] end
+  return head
+end
+
 local function wall_ms()
   local time = redis.call('TIME')
-  return tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+  return time[1] * 1000 + floor(time[2] / 1000)
 end
 
 -- <clock.lua>
@@ -245,16 +312,12 @@ end
 -- The newest offset that the stream ever held: an XADD must go above it. 0 without a stream; `may_open` comes first, or a right
 -- that is missing would be taken for that.
 local function newest_in_stream(name)
-  local found = redis.pcall('XINFO', 'STREAM', name.log)
+  local found = try('XINFO', 'STREAM', name.log)
   for index = 1, #found, 2 do
-    if found[index] == 'last-generated-id' then return tonumber(string.match(found[index + 1], '^%d+')) end
+    if found[index] == 'last-generated-id' then return tonumber(match(found[index + 1], '^%d+')) end
   end
   return 0
 end
-
--- By epoch, what this process knows of a log that it writes: offset (of the newest event that it has written), clock, and where ids
--- are. Kept for as long as this library is loaded.
-local written, remembered = {}, 0
 
 local function forget(epoch)
   if written[epoch] then
@@ -264,44 +327,41 @@ local function forget(epoch)
 end
 
 local function remember(head)
-  if not written[head.epoch] then
-    if remembered >= MAX_REMEMBERED then written, remembered = {}, 0 end
-    remembered = remembered + 1
-  end
-  written[head.epoch] = head.own
-  head.own.offset = head.offset
+  if written[head.epoch] == head then return end
+  if remembered >= MAX_REMEMBERED then written, remembered = {}, 0 end
+  if not written[head.epoch] then remembered = remembered + 1 end
+  written[head.epoch], head.exists = head, true
 end
 
 local function needs_epoch(head)
-  local own = written[head.epoch]
-  return head.exists and not (own and own.offset == head.offset)
+  return head.exists and written[head.epoch] ~= head
 end
 
 -- Read the time, and what this process knows of the log; the head has what another process knew.
 local function read_own(name, head)
-  local wall, own = wall_ms(), written[head.epoch]
-  if not own or needs_epoch(head) then
-    local raw = redis.call('HMGET', name.head, 'clock', 'shift', 'ids', 'ids_time', 'ids_first')
-    local shift = raw[2] and string.find(raw[2], '^-?%d+$') and #raw[2] <= 15 and tonumber(raw[2]) or 0
-    if own then own.clock.saved = nil end
-    own = {
-      clock = own and own.clock or start_clock(wall, number(raw[1]), shift),
+  local wall = wall_ms()
+  if not head.own then
+    local raw, before = call('HMGET', name.head, 'clock', 'shift', 'ids', 'ids_time', 'ids_first'), written[head.epoch]
+    local shift = raw[2] and find(raw[2], '^-?%d+$') and #raw[2] <= 15 and tonumber(raw[2]) or 0
+    if before then before.own.clock.saved = nil end
+    head.own = {
+      clock = before and before.own.clock or start_clock(wall, number(raw[1]), shift),
       ids = number(raw[3]) or 0, ids_time = number(raw[4]) or 0, ids_first = number(raw[5]) or 0,
     }
   end
-  head.own = own
   return wall
 end
 
+-- Return the time of an event that is appended now.
 local function read_time(name, head, told, elapsed)
   local wall = read_own(name, head)
   head.clock = read_clock(head.own.clock, wall, told, elapsed)
-  head.time = math.max(wall, head.time)
+  return max(wall, head.time)
 end
 
 -- The address of a fresh table differs between processes, TIME within one.
 local function new_epoch(name, head)
-  local stamp = redis.call('TIME')
+  local stamp = call('TIME')
   return string.sub(redis.sha1hex(stamp[1] .. '.' .. stamp[2] .. name.log .. tostring({}) .. head.epoch), 1, 16)
 end
 
@@ -309,115 +369,19 @@ end
 local function begin_log(name, head)
   local elsewhere = moving(name, head)
   if elsewhere then return elsewhere end
-  redis.call('UNLINK', name.log)
+  call('UNLINK', name.log)
   forget(head.epoch)
   head.began = 'log'
   head.epoch = new_epoch(name, head)
-  head.offset, head.first, head.first_time = 0, 1, head.clock
+  head.offset, head.offset_text, head.first, head.first_time = 0, '0', 1, head.clock
   head.nth = 0
   head.sum, head.first_sum = 0, 0
 end
 
--- A new epoch of the same log: offsets go on. Returns an error, or nil.
-local function begin_epoch(name, head)
-  local elsewhere = moving(name, head)
-  if elsewhere then return elsewhere end
-  forget(head.epoch)
-  head.began, head.before = 'epoch', head.epoch
-  head.epoch = new_epoch(name, head)
-  head.nth = head.nth + 1
-  head.begins_at = head.offset + 1
-end
-
--- Forget the oldest epochs, where this user may.
-local function prune_epochs(name)
-  if not (redis.acl_check_cmd('HGETALL', name.epochs) and redis.acl_check_cmd('HDEL', name.epochs, '')) then return end
-  local flat = redis.call('HGETALL', name.epochs)
-  if #flat <= 2 * MAX_EPOCHS then return end
-  local newest = 0
-  for index = 2, #flat, 2 do newest = math.max(newest, tonumber(string.match(flat[index], '%d+$')) or 0) end
-  for index = 1, #flat, 2 do
-    if (tonumber(string.match(flat[index + 1], '%d+$')) or 0) <= newest - MAX_EPOCHS then
-      redis.call('HDEL', name.epochs, flat[index])
-    end
-  end
-end
-
--- Keep for another process what this one knows, now and then.
-local function save_own(name, own)
-  if not own.unsaved and not is_unsaved(own.clock) then return end
-  redis.call(
-    'HSET', name.head, 'clock', whole(own.clock.last), 'shift', whole(own.clock.shift),
-    'ids', whole(own.ids), 'ids_time', whole(own.ids_time), 'ids_first', whole(own.ids_first)
-  )
-  own.unsaved, own.clock.saved = nil, own.clock.last
-end
-
--- Store the head, and the epoch if it has just begun: called when nothing can be refused any more.
-local function write_head(name, head, ...)
-  redis.call(
-    'HSET', name.head, 'epoch', head.epoch, 'offset', head.offset_text or whole(head.offset),
-    'time', head.time_text or whole(head.time),
-    'first', whole(head.first), 'first_time', whole(head.first_time),
-    'sum', whole(head.sum), 'first_sum', whole(head.first_sum), ...
-  )
-  save_own(name, head.own)
-  if head.began then
-    if head.began == 'epoch' and not redis.call('HMGET', name.epochs, head.before)[1] then
-      -- A library without epochs has begun this log: nothing of a log before it is on its line.
-      redis.call('UNLINK', name.epochs)
-      redis.call('HSET', name.epochs, head.before, '1 0')
-      head.nth = 1
-    end
-    redis.call('HSET', name.head, 'nth', whole(head.nth))
-    if head.began == 'log' then
-      redis.call('UNLINK', name.epochs)
-      redis.call('HSET', name.epochs, head.epoch, '1 0')
-    else
-      redis.call('HSET', name.epochs, head.epoch, whole(head.begins_at) .. ' ' .. whole(head.nth))
-      prune_epochs(name)
-    end
-  end
-  remember(head)
-end
-
--- The token of this process, kept for as long as this library is loaded; empty for a user who may not make one, and is the first.
-local server
-
-local function this_server()
-  if not server then
-    if not redis.acl_check_cmd('TIME') then return '' end
-    local stamp = redis.call('TIME')
-    server = string.sub(redis.sha1hex(stamp[1] .. '.' .. stamp[2] .. tostring({}) .. 'server'), 1, 16)
-  end
-  return server
-end
-
--- Whether this server is a replica, as far as this user may know. A primary that is made a replica keeps its connections.
-local function is_replica()
-  if not redis.acl_check_cmd('INFO', 'replication') then return 0 end
-  return string.find(redis.call('INFO', 'replication'), 'role:slave', 1, true) and 1 or 0
-end
-
--- [epoch, offset of the newest event, offset of the oldest one that can still be read (offset + 1: none), time, VERSION, lineage or
--- nil, server, replica]: a listener must know, at each position, that the library in force is one that publishes on the channels
--- of users, and that it listens to the server that has this head.
-local function position(name, head, with_lineage)
-  local oldest = redis.call('XRANGE', name.log, '-', '+', 'COUNT', 1)[1]
-  local first = oldest and tonumber(string.match(oldest[1], '^%d+')) or head.offset + 1
-  local lineage = with_lineage and redis.pcall('HGETALL', name.epochs)
-  if lineage and lineage.err then return try_again(lineage) end
-  local elsewhere = (not oldest or lineage and #lineage == 0) and moving(name)
-  if elsewhere then return elsewhere end
-  return { head.epoch, head.offset, first, head.time, VERSION, lineage or false, this_server(), is_replica() }
-end
-
--- Retention -------------------------------------------------------------------------------------------------------------
-
 -- The bytes of all events below the oldest one from an offset on; nil without one, or if an older library has written that, and
 -- counted nothing.
 local function bytes_below(name, offset)
-  local oldest = redis.call('XRANGE', name.log, whole(offset), '+', 'COUNT', 1)[1]
+  local oldest = call('XRANGE', name.log, offset, '+', 'COUNT', 1)[1]
   local fields = oldest and oldest[2]
   local sum = fields and number(fields[10])
   return sum and sum - #fields[2] - #fields[8] - ENTRY_BYTES
@@ -428,74 +392,187 @@ local function clock_of(fields)
   return number(fields[11] == 'clock' and fields[12] or fields[6]) or 0
 end
 
--- Trim by bytes: return the oldest offset, from one on, that may stay. The newest always does. Where it is neither the first nor the
--- second, as when a large event pushes out many small ones, halving finds it.
-local function lighten(name, head, first)
-  local low, high = first, math.min(head.offset, first + MAX_HEAVY_PER_CALL)
-  local function fits(offset)
-    local below = bytes_below(name, offset)
-    if not below or head.sum - below > head.max_bytes then return false end
-    head.first_sum = math.max(below, head.first_sum)
-    return true
+-- Set the numbers of the events by the entries: the head has those of the last time that another process saved it.
+local function recount(name, head)
+  local newest = call('XRANGE', name.log, head.offset_text, head.offset_text)[1]
+  local before, sum = written[head.epoch], newest and number(newest[2][10])
+  head.sum = sum or max(head.sum, before and before.sum or 0)
+  local oldest = call('XRANGE', name.log, '-', '+', 'COUNT', 1)[1]
+  if oldest then
+    head.first = min(tonumber(match(oldest[1], '^%d+')), head.offset + 1)
+    head.first_time, head.first_sum = clock_of(oldest[2]), bytes_below(name, '-') or head.first_sum
+  else
+    head.first, head.first_time, head.first_sum = head.offset + 1, head.clock, head.sum
   end
-  if low >= high or fits(low) then return low end
-  low = low + 1
-  while low < high do
-    local middle = low == first + 1 and low or math.floor((low + high) / 2)
-    if fits(middle) then high = middle else low = middle + 1 end
-  end
-  head.first_sum = bytes_below(name, low) or head.first_sum
-  return low
 end
 
--- Trim by count, exactly, by age and by bytes. Reads nothing unless the oldest event is too old, or the log may be too heavy.
-local function trim(name, head, max_aged)
-  local first = math.max(head.first, math.min(head.offset - head.max_events + 1, head.first + MAX_SURPLUS_PER_CALL))
-  if head.clock - head.first_time > head.max_age_ms then
+-- A new epoch of the same log: offsets go on. Returns an error, or nil.
+local function begin_epoch(name, head)
+  local elsewhere = moving(name, head)
+  if elsewhere then return elsewhere end
+  recount(name, head)
+  forget(head.epoch)
+  head.began, head.before = 'epoch', head.epoch
+  head.epoch = new_epoch(name, head)
+  head.nth = head.nth + 1
+  head.begins_at = head.offset + 1
+end
+
+-- Forget the oldest epochs, where this user may.
+local function prune_epochs(name)
+  if not (is_allowed('HGETALL', name.epochs) and is_allowed('HDEL', name.epochs, '')) then return end
+  local flat = call('HGETALL', name.epochs)
+  if #flat <= 2 * MAX_EPOCHS then return end
+  local newest = 0
+  for index = 2, #flat, 2 do newest = max(newest, tonumber(match(flat[index], '%d+$')) or 0) end
+  for index = 1, #flat, 2 do
+    if (tonumber(match(flat[index + 1], '%d+$')) or 0) <= newest - MAX_EPOCHS then
+      call('HDEL', name.epochs, flat[index])
+    end
+  end
+end
+
+local function is_unsaved_head(head)
+  return head.own.unsaved or is_unsaved(head.own.clock)
+end
+
+-- Keep for another process what this one knows: when an epoch begins, and now and then.
+local function save_head(name, head, ...)
+  local own = head.own
+  call(
+    'HSET', name.head, 'epoch', head.epoch, 'offset', head.offset_text, 'time', head.time_text,
+    'first', whole(head.first), 'first_time', whole(head.first_time), 'sum', whole(head.sum), 'first_sum', whole(head.first_sum),
+    'clock', whole(own.clock.last), 'shift', whole(own.clock.shift),
+    'ids', whole(own.ids), 'ids_time', whole(own.ids_time), 'ids_first', whole(own.ids_first), ...
+  )
+  own.unsaved, own.clock.saved = nil, own.clock.last
+end
+
+-- Store the head, and the epoch if it has just begun: called when nothing can be refused any more.
+local function write_head(name, head)
+  if head.began or is_unsaved_head(head) then
+    save_head(name, head)
+  else
+    call('HSET', name.head, 'offset', head.offset_text, 'time', head.time_text)
+  end
+  if head.began then
+    if head.began == 'epoch' and not call('HMGET', name.epochs, head.before)[1] then
+      -- A library without epochs has begun this log: nothing of a log before it is on its line.
+      call('UNLINK', name.epochs)
+      call('HSET', name.epochs, head.before, '1 0')
+      head.nth = 1
+    end
+    call('HSET', name.head, 'nth', whole(head.nth))
+    if head.began == 'log' then
+      call('UNLINK', name.epochs)
+      call('HSET', name.epochs, head.epoch, '1 0')
+    else
+      call('HSET', name.epochs, head.epoch, whole(head.begins_at) .. ' ' .. whole(head.nth))
+      prune_epochs(name)
+    end
+    head.began = nil
+  end
+  remember(head)
+end
+
+-- The token of this process, kept for as long as this library is loaded; empty for a user who may not make one, and is the first.
+local server
+
+local function this_server()
+  if not server then
+    if not is_allowed('TIME') then return '' end
+    local stamp = call('TIME')
+    server = string.sub(redis.sha1hex(stamp[1] .. '.' .. stamp[2] .. tostring({}) .. 'server'), 1, 16)
+  end
+  return server
+end
+
+-- Whether this server is a replica, as far as this user may know. A primary that is made a replica keeps its connections.
+local function is_replica()
+  if not is_allowed('INFO', 'replication') then return 0 end
+  return find(call('INFO', 'replication'), 'role:slave', 1, true) and 1 or 0
+end
+
+-- [epoch, offset of the newest event, offset of the oldest one that can still be read (offset + 1: none), time, VERSION, lineage or
+-- nil, server, replica]: a listener must know, at each position, that the library in force is one that publishes on the channels
+-- of users, and that it listens to the server that has this head.
+local function position(name, head, with_lineage)
+  local oldest = call('XRANGE', name.log, '-', '+', 'COUNT', 1)[1]
+  local first = oldest and tonumber(match(oldest[1], '^%d+')) or head.offset + 1
+  local lineage = with_lineage and try('HGETALL', name.epochs)
+  if lineage and lineage.err then return try_again(lineage) end
+  local elsewhere = (not oldest or lineage and #lineage == 0) and moving(name)
+  if elsewhere then return elsewhere end
+  return { head.epoch, head.offset, first, head.time, VERSION, lineage or false, this_server(), is_replica() }
+end
+
+-- Retention -------------------------------------------------------------------------------------------------------------
+
+-- Trim by bytes: return the oldest offset, from one on, that may stay in a log that ends at `last`, and the bytes below it. The
+-- newest always stays. Where it is neither the first nor the second, as when a large event pushes out many small ones, halving
+-- finds it.
+local function lighten(name, head, first, last, sum)
+  local low, high, first_sum = first, min(last, first + MAX_HEAVY_PER_CALL), head.first_sum
+  local function fits(offset)
+    local below = bytes_below(name, whole(offset))
+    if not below or sum - below > head.max_bytes then return false end
+    first_sum = max(below, first_sum)
+    return true
+  end
+  if low >= high or fits(low) then return low, first_sum end
+  low = low + 1
+  while low < high do
+    local middle = low == first + 1 and low or floor((low + high) / 2)
+    if fits(middle) then high = middle else low = middle + 1 end
+  end
+  -- The event that is about to be appended is not there yet: below it is all that is.
+  return low, low > head.offset and head.sum or bytes_below(name, whole(low)) or first_sum
+end
+
+-- How to trim, by count, exactly, by age and by bytes, a log that is about to end at `last` with `sum`: returns the oldest offset that
+-- stays, its time and the bytes below it. Reads nothing unless the oldest event is too old, or the log may be too heavy.
+local function plan_trim(name, head, last, sum, max_aged)
+  local first = max(head.first, min(last - head.max_events + 1, head.first + MAX_SURPLUS_PER_CALL))
+  local first_time, first_sum = head.first_time, head.first_sum
+  if head.clock - first_time > head.max_age_ms then
     for _ = 1, max_aged do
-      local oldest = redis.call('XRANGE', name.log, whole(first), '+', 'COUNT', 1)[1]
+      local oldest = call('XRANGE', name.log, whole(first), '+', 'COUNT', 1)[1]
       if not oldest then
-        first, head.first_time = head.offset + 1, head.clock
+        first, first_time = head.offset + 1, head.clock
         break
       end
-      head.first_time = clock_of(oldest[2])
-      first = tonumber(string.match(oldest[1], '^%d+'))
-      if head.clock - head.first_time <= head.max_age_ms then break end
+      first_time = clock_of(oldest[2])
+      first = tonumber(match(oldest[1], '^%d+'))
+      if head.clock - first_time <= head.max_age_ms then break end
       first = first + 1
     end
   end
-  if head.sum - head.first_sum > head.max_bytes then first = lighten(name, head, first) end
-  if first > head.first then
-    redis.call('XTRIM', name.log, 'MINID', '=', whole(first))
-    head.first = first
-  end
+  if sum - first_sum > head.max_bytes then first, first_sum = lighten(name, head, first, last, sum) end
+  return first, first_time, first_sum
 end
 
 -- Publish -----------------------------------------------------------------------------------------------------------------
 
 -- A right that is missing for a later write must refuse before the first one, or a part of the step would stand.
 local function may(command, name, ...)
-  if redis.acl_check_cmd(command, name, ...) then return end
+  if is_allowed(command, name, ...) then return end
   return redis.error_reply('NOPERM this user may not run ' .. command .. ' on ' .. name)
 end
 
 local function may_open(name)
-  if not redis.acl_check_cmd('XINFO', 'STREAM', name.log) then
+  if not is_allowed('XINFO', 'STREAM', name.log) then
     return redis.error_reply('NOPERM this user may not run XINFO STREAM on ' .. name.log)
   end
   return may('UNLINK', name.log) or may('UNLINK', name.epochs) or may('HSET', name.head, 'offset', '1')
-    or may('HSET', name.epochs, '', '')
+    or may('HSET', name.epochs, '', '') or may('XRANGE', name.log, '-', '+')
 end
 
--- The user whose topic it is: the second word behind `users`.
-local function user_of(topic)
-  return string.match(topic, '^users%.([^.]+)')
-end
-
-local function may_publish(name, head, topic, id, user)
+-- The rights of an event, but for those of its first write (of the id, or XADD), which refuses by itself. `fully`: those of rarer steps
+-- too, and of every write.
+local function may_publish(name, head, topic, id, user, fully)
   local publish = head.sharded and 'SPUBLISH' or 'PUBLISH'
-  return may('XADD', name.log, '1-0', 'topic', '') or may('XTRIM', name.log, 'MINID', '1') or may_open(name)
-    or may(publish, name.channel .. topic, '') or id and may('HSET', name.id .. '1', '', '')
+  return fully and (may('XADD', name.log, '1-0', 'topic', '') or may_open(name)) or may('HSET', name.head, 'offset', '1')
+    or may(publish, name.channel .. topic, '') or fully and id and may('HSET', name.id .. '1', '', '')
     or user and may(publish, name.users .. user, '')
     or head.sharded and (may(publish, name.feed, '') or may('MGET', name.log, name.head))
 end
@@ -506,40 +583,70 @@ local function id_of(topic, id, by)
   return topic .. ':' .. (by and by .. '/' or '') .. id
 end
 
--- The receipt of an id that counts: [epoch, offset, the key where it is, its text], or an empty table. Returns nil and an error if that
--- cannot be known here.
+-- The receipt of an id that counts: its epoch, offset, key and text; nil without one. Returns nil and an error if that cannot be
+-- known here.
 local function recall(name, head, id)
   -- In a Cluster an id that is on the other node must not be taken for a new one, nor be new where its hash cannot begin.
   local elsewhere = (in_cluster or head.sharded) and moving(name, head)
   if elsewhere then return nil, elsewhere end
   local key = name.id .. whole(head.own.ids)
-  local found = redis.pcall('HMGET', key, id)
+  local found = try('HMGET', key, id)
   if not found.err and not found[1] and head.own.ids ~= head.own.oldest_ids then
     key = name.id .. whole(head.own.ids - 1)
-    found = redis.pcall('HMGET', key, id)
+    found = try('HMGET', key, id)
   end
   if found.err then return nil, try_again(found) end
   local receipt = found[1]
-  if not receipt then return {} end
-  local epoch, offset, told = string.match(receipt, '^(%x+)-(%d+)-(%d+)$')
-  if not told or head.clock - tonumber(told) >= IDEMPOTENCY_MS then return {} end
+  if not receipt then return end
+  local epoch, offset, told = match(receipt, '^(%x+)-(%d+)-(%d+)$')
+  if not told or head.clock - tonumber(told) >= IDEMPOTENCY_MS then return end
   if epoch ~= head.epoch then
     -- Receipt and event are written in one step, so they are lost together; but a receipt outlives a log that was replaced.
-    local known = redis.pcall('HMGET', name.epochs, epoch)
+    local known = try('HMGET', name.epochs, epoch)
     if known.err then return nil, try_again(known) end
-    if not known[1] then return {}, moving(name) end
+    if not known[1] then return nil, moving(name) end
   end
-  return { epoch, tonumber(offset), key, receipt }
+  return { epoch = epoch, offset = offset, key = key, receipt = receipt }
+end
+
+local function are_ids_due(head)
+  local own = head.own
+  return head.clock - own.ids_time >= IDEMPOTENCY_MS
+    or head.offset - own.ids_first >= max(LEAST_IDS, head.max_bytes / LOG_BYTES_PER_ID)
+end
+
+-- The receipt of the event that is at an offset: what the hash of ids holds.
+local function receipt_of(head, offset_text)
+  return head.epoch .. '-' .. offset_text .. '-' .. (head.clock == head.time and head.time_text or whole(head.clock))
+end
+
+-- Whether a user was met who may not use HSETNX: then each is asked about first.
+local is_claim_refused = false
+
+-- Look for an id, and remember it for the next event if it is new, in one command. Returns the key where it now is, or nil: it may be
+-- known, or these two steps must be taken one by one (in a Cluster `recall` first makes sure that all ids are here).
+local function claim(name, head, id)
+  local own = head.own
+  if in_cluster or head.sharded or are_ids_due(head) then return end
+  if own.ids ~= own.oldest_ids then
+    local before = try('HMGET', name.id .. whole(own.ids - 1), id)
+    if before.err or before[1] then return end
+  end
+  local key = name.id .. whole(own.ids)
+  if is_claim_refused and not is_allowed('HSETNX', key, '', '') then return end
+  local claimed = try('HSETNX', key, id, receipt_of(head, whole(head.offset + 1)))
+  if claimed == 1 then return key end
+  is_claim_refused = claimed ~= 0
 end
 
 -- Begin a new hash of ids if it is time, and drop those in which no id counts any more: this user, or the next one who may.
 local function turn_ids(name, head)
+  if not are_ids_due(head) then return end
   local own = head.own
   local age = head.clock - own.ids_time
-  if age < IDEMPOTENCY_MS and head.offset - own.ids_first < math.max(LEAST_IDS, head.max_bytes / LOG_BYTES_PER_ID) then return end
   if may('UNLINK', name.id .. '1') then return end
-  redis.call('UNLINK', name.id .. whole(own.ids - 1))
-  if age >= 2 * IDEMPOTENCY_MS then redis.call('UNLINK', name.id .. whole(own.ids)) end
+  call('UNLINK', name.id .. whole(own.ids - 1))
+  if age >= 2 * IDEMPOTENCY_MS then call('UNLINK', name.id .. whole(own.ids)) end
   own.ids, own.ids_time, own.ids_first, own.unsaved = own.ids + 1, head.clock, head.offset, true
   own.oldest_ids = age >= 2 * IDEMPOTENCY_MS and own.ids or own.ids - 1
   return true
@@ -548,49 +655,60 @@ end
 local function remember_id(name, head, id)
   local turned = turn_ids(name, head)
   local key = name.id .. whole(head.own.ids)
-  redis.call('HSET', key, id, head.epoch .. '-' .. head.offset_text .. '-' .. whole(head.clock))
-  if turned and redis.acl_check_cmd('PEXPIRE', key, '1') then redis.call('PEXPIRE', key, FORGOTTEN_MS) end
+  call('HSET', key, id, receipt_of(head, head.offset_text))
+  if turned and is_allowed('PEXPIRE', key, '1') then call('PEXPIRE', key, FORGOTTEN_MS) end
 end
 
--- Append at the next offset. A stream that is ahead of its head (one of them was lost, or restored) is replaced by a new log.
-local function append(name, head, topic, id, payload)
-  local first = head.offset == 0
-  local function add()
-    head.offset, head.sum = head.offset + 1, head.sum + #topic + #payload + ENTRY_BYTES
-    -- The texts that are needed again and again.
-    head.offset_text, head.time_text = whole(head.offset), whole(head.time)
-    head.event_id = id or head.epoch .. '-' .. head.offset_text
-    local function entry()
-      local place, sum = head.offset_text .. '-0', whole(head.sum)
-      if head.clock == head.time then
-        return place, 'topic', topic, 'id', head.event_id, 'time', head.time_text, 'data', payload, 'sum', sum
-      end
-      return place, 'topic', topic, 'id', head.event_id, 'time', head.time_text, 'data', payload, 'sum', sum,
-        'clock', whole(head.clock)
-    end
-    if first then return redis.pcall('XADD', name.log, entry()) end
-    -- This process may have written the epoch before the slot went to another node. Now the slot comes back, the head first.
-    local added = redis.pcall('XADD', name.log, 'NOMKSTREAM', entry())
-    return added or moving(name, head) or redis.pcall('XADD', name.log, entry())
+-- An entry, and its clock where that is not its time.
+local function entry(head, place, topic, event_id, time, time_text, payload, sum)
+  if head.clock == time then
+    return place, 'topic', topic, 'id', event_id, 'time', time_text, 'data', payload, 'sum', sum
   end
-  local added = add()
-  if added.err and newest_in_stream(name) >= head.offset then
-    local refused = begin_log(name, head)
-    if refused then return refused end
-    first = true
-    added = add()
-  end
-  return added.err and added or nil
+  return place, 'topic', topic, 'id', event_id, 'time', time_text, 'data', payload, 'sum', sum, 'clock', whole(head.clock)
 end
 
-local function publish(keys, args)
+-- Append at the next offset, and trim in the same step. A stream that is ahead of its head (one of them was lost, or restored) is
+-- replaced by a new log. Returns nil and an error, or the event's id.
+local function append(name, head, topic, id, time, payload)
+  local offset, sum = head.offset + 1, head.sum + #topic + #payload + ENTRY_BYTES
+  local offset_text, time_text = whole(offset), time == head.time and head.time_text or whole(time)
+  local event_id, place = id or head.epoch .. '-' .. offset_text, offset_text .. '-0'
+  local first, first_time, first_sum = plan_trim(name, head, offset, sum, MAX_AGED_PER_CALL)
+  local added
+  if head.offset == 0 then
+    added = try('XADD', name.log, entry(head, place, topic, event_id, time, time_text, payload, whole(sum)))
+  elseif first > head.first then
+    added = try(
+      'XADD', name.log, 'NOMKSTREAM', 'MINID', '=', whole(first),
+      entry(head, place, topic, event_id, time, time_text, payload, whole(sum))
+    )
+  else
+    added = try(
+      'XADD', name.log, 'NOMKSTREAM', entry(head, place, topic, event_id, time, time_text, payload, whole(sum))
+    )
+  end
+  -- This process may have written the epoch before the slot went to another node. Now the slot comes back, the head first.
+  added = added or moving(name, head)
+    or try('XADD', name.log, entry(head, place, topic, event_id, time, time_text, payload, whole(sum)))
+  if added.err then
+    if head.began == 'log' or find(added.err, '^NOPERM') or newest_in_stream(name) < offset then return nil, try_again(added) end
+    local refused = may_open(name) or begin_log(name, head)
+    if refused then return nil, refused end
+    return append(name, head, topic, id, time, payload)
+  end
+  head.offset, head.offset_text, head.time, head.time_text, head.sum = offset, offset_text, time, time_text, sum
+  head.first, head.first_time, head.first_sum = first, first_time, first_sum
+  return event_id
+end
+
+local function publish(keys, args, trusted, answer)
   local name, wrong_key = names(keys)
   if not name then return wrong_key end
   local topic, payload, id, by = args[1], args[2], args[3], args[4]
   if #args < 2 or #args > 4 then
     return refusal('invalid_request', { reason = 'expected topic, payload, perhaps an id, and then perhaps whose it is' })
   end
-  local fault = topic_fault(topic)
+  local user, fault = read_topic(topic)
   if fault then return refusal('invalid_topic', { topic = shown(topic), reason = fault }) end
   if id and not is_event_id(id) then
     return refusal('invalid_event', {
@@ -602,50 +720,56 @@ local function publish(keys, args)
   end
   local head, unreadable = read_head(name)
   if not head then return unreadable end
-  local limit = math.min(head.max_payload_bytes, HARD_MAX_PAYLOAD_BYTES)
+  local limit = min(head.max_payload_bytes, HARD_MAX_PAYLOAD_BYTES)
   if #payload > limit then
     return refusal('payload_too_large', { size = #payload, limit = limit, where = 'bus' })
   end
-  fault = json_fault(payload)
+  fault = not trusted and json_fault(payload)
   if fault then return refusal('not_serializable', { reason = fault }) end
 
-  read_time(name, head)
+  local time = read_time(name, head)
+  local begins = not head.exists or needs_epoch(head)
+  local refused = may_publish(name, head, topic, id, user, begins or not trusted)
+  if refused then return refused end
   local own_id = id and id_of(topic, id, by)
-  if own_id and head.exists then
+  local claimed = own_id and not begins and claim(name, head, own_id)
+  if own_id and head.exists and not claimed then
     local known, unknown = recall(name, head, own_id)
     if unknown then return unknown end
-    local epoch, offset, key, receipt = unpack(known)
-    if epoch then
+    refused = may('HSET', name.id .. '1', '', '')
+    if known then
       -- A write of the same, so that a publisher that waits for replicas behind it (WAIT) waits for the event too.
-      if not may('HSET', key, '', '') then redis.call('HSET', key, own_id, receipt) end
-      return { epoch, offset, 1 }
+      if not refused then call('HSET', known.key, own_id, known.receipt) end
+      return answer(known.epoch, known.offset, 1)
     end
+    if refused then return refused end
   end
-
-  local user = user_of(topic)
-  local refused = may_publish(name, head, topic, id, user)
-  if refused then return refused end
-  if not head.exists then
-    refused = begin_log(name, head)
-  elseif needs_epoch(head) then
-    refused = begin_epoch(name, head)
+  if begins then
+    refused = (head.exists and begin_epoch or begin_log)(name, head)
+    if refused then return refused end
   end
-  if refused then return refused end
-  refused = append(name, head, topic, id, payload)
-  if refused then return refused end
-  trim(name, head, MAX_AGED_PER_CALL)
-  if own_id then remember_id(name, head, own_id) end
+  local event_id, not_appended = append(name, head, topic, id, time, payload)
+  if not event_id then
+    -- A receipt of nothing is none. It stays, for want of a right to delete it.
+    if claimed then try('HSET', claimed, own_id, '') end
+    return not_appended
+  end
+  if own_id and not (claimed and not head.began) then remember_id(name, head, own_id) end
   write_head(name, head)
   local message =
-    table.concat({ 'hg1', head.epoch, head.offset_text, head.time_text, head.event_id }, ' ') .. '\n' .. payload
-  local publish = head.sharded and 'SPUBLISH' or 'PUBLISH'
-  redis.call(publish, name.channel .. topic, message)
+    'hg1 ' .. head.epoch .. ' ' .. head.offset_text .. ' ' .. head.time_text .. ' ' .. event_id .. '\n' .. payload
+  local command = head.sharded and 'SPUBLISH' or 'PUBLISH'
+  call(command, name.channel .. topic, message)
   -- With a pattern for every user of a gateway, Redis would compare each event with all of them: their channel costs nothing.
-  if user then redis.call(publish, name.users .. user, topic .. '\n' .. message) end
+  if user then call(command, name.users .. user, topic .. '\n' .. message) end
   -- There are no sharded patterns.
-  if head.sharded then redis.call(publish, name.feed, topic .. '\n' .. message) end
-  return { head.epoch, head.offset, 0 }
+  if head.sharded then call(command, name.feed, topic .. '\n' .. message) end
+  return answer(head.epoch, head.offset_text, 0)
 end
+
+local function as_list(epoch, offset, duplicate) return { epoch, tonumber(offset), duplicate } end
+
+local function as_text(epoch, offset, duplicate) return epoch .. ' ' .. offset .. ' ' .. duplicate end
 
 -- Configure, head, version ------------------------------------------------------------------------------------------------
 
@@ -674,17 +798,21 @@ local function configure(keys, args)
   if refused then return refused end
   local head, unreadable = read_head(name)
   if not head then return unreadable end
-  read_time(name, head)
+  local time = read_time(name, head)
   if not head.exists or newest_in_stream(name) > head.offset then
     refused = begin_log(name, head)
   elseif needs_epoch(head) then
     refused = begin_epoch(name, head)
   end
   if refused then return refused end
-  write_head(
+  head.time, head.time_text = time, whole(time)
+  head.max_events, head.max_age_ms, head.max_payload_bytes, head.sharded = max_events, max_age_ms, max_payload_bytes, sharded
+  if has_max_bytes then head.max_bytes = max_bytes end
+  save_head(
     name, head, 'max_events', whole(max_events), 'max_age_ms', whole(max_age_ms), 'max_payload_bytes', whole(max_payload_bytes),
-    'max_bytes', whole(has_max_bytes and max_bytes or head.max_bytes), 'sharded', sharded and '1' or '0'
+    'max_bytes', whole(head.max_bytes), 'sharded', sharded and '1' or '0'
   )
+  write_head(name, head)
   return position(name, head, true)
 end
 
@@ -720,28 +848,36 @@ local function upkeep(keys, args, with_trim)
   read_own(name, head)
   local elsewhere = in_cluster and moving(name, head)
   if elsewhere then return elsewhere end
-  if epoch and epoch ~= head.epoch and not redis.call('HMGET', name.epochs, epoch)[1] then told, elapsed = nil, nil end
+  if epoch and epoch ~= head.epoch and not call('HMGET', name.epochs, epoch)[1] then told, elapsed = nil, nil end
   read_time(name, head, told, elapsed)
   local before = head.first
   if with_trim then
-    trim(name, head, MAX_AGED_PER_TRIM)
+    local first, first_time, first_sum = plan_trim(name, head, head.offset, head.sum, MAX_AGED_PER_TRIM)
+    if first > before then call('XTRIM', name.log, 'MINID', '=', whole(first)) end
+    head.first, head.first_time, head.first_sum = first, first_time, first_sum
     turn_ids(name, head)
-    redis.call(
-      'HSET', name.head, 'first', whole(head.first), 'first_time', whole(head.first_time), 'first_sum', whole(head.first_sum)
-    )
+    head.own.unsaved = true
   end
-  save_own(name, head.own)
+  if is_unsaved_head(head) then save_head(name, head) end
   return { head.epoch, head.clock, head.first - before }
 end
 
-redis.register_function('headgate_publish', publish)
+local function register(name, callback, flag)
+  redis.register_function{
+    function_name = name,
+    callback = function(keys, args)
+      if not call then bind() end
+      return callback(keys, args)
+    end,
+    flags = { flag },
+  }
+end
+
+register('headgate_publish', function(keys, args) return publish(keys, args, false, as_list) end)
+register('headgate_append', function(keys, args) return publish(keys, args, true, as_text) end)
 -- A Redis that is full must let these in: it stays full without a trim, and a gateway that cannot begin does not trim.
-redis.register_function{ function_name = 'headgate_configure', callback = configure, flags = { 'allow-oom' } }
-redis.register_function{
-  function_name = 'headgate_trim', callback = function(keys, args) return upkeep(keys, args, true) end, flags = { 'allow-oom' },
-}
-redis.register_function('headgate_tick', function(keys, args) return upkeep(keys, args, false) end)
-redis.register_function{ function_name = 'headgate_head', callback = head_position, flags = { 'no-writes' } }
-redis.register_function{
-  function_name = 'headgate_version', callback = function() return VERSION end, flags = { 'no-writes' },
-}
+register('headgate_configure', configure, 'allow-oom')
+register('headgate_trim', function(keys, args) return upkeep(keys, args, true) end, 'allow-oom')
+register('headgate_tick', function(keys, args) return upkeep(keys, args, false) end)
+register('headgate_head', head_position, 'no-writes')
+register('headgate_version', function() return VERSION end, 'no-writes')

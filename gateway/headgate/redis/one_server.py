@@ -19,6 +19,7 @@ from headgate.errors import BusUnavailable, HeadgateError
 from .cluster import ASK_TIMEOUT_S
 from .connections import Command, connection_pool
 from .faults import advised, shown_cause, translate
+from .round_trip import is_short, round_trip
 
 
 def open_server(url: str, timeout_s: float, max_connections: int) -> redis.Redis:
@@ -45,11 +46,25 @@ def open_beside(client: redis.Redis, host: str, port: int) -> redis.Redis:
     return redis.Redis.from_pool(kinds(connection_class=kind, max_connections=1, timeout=1, **options))
 
 
+def execute(client: redis.Redis, *command: str | bytes | int) -> Any:
+    """Run one command and return its reply.
+
+    Raises:
+        redis.RedisError, OSError: as redis-py does.
+    """
+    if is_short(client, (command,)):
+        [reply] = round_trip(client, (command,))
+        if isinstance(reply, redis.RedisError):
+            raise reply
+        return reply
+    untyped: Any = client
+    return untyped.execute_command(*command)
+
+
 def run(client: redis.Redis, *command: str | bytes | int) -> Any:
     """Run one command and return its reply. Raises as `client.call`."""
-    untyped: Any = client
     try:
-        return untyped.execute_command(*command)
+        return execute(client, *command)
     except (redis.RedisError, OSError) as error:
         raise failed(client, error) from shown_cause(error)
 
@@ -60,9 +75,12 @@ def exchange(client: redis.Redis, commands: Iterable[Command]) -> list[Any]:
     Raises:
         BusUnavailable: the connection broke: which commands ran is not known.
     """
+    batch = list(commands)
     try:
+        if is_short(client, batch):
+            return round_trip(client, batch)
         pipeline: Any = client.pipeline(transaction=False)
-        for command in commands:
+        for command in batch:
             pipeline.execute_command(*command)
         return list(pipeline.execute(raise_on_error=False))
     except (redis.RedisError, OSError) as error:

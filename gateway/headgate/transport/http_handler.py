@@ -229,7 +229,8 @@ class HttpHandler(pywsgi.WSGIHandler):  # type: ignore[misc]
             with suppress(OSError):  # the answer to a bad request found nobody
                 super().handle()
         finally:
-            self.environ = self._routed = None  # they hold this handler: a cycle would keep it until the garbage collector looks
+            self._routed = None  # it holds this handler, as the next does: a cycle would stay until the garbage collector looks
+            self.environ = None
 
     def handle_one_request(self) -> Outcome:
         again = self.environ is not None or self._routed is not None

@@ -116,6 +116,7 @@ class HttpHandler(pywsgi.WSGIHandler):  # type: ignore[misc]
 
     socket: PeerSocket
     wsgi_input: RequestBody
+    environ: WSGIEnvironment | None
 
     def __init__(self, sock: PeerSocket, address: object, server: HandlerServer) -> None:
         # Without it, the answer after a WebSocket upgrade waits 40 ms for the browser's delayed acknowledgement.

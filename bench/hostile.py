@@ -20,7 +20,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from itertools import count
 
-from headgate.delivery.matcher import MAX_CACHED_TOPICS
+from headgate.delivery.matcher import MIN_CACHED_TOPICS
 
 from .slow_http import SLOW, Crowd
 from .variants import mint
@@ -344,7 +344,7 @@ class Attack:
     run: Callable[[int, str], Outcome]
     what: str = "One client attacks"
     anywhere: bool = True
-    topics: int = MAX_CACHED_TOPICS
+    topics: int = MIN_CACHED_TOPICS
     keeps: float = 0.0
     p99_ms: float = 250
 

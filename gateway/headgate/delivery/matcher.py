@@ -5,10 +5,12 @@ itself is pattern_map.py's; this module remembers its results.
 
 Three levels of remembering, each exact and bounded:
 1. The audience of a topic that has come up twice is remembered until a pattern that matches the topic appears or disappears.
-   topic_index.py finds those topics, and no others are forgotten.
+   topic_index.py finds those topics, and no others are forgotten. Only a pattern that matches very many of them, such as the
+   first `#`, makes the matcher doubt them all: each is looked up anew when it comes up again.
 2. All topics that reach the same patterns share one audience. A single pattern is an audience itself.
 3. The list of clients of several patterns is made on first use, and made anew only after one of its patterns gained or lost a
    client.
+Whatever is full gives up one entry for a new one, the oldest; nothing is ever dropped as a whole.
 
 A pattern outlives its last client for a while: a page that is loaded anew brings it back, and nothing is forgotten.
 
@@ -28,12 +30,17 @@ from .topic_index import TopicIndex
 
 S = TypeVar("S", bound=Hashable)
 
-# Topics whose audience is remembered, 300 to 400 bytes each, in two generations. A topic that comes up again moves to the younger
-# one; when that is full, the older one goes as a whole. So at least half of this number, those used last, are remembered.
-MAX_CACHED_TOPICS = 16_384
-# Clients in the lists of all audiences together, 8 bytes each: 16,384 topics that each reach 10,000 clients would hold 1.3 GB. If
-# one more is too many, all lists are forgotten. So are they when there would be more lists than there may be topics.
+# Topics whose audience is remembered, 300 to 400 bytes each: as many as there are patterns, within these bounds. So a gateway for
+# 50,000 users, each with topics of its own, remembers one for each, and memory stays in proportion to the subscriptions.
+MIN_CACHED_TOPICS = 16_384
+MAX_CACHED_TOPICS = 131_072
+# Clients in the lists of all audiences together, 8 bytes each: 16,384 topics that each reach 10,000 clients would hold 1.3 GB. A
+# new list takes the place of others.
 MAX_LISTED_CLIENTS = 2_000_000
+# Remembered topics that a new pattern may match, to be forgotten one by one: 0.2 µs each. Beyond, all are doubted.
+MAX_FORGOTTEN = 512
+# Dicts of doubted topics, one for each time that all were doubted; more are joined.
+_MAX_DOUBTED = 8
 # Patterns without a client that are kept, about 200 bytes each; the one left first goes first.
 MAX_VACANT_PATTERNS = 1024
 # Subscribers of one pattern that are kept in a tuple alone: a dict takes 200 bytes more, and is faster from about here on.
@@ -112,10 +119,11 @@ class _Pattern(Audience[S]):
 class _Union(Audience[S]):
     """The clients of several patterns, or of none; each once, pattern by pattern."""
 
-    __slots__ = ("_clients", "_lists", "_made", "patterns")
+    __slots__ = ("_clients", "_lists", "_made", "patterns", "place")
 
     def __init__(self, patterns: tuple[_Pattern[S], ...], lists: _Lists[S]) -> None:
         self.patterns = patterns
+        self.place = 0  # among those that hold a list, if it does
         self._lists = lists
         self._clients: tuple[S, ...] | None = None
         self._made = 0  # the number of the last change that the list holds
@@ -152,7 +160,7 @@ class _Union(Audience[S]):
 class _Lists(Generic[S]):
     """The unions that hold a list of clients, and the bounds of all lists together."""
 
-    __slots__ = ("_clients", "_holders", "_looked_at", "_max_clients", "_max_lists", "changes")
+    __slots__ = ("_clients", "_hand", "_holders", "_max_clients", "_max_lists", "changes")
 
     def __init__(self, max_lists: int, max_clients: int) -> None:
         self.changes = 0  # of patterns that audiences share
@@ -160,57 +168,150 @@ class _Lists(Generic[S]):
         self._max_clients = max_clients
         self._holders: list[_Union[S]] = []
         self._clients = 0
-        self._looked_at = 0
+        self._hand = 0  # goes round the holders: the next to be looked at, or to make room
 
     def replace(self, holder: _Union[S], old: tuple[S, ...] | None, new: tuple[S, ...]) -> bool:
-        """Count a new list, held instead of an old one, if any; False if it is too large to be held at all."""
+        """Count a new list, held instead of an old one, if any; False if there is no room for it, and neither is held.
+
+        To forget a list takes a fraction of the time in which this one was made for each of its clients: so many may make room.
+        """
         if old is not None:
-            self._clients -= len(old)
-        elif len(new) > self._max_clients:
+            if self._clients + len(new) - len(old) <= self._max_clients:
+                self._clients += len(new) - len(old)
+                return True
+            self._let_go(holder, len(old))
+        if len(new) > self._max_clients:
             return False
-        if self._clients + len(new) > self._max_clients or (old is None and len(self._holders) >= self._max_lists):
-            for each in self._holders:
-                each.forget()
-            self._holders.clear()
-            self._clients = 0
-            old = None
-            if len(new) > self._max_clients:
-                return False
-        if old is None:
-            self._holders.append(holder)
-        self._clients += len(new)
-        return True
+        for _ in range(16 + len(new) // 4):
+            if self._clients + len(new) <= self._max_clients and len(self._holders) < self._max_lists:
+                holder.place = len(self._holders)
+                self._holders.append(holder)
+                self._clients += len(new)
+                return True
+            other = self._next()
+            self._let_go(other, other.forget())
+        return False
 
     def look_at_one(self) -> None:
         """Forget the next list if it is stale, so that one that is not used any more does not keep departed clients in memory."""
-        if not self._holders:
-            return
-        self._looked_at += 1
-        if self._looked_at >= len(self._holders):
-            self._looked_at = 0
-        holder = self._holders[self._looked_at]
-        if holder.stale:
-            self._clients -= holder.forget()
-            self._holders[self._looked_at] = self._holders[-1]
-            self._holders.pop()
+        if self._holders:
+            holder = self._next()
+            if holder.stale:
+                self._let_go(holder, holder.forget())
+
+    def _next(self) -> _Union[S]:
+        self._hand = (self._hand + 1) % len(self._holders)
+        return self._holders[self._hand]
+
+    def _let_go(self, holder: _Union[S], clients: int) -> None:
+        """Take a holder off, whose list had so many clients."""
+        self._clients -= clients
+        last = self._holders.pop()
+        if last is not holder:
+            self._holders[holder.place] = last
+            last.place = holder.place
 
 
-class _Generation(Generic[S]):
-    """Topics that were matched within the same stretch of time."""
+class _Unions(Generic[S]):
+    """The audiences of several patterns, which topics share."""
 
-    __slots__ = ("audiences", "index", "unions")
+    __slots__ = ("_by_patterns", "_hand", "_kept", "_lists", "_max_unions")
 
-    def __init__(self) -> None:
+    def __init__(self, max_unions: int, lists: _Lists[S]) -> None:
+        self._max_unions = max_unions
+        self._lists = lists
+        self._by_patterns: dict[tuple[_Pattern[S], ...], _Union[S]] = {}
+        self._kept: list[_Union[S]] = []
+        self._hand = 0  # the place of the oldest one, once there are as many as may be
+
+    def get(self, patterns: tuple[_Pattern[S], ...]) -> _Union[S]:
+        """Return the audience of these patterns: the one that other topics have, if any."""
+        union = self._by_patterns.get(patterns)
+        if union is None:
+            union = self._by_patterns[patterns] = _Union(patterns, self._lists)
+            if len(self._kept) < self._max_unions:
+                self._kept.append(union)
+            else:
+                # A topic that is remembered may have it still; another with the same patterns gets a new one.
+                self._hand = (self._hand + 1) % self._max_unions
+                del self._by_patterns[self._kept[self._hand].patterns]
+                self._kept[self._hand] = union
+        return union
+
+
+class _Topics(Generic[S]):
+    """The topics whose audience is remembered. `audiences` has those that are sure, and is replaced when all are doubted."""
+
+    __slots__ = ("_doubted", "_index", "_max_topics", "_seen_once", "audiences")
+
+    def __init__(self, max_topics: int) -> None:
+        self._max_topics = max_topics
+        self._index = TopicIndex()
+        self._seen_once: set[str] = set()
         self.audiences: dict[str, Audience[S] | None] = {}  # None: forgotten, its place in the index waits for it
-        self.index = TopicIndex()
-        self.unions: dict[tuple[_Pattern[S], ...], _Union[S]] = {}
+        self._doubted: list[dict[str, Audience[S] | None]] = []  # the others in the index
 
-    def forget(self, pattern: str) -> None:
-        """Forget the topics that a pattern matches."""
-        if is_wildcard(pattern):
-            self.audiences.update(dict.fromkeys(self.index.matching(pattern)))
-        elif pattern in self.audiences:
-            self.audiences[pattern] = None
+    def remember(self, topic: str, audience: Audience[S], patterns: int) -> None:
+        """Remember the audience of a topic that is not sure, if it has come up before; there are so many patterns."""
+        if topic in self.audiences or self._was_doubted(topic):
+            self.audiences[topic] = audience
+            return
+        room = min(max(patterns, MIN_CACHED_TOPICS), self._max_topics)
+        if topic in self._seen_once:
+            self._seen_once.remove(topic)
+            if len(self._index) >= room:
+                self._pop()
+                if len(self._index) >= room:  # there were more patterns before
+                    self._pop()
+            self._index.add(topic)
+            self.audiences[topic] = audience
+        else:
+            # To remember a topic costs as much as to match it twice, and many come once only (an order's, a message's).
+            if len(self._seen_once) >= room:
+                self._seen_once.pop()
+            self._seen_once.add(topic)
+
+    def forget(self, pattern: str) -> bool:
+        """Forget the topics that a pattern matches; return whether `audiences` is another dict now."""
+        audiences = self.audiences
+        if not is_wildcard(pattern):
+            if pattern in audiences:
+                audiences[pattern] = None
+            return False
+        found = self._index.matching(pattern, MAX_FORGOTTEN)
+        if found is not None:
+            for topic in found:
+                if topic in audiences:
+                    audiences[topic] = None
+            return False
+        if self._doubted and len(audiences) <= MAX_FORGOTTEN:
+            self._doubted[-1].update(audiences)
+        else:
+            self._doubted.append(audiences)
+            if len(self._doubted) > _MAX_DOUBTED:
+                first, *others = self._doubted
+                for each in others:
+                    first.update(each)
+                self._doubted = [first]
+        self.audiences = {}
+        return True
+
+    def _was_doubted(self, topic: str) -> bool:
+        """Take a topic out of the doubted ones; return whether it was there."""
+        for each in self._doubted:
+            if topic in each:
+                del each[topic]
+                if not each:
+                    self._doubted.remove(each)
+                return True
+        return False
+
+    def _pop(self) -> None:
+        topic = self._index.pop()
+        if topic in self.audiences:
+            del self.audiences[topic]
+        else:
+            self._was_doubted(topic)
 
 
 class SubscriptionMatcher(Generic[S]):
@@ -224,12 +325,10 @@ class SubscriptionMatcher(Generic[S]):
         self._patterns: PatternMap[_Pattern[S]] = PatternMap()
         self._vacant: OrderedDict[_Pattern[S], None] = OrderedDict()
         self._lists: _Lists[S] = _Lists(max_cached_topics, max_listed_clients)
+        self._unions: _Unions[S] = _Unions(max_cached_topics, self._lists)
         self._nobody: _Union[S] = _Union((), self._lists)
-        self._generation_topics = max(1, max_cached_topics // 2)
-        self._young: _Generation[S] = _Generation()
-        self._old: _Generation[S] = _Generation()
-        self._audiences = self._young.audiences
-        self._seen_once: set[str] = set()
+        self._topics: _Topics[S] = _Topics(max_cached_topics)
+        self._audiences = self._topics.audiences
         self.subscriptions = 0
 
     @property
@@ -275,40 +374,19 @@ class SubscriptionMatcher(Generic[S]):
         return audience if audience is not None else self._find(topic)
 
     def _find(self, topic: str) -> Audience[S]:
-        """Find the audience of a topic that the young generation does not have, and remember it there."""
-        # A topic that is found anew after each change of its patterns brings no new topic, but a new union each time.
-        full = self._generation_topics
-        if len(self._young.unions) >= full or (len(self._audiences) >= full and topic not in self._audiences):
-            self._old, self._young = self._young, _Generation()
-            self._audiences = self._young.audiences
-        audience = self._old.audiences.get(topic)
-        if audience is None:
-            patterns = tuple(self._patterns.reached(topic))
-            audience = patterns[0] if len(patterns) == 1 else self._union(patterns)
-        elif isinstance(audience, _Union):
-            audience = self._union(audience.patterns)
-        if topic not in self._audiences:
-            # To remember a topic costs as much as to match it twice, and many come once only (an order's, a message's).
-            if topic not in self._seen_once:
-                if len(self._seen_once) >= 2 * full:
-                    self._seen_once.clear()
-                self._seen_once.add(topic)
-                return audience
-            self._young.index.add(topic)
-        self._audiences[topic] = audience
+        """Find the audience of a topic that is not sure, and remember it."""
+        patterns = self._patterns.reached(topic)
+        audience: Audience[S]
+        if len(patterns) == 1:
+            audience = patterns[0]
+        else:
+            audience = self._unions.get(tuple(patterns)) if patterns else self._nobody
+        self._topics.remember(topic, audience, len(self._patterns))
         return audience
 
-    def _union(self, patterns: tuple[_Pattern[S], ...]) -> _Union[S]:
-        """Return the audience of these patterns: the one that other topics have, if any."""
-        if not patterns:
-            return self._nobody
-        union = self._young.unions.get(patterns) or self._old.unions.get(patterns) or _Union(patterns, self._lists)
-        self._young.unions[patterns] = union
-        return union
-
     def _forget_topics(self, pattern: str) -> None:
-        self._young.forget(pattern)
-        self._old.forget(pattern)
+        if self._topics.forget(pattern):
+            self._audiences = self._topics.audiences
 
     def _changed(self, entry: _Pattern[S]) -> None:
         if entry.changed != _UNSHARED:

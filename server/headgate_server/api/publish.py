@@ -45,7 +45,7 @@ BATCH_PATH = "/api/publish/batch"
 ENVELOPE_BYTES = 1024
 # A batch is checked and encoded in one piece, in which nobody else has a turn: 3 ms or so.
 MAX_BATCH_EVENTS = 500
-MAX_BATCH_BYTES = 4 * 1024 * 1024
+MAX_BATCH_BYTES = 1024 * 1024
 
 
 class _Event(msgspec.Struct, forbid_unknown_fields=True):

@@ -34,7 +34,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 .PHONY: help run build dist floors test lint style types imports docs-check web-check web-test client-test py-test py-test-unit py-test-together py-test-alone unit e2e chromium format settings \
-	requirements screenshot bench faults soak fuzz sbom audit clean
+	requirements screenshot bench bench-quick faults soak fuzz sbom audit clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -149,8 +149,11 @@ audit: $(AUDIT) $(NODE) ## Ask for known vulnerabilities in what the lock files 
 screenshot: $(DEV) build chromium ## Make docs/screenshot.png with the tests' own browser
 	@$(BIN)/python -m tests.e2e.screenshot
 
-bench: $(DEV) build ## Measure against the peers (bench/README.md), short version
-	@$(BIN)/python -m bench --quick
+bench: $(DEV) build ## Measure against the peers (bench/README.md), short version (ARGS: more for the bench; `make -C bench peers` first)
+	@$(BIN)/python -m bench --quick $(ARGS)
+
+bench-quick: $(DEV) build ## Compare a few ratios with the last committed ones, in two minutes (ARGS=--write: commit to these)
+	@$(BIN)/python -m bench.quick $(ARGS)
 
 faults: $(DEV) build ## The whole fault suite at full load, and its figures into docs/faults.md (an hour)
 	@$(BIN)/python -m pytest -m nightly tests/fault tests/e2e $(ARGS)

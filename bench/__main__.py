@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from . import generator, machine, report
+from . import generator, machine, remote, report
 from .bus import Bus
 from .child import Failed
 from .scenario import Row, Scenario
@@ -20,8 +21,13 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run the bench; return 0, or 1 when nothing could be measured at all."""
+    """Run the bench; return 0, or 1 when nothing could be measured at all. `--host` is for a server that runs elsewhere."""
+    words = sys.argv[1:] if words is None else words
+    if any(word.partition("=")[0] == "--host" for word in words):
+        return remote.main(words)
     wanted = _arguments(words)
+    if wanted.centrifugo:
+        os.environ["HEADGATE_BENCH_CENTRIFUGO"] = str(wanted.centrifugo.resolve())
     if wanted.list:
         print("\n".join(f"{name:32} {scenario.title}" for name, scenario in SCENARIOS.items()))
         return 0
@@ -71,7 +77,6 @@ def _bus_version() -> str:
     import tempfile
 
     with tempfile.TemporaryDirectory(prefix="headgate-bench-") as folder, Bus(Path(folder), machine.cores()[1]) as bus:
-        assert isinstance(bus, Bus)
         return bus.version()
 
 
@@ -83,6 +88,8 @@ def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, choices=range(1, 21), metavar="1..20", help="rounds per scenario (3; quick: 1)")
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the results (bench/results)")
     parser.add_argument("--name", default="latest", help="name of the two result files (latest)")
+    parser.add_argument("--centrifugo", type=Path, metavar="PATH", help="the binary (HEADGATE_BENCH_CENTRIFUGO, else PATH)")
+    parser.add_argument("--host", help="measure a server that runs elsewhere: `--host HOST --help`")
     parser.add_argument("--list", action="store_true", help="list the scenarios and stop")
     return parser.parse_args(words)
 

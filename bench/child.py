@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 READY_DEADLINE_S = 30.0
 STOP_DEADLINE_S = 10.0
@@ -95,7 +95,7 @@ class Child:
                 self.process.kill()
         self.process.wait()
 
-    def __enter__(self) -> Child:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

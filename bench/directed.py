@@ -19,6 +19,11 @@ def topics(clients: int, each: int, of: int) -> Audience:
     return Audience("topics", [[(client * each + nth) % of for nth in range(each)] for client in range(clients)])
 
 
+def wildcards(clients: int, each: int, of: int) -> Audience:
+    """The same with patterns that hold a wildcard instead of exact topics."""
+    return Audience("wildcards", topics(clients, each, of).clients)
+
+
 def capacity(audience: Audience, size_bytes: int, window: int) -> Run:
     """Closed loop: `window` events under way; events per second of the server's CPU."""
 

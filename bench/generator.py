@@ -37,6 +37,7 @@ class Generator(Child):
         folder: Path,
         core: int,
         *,
+        host: str = "127.0.0.1",
         port: int,
         server_pid: int,
         server_core: int,
@@ -52,7 +53,7 @@ class Generator(Child):
         self._folder = folder
         connects_file = folder / "connects"
         connects_file.write_text("".join(text + "\n" for text in connects))
-        options = ["--port", str(port), "--connects", str(connects_file), "--ready", ready, "--redis", bus_socket]
+        options = ["--host", host, "--port", str(port), "--connects", str(connects_file), "--ready", ready, "--redis", bus_socket]
         options += ["--clients", str(room), "--server-pid", str(server_pid), "--server-core", str(server_core)]
         options += ["--path", path, "--speaks-first"] if path else []
         if audience:

@@ -8,14 +8,18 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from . import directed
+from .appending import cost as appending
+from .appending import receipts_sync
 from .generator import Answer
 from .hostile import ATTACK_DEADLINE_S, ATTACKS
 from .hostile import attack as attack_server
 from .http_publishing import posting
+from .loads import saturation, shares_of_maximum, workload
 from .machine import cores
 from .publishing import TOPIC
 from .scenario import KIB, Row, Run, Scenario, checked, latency
 from .stage import Audience, Stage, stage
+from .storm import storm
 from .variants import LOG_KEY, Variant, headgate_connect, mint
 
 # Throughput ------------------------------------------------------------------------------------------------------------
@@ -241,6 +245,9 @@ def _with_tokens(count: int) -> list[str]:
 
 SOCKETIO = ("headgate", "stock", "node")
 PEERS = (*SOCKETIO, "centrifugo")
+# Where the way of publishing counts, Headgate takes part with both of its functions.
+OWN = ("headgate", "headgate-append", "stock", "node", "centrifugo")
+_PERCENTILES = {"p50": "p50", "p99": "p99", "p99_9": "p99.9", "max": "max"}
 BOUNDS = ("sink", "sink-each")
 _THROUGHPUT_COLUMNS = {
     "deliveries_per_cpu_s": "deliveries per server CPU second",
@@ -264,6 +271,15 @@ _POSTING_COLUMNS = {
     "events_per_s": "events per second",
     "events_per_cpu_s": "events per server CPU second",
     "p50_ms": "p50 ms", "p99_ms": "p99 ms", "max_ms": "max ms",
+}  # fmt: skip
+_SHARES_COLUMNS = {
+    "maximum_events_per_s": "maximum, events per second",
+    **{f"at_{share}_{name}_ms": f"{title} ms at {share} %" for share in (50, 80) for name, title in _PERCENTILES.items()},
+}
+_SATURATION_COLUMNS = {
+    "borne_events_per_s": "events per second",
+    "maximum_events_per_s": "maximum in a closed loop",
+    "p50_ms": "p50 ms", "p99_9_ms": "p99.9 ms", "max_ms": "max ms",
 }  # fmt: skip
 _MEMORY_COLUMNS = {
     "kib_per_client": "KiB per client beyond the first 100",
@@ -341,6 +357,41 @@ def _hostile(name: str) -> Scenario:
     )
 
 
+def _appending(size_bytes: int, label: str, target: float) -> Scenario:
+    return Scenario(
+        f"appending-{label.replace(' ', '')}",
+        f"CPU time of Redis for an event of {label} in the log, and for an XADD of the same bytes",
+        appending(size_bytes),
+        {
+            "headgate_publish_us": "headgate_publish µs",
+            "headgate_append_us": "headgate_append µs",
+            "xadd_us": "XADD µs",
+            "headgate_publish_multiple": "headgate_publish / XADD",
+            "headgate_append_multiple": "headgate_append / XADD",
+        },
+        ("headgate",),
+        "headgate_publish_us",
+        more_is_better=False,
+        targets={f"headgate_{name}_multiple": ("at most", target) for name in ("publish", "append")},
+    )
+
+
+def _workload(size_bytes: int, label: str, rate: int) -> Scenario:
+    return Scenario(
+        f"workload-{label.replace(' ', '')}-{rate}",
+        f"One client, {label} × {rate:,} per second, for 30 s",
+        workload(size_bytes, rate),
+        _LATENCY_COLUMNS,
+        (*PEERS, "sink"),
+        "p99_9_ms",
+        more_is_better=False,
+    )
+
+
+# The workloads of the classic study of message-queue latency.
+_WORKLOADS = (
+    (256, "256 B", 3000), (KIB, "1 KiB", 3000), (5 * KIB, "5 KiB", 2000), (KIB, "1 KiB", 20_000), (64 * KIB, "64 KiB", 100),
+)  # fmt: skip
 _OWN_5000 = directed.own(5000)
 _TOPICS_20_OF_10000 = directed.topics(5000, 20, 10_000)
 
@@ -349,26 +400,27 @@ SCENARIOS = {
     for scenario in (
         Scenario(
             "directed-5000", "Each event for 1 of 5,000 users, 256 B, window 64", directed.capacity(_OWN_5000, 256, 64),
-            _EVENTS_COLUMNS, PEERS, "events_per_cpu_s", more_is_better=True, quick=True,
+            _EVENTS_COLUMNS, OWN, "events_per_cpu_s", more_is_better=True, quick=True,
             targets={"events_per_cpu_s": ("at least", 80_000)},
         ),
         Scenario(
             "directed-5000-schedule", "Each event for 1 of 5,000 users, 256 B, open schedule of 5,000 events per second",
-            directed.schedule(_OWN_5000, 256, 5000), _LATENCY_COLUMNS, PEERS, "p99_9_ms", more_is_better=False,
+            directed.schedule(_OWN_5000, 256, 5000), _LATENCY_COLUMNS, OWN, "p99_9_ms", more_is_better=False,
             targets={"p99_9_ms": ("at most", 10)},
         ),
         Scenario(
             "topics-20-of-10000", "Each of 5,000 clients listens to 20 of 10,000 topics, 256 B, window 64",
-            directed.capacity(_TOPICS_20_OF_10000, 256, 64), _EVENTS_COLUMNS, PEERS, "events_per_cpu_s", more_is_better=True,
+            directed.capacity(_TOPICS_20_OF_10000, 256, 64), _EVENTS_COLUMNS, OWN, "events_per_cpu_s", more_is_better=True,
         ),
         Scenario(
             "topics-20-of-10000-schedule", "Each of 5,000 clients listens to 20 of 10,000 topics, 1,000 events per second",
-            directed.schedule(_TOPICS_20_OF_10000, 256, 1000), _LATENCY_COLUMNS, PEERS, "p99_9_ms", more_is_better=False,
+            directed.schedule(_TOPICS_20_OF_10000, 256, 1000), _LATENCY_COLUMNS, OWN, "p99_9_ms", more_is_better=False,
             targets={"p99_9_ms": ("at most", 15)},
         ),
         _throughput(1000, 256, "256 B", 8, 700_000, quick=True),
         _throughput(1000, 256, "256 B", 8, None, pipelined=True),
         _throughput(1000, 1024, "1 KiB", 8, 600_000),
+        _throughput(10_000, 256, "256 B", 8, None),
         _throughput(5000, 256, "256 B", 8, 500_000),
         _throughput(5000, 1024, "1 KiB", 8, 500_000),
         _throughput(1000, 256, "256 B", 64, None),
@@ -429,6 +481,44 @@ SCENARIOS = {
             "http-publish-batch", "Publishing over HTTP: 64 kept connections, 100 events of 256 B each", posting(256, 100),
             _POSTING_COLUMNS, ("headgate", "centrifugo"), "events_per_s", more_is_better=True,
             targets={"events_per_s": ("at least", 60_000)},
+        ),
+        Scenario(
+            "receipts-sync", "One thread publishes and waits for each receipt, 256 B, beside redis-py alone", receipts_sync(256),
+            {"receipts_per_s": "receipts per second", "redis_py_per_s": "calls of redis-py per second", "ratio": "ratio"},
+            ("headgate",), "receipts_per_s", more_is_better=True,
+            targets={"receipts_per_s": ("at least", 9000), "ratio": ("at least", 0.95)},
+        ),
+        _appending(256, "256 B", 5),
+        _appending(16 * KIB, "16 KiB", 2.5),
+        *(_workload(size_bytes, label, rate) for size_bytes, label, rate in _WORKLOADS),
+        Scenario(
+            "shares-of-maximum", "At 50 % and 80 % of the maximum: 1,000 clients, 256 B", shares_of_maximum(1000, 256, 8),
+            _SHARES_COLUMNS, PEERS, "at_80_p99_ms", more_is_better=False,
+        ),
+        Scenario(
+            "directed-5000-shares", "At 50 % and 80 % of the maximum: each event for 1 of 5,000 users, 256 B",
+            shares_of_maximum(5000, 256, 64, _OWN_5000), _SHARES_COLUMNS, OWN, "at_80_p99_ms", more_is_better=False,
+        ),
+        Scenario(
+            "saturation", "The highest rate with a p99.9 within 100 ms: 1,000 clients, 256 B", saturation(1000, 256, 8),
+            _SATURATION_COLUMNS, PEERS, "borne_events_per_s", more_is_better=True,
+        ),
+        Scenario(
+            "directed-5000-saturation", "The highest rate with a p99.9 within 100 ms: each event for 1 of 5,000 users, 256 B",
+            saturation(5000, 256, 64, _OWN_5000), _SATURATION_COLUMNS, OWN, "borne_events_per_s", more_is_better=True,
+        ),
+        Scenario(
+            "wildcards", "Each of 5,000 clients has 10 patterns with wildcards, out of 5,000, 256 B, window 64",
+            directed.capacity(directed.wildcards(5000, 10, 5000), 256, 64), _EVENTS_COLUMNS, ("headgate", "headgate-append"),
+            "events_per_cpu_s", more_is_better=True,
+        ),
+        Scenario(
+            "storm", "5,000 clients come back at once, each 1,000 events of 256 B behind", storm(5000, 1000, 256),
+            {
+                "clients_back": "clients", "seconds_until_all_had_all": "seconds until all had all",
+                "server_cpu_seconds": "server CPU seconds",
+            },
+            ("headgate",), "seconds_until_all_had_all", more_is_better=False,
         ),
         *(_hostile(attack) for attack in ATTACKS),
     )

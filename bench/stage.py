@@ -26,6 +26,24 @@ class Stage:
     port: int
     folder: Path
 
+    def further_generator(self, *, connects: Sequence[str], room: int) -> Generator:
+        """Return one more generator for this server, whose clients join with other texts. It does not publish."""
+        folder = self.folder / "further"
+        folder.mkdir()
+        server_core, load_core = cores()
+        return Generator(
+            folder,
+            load_core,
+            port=self.port,
+            server_pid=self.server.pid,
+            server_core=server_core,
+            bus_socket=self.bus.socket,
+            connects=connects,
+            ready=self.variant.joined,
+            room=room,
+            path=self.variant.path,
+        )
+
 
 @dataclass(frozen=True)
 class Audience:

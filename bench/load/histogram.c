@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-enum { SUB = 1 << HISTOGRAM_SUB_BITS };
+enum { SUB = 1 << HISTOGRAM_SUB_BITS, STEPS_PER_HALF = 5 };
 
 void histogram_clear(struct histogram *h)
 {
@@ -57,13 +57,17 @@ uint64_t histogram_percentile(const struct histogram *h, double percentile)
 
 void histogram_print(const struct histogram *h, FILE *out)
 {
-    static const double steps[] = {0, 10, 25, 50, 75, 90, 95, 97.5, 99, 99.5, 99.9, 99.95, 99.99, 99.999};
     fprintf(out, "{\"count\":%llu,\"mean\":%.1f", (unsigned long long)h->count,
             h->count ? h->sum_ns / (double)h->count / 1e3 : 0.0);
     fprintf(out, ",\"p50\":%.1f,\"p90\":%.1f,\"p99\":%.1f,\"p99_9\":%.1f,\"max\":%.1f,\"distribution\":[",
             (double)histogram_percentile(h, 50) / 1e3, (double)histogram_percentile(h, 90) / 1e3,
             (double)histogram_percentile(h, 99) / 1e3, (double)histogram_percentile(h, 99.9) / 1e3, (double)h->max_ns / 1e3);
-    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
-        fprintf(out, "[%g,%.1f],", steps[i], (double)(steps[i] > 0 ? histogram_percentile(h, steps[i]) : h->count ? h->min_ns : 0) / 1e3);
+    fprintf(out, "[0,%.1f],", h->count ? (double)h->min_ns / 1e3 : 0.0);
+    /* Each half of what is left is cut into as many steps, as long as a step holds a value: the tail is as fine as the middle. */
+    for (double left = 100; h->count && left / 100 * (double)h->count >= 1; left /= 2)
+        for (int step = 1; step <= STEPS_PER_HALF; step++) {
+            double percentile = 100 - left + left / 2 * step / STEPS_PER_HALF;
+            fprintf(out, "[%.10g,%.1f],", percentile, (double)histogram_percentile(h, percentile) / 1e3);
+        }
     fprintf(out, "[100,%.1f]]}", (double)h->max_ns / 1e3);
 }

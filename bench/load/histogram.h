@@ -21,7 +21,8 @@ void histogram_record(struct histogram *h, uint64_t ns);
 /* Smallest recorded value (upper edge of its bucket) that at least `percentile` % of the values do not exceed. */
 uint64_t histogram_percentile(const struct histogram *h, double percentile);
 
-/* Write {"count":…,"mean":…,"p50":…,…,"max":…,"distribution":[[percentile,µs],…]}, in microseconds. */
+/* Write {"count":…,"mean":…,"p50":…,…,"max":…,"distribution":[[percentile,µs],…]}, in microseconds: from the least value to
+ * the greatest, five steps to each half of what is left above. */
 void histogram_print(const struct histogram *h, FILE *out);
 
 #endif

@@ -2,7 +2,7 @@
  * line; each is answered with one line of JSON on standard output. The end of input ends the program.
  *
  *   template FILE                    publish command to use from now on (see template.h)
- *   connect COUNT PARALLEL LIMIT_MS  more clients; the time until each has joined
+ *   connect COUNT PARALLEL LIMIT_MS [EVENTS]  more clients; the time until each has joined, and all have had EVENTS together
  *   window W WARM_MS MEASURE_MS      closed loop: W events under way
  *   pipelined W WARM_MS MEASURE_MS   the same, what is published at the same moment in one write to Redis
  *   open RATE MEASURE_MS             fixed schedule, RATE events per second
@@ -180,14 +180,14 @@ static void disconnect(void)
 static void obey(char *line)
 {
     char command[16] = "", path[1024];
-    double a = 0, b = 0, c = 0;
+    double a = 0, b = 0, c = 0, d = 0;
     struct run run = {0};
     const struct histogram *durations = NULL;
-    int words = sscanf(line, "%15s %lf %lf %lf", command, &a, &b, &c);
+    int words = sscanf(line, "%15s %lf %lf %lf %lf", command, &a, &b, &c, &d);
     if (!strcmp(command, "template") && sscanf(line, "%*s %1023[^\n]", path) == 1) {
         run.outcome = template_read(&swarm.template, path) ? NULL : "no_template";
-    } else if (!strcmp(command, "connect") && words == 4) {
-        run_connect(&swarm, &run, (unsigned)a, (unsigned)b, (uint64_t)c);
+    } else if (!strcmp(command, "connect") && words >= 4) {
+        run_connect(&swarm, &run, (unsigned)a, (unsigned)b, (uint64_t)c, (uint64_t)d);
         durations = &swarm.handshake;
     } else if ((!strcmp(command, "window") || !strcmp(command, "pipelined")) && words == 4 && a >= 1 && a < RING) {
         run_window(&swarm, &run, (uint32_t)a, (uint64_t)b, (uint64_t)c, command[0] == 'p');

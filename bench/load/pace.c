@@ -72,7 +72,7 @@ static void start_recording(struct swarm *swarm)
     swarm->recording = true;
 }
 
-void run_connect(struct swarm *swarm, struct run *run, unsigned count, unsigned parallel, uint64_t limit_ms)
+void run_connect(struct swarm *swarm, struct run *run, unsigned count, unsigned parallel, uint64_t limit_ms, uint64_t events)
 {
     unsigned wanted = swarm->started + count <= swarm->room ? swarm->started + count : swarm->room;
     unsigned ready = swarm->ready, failed = swarm->failed, closed = swarm->closed, first = swarm->started;
@@ -84,13 +84,16 @@ void run_connect(struct swarm *swarm, struct run *run, unsigned count, unsigned 
         while (swarm->started < wanted && swarm->started - first - settled < parallel)
             if (!client_start(swarm, swarm->started++))
                 swarm->failed++;
-        if (first + settled >= wanted || now_ns() > deadline || swarm->quitting)
+        bool all = first + settled >= wanted && swarm->tally.deliveries - start.tally.deliveries >= events;
+        if (all || now_ns() > deadline || swarm->quitting)
             break;
         swarm_turn(swarm, deadline, false);
     }
     measure_since(swarm, run, start);
     if (swarm->ready - ready != count)
         run->outcome = "not_all_connected";
+    else if (run->tally.deliveries < events)
+        run->outcome = "undelivered";
 }
 
 void run_window(struct swarm *swarm, struct run *run, uint32_t window, uint64_t warm_ms, uint64_t measure_ms,

@@ -19,8 +19,9 @@ struct run {
     const char *outcome;
 };
 
-/* Connect clients until `count` have joined, at most `parallel` of them on the way at a time. */
-void run_connect(struct swarm *swarm, struct run *run, unsigned count, unsigned parallel, uint64_t limit_ms);
+/* Connect clients until `count` have joined, at most `parallel` of them on the way at a time, and, if `events` is not 0, until
+ * they have had so many events together. */
+void run_connect(struct swarm *swarm, struct run *run, unsigned count, unsigned parallel, uint64_t limit_ms, uint64_t events);
 
 /* Keep `window` events under way; measure after `warm_ms`, for `measure_ms`. Each event is a write of its own to Redis, as
  * from independent publishers; `pipelined`: those that are due at the same moment go in one, as from one publisher. */

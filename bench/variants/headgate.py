@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Sequence
+from importlib import resources
 from pathlib import Path
 
 from bench import publishing
@@ -56,6 +57,11 @@ def _logged(_bus: Bus, _port: int, size_bytes: int, to: str | None) -> bytes:
     return publishing.command("FCALL", "headgate_publish", "1", LOG_KEY, to or publishing.TOPIC, payload)
 
 
+def _appended(_bus: Bus, _port: int, size_bytes: int, to: str | None) -> bytes:
+    payload = publishing.payload(size_bytes)
+    return publishing.command("FCALL", "headgate_append", "1", LOG_KEY, to or publishing.TOPIC, payload)
+
+
 def plain(_bus: Bus, _port: int, size_bytes: int, to: str | None) -> bytes:
     """Return a plain PUBLISH on the channel of a topic; events of a user are published on the user's channel too."""
     return publishing.command("PUBLISH", CHANNEL + (to or publishing.TOPIC), publishing.payload(size_bytes))
@@ -63,6 +69,15 @@ def plain(_bus: Bus, _port: int, size_bytes: int, to: str | None) -> bytes:
 
 def _missing() -> str:
     return "" if _HEADGATE.exists() else "headgate is not installed in this Python"
+
+
+def has_append() -> bool:
+    """Return whether the library of this Headgate has the entry for publishers that have checked the payload themselves."""
+    return "'headgate_append'" in resources.files("headgate.redis").joinpath("log.lua").read_text()
+
+
+def _append_missing() -> str:
+    return _missing() or ("" if has_append() else "this Headgate has no headgate_append")
 
 
 def _connect_own(addresses: Sequence[int]) -> str:
@@ -76,9 +91,19 @@ def _connect_topics(addresses: Sequence[int]) -> str:
     return headgate_connect(subscriptions=[{"pattern": f"topics.{publishing.address(number)}"} for number in addresses])
 
 
+# Four shapes of pattern in turn, so that no shape alone decides.
+_SHAPES = ("wild.{}.*", "*.{}.#", "wild.{}.#", "#.{}.*")
+
+
+def _connect_wildcards(addresses: Sequence[int]) -> str:
+    words = [publishing.address(number) for number in addresses]
+    return headgate_connect(subscriptions=[{"pattern": _SHAPES[i % len(_SHAPES)].format(word)} for i, word in enumerate(words)])
+
+
 _ADDRESSING: dict[Kind, Addressing] = {
     "own": Addressing(_connect_own, lambda _count: _JOINED, user_topic(publishing.ADDRESS, "mail.new")),
     "topics": Addressing(_connect_topics, lambda _count: _JOINED, f"topics.{publishing.ADDRESS}"),
+    "wildcards": Addressing(_connect_wildcards, lambda _count: _JOINED, f"wild.{publishing.ADDRESS}.new"),
 }
 
 
@@ -95,10 +120,20 @@ _HTTP = HttpPublishing(
 )
 
 
-def _variant(name: str, title: str, template: Callable[[Bus, int, int, str | None], bytes], *kinds: Kind) -> Variant:
+def _variant(
+    name: str,
+    title: str,
+    template: Callable[[Bus, int, int, str | None], bytes],
+    *kinds: Kind,
+    missing: Callable[[], str] = _missing,
+) -> Variant:
     addressing = {kind: _ADDRESSING[kind] for kind in kinds}
-    return Variant(name, title, _start, template, headgate_connect(), _JOINED, _missing, addressing=addressing, http=_HTTP)
+    return Variant(name, title, _start, template, headgate_connect(), _JOINED, missing, addressing=addressing, http=_HTTP)
 
 
-HEADGATE = _variant("headgate", "Headgate (logged publish)", _logged, "own", "topics")
-PLAIN = _variant("headgate-plain", "Headgate (plain PUBLISH)", plain, "topics")
+HEADGATE = _variant("headgate", "Headgate (logged publish)", _logged, "own", "topics", "wildcards")
+APPEND = _variant(
+    "headgate-append", "Headgate (logged, checked by the publisher)", _appended, "own", "topics", "wildcards",
+    missing=_append_missing,
+)  # fmt: skip
+PLAIN = _variant("headgate-plain", "Headgate (plain PUBLISH)", plain, "topics", "wildcards")

@@ -16,8 +16,9 @@ from bench.child import Child
 
 NAMESPACE = "/notifications"
 
-# Of which kind the addresses are: `own`, a user with what is the user's own; `topics`, exact topics, rooms or channels.
-Kind = Literal["own", "topics"]
+# Of which kind the addresses are: `own`, a user with what is the user's own; `topics`, exact topics, rooms or channels;
+# `wildcards`, patterns that hold one.
+Kind = Literal["own", "topics", "wildcards"]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,97 @@
+"""Latency over load: fixed workloads, shares of the maximum, and the highest rate that a server still bears."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .generator import Answer
+from .scenario import Row, Run, checked, latency
+from .stage import Audience, Stage, stage
+from .variants import Variant
+
+# A rate is borne if every event arrives and 99.9 % of them within this.
+BORNE_P99_9_MS = 100.0
+SEARCH_STEPS = 6
+
+
+def workload(size_bytes: int, events_per_s: float) -> Run:
+    """Open loop for one client that gets every event: the workloads of the message-queue latency studies, 30 s each."""
+
+    def run(variant: Variant, quick: bool) -> Row:
+        warm_s, measure_s = (1, 5) if quick else (2, 30)
+        with stage(variant, size_bytes=size_bytes, room=1) as on:
+            on.generator.connects(1)
+            on.generator.ask("open", events_per_s, warm_s * 1000, takes_s=warm_s)
+            answer = on.generator.ask("open", events_per_s, measure_s * 1000, takes_s=measure_s)
+            return checked(answer) | latency(answer)
+
+    return run
+
+
+def shares_of_maximum(clients: int, size_bytes: int, window: int, audience: Audience | None = None) -> Run:
+    """Find the maximum in a closed loop, then publish on schedule at 50 % and at 80 % of it."""
+
+    def run(variant: Variant, quick: bool) -> Row:
+        measure_s = 4 if quick else 15
+        with stage(variant, size_bytes=size_bytes, room=clients, audience=audience) as on:
+            on.generator.connects(clients)
+            most = _maximum(on, window, quick)
+            row: Row = {}
+            for percent in (50, 80):
+                answer = on.generator.ask("open", most * percent / 100, measure_s * 1000, takes_s=measure_s)
+                row |= latency(answer, f"at_{percent}_")
+                row |= checked(answer) if row.get("outcome", "ok") == "ok" else {}
+            row["maximum_events_per_s"] = round(most)
+            return row
+
+    return run
+
+
+def saturation(clients: int, size_bytes: int, window: int, audience: Audience | None = None) -> Run:
+    """Search the highest rate at which the 99.9th percentile stays within `BORNE_P99_9_MS`, from the maximum of a closed loop."""
+
+    def run(variant: Variant, quick: bool) -> Row:
+        measure_s = 3 if quick else 8
+        with stage(variant, size_bytes=size_bytes, room=clients, audience=audience) as on:
+            on.generator.connects(clients)
+            most = _maximum(on, window, quick)
+            tried: dict[float, Answer] = {}
+
+            def borne(rate: float) -> bool:
+                tried[rate] = on.generator.ask("open", rate, measure_s * 1000, takes_s=measure_s)
+                p99_9_ms: float = tried[rate]["microseconds"]["p99_9"] / 1000
+                return bool(tried[rate]["outcome"] == "ok" and p99_9_ms <= BORNE_P99_9_MS)
+
+            found = search(borne, most / 8, most * 1.5, SEARCH_STEPS)
+            row: Row = {"outcome": "ok", "maximum_events_per_s": round(most), "borne_events_per_s": round(found or 0)}
+            if found:
+                row |= checked(tried[found]) | latency(tried[found])
+            else:
+                row["outcome"] = f"not even {most / 8:,.0f} events per second within {BORNE_P99_9_MS:g} ms"
+            row["latency_over_load"] = sorted([rate, _p(tried[rate], "p50"), _p(tried[rate], "p99_9")] for rate in tried)  # type: ignore[assignment]
+            return row
+
+    return run
+
+
+def search(borne: Callable[[float], bool], low: float, high: float, steps: int) -> float | None:
+    """Return the highest rate that was tried and borne, or None: `low` first, then by halves between the borne and the other."""
+    if not borne(low):
+        return None
+    for _ in range(steps):
+        middle = (low + high) / 2
+        if borne(middle):
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def _p(answer: Answer, name: str) -> float:
+    return round(float(answer["microseconds"][name]) / 1000, 3)
+
+
+def _maximum(on: Stage, window: int, quick: bool) -> float:
+    warm_s, measure_s = (1, 2) if quick else (2, 4)
+    answer = on.generator.ask("window", window, warm_s * 1000, measure_s * 1000, takes_s=warm_s + measure_s)
+    return max(1.0, float(answer["published"]) / float(answer["seconds"]))

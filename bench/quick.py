@@ -1,0 +1,148 @@
+"""The quick bench: a few ratios to a neighbour of the same run, compared with the last committed ones, in less than two minutes.
+
+    python -m bench.quick            compare; ends with 1 and a sentence for each ratio that has become worse than is tolerated
+    python -m bench.quick --write    measure, and write the ratios to results/quick.json
+
+A ratio of CPU seconds to CPU seconds of a neighbour is much the same on a busy machine and on an idle one. It is not the same on
+another kind of machine: there, write first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import appending, directed, generator, machine
+from .child import Failed
+from .report import faults
+from .scenario import Row, Run
+from .scenarios import connecting, throughput
+from .variants import VARIANTS, has_append
+
+COMMITTED = Path(__file__).parent / "results" / "quick.json"
+ROUNDS = 3
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """One figure of Headgate through one of a neighbour: `measure()` makes both once; more is better, or less.
+
+    `tolerance` is how much worse, as a share, the median of a run may be than the committed one before somebody should look.
+    """
+
+    name: str
+    title: str
+    measure: Callable[[], tuple[float, float]]
+    more_is_better: bool
+    tolerance: float
+
+
+def _beside(own: Run, neighbour: Run, column: str, neighbours_column: str | None = None) -> Callable[[], tuple[float, float]]:
+    """Headgate by one run, and then the C sink by another."""
+
+    def measure() -> tuple[float, float]:
+        first, second = own(VARIANTS["headgate"], True), neighbour(VARIANTS["sink"], True)
+        return _figure(first, column), _figure(second, neighbours_column or column)
+
+    return measure
+
+
+def _within(run: Run, column: str, neighbours_column: str) -> Callable[[], tuple[float, float]]:
+    """Two figures of one run that has its neighbour in itself."""
+
+    def measure() -> tuple[float, float]:
+        row = run(VARIANTS["headgate"], True)
+        return _figure(row, column), _figure(row, neighbours_column)
+
+    return measure
+
+
+def _figure(row: Row, column: str) -> float:
+    if row.get("outcome") != "ok":
+        raise Failed("; ".join(faults([row])))
+    return float(row[column])
+
+
+_broadcast = throughput(1000, 256, 8, offer_deflate=False, pipelined=False)
+_directed = directed.capacity(directed.own(2000), 256, 64)
+_function = "headgate_append" if has_append() else "headgate_publish"
+
+RATIOS = (
+    Ratio(
+        "broadcast", "deliveries to 1,000 clients per CPU second, to those of the C sink",
+        _beside(_broadcast, _broadcast, "deliveries_per_cpu_s"), True, 0.2,
+    ),
+    Ratio(
+        "directed", "events for 1 of 2,000 users per CPU second, to deliveries of the C sink",
+        _beside(_directed, _broadcast, "events_per_cpu_s", "deliveries_per_cpu_s"), True, 0.2,
+    ),
+    Ratio(
+        "joins", "clients that join per CPU second, to those of the C sink",
+        _beside(connecting(4000), connecting(4000), "connects_per_cpu_s"), True, 0.25,
+    ),
+    Ratio(
+        "append", "CPU time of Redis for an event of 256 B in the log, to that for an XADD",
+        _within(appending.cost(256), f"{_function}_us", "xadd_us"), False, 0.2,
+    ),
+    Ratio(
+        "receipts", "receipts per second of one thread, to calls of redis-py alone",
+        _within(appending.receipts_sync(256), "receipts_per_s", "redis_py_per_s"), True, 0.2,
+    ),
+)  # fmt: skip
+
+
+def measured(ratios: Sequence[Ratio], rounds: int) -> dict[str, float]:
+    """Return the median of each ratio; its rounds are interleaved with those of the others."""
+    found: dict[str, list[float]] = {ratio.name: [] for ratio in ratios}
+    for _ in range(rounds):
+        for ratio in ratios:
+            own, neighbours = ratio.measure()
+            found[ratio.name].append(own / max(neighbours, 1e-9))
+            print(f"{ratio.name}: {found[ratio.name][-1]:.4g}", flush=True)
+    return {name: statistics.median(values) for name, values in found.items()}
+
+
+def complaints(ratios: Sequence[Ratio], now: Mapping[str, float], committed: Mapping[str, float]) -> list[str]:
+    """Return a sentence for each ratio that is worse than the committed one by more than is tolerated, or that has none."""
+    sentences = []
+    for ratio in ratios:
+        if ratio.name not in committed:
+            sentences.append(f"No {ratio.name} has been committed yet: run `python -m bench.quick --write`.")
+            continue
+        before, after = committed[ratio.name], now[ratio.name]
+        worse = before / max(after, 1e-9) - 1 if ratio.more_is_better else after / before - 1
+        if worse > ratio.tolerance:
+            sentences.append(
+                f"The ratio `{ratio.name}` ({ratio.title}) is {after:.4g}, and {before:.4g} was committed: {worse:.0%} worse,"
+                f" and {ratio.tolerance:.0%} is tolerated."
+            )
+    return sentences
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Measure and compare, or write; return 1 if something has become worse."""
+    parser = argparse.ArgumentParser("python -m bench.quick", description="Compare a few ratios with the last committed ones.")
+    parser.add_argument("--write", action="store_true", help="write the ratios to bench/results/quick.json")
+    wanted = parser.parse_args(words)
+    began_s = time.monotonic()
+    generator.build()
+    now = measured(RATIOS, ROUNDS)
+    print(f"took {time.monotonic() - began_s:.0f} s")
+    if wanted.write:
+        ratios = {name: float(f"{value:.4g}") for name, value in now.items()}
+        found = {"date": time.strftime("%Y-%m-%d"), "machine": machine.describe(), "ratios": ratios}
+        COMMITTED.write_text(json.dumps(found, indent=1) + "\n")
+        return 0
+    sentences = complaints(RATIOS, now, json.loads(COMMITTED.read_text())["ratios"])
+    print("\n".join(sentences or ["No ratio is worse than the committed one by more than is tolerated."]))
+    return 1 if sentences else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -13,7 +13,6 @@ costs. A bad one raises; the bus counts it and sets it aside.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -29,11 +28,13 @@ MAX_DEPTH = 64
 
 _ID = re.compile(r"[A-Za-z0-9_.:~-]{1,128}", re.ASCII)
 _HEADER = re.compile(rb"hg1 ([0-9a-f]{16}) ([1-9][0-9]{0,15}) ([0-9]{1,16}) ([A-Za-z0-9_.:~-]{1,128})")
+# The characters of an id, which are all that a header holds beside its spaces.
+_HEADER_CHARACTERS = b" ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.:~-"
 _decode_json = msgspec.json.Decoder().decode
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+# A Struct is made in a tenth of the time of a frozen dataclass. It holds no containers, so the garbage collector can leave it out.
+class Event(msgspec.Struct, frozen=True, gc=False):
     """One published event. `data` is JSON text as bytes; `offset` and `epoch` are None for a plain PUBLISH.
 
     `time_ms` is the time at which Redis appended it (milliseconds since 1970), or the gateway's own for a plain one.
@@ -62,36 +63,55 @@ def check_event_id(event_id: object) -> str:
     return event_id
 
 
-def decode_message(topic: str, message: bytes, max_payload_bytes: int, now_ms: int) -> Event:
+def decode_message(topic: str, message: bytes, max_payload_bytes: int, now_ms: int, start: int = 0) -> Event:
     """Return the event in a channel message.
 
     Args:
-        topic: from the channel's name, already checked.
+        topic: from the channel's name, or from the line before the message, already checked.
         message: the whole channel message.
         max_payload_bytes: the limit on the payload, compared before anything is parsed.
         now_ms: the time given to a plain PUBLISH, which carries none.
+        start: the index in `message` at which header or payload begins.
 
     Raises:
         PayloadTooLarge: above the limit, where = `bus`.
         InvalidEvent: truncated or malformed header.
         NotSerializable: not UTF-8, not JSON, or nested deeper than MAX_DEPTH.
     """
-    if not message.startswith(HEADER_TAG):
-        if len(message) > max_payload_bytes:
-            raise PayloadTooLarge(len(message), max_payload_bytes, "bus")
-        check_json(message)
-        return Event(topic, message, None, now_ms)
-    end = message.find(b"\n", 0, MAX_HEADER_BYTES)
-    header = _HEADER.fullmatch(message, 0, end) if end > 0 else None
-    if header is None:
-        raise InvalidEvent("header", "truncated or malformed")
-    epoch, offset, time_ms, event_id = header.groups()
+    if not message.startswith(HEADER_TAG, start):
+        if len(message) - start > max_payload_bytes:
+            raise PayloadTooLarge(len(message) - start, max_payload_bytes, "bus")
+        data = message[start:]
+        check_json(data)
+        return Event(topic, data, None, now_ms)
+    end = message.find(b"\n", start, start + MAX_HEADER_BYTES)
+    header = message[start:end] if end > 0 else b""
+    parts = () if header.translate(None, _HEADER_CHARACTERS) else header.decode().split(" ")
+    # By hand, part by part: half the time of a regular expression with four groups.
+    if len(parts) != 5:
+        raise _malformed_header()
+    _, epoch, offset, time_ms, event_id = parts
+    if (
+        len(epoch) != 16
+        or epoch.strip("0123456789abcdef")
+        or not offset.isdigit()
+        or len(offset) > 16
+        or offset[0] == "0"
+        or not time_ms.isdigit()
+        or len(time_ms) > 16
+        or not 0 < len(event_id) <= MAX_ID_LENGTH
+    ):
+        raise _malformed_header()
     size = len(message) - end - 1
     if size > max_payload_bytes:
         raise PayloadTooLarge(size, max_payload_bytes, "bus")
     data = message[end + 1 :]
     check_json(data)
-    return Event(topic, data, event_id.decode(), int(time_ms), epoch.decode(), int(offset))
+    return Event(topic, data, event_id, int(time_ms), epoch, int(offset))
+
+
+def _malformed_header() -> InvalidEvent:
+    return InvalidEvent("header", "truncated or malformed")
 
 
 def read_offset(message: bytes) -> tuple[str, int] | None:
@@ -107,7 +127,8 @@ def check_json(data: bytes) -> None:
         NotSerializable: with the reason.
     """
     try:
-        data.decode()  # msgspec skips over strings without looking at their encoding
+        if not data.isascii():
+            data.decode()  # msgspec skips over strings without looking at their encoding
         _decode_json(data)
     except UnicodeDecodeError as error:
         raise NotSerializable(f"not UTF-8 at byte {error.start}") from error
@@ -116,20 +137,32 @@ def check_json(data: bytes) -> None:
     except msgspec.DecodeError as error:
         raise NotSerializable(str(error)) from error
     # Cheap bound first: only data with that many openers can be too deep.
-    if data.count(b"[") + data.count(b"{") > MAX_DEPTH and _depth(data) > MAX_DEPTH:
+    if data.count(b"[") + data.count(b"{") > MAX_DEPTH and _is_too_deep(data):
         raise NotSerializable(f"nested deeper than {MAX_DEPTH} levels")
 
 
-_STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
-_NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_NOT_STRUCTURE = bytes(set(range(256)) - set(b'[]{}"'))
+_AS_LISTS = bytes.maketrans(b"{}", b"[]")
+_OPENER = ord("[")
+# The nesting of usual data. Each level costs one look at all that is left; beyond, each bracket is looked at once.
+_USUAL_DEPTH = 8
 
 
-def _depth(data: bytes) -> int:
-    depth = deepest = 0
-    for byte in _STRINGS.sub(b"", data).translate(None, _NOT_BRACKETS):
-        if byte in b"[{":
-            depth += 1
-            deepest = max(deepest, depth)
-        else:
-            depth -= 1
-    return deepest
+def _is_too_deep(data: bytes) -> bool:
+    """Return whether valid JSON is nested deeper than MAX_DEPTH. Linear in its size."""
+    if b"\\" in data:
+        data = data.replace(b"\\\\", b"").replace(b'\\"', b"")  # from the left, as the escapes of a string are read
+    brackets = data.translate(_AS_LISTS, _NOT_STRUCTURE).replace(b'""', b"")
+    if b'"' in brackets:  # some string holds a bracket
+        brackets = b"".join(brackets.split(b'"')[::2])
+    # Take away the innermost level, and again: lists side by side, however many, go at once.
+    for _ in range(_USUAL_DEPTH):
+        if not brackets:
+            return False
+        brackets = brackets.replace(b"[]", b"")
+    depth = 0
+    for bracket in brackets:
+        depth += 1 if bracket == _OPENER else -1
+        if depth > MAX_DEPTH - _USUAL_DEPTH:
+            return True
+    return False

@@ -147,6 +147,36 @@ def test_brackets_in_strings_are_no_nesting() -> None:
     check_json(json.dumps(["[{" * 1000, '\\"[' * 1000]).encode())
 
 
+def nesting(value: object) -> int:
+    """Return how many lists and objects are around the innermost value: the plain definition."""
+    if not isinstance(value, list | dict):
+        return 0
+    return 1 + max(map(nesting, value if isinstance(value, list) else value.values()), default=0)
+
+
+@given(
+    value=st.recursive(
+        st.none() | st.text(alphabet='[]{}"\\ na'),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(alphabet='[]{}"\\x'), inner, max_size=3),
+        max_leaves=30,
+    ),
+    around=st.integers(MAX_DEPTH - 20, MAX_DEPTH + 2),
+    as_lists=st.booleans(),
+    beside=st.integers(0, 70),
+)
+def test_nesting_is_counted_outside_of_strings(value: object, around: int, as_lists: bool, beside: int) -> None:
+    """Whatever the strings and keys hold, and however much stands side by side."""
+    for _ in range(around):
+        value = [value] if as_lists else {'[{\\"': value}
+    payload = json.dumps([value, *([[{}]] * beside)]).encode()
+
+    if nesting(value) + 1 > MAX_DEPTH:
+        with pytest.raises(NotSerializable, match="nested deeper"):
+            check_json(payload)
+    else:
+        check_json(payload)
+
+
 def test_wide_data_is_not_deep() -> None:
     """Many small lists side by side are within the limit."""
     check_json(b"[" + b",".join([b"[]"] * 10_000) + b"]")

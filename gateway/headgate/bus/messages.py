@@ -14,10 +14,12 @@ from __future__ import annotations
 from headgate.errors import HeadgateError
 from headgate.event import Event, decode_message, read_offset
 from headgate.redis.keys import channel_prefix, mixed_prefix
-from headgate.topic import check_topic
+from headgate.topic import MAX_TOPIC_BYTES, check_topic
 
 # The first word of a reply that carries a message.
 MESSAGES = (b"pmessage", b"message", b"smessage")
+# Topics that are known to be valid, some 200 bytes each. If one more comes, all are forgotten.
+MAX_KNOWN_TOPICS = 16_384
 
 
 class Messages:
@@ -27,24 +29,37 @@ class Messages:
         max_payload_bytes: a larger event is a fault.
     """
 
-    __slots__ = ("_last_channel", "_max_payload_bytes", "_prefix", "_sources", "_topic_within")
+    __slots__ = ("_last_channel", "_max_payload_bytes", "_prefix_bytes", "_sources", "_topic_within", "_topics")
 
     def __init__(self, namespace: str, max_payload_bytes: int) -> None:
         self._max_payload_bytes = max_payload_bytes
-        self._prefix = channel_prefix(namespace).encode()
+        self._prefix_bytes = len(channel_prefix(namespace))
         # The channels of users, and the feed channel: what is on them begins with the topic.
         self._topic_within = mixed_prefix(namespace).encode()
+        self._topics: dict[bytes, str] = {}
         self._last_channel, self._sources = b"", set[bytes]()  # of the last message, and the sources that have brought it
 
     def decode(self, channel: bytes, message: bytes, now_ms: int) -> Event | HeadgateError:
         """Return the event in a message, or its fault. `now_ms` is the time of an event that carries none."""
-        topic = channel[len(self._prefix) :]
         if channel.startswith(self._topic_within):
-            topic, _, message = message.partition(b"\n")
+            start = message.find(b"\n", 0, MAX_TOPIC_BYTES + 1) + 1
+            name = message[: start - 1] if start else message[: MAX_TOPIC_BYTES + 1]
+            start = start or len(message)
+        else:
+            start, name = 0, channel[self._prefix_bytes :]
         try:
-            return decode_message(check_topic(topic.decode("ascii", "replace")), message, self._max_payload_bytes, now_ms)
+            topic = self._topics.get(name) or self._learn(name)
+            return decode_message(topic, message, self._max_payload_bytes, now_ms, start)
         except HeadgateError as error:
             return error
+
+    def _learn(self, name: bytes) -> str:
+        """Check a topic that is not known, and remember it. One text for all its events also spares the matcher a comparison."""
+        topic = check_topic(name.decode("ascii", "replace"))
+        if len(self._topics) >= MAX_KNOWN_TOPICS:
+            self._topics.clear()
+        self._topics[name] = topic
+        return topic
 
     def claimed_place(self, channel: bytes, message: bytes) -> tuple[str, int] | None:
         """Return the epoch and offset that a message claims, though it may hold no event; None: it claims none."""

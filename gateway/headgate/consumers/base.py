@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from headgate.publisher import Receipt
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery(Event):
+class Delivery(Event, frozen=True, gc=False):
     """An event as a consumer is handed it: an Event (topic, data, id, time_ms, epoch, offset; `value()` decodes the data).
 
     `key` names one part of the event's work, such as one recipient of a mail ("" when there is only one part); `attempt` is 1 at

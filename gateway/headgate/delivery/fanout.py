@@ -13,13 +13,17 @@ the first).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from time import perf_counter
+from typing import TypeVar
+
+import msgspec
 
 from headgate.protocol.frames import Frame
 
 from .client import Client
 from .matcher import Audience
+
+T = TypeVar("T")
 
 # One slice's frames joined: about what a socket buffer takes at once.
 MAX_SLICE_BYTES = 65536
@@ -30,9 +34,8 @@ BUDGET_S = 0.001
 _CLOCK_EVERY = 16
 
 
-@dataclass(frozen=True, slots=True)
-class Matched:
-    """One event, framed once, and who gets it."""
+class Matched(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """One event, framed once, and who gets it. (No client leads to it, so it is in no cycle.)"""
 
     frame: Frame
     audience: Audience[Client]
@@ -60,6 +63,36 @@ class _Segment:
         return self._data
 
 
+class _Several:
+    """A frame behind other frames of a slice: the part of all clients that get just these."""
+
+    __slots__ = ("_before", "_data", "_frame", "_frames")
+
+    def __init__(self, before: Frame | _Several, frame: Frame) -> None:
+        self._before, self._frame = before, frame
+        self._frames: tuple[Frame, ...] = ()
+        self._data: bytes | None = None
+
+    @property
+    def frames(self) -> tuple[Frame, ...]:
+        """All of them, in order."""
+        if not self._frames:
+            frames, before = [self._frame], self._before
+            while isinstance(before, _Several):
+                frames.append(before._frame)
+                before = before._before
+            frames.append(before)
+            self._frames = tuple(reversed(frames))
+        return self._frames
+
+    @property
+    def data(self) -> bytes:
+        """The frames joined: once, when the first of the clients has its turn."""
+        if self._data is None:
+            self._data = b"".join([frame.wire for frame in self.frames])
+        return self._data
+
+
 class Pass:
     """One slice of events on its way to its clients."""
 
@@ -67,9 +100,8 @@ class Pass:
         "_audience",
         "_clients",
         "_first_clients",
-        "_frames_of",
         "_index",
-        "_joined",
+        "_parts",
         "_segment",
         "_segments",
         "_told",
@@ -78,7 +110,6 @@ class Pass:
 
     def __init__(self, slice_: Sequence[Matched], start: int = 0) -> None:
         self._index = 0
-        self._joined: dict[tuple[int, ...], tuple[tuple[Frame, ...], bytes]] = {}
         self.writes = 0
         first = slice_[0].audience
         self._audience = first
@@ -86,15 +117,12 @@ class Pass:
         if all(matched.audience is first for matched in slice_):
             # The common case: everyone gets everything. No per-client bookkeeping at all.
             self._clients: list[Client] = _rotated(self._first_clients, start)
-            self._frames_of: Sequence[tuple[tuple[Frame, ...], bytes]] | None = None
+            self._parts: list[Frame | _Several] | None = None
             self._segments = [_Segment(len(self._clients), [matched.frame for matched in slice_])]
         else:
-            wanted: dict[Client, list[int]] = {}
-            for index, matched in enumerate(slice_):
-                for client in matched.audience.clients:
-                    wanted.setdefault(client, []).append(index)
-            self._clients = _rotated(tuple(wanted), start)
-            self._frames_of = [self._join(slice_, tuple(wanted[client])) for client in self._clients]
+            parts = _parts_of(slice_)
+            self._clients = _rotated(tuple(parts), start)
+            self._parts = _rotated(tuple(parts.values()), start)
             self._segments = []
         self._segment = 0
         self._told = 0  # clients before this one are in the list once more, for what came in after their turn
@@ -121,7 +149,7 @@ class Pass:
 
     def _takes(self, matched: Matched) -> bool:
         return (
-            self._frames_of is None
+            self._parts is None
             and matched.audience is self._audience
             and matched.audience.clients is self._first_clients
             and self._segments[self._segment].size + len(matched.frame.wire) <= MAX_SLICE_BYTES
@@ -130,16 +158,15 @@ class Pass:
 
     def advance(self, budget_s: float = BUDGET_S) -> bool:
         """Write to the next clients until done or out of budget; True when done. Contains no greenlet switch."""
-        clients, frames_of = self._clients, self._frames_of
+        if self._parts is not None:
+            return self._advance_apart(self._parts, budget_s)
+        clients = self._clients
         index, count = self._index, len(self._clients)
         end = 0
         stop_s = perf_counter() + budget_s
         while index < count:
             client = clients[index]
-            if frames_of is not None:
-                frames, data = frames_of[index]
-                size, events = len(data), len(frames)
-            elif index >= end:
+            if index >= end:
                 segment = self._segments[self._segment]
                 while index >= segment.end:
                     self._segment += 1
@@ -170,12 +197,58 @@ class Pass:
         self._index = index
         return index >= count
 
-    def _join(self, slice_: Sequence[Matched], indexes: tuple[int, ...]) -> tuple[tuple[Frame, ...], bytes]:
-        joined = self._joined.get(indexes)
-        if joined is None:
-            frames = tuple(slice_[index].frame for index in indexes)
-            joined = self._joined[indexes] = (frames, b"".join([frame.wire for frame in frames]))
-        return joined
+    def _advance_apart(self, parts: Sequence[Frame | _Several], budget_s: float) -> bool:
+        """Advance through clients that do not all get the same: mostly users, with an event of their own each."""
+        clients = self._clients
+        index, count = self._index, len(clients)
+        stop_s = perf_counter() + budget_s
+        while index < count:
+            client, part = clients[index], parts[index]
+            index += 1
+            connection = client.connection
+            if connection.ready:
+                data = part.wire if isinstance(part, Frame) else part.data
+                try:
+                    sent = connection.wire.send(data)
+                except BlockingIOError:
+                    sent = 0
+                except OSError as error:
+                    connection.lost(error)
+                    continue
+                if sent != len(data):
+                    _in_part(client, _frames_of(part), sent)
+                else:
+                    client.direct += 1 if isinstance(part, Frame) else len(part.frames)
+            else:
+                for frame in _frames_of(part):
+                    client.offer(frame)
+            if not index % _CLOCK_EVERY and perf_counter() > stop_s:
+                break
+        self.writes += index - self._index
+        self._index = index
+        return index >= count
+
+
+def _parts_of(slice_: Sequence[Matched]) -> dict[Client, Frame | _Several]:
+    """Return each client of a slice with what it gets of it; those that get the same share one object."""
+    parts: dict[Client, Frame | _Several] = {}
+    for matched in slice_:
+        frame = matched.frame
+        longer: dict[Frame | _Several, _Several] = {}  # what clients have of the events before → the same and this one
+        for client in matched.audience.clients:
+            had = parts.get(client)
+            if had is None:
+                parts[client] = frame
+                continue
+            both = longer.get(had)
+            if both is None:
+                both = longer[had] = _Several(had, frame)
+            parts[client] = both
+    return parts
+
+
+def _frames_of(part: Frame | _Several) -> tuple[Frame, ...]:
+    return (part,) if isinstance(part, Frame) else part.frames
 
 
 def _in_part(client: Client, frames: Sequence[Frame], sent: int) -> None:
@@ -186,8 +259,8 @@ def _in_part(client: Client, frames: Sequence[Frame], sent: int) -> None:
         client.offer(frame)
 
 
-def _rotated(clients: Sequence[Client], start: int) -> list[Client]:
-    if not clients:
+def _rotated(each: Sequence[T], start: int) -> list[T]:
+    if not each:
         return []
-    start %= len(clients)
-    return [*clients[start:], *clients[:start]]
+    start %= len(each)
+    return [*each[start:], *each[:start]]

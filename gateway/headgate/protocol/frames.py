@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import struct
 
+_new_frame = object.__new__
 _FIN_TEXT, _FIN_BINARY, _FIN_CLOSE, _FIN_PONG = 0x81, 0x82, 0x88, 0x8A
 MAX_CLOSE_REASON_BYTES = 123
+_pack_medium = struct.Struct("!BBH").pack
 
 
 class Frame:
@@ -51,7 +53,16 @@ class Frame:
 
 def message_frame(packet: bytes, *, topic: str | None = None, offset: int | None = None, payload_bytes: int = 0) -> Frame:
     """Return the frame of an Engine.IO message (`4`) that carries a Socket.IO text packet."""
-    return Frame(b"4" + packet, topic=topic, offset=offset, payload_bytes=payload_bytes)
+    head = _header(_FIN_TEXT, len(packet) + 1)
+    # Once for each event: without `__init__`, which joins the packet first and takes arguments that are the same for all.
+    frame = _new_frame(Frame)
+    frame.wire = head + b"4" + packet
+    frame.skip = len(head)
+    frame.binary = frame.attachment = False
+    frame.topic = topic
+    frame.offset = offset
+    frame.payload_bytes = payload_bytes
+    return frame
 
 
 def pong_frame(payload: bytes) -> bytes:
@@ -69,5 +80,5 @@ def _header(first: int, size: int) -> bytes:
     if size < 126:
         return bytes((first, size))
     if size < 65536:
-        return struct.pack("!BBH", first, 126, size)
+        return _pack_medium(first, 126, size)
     return struct.pack("!BBQ", first, 127, size)

@@ -59,12 +59,11 @@ def event_packet(namespace: str, event: Event, *, replayed: bool = False) -> byt
 
     The payload bytes are copied in as they are.
     """
-    meta = b'{"id":%b,"time":%d' % (b'"%b"' % event.id.encode() if event.id else b"null", event.time_ms)
-    if event.offset is not None:
-        meta += b',"offset":%d' % event.offset
-    if replayed:
-        meta += b',"replayed":true'
-    return b'2/%b,["event","%b",%b,%b}]' % (namespace.encode(), event.topic.encode(), event.data, meta)
+    event_id = f'"{event.id}"' if event.id else "null"
+    offset = f',"offset":{event.offset}' if event.offset is not None else ""
+    mark = ',"replayed":true' if replayed else ""
+    head = f'2/{namespace},["event","{event.topic}",'
+    return b"%b%b%b" % (head.encode(), event.data, f',{{"id":{event_id},"time":{event.time_ms}{offset}{mark}}}]'.encode())
 
 
 def notice_packet(namespace: str, name: str, body: Mapping[str, Any]) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headgate.bus.messages import Messages
-from headgate.errors import HeadgateError, InvalidEvent, InvalidTopic, PayloadTooLarge
+from headgate.errors import HeadgateError, InvalidEvent, InvalidTopic, NotSerializable, PayloadTooLarge
 from headgate.event import HEADER_TAG, Event
 from headgate.redis.keys import channel, channel_prefix, feed_channel, user_channel
 
@@ -46,6 +46,10 @@ def test_on_a_channel_of_several_topics_the_topic_stands_before_the_message(mess
         (ORDERS, HEADER_TAG + b"x\n1", InvalidEvent),
         (USER, b"no line", InvalidTopic),
         (USER, b"users.7.*\n1", InvalidTopic),
+        (USER, b"users." + b"7" * 250 + b"\n1", InvalidTopic),
+        (USER, b"users.7.mail", NotSerializable),
+        (USER, b"users.7.mail\n" + b"1" * 65, PayloadTooLarge),
+        (USER, b"users.7.mail\n" + HEADER_TAG + b"x\n1", InvalidEvent),
     ],
 )
 def test_a_message_without_an_event_is_a_fault_and_does_not_raise(
@@ -53,6 +57,16 @@ def test_a_message_without_an_event_is_a_fault_and_does_not_raise(
 ) -> None:
     """Another program may have published it."""
     assert isinstance(messages.decode(where, message, TIME_MS), fault)
+
+
+def test_known_topics_are_bounded(messages: Messages, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Topics that come once must not stay, and one that was forgotten is learnt again."""
+    monkeypatch.setattr("headgate.bus.messages.MAX_KNOWN_TOPICS", 3)
+    for number in (*range(10), 0, 9, 9):
+        event = messages.decode(USER, b"users.7.%d\n1" % number, TIME_MS)
+        assert isinstance(event, Event)
+        assert event.topic == f"users.7.{number}"
+        assert len(messages._topics) <= 3
 
 
 @pytest.mark.parametrize(("where", "before"), [(ORDERS, b""), (USER, b"users.7.mail\n")], ids=["topic", "user"])

@@ -110,6 +110,24 @@ def test_clients_that_want_the_same_events_share_the_very_same_bytes(crowd: Crow
     assert len({id(data) for data in sent}) == 2
 
 
+def test_users_with_an_event_each_get_its_frame_as_it_is(crowd: Crowd) -> None:
+    """One frame is nothing to join; two of a user are one write."""
+    members = {user: crowd.join({f"users.{user}.#": Overflow.DROP}) for user in "abc"}
+    kernels = {user: Kernel(member) for user, member in members.items()}
+    slice_ = crowd.slice(*(event(offset, f"users.{user}.mail") for offset, user in enumerate("abac", 1)))
+    pass_ = Pass(slice_)
+    finish(pass_)
+
+    assert pass_.writes == 3
+    wires = [matched.frame.wire for matched in slice_]
+    assert {user: kernel.writes for user, kernel in kernels.items()} == {
+        "a": [wires[0] + wires[2]],
+        "b": [wires[1]],
+        "c": [wires[3]],
+    }
+    assert [member.client.direct for member in members.values()] == [2, 1, 1]
+
+
 topics = st.lists(st.sampled_from(["a", "b", "c.d", "c.e"]), min_size=1, max_size=8)
 patterns = st.lists(st.sampled_from(["a", "b", "#", "c.*", "*", "c.#"]), max_size=3, unique=True)
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+
+import msgspec
 
 from headgate.consumers.base import Consumer, Context, Delivery
 from headgate.consumers.work.spec import ConsumerSpec
@@ -85,7 +86,7 @@ class DryRun:
     def _show(self, namespace: str, epoch: str, event: Event) -> None:
         for spec, consumer in self._consumers:
             if spec.namespace == namespace and any(matches(pattern, event.topic) for pattern in spec.patterns):
-                parts = {**asdict(event), "epoch": epoch}
+                parts = {**msgspec.structs.asdict(event), "epoch": epoch}
                 text = _preview(consumer, Delivery(**parts, namespace=namespace, consumer=spec.name))
                 self._say("\n    ".join([f"{event.offset} {event.topic} -> {spec.name}", *printable_lines(text)]))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 import time
 import types
@@ -10,6 +9,7 @@ from collections.abc import Callable
 from email import message_from_bytes
 from typing import Any
 
+import msgspec
 import pytest
 
 from headgate.consumers.base import Defer, Delivery, Reject, Retry
@@ -176,7 +176,7 @@ def test_a_mail_that_went_before_a_kill_goes_again_as_the_same(
     state.now_s += 3600
     held = [delivery(FAILED, number=n) for n in (2, 3)]
     for attempt in (2, 3):
-        again = [dataclasses.replace(each, attempt=attempt, deferred=True) for each in held]
+        again = [msgspec.structs.replace(each, attempt=attempt, deferred=True) for each in held]
         assert mailer(state, **limits).handle_together("ops@example.com", again) is None
 
     single, single_again, digest, digest_again = (mail.header("Message-ID") for mail in postbox.mails)

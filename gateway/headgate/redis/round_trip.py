@@ -30,9 +30,7 @@ READ_BYTES = 64 * 1024
 WRITE_BYTES = 256 * 1024
 # redis-py before 6 wants the name of a command, and later ones warn of it.
 _FOR_COMMAND = (
-    ("_",)
-    if signature(redis.BlockingConnectionPool.get_connection).parameters["command_name"].default is Parameter.empty
-    else ()
+    ("_",) if signature(redis.BlockingConnectionPool.get_connection).parameters["command_name"].default is Parameter.empty else ()
 )
 _ARRAY, _BULK, _ERROR, _INTEGER, _STATUS = b"*$-:+"
 _parse_error: Any = BaseParser.parse_error  # redis-py does not type it

@@ -1,4 +1,4 @@
-"""A publisher that calls the trusted entry of the function library with a payload that it has not checked: a gateway stands it."""
+"""A publisher that sends a payload unchecked, by the trusted entry of the function library: a gateway stands it."""
 
 from __future__ import annotations
 

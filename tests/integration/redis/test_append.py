@@ -9,8 +9,16 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from headgate.errors import BusRefused, HeadgateError, InvalidEvent, InvalidRequest, InvalidTopic, NotSerializable, PayloadTooLarge
-from headgate.errors import UnknownNamespace
+from headgate.errors import (
+    BusRefused,
+    HeadgateError,
+    InvalidEvent,
+    InvalidRequest,
+    InvalidTopic,
+    NotSerializable,
+    PayloadTooLarge,
+    UnknownNamespace,
+)
 from headgate.event import check_event_id, decode_message
 from headgate.redis import keys
 from headgate.redis.client import Client, call, open_client
@@ -24,7 +32,7 @@ from tests.support.wall_clock import WallClock
 NAMESPACE = "orders"
 KEY, HEAD = keys.log_key(NAMESPACE), keys.head_key(NAMESPACE)
 # All that a publisher's user needs, as docs/operations.md has it.
-RIGHTS = "-@all +fcall +time +hmget +hset +hsetnx +unlink +xadd +xinfo +xrange +publish".split()
+RIGHTS = ["-@all", "+fcall", "+time", "+hmget", "+hset", "+hsetnx", "+unlink", "+xadd", "+xinfo", "+xrange", "+publish"]
 shared = settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 
@@ -101,7 +109,9 @@ def test_an_event_of_a_user_is_heard_on_both_channels(client: Client, redis_url:
     assert mixed == b"users.ada.mail\n" + message
 
 
-@pytest.mark.parametrize("payload", [b"", b"nope", b'{"a":', b'"\xff"', b"1\n2", b"hg1 0 1 2 3\n4", b"[" * 70 + b"]" * 70], ids=ascii)
+@pytest.mark.parametrize(
+    "payload", [b"", b"nope", b'{"a":', b'"\xff"', b"1\n2", b"hg1 0 1 2 3\n4", b"[" * 70 + b"]" * 70], ids=ascii
+)
 def test_a_payload_that_is_no_json_is_set_aside_by_every_reader(client: Client, redis_url: str, payload: bytes) -> None:
     """It is one entry at one offset: those who read the log, and those who listen, find an error there and go on behind it."""
     link = SubscriberLink(redis_url)
@@ -166,7 +176,7 @@ def test_an_id_that_is_none_is_refused(client: Client, event_id: str) -> None:
 
 
 def test_sizes_arguments_and_keys_are_checked(client: Client) -> None:
-    """The payload limit of the namespace, the number of arguments, whose event it is, and the key: each refusal writes nothing."""
+    """The payload limit of the namespace, the number of arguments, whose event it is, and the key; a refusal writes nothing."""
     call(client, "FCALL", "headgate_configure", 1, KEY, 100, 60000, 10)
     before = call(client, "HGETALL", HEAD)
 
@@ -242,7 +252,12 @@ def test_without_the_right_to_claim_an_id_ids_count_as_well(client: Client, as_u
     limited = as_user(*[right for right in RIGHTS if right != "+hsetnx"])
     first = append(client, "a", "1", "zero")[0]
 
-    assert [append(limited, "a", "1", event_id)[1:] for event_id in ("one", "one", "zero", "two")] == [(2, 0), (2, 1), (1, 1), (3, 0)]
+    assert [append(limited, "a", "1", event_id)[1:] for event_id in ("one", "one", "zero", "two")] == [
+        (2, 0),
+        (2, 1),
+        (1, 1),
+        (3, 0),
+    ]
     assert append(client, "a", "1", "two") == (first, 3, 1)
 
 

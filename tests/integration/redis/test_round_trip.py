@@ -94,7 +94,9 @@ def test_an_error_of_one_command_is_its_reply_alone(redis_client: Client) -> Non
     """Those before and behind it have their own."""
     ensure_loaded(redis_client)
 
-    first, second, third = call_many(redis_client, [("FCALL_RO", "headgate_version", 0), ASK, ("FCALL_RO", "headgate_version", 0)])
+    first, second, third = call_many(
+        redis_client, [("FCALL_RO", "headgate_version", 0), ASK, ("FCALL_RO", "headgate_version", 0)]
+    )
 
     assert first == third
     assert isinstance(second, BusRefused)

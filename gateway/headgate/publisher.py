@@ -546,6 +546,7 @@ def find_redis_url(settings: Settings | None = None) -> str:
 
 
 _LEAVES = frozenset((str, int, bool, type(None)))
+_SEQUENCES = (list, tuple, set, frozenset)
 
 
 def _check_value(value: object, depth: int) -> None:
@@ -558,14 +559,13 @@ def _check_value(value: object, depth: int) -> None:
             raise NotSerializable(f"{value} is not a JSON number")
     elif isinstance(value, dict):
         _check_depth(depth)
-        for key, item in value.items():
+        for key in value:
             if not isinstance(key, str):
                 raise NotSerializable(f"a key is of type {type(key).__name__}, only strings are JSON")
-            _check_value(item, depth - 1)
-    elif isinstance(value, list | tuple | set | frozenset):
+        _check_items(value.values(), depth - 1)
+    elif isinstance(value, _SEQUENCES):
         _check_depth(depth)
-        for item in value:
-            _check_value(item, depth - 1)
+        _check_items(value, depth - 1)
     elif isinstance(value, Decimal):
         if not value.is_finite():
             raise NotSerializable(f"{value} is not a number in JSON")
@@ -576,6 +576,15 @@ def _check_value(value: object, depth: int) -> None:
         plain = msgspec.to_builtins(value, builtin_types=(Decimal,))
         if type(plain) is not kind:
             _check_value(plain, depth)
+
+
+def _check_items(items: Iterable[object], depth: int) -> None:
+    """Check each of the items that needs it: most need no more than a look at their type."""
+    for item in items:
+        kind = type(item)
+        if kind in _LEAVES or (kind is float and math.isfinite(item)):  # type: ignore[arg-type]
+            continue
+        _check_value(item, depth)
 
 
 def _check_depth(depth: int) -> None:

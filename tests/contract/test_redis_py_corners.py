@@ -16,6 +16,7 @@ from headgate.errors import BusRefused
 from headgate.redis import client as commands
 from headgate.redis.connections import connection_pool
 from headgate.redis.faults import NO_FUNCTION, NO_FUNCTIONS_AT_ALL, _is_end_of_stream, reply_of
+from headgate.redis.round_trip import PASSED_ON
 
 
 def connection_to(url: str, **options: Any) -> Any:
@@ -192,3 +193,29 @@ def test_the_reader_takes_a_bytearray_and_says_false_without_a_reply() -> None:
     assert reader.gets() == [b"a", 1]
     assert isinstance(reader.gets(), KeyError)
     assert reader.gets() is False
+
+
+# The short way (round_trip.py) ---------------------------------------------------------------------------------------------
+
+
+def test_the_replies_of_the_short_way_are_passed_on_as_they_are() -> None:
+    """redis-py has no callback that would shape them."""
+    assert not PASSED_ON & set(redis.Redis().response_callbacks)
+
+
+def test_a_pool_gives_and_takes_its_connections_by_its_queue(redis_url: str) -> None:
+    """`_checkpid`, `pool.get`, `owns_connection` and `pool.put_nowait` are all that taking and putting back an idle one needs."""
+    client: Any = commands.open_client(redis_url)
+    assert commands.call(client, "PING") in (b"PONG", True)
+    pool = client.connection_pool
+
+    pool._checkpid()
+    connection = pool.pool.get(True, pool.timeout)
+    assert (connection._sock is None, pool.owns_connection(connection)) == (False, True)
+    pool.pool.put_nowait(connection)
+
+    assert commands.call(client, "PING") in (b"PONG", True)
+    assert client.connection_pool.pool.get(True, pool.timeout) is connection
+    pool.pool.put_nowait(connection)
+    client.close()
+    assert connection._sock is None

@@ -19,6 +19,7 @@ from headgate import BusRefused, BusUnavailable, HeadgateError, PayloadTooLarge,
 from headgate.publisher import PublishManyError, Receipt
 from headgate.redis.client import Client, call, open_client
 from headgate.redis.embedded import EmbeddedRedis
+from headgate.redis.functions import ensure_loaded
 from headgate.redis.keys import head_key, log_key
 from tests.support.redis_server import DEADLINE_S, record_private_redis, wait_until, write_at_once
 
@@ -261,6 +262,47 @@ def test_the_traceback_of_a_refused_connection_is_ours_alone() -> None:
     assert error.endswith("the bus is unavailable: 127.0.0.1:1: connection refused")
     assert advice.startswith("start Redis there")
     assert "hunter2" not in error + advice
+
+
+RIGHTS = "-@all +fcall_ro +time +hmget +hset +hsetnx +unlink +xadd +xinfo +xrange +publish +zcard +zrange"
+
+
+@pytest.mark.parametrize("many", [False, True], ids=["one", "batch"])
+def test_a_user_who_may_not_append_unchecked_publishes_by_the_strict_function(
+    redis_client: Client, redis_server: EmbeddedRedis, caplog: pytest.LogCaptureFixture, many: bool
+) -> None:
+    """The events get their receipts, in order, and the log says so in one sentence, once."""
+    ensure_loaded(redis_client)
+    call(redis_client, "ACL", "SETUSER", "shop", "on", ">pass", "~hg:*", "&hg:*", *RIGHTS.split(), "+fcall|headgate_publish")
+    with Publisher(f"unix://shop:pass@{redis_server.url.removeprefix('unix://')}") as publisher:
+        for number in range(3):
+            if many:
+                publisher.publish_many([("a", number), ("b", number)])
+            else:
+                publisher.publish("a", number)
+                publisher.publish("b", number)
+
+    assert [(topic, data) for *_, topic, data in log(redis_client)] == [
+        (topic, b"%d" % number) for number in range(3) for topic in (b"a", b"b")
+    ]
+    said = [record.getMessage() for record in caplog.records if "headgate_append" in record.getMessage()]
+    assert len(said) == 1
+    assert "allow +fcall|headgate_append" in said[0]
+
+
+def test_a_user_who_may_publish_nothing_is_told_what_redis_said(redis_client: Client, redis_server: EmbeddedRedis) -> None:
+    """A right that both functions need is no reason to try the other one again and again."""
+    ensure_loaded(redis_client)
+    call(redis_client, "ACL", "SETUSER", "shop", "on", ">pass", "~hg:*", "&hg:*", *RIGHTS.split(), "+fcall", "-xadd")
+    with Publisher(f"unix://shop:pass@{redis_server.url.removeprefix('unix://')}") as publisher:
+        with pytest.raises(BusRefused, match="no permission"):
+            publisher.publish("a", 1)
+        with pytest.raises(PublishManyError):
+            publisher.publish_many([("a", 1), ("a", 2)])
+        call(redis_client, "ACL", "SETUSER", "shop", "+xadd")
+        publisher.publish("a", 3)
+
+    assert [data for *_, data in log(redis_client)] == [b"3"]
 
 
 def test_threads_share_a_publisher(publisher: Publisher, redis_client: Client) -> None:

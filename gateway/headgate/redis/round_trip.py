@@ -94,8 +94,10 @@ def _take(pool: Any) -> Any:
         connection = pool.pool.get(True, pool.timeout)
     except Empty:
         raise redis.ConnectionError("No connection available.") from None
-    if connection is not None and connection._sock is not None and _is_quiet(connection._sock):
-        return connection
+    if connection is not None and connection._sock is not None:
+        if _is_quiet(connection._sock):
+            return connection
+        connection.disconnect()  # redis-py 8 would go on with one on which something has come
     pool.pool.put_nowait(connection)
     return pool.get_connection(*_FOR_COMMAND)
 

@@ -148,7 +148,7 @@ def test_a_user_costs_no_glob_and_gets_everything_below_the_name(
 def older_library(client: Client) -> None:
     """Load a library as it was before it knew of users' channels."""
     source = SOURCE.replace(f"local VERSION = {VERSION}\n", "local VERSION = 1\n").replace(
-        "if user then redis.call", "if nil then redis.call"
+        "if user then call", "if nil then call"
     )
     assert source.count("if nil") == 1
     call(client, "FUNCTION", "LOAD", "REPLACE", source)

@@ -1,0 +1,328 @@
+"""The trusted entry of the function library in a real Redis: the strict one's step without its look at the payload."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from headgate.errors import (
+    BusRefused,
+    HeadgateError,
+    InvalidEvent,
+    InvalidRequest,
+    InvalidTopic,
+    NotSerializable,
+    PayloadTooLarge,
+    UnknownNamespace,
+)
+from headgate.event import check_event_id, decode_message
+from headgate.redis import keys
+from headgate.redis.client import Client, call, open_client
+from headgate.redis.functions import SOURCE, ensure_loaded
+from headgate.redis.log import read_entry
+from headgate.redis.subscriber_link import SubscriberLink
+from headgate.topic import check_topic
+from tests.support.redis_server import DEADLINE_S
+from tests.support.wall_clock import WallClock
+
+NAMESPACE = "orders"
+KEY, HEAD = keys.log_key(NAMESPACE), keys.head_key(NAMESPACE)
+# All that a publisher's user needs, as docs/operations.md has it.
+RIGHTS = ["-@all", "+fcall", "+time", "+hmget", "+hset", "+hsetnx", "+unlink", "+xadd", "+xinfo", "+xrange", "+publish"]
+shared = settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+
+
+@pytest.fixture
+def client(redis_client: Client) -> Client:
+    """A client of an empty Redis that has the library."""
+    ensure_loaded(redis_client)
+    return redis_client
+
+
+@pytest.fixture
+def as_user(client: Client, redis_server: Any) -> Iterator[Callable[..., Client]]:
+    """Return a client of a user who has these rights only."""
+    clients: list[Client] = []
+
+    def open_as(*rights: str) -> Client:
+        call(client, "ACL", "SETUSER", "limited", "reset", "on", ">pass", "~hg:*", "resetchannels", "&hg:*", *rights)
+        clients.append(open_client(f"unix://limited:pass@{redis_server.url.removeprefix('unix://')}"))
+        return clients[-1]
+
+    yield open_as
+    for each in clients:
+        each.close()
+
+
+def append(client: Client, topic: str | bytes = "a.b", payload: str | bytes = "1", *more: str) -> tuple[str, int, int]:
+    epoch, offset, duplicate = call(client, "FCALL", "headgate_append", 1, KEY, topic, payload, *more).split()
+    return epoch.decode(), int(offset), int(duplicate)
+
+
+def publish(client: Client, topic: str | bytes = "a.b", payload: str | bytes = "1", *more: str) -> tuple[str, int, int]:
+    epoch, offset, duplicate = call(client, "FCALL", "headgate_publish", 1, KEY, topic, payload, *more)
+    return epoch.decode(), offset, duplicate
+
+
+def entries(client: Client) -> list[tuple[int, dict[bytes, bytes]]]:
+    return [(int(entry_id.partition(b"-")[0]), fields) for entry_id, fields in call(client, "XRANGE", KEY, "-", "+")]
+
+
+def forget(client: Client) -> None:
+    """Make the process forget what it has written, as another process has never known it."""
+    call(client, "FUNCTION", "LOAD", "REPLACE", SOURCE)
+
+
+def test_both_entries_write_one_log(client: Client) -> None:
+    """Offsets go on from one to the other, ids are the same ids, and the entries have the same fields."""
+    first = append(client, "a.b", '{"x":1}', "one")
+    second = publish(client, "a.b", '{"x":1}', "two")
+
+    assert (first[1:], second) == ((1, 0), (first[0], 2, 0))
+    assert publish(client, "a.b", "0", "one") == (*first[:2], 1)
+    assert append(client, "a.b", "0", "two") == (*second[:2], 1)
+    (_, one), (_, two) = entries(client)
+    assert {**one, b"id": b"", b"time": b"", b"sum": b""} == {**two, b"id": b"", b"time": b"", b"sum": b""}
+
+
+def test_an_event_of_a_user_is_heard_on_both_channels(client: Client, redis_url: str) -> None:
+    """The message is the one that gateways read; the user's channel has the topic in front."""
+    link = SubscriberLink(redis_url)
+    link.connect()
+    link.settimeout(DEADLINE_S)
+    link.send(("SUBSCRIBE", keys.channel(NAMESPACE, "users.ada.mail"), keys.user_channel(NAMESPACE, "ada")))
+    heard: list[Any] = []
+    while len(heard) < 2:
+        heard += link.read()
+    epoch, offset, _ = append(client, "users.ada.mail", b'{"a":"\xc3\xa9"}', "x:1")
+    while len(heard) < 4:
+        heard += link.read()
+    link.close()
+
+    message, mixed = heard[2][2], heard[3][2]
+    event = decode_message("users.ada.mail", message, 65536, 0)
+    assert (event.data, event.id, event.epoch, event.offset) == (b'{"a":"\xc3\xa9"}', "x:1", epoch, offset)
+    assert mixed == b"users.ada.mail\n" + message
+
+
+@pytest.mark.parametrize(
+    "payload", [b"", b"nope", b'{"a":', b'"\xff"', b"1\n2", b"hg1 0 1 2 3\n4", b"[" * 70 + b"]" * 70], ids=ascii
+)
+def test_a_payload_that_is_no_json_is_set_aside_by_every_reader(client: Client, redis_url: str, payload: bytes) -> None:
+    """It is one entry at one offset: those who read the log, and those who listen, find an error there and go on behind it."""
+    link = SubscriberLink(redis_url)
+    link.connect()
+    link.settimeout(DEADLINE_S)
+    link.send(("SUBSCRIBE", keys.channel(NAMESPACE, "a.b")))
+    link.read()
+
+    assert [append(client, "a.b", text)[1] for text in (b"1", payload, b"3")] == [1, 2, 3]
+    messages: list[bytes] = []
+    while len(messages) < 3:
+        messages += [message for _, _, message in link.read()]
+    link.close()
+
+    found = [read_entry(offset, fields, 65536) for offset, fields in entries(client)]
+    assert [(entry.offset, entry.event is None) for entry in found] == [(1, False), (2, True), (3, False)]
+    assert isinstance(found[1].error, NotSerializable)
+    with pytest.raises(NotSerializable):
+        decode_message("a.b", messages[1], 65536, 0)
+    assert decode_message("a.b", messages[2], 65536, 0).offset == 3
+
+
+def accepts(check: Callable[[str], object], text: str) -> bool:
+    try:
+        check(text)
+    except HeadgateError:
+        return False
+    return True
+
+
+@shared
+@given(st.text(alphabet="aZ09_-..*# é\n/{}:", max_size=20))
+@example("a.b.c.d.e.f.g.h")
+@example("a.b.c.d.e.f.g.h.i")
+@example("x" * 256)
+@example("a\nhg1 0123456789abcdef 9 1 x\n1")
+def test_a_topic_that_is_none_is_refused(client: Client, topic: str) -> None:
+    """The grammar counts at this entry too, the second time as the first: a topic stands before the message on some channels."""
+    for _ in range(2):
+        try:
+            append(client, topic)
+            accepted = True
+        except InvalidTopic:
+            accepted = False
+
+        assert accepted == accepts(check_topic, topic)
+
+
+@shared
+@given(st.text(alphabet="aZ09_.:~- é\n/", max_size=10))
+@example("x" * 128)
+@example("x" * 129)
+def test_an_id_that_is_none_is_refused(client: Client, event_id: str) -> None:
+    """It stands in the header of the message."""
+    try:
+        append(client, "a", "1", event_id)
+        accepted = True
+    except InvalidEvent:
+        accepted = False
+
+    assert accepted == accepts(check_event_id, event_id)
+
+
+def test_sizes_arguments_and_keys_are_checked(client: Client) -> None:
+    """The payload limit of the namespace, the number of arguments, whose event it is, and the key; a refusal writes nothing."""
+    call(client, "FCALL", "headgate_configure", 1, KEY, 100, 60000, 10)
+    before = call(client, "HGETALL", HEAD)
+
+    with pytest.raises(PayloadTooLarge) as caught:
+        append(client, "a", "1" * 11)
+    with pytest.raises(InvalidEvent):
+        append(client, "a", "1", "id", "no/body")
+    for command in (("a",), ("a", "1", "id", "by", "more")):
+        with pytest.raises(InvalidRequest):
+            call(client, "FCALL", "headgate_append", 1, KEY, *command)
+    with pytest.raises(UnknownNamespace):
+        call(client, "FCALL", "headgate_append", 1, HEAD, "a", "1")
+
+    assert caught.value.parts == {"size": 11, "limit": 10, "where": "bus"}
+    assert append(client, "a", "1" * 10)[1] == 1
+    assert before[b"offset"] == b"0"
+
+
+# Rights ------------------------------------------------------------------------------------------------------------------
+
+
+def test_the_two_entries_are_allowed_apart(client: Client, as_user: Callable[..., Client]) -> None:
+    """A right on FCALL may name the function (Redis 7.0): this user may publish what Redis checks, and nothing else."""
+    rights = [right for right in RIGHTS if right != "+fcall"]
+    limited = as_user(*rights, "+fcall|headgate_publish")
+    assert publish(limited, "a", "1", "id")[1:] == (1, 0)
+    for function in ("headgate_append", "headgate_configure", "headgate_trim"):
+        with pytest.raises(BusRefused, match="no permission"):
+            call(limited, "FCALL", function, 1, KEY, "a", "rubbish")
+
+    trusted = as_user(*rights, "+fcall|headgate_append")
+    assert append(trusted, "a", "1", "id")[1:] == (1, 1)
+    with pytest.raises(BusRefused, match="no permission"):
+        publish(trusted)
+    assert len(entries(client)) == 1
+
+
+@pytest.mark.parametrize("missing", ["+xadd", "+hset", "+publish"])
+@pytest.mark.parametrize("known_id", [(), ("an-id",)], ids=["no id", "id"])
+def test_a_right_that_is_missing_leaves_no_trace(
+    client: Client, as_user: Callable[..., Client], missing: str, known_id: tuple[str, ...]
+) -> None:
+    """Neither an event, nor an id that would make the next one look like a repetition."""
+    append(client, "a", "1", "first")
+    before = call(client, "HGETALL", HEAD)
+    limited = as_user(*[right for right in RIGHTS if right != missing])
+
+    with pytest.raises(BusRefused):
+        append(limited, "a", "2", *known_id)
+
+    assert call(client, "HGETALL", HEAD) == before
+    assert append(client, "a", "3", *known_id)[1:] == (2, 0)
+
+
+@pytest.mark.parametrize("missing", ["+xinfo", "+unlink", "+xrange"])
+def test_a_right_for_a_new_epoch_is_missed_before_it_begins(client: Client, as_user: Callable[..., Client], missing: str) -> None:
+    """Most events do not need it. The one that would begin an epoch is refused, and has written nothing."""
+    first = append(client)
+    limited = as_user(*[right for right in RIGHTS if right != missing])
+    assert append(limited)[:2] == (first[0], 2)
+    forget(client)
+    before = call(client, "HGETALL", HEAD)
+
+    with pytest.raises(BusRefused):
+        append(limited)
+
+    assert call(client, "HGETALL", HEAD) == before
+    assert append(client)[1] == 3
+
+
+def test_without_the_right_to_claim_an_id_ids_count_as_well(client: Client, as_user: Callable[..., Client]) -> None:
+    """Users made for an older library have no right to HSETNX; the steps are then taken one by one."""
+    limited = as_user(*[right for right in RIGHTS if right != "+hsetnx"])
+    first = append(client, "a", "1", "zero")[0]
+
+    assert [append(limited, "a", "1", event_id)[1:] for event_id in ("one", "one", "zero", "two")] == [
+        (2, 0),
+        (2, 1),
+        (1, 1),
+        (3, 0),
+    ]
+    assert append(client, "a", "1", "two") == (first, 3, 1)
+
+
+# Ids, epochs and the head --------------------------------------------------------------------------------------------------
+
+
+def test_an_id_counts_from_one_hash_of_ids_to_the_next(client: Client) -> None:
+    """Whether it is in the newest or in the one before, and no longer than 300 s."""
+    clock = WallClock(client)
+    append(client, "a", "1", "old")
+    for _ in range(58):  # a clock that leaps would be doubted
+        clock.advance(5000)
+        call(client, "FCALL", "headgate_tick", 1, KEY)
+    append(client, "a", "1", "young")
+    clock.advance(9_999)
+    for _ in range(2):
+        assert [append(client, "a", "1", event_id)[1:] for event_id in ("old", "young")] == [(1, 1), (2, 1)]
+    clock.advance(2)  # a new hash begins
+    append(client, "a", "1", "new")
+
+    assert [append(client, "a", "1", event_id)[1:] for event_id in ("young", "new", "old")] == [(2, 1), (3, 1), (4, 0)]
+
+
+def test_another_process_counts_again_what_the_head_does_not_say(client: Client) -> None:
+    """An event saves its offset and time alone; the first, the sum and the rest are found in the entries."""
+    call(client, "FCALL", "headgate_configure", 1, KEY, 5, 600_000, 2**20, 2**20)
+    for _ in range(12):
+        append(client, "a", '"' + "x" * 1000 + '"')
+    forget(client)
+
+    append(client, "a", "1")
+
+    saved = call(client, "HGETALL", HEAD)
+    kept = entries(client)
+    assert [offset for offset, _ in kept] == [9, 10, 11, 12, 13]
+    assert saved[b"sum"] == kept[-1][1][b"sum"] == b"%d" % (12 * (1 + 1002 + 128) + 1 + 1 + 128)
+    assert (saved[b"offset"], saved[b"first"]) == (b"13", b"9")
+
+
+def test_a_head_of_an_older_library_is_taken_over(client: Client) -> None:
+    """Version 8 saved every number with every event; its log goes on in a new epoch, with its retention."""
+    epoch = "0123456789abcdef"
+    for offset in range(1, 4):
+        fields = ("topic", "a", "id", f"i{offset}", "time", "1000", "data", "1", "sum", str(offset * 130))
+        call(client, "XADD", KEY, f"{offset}-0", *fields)
+    numbers = {"first": 1, "first_time": 1000, "sum": 390, "first_sum": 0, "nth": 1, "clock": 1000, "shift": 0}
+    limits = {"max_events": 3, "max_age_ms": 2592000000, "max_payload_bytes": 20, "max_bytes": 2**20, "sharded": 0}
+    call(client, "HSET", HEAD, "epoch", epoch, "offset", 3, "time", 1000, *(w for p in {**numbers, **limits}.items() for w in p))
+    call(client, "HSET", keys.epochs_key(NAMESPACE), epoch, "1 1")
+
+    new, offset, _ = append(client)
+
+    assert (offset, [kept for kept, _ in entries(client)]) == (4, [2, 3, 4])
+    assert new != epoch
+    assert call(client, "HGETALL", keys.epochs_key(NAMESPACE)) == {epoch.encode(): b"1 1", new.encode(): b"4 2"}
+    with pytest.raises(PayloadTooLarge):
+        append(client, "a", "1" * 21)
+
+
+def test_a_trim_and_the_event_are_one_command(client: Client) -> None:
+    """A full log costs no second command for each event."""
+    call(client, "FCALL", "headgate_configure", 1, KEY, 10, 600_000, 1000)
+    call(client, "CONFIG", "RESETSTAT")
+    for _ in range(50):
+        append(client)
+
+    assert [offset for offset, _ in entries(client)] == list(range(41, 51))
+    assert "cmdstat_xtrim" not in call(client, "INFO", "commandstats")

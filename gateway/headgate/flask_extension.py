@@ -61,7 +61,7 @@ class Headgate:
         self._gateway: Gateway | None = None
         self._publisher: Publisher | None = None
         self._making = Lock()
-        self._told = False
+        self._told = self._started = False
         self._front: WSGIApplication | None = None
         self._routes: dict[tuple[str, str], tuple[Route, Callable[[Flask], bool]]] = {}
         if app is not None:
@@ -212,8 +212,10 @@ class Headgate:
 
     def answers_to(self, environ: Mapping[str, Any]) -> bool:
         """Return whether a request is to a name of this gateway; the WSGI side refuses the others. Starts the gateway."""
-        gateway = self.gateway
-        gateway.start()
+        gateway = self._gateway or self.gateway
+        if not self._started:
+            gateway.start()
+            self._started = True
         return gateway.answers_to(environ)
 
     def start(self) -> None:

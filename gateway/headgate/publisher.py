@@ -461,15 +461,15 @@ def _receipt(reply: Any, event_id: str, *, new_id: bool) -> Receipt:
     return Receipt(epoch.decode(), int(offset), bool(int(duplicate)) and not new_id, event_id)
 
 
+def _waits(batch: Sequence[Command]) -> int:
+    """Return how many commands at the end of a batch wait for others: none or one."""
+    return int(batch[-1][0] != "FCALL")
+
+
 @lru_cache(maxsize=1024)  # a service that publishes is one user
 def _name_of(by: str) -> str:
     """Return a publisher's name as Redis keeps it beside ids: the user's may have any characters, and any length."""
     return hashlib.sha256(by.encode()).hexdigest()[:_BY_LENGTH]
-
-
-def _waits(batch: Sequence[Command]) -> int:
-    """Return how many commands at the end of a batch wait for others: none or one."""
-    return int(batch[-1][0] != "FCALL")
 
 
 def encode_data(data: object) -> bytes:

@@ -11,6 +11,7 @@ from flask import Flask, Response
 
 from headgate.auth.identity import Identity
 from headgate.errors import BusUnavailable, HeadgateError
+from headgate.flask_extension import Headgate
 from headgate.settings import Settings
 from headgate.transport.http_limits import HttpLimits
 from headgate_server.api.publish import BATCH_PATH, PUBLISH_PATH, PublishApi, routes_below
@@ -203,3 +204,30 @@ def test_an_application_that_was_changed_since_is_known(change: Callable[[Flask]
     assert not untouched(Flask("another"))
     change(app)
     assert not untouched(app)
+
+
+# The application that is served ------------------------------------------------------------------------------------------
+
+
+def test_the_ready_made_application_has_its_publishing_below_wsgi() -> None:
+    """Both paths, and nothing else of it."""
+    app = create_app(Settings())
+    assert set(app.extensions["headgate"].routes(app)) == {("POST", PUBLISH_PATH), ("POST", BATCH_PATH)}
+
+
+def test_an_application_with_something_around_it_or_in_front_has_every_request() -> None:
+    """A WSGI middleware, or a hook: each expects to see all."""
+    app = create_app(Settings())
+    inner = app.wsgi_app
+    app.wsgi_app = lambda environ, start_response: inner(environ, start_response)  # type: ignore[method-assign]
+    assert app.extensions["headgate"].routes(app) == {}
+
+    app = create_app(Settings())
+    app.before_request(lambda: None)
+    assert app.extensions["headgate"].routes(app) == {}
+
+
+def test_an_application_of_ones_own_has_every_request() -> None:
+    """The gateway inside another application answers none of its paths."""
+    app = Flask(__name__)
+    assert Headgate(app, settings=Settings()).routes(app) == {}

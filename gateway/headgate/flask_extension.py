@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from .node.gateway import Gateway
     from .node.health import Health
-    from .transport.http_routes import Route, Routes
+    from .transport.http_routes import Route, RoutedRequest, Routes
 
 SOCKET_PATH = "/socket.io/"
 
@@ -61,7 +61,7 @@ class Headgate:
         self._gateway: Gateway | None = None
         self._publisher: Publisher | None = None
         self._making = Lock()
-        self._told = False
+        self._told = self._started = False
         self._front: WSGIApplication | None = None
         self._routes: dict[tuple[str, str], tuple[Route, Callable[[Flask], bool]]] = {}
         if app is not None:
@@ -204,16 +204,18 @@ class Headgate:
     def routes(self, app: Flask) -> Routes:
         """Return what the HTTP server answers below WSGI, for an application that is about to be served.
 
-        None where something was put around the application's `wsgi_app` after `init_app`: it expects to see every request.
+        Nothing where something was put around the application's `wsgi_app` after `init_app`: it expects to see every request.
+        Handshakes are always among them, and left to the application: their heads are read at once, half the work of pywsgi.
         """
-        if app.wsgi_app != self._front:
-            return {}
-        return {key: route for key, (route, untouched) in self._routes.items() if untouched(app)}
+        below = self._routes.items() if app.wsgi_app == self._front else ()
+        return {("GET", SOCKET_PATH): _leave} | {key: route for key, (route, untouched) in below if untouched(app)}
 
     def answers_to(self, environ: Mapping[str, Any]) -> bool:
         """Return whether a request is to a name of this gateway; the WSGI side refuses the others. Starts the gateway."""
-        gateway = self.gateway
-        gateway.start()
+        gateway = self._gateway or self.gateway
+        if not self._started:
+            gateway.start()
+            self._started = True
         return gateway.answers_to(environ)
 
     def start(self) -> None:
@@ -285,6 +287,10 @@ def _published(publisher: Publisher, events: Sequence[Prepared]) -> Sequence[Rec
         return publisher.publish_prepared(events)
     except HeadgateError as error:
         return [error] * len(events)
+
+
+def _leave(request: RoutedRequest) -> None:
+    """Leave a request to the application."""
 
 
 def _is_socket(environ: WSGIEnvironment) -> bool:

@@ -479,10 +479,10 @@ class Publisher:
         self._checked_last = server
 
 
-@lru_cache(maxsize=1024)  # a service that publishes is one user
-def _name_of(by: str) -> str:
-    """Return a publisher's name as Redis keeps it beside ids: the user's may have any characters, and any length."""
-    return hashlib.sha256(by.encode()).hexdigest()[:_BY_LENGTH]
+def _receipt(reply: Any, event_id: str, *, new_id: bool) -> Receipt:
+    """Return the receipt that a function answers: a list, or a text of the same words."""
+    epoch, offset, duplicate = reply.split() if isinstance(reply, bytes) else reply
+    return Receipt(epoch.decode(), int(offset), bool(int(duplicate)) and not new_id, event_id)
 
 
 def _strict(command: Command) -> Command:
@@ -499,6 +499,12 @@ def _receipt(reply: Any, event_id: str, *, new_id: bool) -> Receipt:
 def _waits(batch: Sequence[Command]) -> int:
     """Return how many commands at the end of a batch wait for others: none or one."""
     return int(batch[-1][0] != "FCALL")
+
+
+@lru_cache(maxsize=1024)  # a service that publishes is one user
+def _name_of(by: str) -> str:
+    """Return a publisher's name as Redis keeps it beside ids: the user's may have any characters, and any length."""
+    return hashlib.sha256(by.encode()).hexdigest()[:_BY_LENGTH]
 
 
 def encode_data(data: object) -> bytes:

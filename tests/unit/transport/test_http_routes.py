@@ -264,3 +264,49 @@ def test_a_route_may_take_the_socket_away(monkeypatch: pytest.MonkeyPatch) -> No
     finally:
         theirs.close()
         greenlet.kill()
+
+
+def test_the_next_request_is_read_when_it_comes() -> None:
+    """Over a real socket: one after the other, each as it comes, two at once, and the end; nothing is left of the connection."""
+    told: list[bytes] = []
+
+    def route(request: RoutedRequest) -> Answer:
+        told.append(request.body())
+        return answer(told[-1])
+
+    server = HTTPServer(("127.0.0.1", 0), lambda environ, start_response: [], routes={("POST", "/route"): route})
+    ours, theirs = gevent.socket.socketpair()
+    greenlet = gevent.spawn(HttpHandler(ours, "", server).handle)
+    for sent in ([b"first"], [b"later"], [b"two  ", b"three"]):
+        turn()
+        theirs.sendall(b"".join(POST + b"\r\n" + body for body in sent))
+        received = b""
+        with gevent.Timeout(30):
+            while not received.endswith(sent[-1]):
+                received += theirs.recv(10_000)
+        assert received.count(b"HTTP/1.1 200 OK") == len(sent)
+    theirs.close()
+    greenlet.join(30)
+    assert greenlet.dead
+    assert told == [b"first", b"later", b"two  ", b"three"]
+
+
+def test_a_connection_without_a_next_request_is_closed_in_silence() -> None:
+    """When it has been idle for too long."""
+    limits = HttpLimits(keep_alive_s=0.05)
+    server = HTTPServer(
+        ("127.0.0.1", 0),
+        lambda environ, start_response: [],
+        limits=limits,
+        routes={("POST", "/route"): lambda asked: answer(asked.body())},
+    )
+    ours, theirs = gevent.socket.socketpair()
+    greenlet = gevent.spawn(HttpHandler(ours, "", server).handle)
+    theirs.sendall(POST + b"\r\nfirst")
+    received = b""
+    with gevent.Timeout(30):
+        while data := theirs.recv(10_000):
+            received += data
+    assert received.endswith(b"\r\n\r\nfirst")
+    assert received.count(b"HTTP/1.1") == 1
+    greenlet.join(30)

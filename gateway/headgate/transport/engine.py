@@ -7,6 +7,8 @@ python-socketio listens. tests/contract/test_engineio_corners.py names each corn
 
 from __future__ import annotations
 
+import binascii
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
 
 Headers = list[tuple[str, str]]
 
+_TO_URL = bytes.maketrans(b"+/", b"-_")
 _to_json = msgspec.json.encode
 
 
@@ -92,6 +95,10 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
             self._trigger_event("disconnect", sid, reason, run_async=False)
         finally:
             self.sockets.pop(sid, None)
+
+    def generate_id(self) -> str:
+        """Return a session's, or a client's, id: 120 random bits. engineio's own takes three times as long."""
+        return binascii.b2a_base64(os.urandom(15), newline=False).translate(_TO_URL).decode()
 
     # -- what python-socketio asks of the engine ----------------------------------------------------------------------
 

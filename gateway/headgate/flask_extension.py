@@ -13,9 +13,9 @@ is started there, gevent is not imported, Redis is reached at the first publish,
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from flask import Flask
@@ -27,7 +27,7 @@ from .event import Event
 from .extras import needing
 from .page_files import add_page_files
 from .protocol.requests import MAX_OFFSET, Replay
-from .publisher import Durable, Publisher, Receipt, find_redis_url
+from .publisher import Durable, Prepared, Publisher, Receipt, find_redis_url
 from .runtime.patching import NOT_PATCHED, is_patched
 from .settings import Settings, environment
 from .topic import check_pattern
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from .node.gateway import Gateway
     from .node.health import Health
+    from .transport.http_routes import Route, Routes
 
 SOCKET_PATH = "/socket.io/"
 
@@ -61,6 +62,8 @@ class Headgate:
         self._publisher: Publisher | None = None
         self._making = Lock()
         self._told = False
+        self._front: WSGIApplication | None = None
+        self._routes: dict[tuple[str, str], tuple[Route, Callable[[Flask], bool]]] = {}
         if app is not None:
             self.init_app(app)
 
@@ -76,7 +79,7 @@ class Headgate:
         if is_patched():
             _ = self.gateway  # made now, so that a fault ends the start and not the first request
         add_page_files(app)
-        app.wsgi_app = self._in_front_of(app)  # type: ignore[assignment, method-assign]
+        self._front = app.wsgi_app = self._in_front_of(app)  # type: ignore[assignment, method-assign]
 
     @property
     def gateway(self) -> Gateway:
@@ -125,6 +128,34 @@ class Headgate:
         served = self._attached().served(namespace)
         return self._find_publisher().publish(topic, data, id=id, namespace=served, user=user, by=by, durable=durable)
 
+    def publish_each(
+        self, events: Sequence[tuple[str, object, str | None]], namespace: str | None = None, *, by: str | None = None
+    ) -> list[Receipt | HeadgateError]:
+        """Publish events (topic, data, id), each for itself; return a receipt or an error for each. May switch greenlets.
+
+        In a gateway they go to Redis with what others publish at the same moment (node/publish_queue.py). `by`: as
+        `Publisher.publish`.
+
+        Raises:
+            UnknownNamespace: this gateway does not serve it.
+            LimitReached: too much waits to be published; nothing was.
+        """
+        served = self._attached().served(namespace)
+        publisher = self._find_publisher()
+        outcomes: list[Receipt | HeadgateError | None] = []
+        prepared: list[Prepared] = []
+        for topic, data, event_id in events:
+            try:
+                prepared.append(publisher.prepare(topic, data, event_id, served, by=by))
+                outcomes.append(None)
+            except HeadgateError as error:
+                outcomes.append(error)
+        if self._gateway is not None:
+            published = iter(self._gateway.publish_queues[served].publish(prepared))
+        else:
+            published = iter(_published(publisher, prepared))
+        return [next(published) if outcome is None else outcome for outcome in outcomes]
+
     def revoke(self, *, user: str | None = None, token_id: str | None = None, for_s: int = DEFAULT_REVOKED_S) -> None:
         """Refuse a user, or one token, for `for_s` seconds, on every gateway; 0 lifts it. May switch greenlets.
 
@@ -165,6 +196,25 @@ class Headgate:
         if self._gateway is None and not is_patched():
             return {"ready": False, "bus": "down", "error": NOT_PATCHED, "namespaces": {}}
         return self.gateway.ready()
+
+    def add_route(self, method: str, path: str, route: Route, untouched: Callable[[Flask], bool]) -> None:
+        """Answer requests below WSGI; `untouched` tells later whether the application has nothing of its own in front of them."""
+        self._routes[method, path] = (route, untouched)
+
+    def routes(self, app: Flask) -> Routes:
+        """Return what the HTTP server answers below WSGI, for an application that is about to be served.
+
+        None where something was put around the application's `wsgi_app` after `init_app`: it expects to see every request.
+        """
+        if app.wsgi_app != self._front:
+            return {}
+        return {key: route for key, (route, untouched) in self._routes.items() if untouched(app)}
+
+    def answers_to(self, environ: Mapping[str, Any]) -> bool:
+        """Return whether a request is to a name of this gateway; the WSGI side refuses the others. Starts the gateway."""
+        gateway = self.gateway
+        gateway.start()
+        return gateway.answers_to(environ)
 
     def start(self) -> None:
         """Start listening to the bus before the first request. Idempotent.
@@ -227,6 +277,14 @@ class Headgate:
         ]
         start_response("501 Not Implemented", headers)
         return [body]
+
+
+def _published(publisher: Publisher, events: Sequence[Prepared]) -> Sequence[Receipt | HeadgateError]:
+    """Publish without a gateway; where Redis does not answer, that is the outcome of each event."""
+    try:
+        return publisher.publish_prepared(events)
+    except HeadgateError as error:
+        return [error] * len(events)
 
 
 def _is_socket(environ: WSGIEnvironment) -> bool:

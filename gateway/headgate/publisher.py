@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from enum import StrEnum
+from functools import lru_cache
 from time import monotonic, sleep
 from types import TracebackType
 from typing import Any, Final, Literal, TypeAlias, TypeVar
@@ -88,6 +89,21 @@ class Receipt:
     id: str
     replicas: int | None = None
     fsynced: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """An event that is ready to be sent: the command, and the id that it carries (`has_new_id`: nobody has used it before)."""
+
+    command: Command
+    namespace: str
+    has_new_id: bool
+    id: str
+
+    @property
+    def size_bytes(self) -> int:
+        """The length of the payload."""
+        return len(self.command[_PAYLOAD])  # type: ignore[arg-type]
 
 
 class Fate(StrEnum):
@@ -200,8 +216,7 @@ class Publisher:
         wish = self._durable if durable is None else read_durable(durable)
         namespace = self._namespace if namespace is None else check_namespace(namespace)
         command = self._command(topic if user is None else user_topic(user, topic), data, id, namespace)
-        # A name may have any characters, and any length.
-        words = command if by is None else (*command, hashlib.sha256(by.encode()).hexdigest()[:_BY_LENGTH])
+        words = command if by is None else (*command, _name_of(by))
         self._refuse_unserved(namespace)
         if wish is None:
             epoch, offset, duplicate = self._retried(self._fcall, words)
@@ -270,6 +285,36 @@ class Publisher:
         if len(receipts) < len(outcomes):
             raise PublishManyError(outcomes)
         return receipts if wish is None else self._confirmed(receipts, wish, waited)
+
+    def prepare(
+        self, topic: str, data: object, id: str | None = None, namespace: str | None = None, *, by: str | None = None
+    ) -> Prepared:
+        """Return an event that is checked and encoded, for `publish_prepared`. Arguments and errors as `publish`; never waits."""
+        namespace = self._namespace if namespace is None else check_namespace(namespace)
+        command = self._command(topic, data, id, namespace)
+        return Prepared(command if by is None else (*command, _name_of(by)), namespace, id is None, command[_ID])
+
+    def publish_prepared(self, events: Sequence[Prepared]) -> list[Receipt | HeadgateError]:
+        """Publish events of one namespace in order and in one round trip; return a receipt, or what Redis said, for each.
+
+        The events stand for themselves: one that is refused keeps no other out. Waits for Redis.
+
+        Raises:
+            NamespaceNotServed: as `publish`.
+            BusUnavailable: no answer, twice: not known which were published.
+        """
+        if not events:
+            return []
+        namespace = events[0].namespace
+        self._refuse_unserved(namespace)
+        replies = self._retried(self._fcall_many, [event.command for event in events])
+        self._warn_unserved(namespace)
+        return [
+            reply
+            if isinstance(reply, HeadgateError)
+            else Receipt(reply[0].decode(), reply[1], bool(reply[2]) and not event.has_new_id, event.id)
+            for reply, event in zip(replies, events, strict=True)
+        ]
 
     def check(self, receipt: Receipt, namespace: str | None = None) -> Fate:
         """Return what has become of an event that was published: see `Fate`. Waits for Redis.
@@ -412,6 +457,12 @@ class Publisher:
             ensure_loaded(self._client, key)
             self._checked.add(server)
         self._checked_last = server
+
+
+@lru_cache(maxsize=1024)  # a service that publishes is one user
+def _name_of(by: str) -> str:
+    """Return a publisher's name as Redis keeps it beside ids: the user's may have any characters, and any length."""
+    return hashlib.sha256(by.encode()).hexdigest()[:_BY_LENGTH]
 
 
 def _waits(batch: Sequence[Command]) -> int:

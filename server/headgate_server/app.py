@@ -7,6 +7,7 @@ api/publish.py, api/events.py, demo/pages.py; every refusal leaves through api/e
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from flask import Blueprint, Flask, render_template
 
@@ -17,7 +18,7 @@ from headgate.settings import Settings
 
 from .api.error_pages import install_error_pages
 from .api.events import events_routes
-from .api.publish import publish_routes
+from .api.publish import ENVELOPE_BYTES, PublishApi, publish_routes, routes_below
 from .demo.orders import OrderBook
 from .demo.pages import demo_authenticator, demo_routes
 from .demo.secret import demo_secret
@@ -25,9 +26,10 @@ from .demo.tokens import DemoTokens
 from .gate import Gate
 from .health import health_routes
 from .security_headers import install_security_headers
+from .untouched import watch
 
-# Room for the names around the payload in a request body: topic 255, id 128, namespace 64, JSON punctuation.
-ENVELOPE_BYTES = 1024
+if TYPE_CHECKING:
+    from headgate.flask_extension import Headgate
 
 
 def create_app(settings: Settings | None = None, *, gate: Gate | None = None) -> Flask:
@@ -46,22 +48,28 @@ def create_app(settings: Settings | None = None, *, gate: Gate | None = None) ->
     install_error_pages(app)
     install_security_headers(app)
     tokens = DemoTokens(demo_secret(Path(settings.data_dir))) if settings.demo else None
+    extension: Headgate | None = None
     if gate is None:
         demo = demo_authenticator(tokens, dev=settings.dev, namespaces=settings.namespaces) if tokens else None
-        gate = _extension(app, settings, demo)
+        gate = extension = _extension(app, settings, demo)
     else:
         add_page_files(app)  # as the extension does
     app.register_blueprint(health_routes(gate, metrics_open=settings.metrics_open))
-    app.register_blueprint(publish_routes(gate, settings))
+    publish_api = PublishApi(gate, settings)
+    app.register_blueprint(publish_routes(publish_api))
     app.register_blueprint(events_routes(gate, settings))
     if tokens:
         app.register_blueprint(demo_routes(OrderBook(gate.publish), tokens))
     else:
         app.register_blueprint(_index_route(settings))
+    if extension is not None:
+        untouched = watch(app)
+        for (method, path), route in routes_below(publish_api, extension.answers_to).items():
+            extension.add_route(method, path, route, untouched)
     return app
 
 
-def _extension(app: Flask, settings: Settings, authenticator: Authenticator | None) -> Gate:
+def _extension(app: Flask, settings: Settings, authenticator: Authenticator | None) -> Headgate:
     # Imported here: the routes can be used and tested without gevent, Redis and Socket.IO.
     from headgate.flask_extension import Headgate
 

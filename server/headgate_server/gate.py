@@ -6,10 +6,11 @@ or answers without Redis.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from headgate.auth.identity import Handshake, Identity
+from headgate.errors import HeadgateError
 from headgate.event import Event
 
 
@@ -33,6 +34,16 @@ class Gate(Protocol):
         self, topic: str, data: object, id: str | None = None, namespace: str | None = None, *, by: str | None = None
     ) -> Receipt:
         """Return once the event is in the log, or raise from the error tree. May switch greenlets."""
+        ...
+
+    def publish_each(
+        self, events: Sequence[tuple[str, object, str | None]], namespace: str | None = None, *, by: str | None = None
+    ) -> Sequence[Receipt | HeadgateError]:
+        """Publish events (topic, data, id), each for itself; return a receipt or an error for each. May switch greenlets.
+
+        Raises:
+            LimitReached: too much waits to be published; nothing was.
+        """
         ...
 
     def identify(self, handshake: Handshake) -> Identity:

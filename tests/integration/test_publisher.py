@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate import BusRefused, BusUnavailable, PayloadTooLarge, Publisher
+from headgate import BusRefused, BusUnavailable, HeadgateError, PayloadTooLarge, Publisher
 from headgate.publisher import PublishManyError, Receipt
 from headgate.redis.client import Client, call, open_client
 from headgate.redis.embedded import EmbeddedRedis
@@ -52,6 +52,35 @@ def test_a_receipt_is_the_position_in_the_log(publisher: Publisher, redis_client
     assert {receipt.epoch.encode() for receipt in receipts} == {call(redis_client, "HGET", head_key("notifications"), "epoch")}
     assert log(redis_client) == [(n + 1, receipts[n].id.encode(), b"orders.1", b'{"n":%d}' % n) for n in range(3)]
     assert not any(receipt.duplicate for receipt in receipts)
+
+
+def test_prepared_events_stand_each_for_itself(publisher: Publisher, redis_client: Client) -> None:
+    """One round trip: receipts in order, with the ids of their users; an error where Redis refused one."""
+    publisher.publish("a", 0, id="known", by="ana")
+    call(redis_client, "FCALL", "headgate_configure", 1, KEY, 100, 60000, 10)
+    events = [
+        publisher.prepare("a", 1, "known", by="ana"),
+        publisher.prepare("a", "x" * 9),
+        publisher.prepare("a", 2, "known", by="bob"),
+        publisher.prepare("b", {"n": 3}),
+    ]
+    first, refused, second, third = publisher.publish_prepared(events)
+    assert isinstance(refused, PayloadTooLarge)
+    assert isinstance(first, Receipt)
+    assert (first.offset, first.duplicate, first.id) == (1, True, "known")
+    assert isinstance(second, Receipt)
+    assert (second.offset, second.duplicate) == (2, False)
+    assert isinstance(third, Receipt)
+    assert (third.offset, third.id, events[3].size_bytes) == (3, events[3].id, len(b'{"n":3}'))
+    assert log(redis_client)[2][3] == b'{"n":3}'
+    assert publisher.publish_prepared([]) == []
+
+
+def test_what_cannot_be_published_is_not_prepared(publisher: Publisher) -> None:
+    """The errors of `publish`, before anything is sent."""
+    for topic, data, event_id in (("a..b", 1, None), ("a", object(), None), ("a", 1, "no id"), ("a", "x" * 65536, None)):
+        with pytest.raises(HeadgateError):
+            publisher.prepare(topic, data, event_id)
 
 
 def test_an_id_is_published_once(publisher: Publisher, redis_client: Client) -> None:

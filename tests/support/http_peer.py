@@ -21,6 +21,7 @@ import pytest
 from headgate.transport import http_handler
 from headgate.transport.http_handler import HttpHandler
 from headgate.transport.http_limits import HttpLimits
+from headgate.transport.http_routes import Routes
 from headgate.transport.http_server import HTTPServer
 
 if TYPE_CHECKING:
@@ -73,10 +74,12 @@ class Peer:
         limits: HttpLimits,
         monkeypatch: pytest.MonkeyPatch,
         address: tuple[str, int] = ("192.0.2.1", 5),
+        routes: Routes | None = None,
     ) -> HTTPServer:
         """Serve the connection until it is over; return the server."""
-        monkeypatch.setattr(http_handler, "time", SimpleNamespace(monotonic=lambda: self.now_s))
-        server = HTTPServer(("127.0.0.1", 0), application, limits=limits)
+        clock = SimpleNamespace(monotonic=lambda: self.now_s, time=lambda: self.now_s)
+        monkeypatch.setattr(http_handler, "time", clock)
+        server = HTTPServer(("127.0.0.1", 0), application, limits=limits, routes=routes)
         server.connections.open(self, address[0])
         HttpHandler(self, address, server).handle()
         return server

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from headgate.auth.identity import Handshake, Identity
+from headgate.errors import HeadgateError
 from headgate.event import Event
 
 
@@ -35,6 +38,18 @@ class RecordingGate:
             raise self.error
         self.published.append((topic, data))
         return Receipt("0123456789abcdef", len(self.published), False, id or "made-up")
+
+    def publish_each(
+        self, events: Sequence[tuple[str, Any, str | None]], namespace: str | None = None, *, by: str | None = None
+    ) -> list[Receipt | HeadgateError]:
+        outcomes: list[Receipt | HeadgateError] = []
+        for topic, data, event_id in events:
+            try:
+                value = msgspec.json.decode(data) if isinstance(data, msgspec.Raw) else data
+                outcomes.append(self.publish(topic, value, event_id, namespace, by=by))
+            except HeadgateError as error:
+                outcomes.append(error)
+        return outcomes
 
     def identify(self, handshake: Handshake) -> Identity:
         return self.identity

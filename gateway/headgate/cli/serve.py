@@ -115,7 +115,7 @@ def _made_by(factory: Callable[..., object], target: str) -> object:
 
 def _serve(app: Flask, settings: Settings) -> int:
     gate: Headgate = app.extensions["headgate"]
-    server = HTTPServer((settings.host, settings.port), app, limits=HttpLimits.of(settings))
+    server = HTTPServer((settings.host, settings.port), app, limits=HttpLimits.of(settings), routes=gate.routes(app))
     try:
         server.init_socket()
     except OSError as error:

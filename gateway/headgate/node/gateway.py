@@ -21,7 +21,7 @@ from headgate.auth.expiry import Expiry
 from headgate.auth.identity import Authenticator, Handshake, Identity
 from headgate.auth.revocation_watch import RevocationWatch
 from headgate.delivery.client import Client
-from headgate.errors import BusUnavailable
+from headgate.errors import BusUnavailable, UnknownHost
 from headgate.publisher import Publisher
 from headgate.redis.client import open_client
 from headgate.redis.connections import is_open, redacted_address
@@ -40,6 +40,7 @@ from .joining import Joining
 from .logins import Logins
 from .namespace import Namespace
 from .origin import Hosts, origin_check
+from .publish_queue import PublishQueue
 from .refusals import Refusals
 from .registration import Registration
 from .upkeep import Upkeep
@@ -71,6 +72,7 @@ class Gateway:
         self.namespaces = {
             name: Namespace(name, settings.redis_url, settings, self.registration.renew) for name in settings.namespaces
         }
+        self.publish_queues = {name: PublishQueue(self.publisher) for name in self.namespaces}
         self._upkeep = Upkeep(settings)
         for name in self.namespaces:
             remembered(self._commands).resolve(name)  # this gateway serves it: no publisher in this process has to ask
@@ -146,8 +148,16 @@ class Gateway:
         self._logins.authenticator = authenticator
 
     def identify(self, handshake: Handshake) -> Identity:
-        """Return the identity behind a handshake, as a CONNECT would have it. Raises as `Logins.identify` does."""
-        return self._logins.identify(handshake)
+        """Return the identity behind a request, as a CONNECT would have it. Raises as `Logins.identify` does."""
+        return self._logins.identify(handshake, again=True)
+
+    def answers_to(self, environ: Mapping[str, Any]) -> bool:
+        """Return whether a request is to a name of ours; `wsgi_app` refuses the others."""
+        try:
+            self._hosts.check(environ)
+        except UnknownHost:
+            return False
+        return True
 
     def start(self) -> None:
         """Listen to the bus and to revocations, register with the other gateways, fetch the keys of tokens. Idempotent."""

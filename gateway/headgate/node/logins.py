@@ -19,6 +19,7 @@ from headgate.auth.audit import audit
 from headgate.auth.identity import Authenticator, Handshake, Identity
 from headgate.auth.jwks import Jwks
 from headgate.auth.key_sets import configured_keys
+from headgate.auth.proven import ProvenTokens
 from headgate.auth.tokens import Tokens, token_authenticator
 from headgate.errors import HeadgateError, SettingsError, Unauthorized
 from headgate.errors import UnauthorizedReason as Reason
@@ -59,6 +60,7 @@ class Logins:
         self._now_s, self._time_s = now_s, time_s
         self._tokens = None if authenticator else Tokens.configured(settings)
         self._by_token = token_authenticator(self._tokens, settings)
+        self._proven = ProvenTokens()
         self.authenticator: Authenticator = authenticator or self._by_token
         self._jwks: Jwks | None = None
         if self._tokens is not None and settings.token_jwks_url is not None:
@@ -93,8 +95,10 @@ class Logins:
         if self._jwks is not None:
             self._jwks.close()
 
-    def identify(self, handshake: Handshake) -> Identity:
+    def identify(self, handshake: Handshake, *, again: bool = False) -> Identity:
         """Return the identity behind a handshake: accepted, not revoked, not expired, and for this namespace.
+
+        `again`: of a caller that may come with this token many times; its signature and claims are then verified once.
 
         Raises:
             Unauthorized: with the reason.
@@ -108,7 +112,7 @@ class Logins:
             LOGINS_THROTTLED.inc()
             raise
         try:
-            return self._identified(handshake)
+            return self._identified(handshake, again)
         except HeadgateError as error:
             # A fault of ours, and a refusal that only takes a while, are no failed logins.
             if not error.retry:
@@ -126,7 +130,26 @@ class Logins:
                 )
             raise
 
-    def _identified(self, handshake: Handshake) -> Identity:
+    def _identified(self, handshake: Handshake, again: bool) -> Identity:
+        tokens = self._tokens if again and self.authenticator is self._by_token else None
+        token = handshake.token
+        if tokens is None or token is None:
+            identity = self._authenticated(handshake).with_own_topics()
+        else:
+            proven = self._proven.get(token, tokens.keys)
+            identity = proven or self._authenticated(handshake).with_own_topics()
+            if proven is None:
+                self._proven.add(token, tokens.keys, identity)
+        first = self._settings.served(None)
+        if not identity.may_enter(self._settings.served(handshake.namespace), first):
+            raise Unauthorized(Reason.WRONG_NAMESPACE)
+        self._check_revoked(identity)
+        if identity.expires_at is not None and identity.expires_at <= self._time_s():
+            raise Unauthorized(Reason.EXPIRED)
+        return identity
+
+    def _authenticated(self, handshake: Handshake) -> Identity:
+        """Return what the authenticator says."""
         try:
             with self._reading_tokens:
                 identity = self.authenticator(handshake)
@@ -138,13 +161,7 @@ class Logins:
             raise Unauthorized(Reason.AUTHENTICATOR_FAILED) from error
         if identity is None:
             raise Unauthorized(Reason.NOT_ACCEPTED)
-        first = self._settings.served(None)
-        if not identity.may_enter(self._settings.served(handshake.namespace), first):
-            raise Unauthorized(Reason.WRONG_NAMESPACE)
-        self._check_revoked(identity)
-        if identity.expires_at is not None and identity.expires_at <= self._time_s():
-            raise Unauthorized(Reason.EXPIRED)
-        return identity.with_own_topics()
+        return identity
 
 
 def _described(error: Exception, handshake: Handshake) -> dict[str, str]:

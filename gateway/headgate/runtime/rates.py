@@ -17,10 +17,10 @@ class Rates:
         self._per_s, self._burst = per_s, burst
         self._buckets: OrderedDict[str, TokenBucket] = OrderedDict()
 
-    def spend(self, name: str, now_s: float) -> float:
-        """Count one and return 0; when it is too many, count nothing and return the seconds to wait. `now_s` is monotonic."""
+    def spend(self, name: str, now_s: float, count: int = 1) -> float:
+        """Count so many and return 0; if that is too many, count nothing and return the seconds to wait. `now_s` is monotonic."""
         bucket = self._bucket(name, now_s)
-        return 0.0 if bucket.spend(now_s) else bucket.wait_s(now_s)
+        return 0.0 if bucket.spend(now_s, count) else bucket.wait_s(now_s, count)
 
     def borrow(self, name: str, now_s: float, max_wait_s: float) -> float | None:
         """Count one; return the seconds to wait for it. None, and nothing counted, when they are more than `max_wait_s`."""

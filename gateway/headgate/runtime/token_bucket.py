@@ -13,23 +13,23 @@ class TokenBucket:
         self._tokens: float = burst
         self._stamp_s = now_s
 
-    def spend(self, now_s: float) -> bool:
-        """Take one token; False, and nothing taken, when there is none."""
-        return self.borrow(now_s, 0) is not None
+    def spend(self, now_s: float, count: int = 1) -> bool:
+        """Take tokens; False, and nothing taken, when there are not so many."""
+        return self.borrow(now_s, 0, count) is not None
 
-    def borrow(self, now_s: float, max_wait_s: float) -> float | None:
-        """Take one token, if need be one that is still to come; return the seconds until it is there.
+    def borrow(self, now_s: float, max_wait_s: float, count: int = 1) -> float | None:
+        """Take tokens, if need be some that are still to come; return the seconds until they are there.
 
         None, and nothing taken, when that is more than `max_wait_s`. A later caller waits longer.
         """
         self._tokens = min(self._burst, self._tokens + (now_s - self._stamp_s) * self._per_s)
         self._stamp_s = now_s
-        wait_s = max(0.0, (1 - self._tokens) / self._per_s)
+        wait_s = max(0.0, (count - self._tokens) / self._per_s)
         if wait_s > max_wait_s:
             return None
-        self._tokens -= 1
+        self._tokens -= count
         return wait_s
 
-    def wait_s(self, now_s: float) -> float:
-        """Return how long it takes until there is a token, if no other caller takes it: 0 when there is one."""
-        return max(0.0, (1 - self._tokens) / self._per_s - (now_s - self._stamp_s))
+    def wait_s(self, now_s: float, count: int = 1) -> float:
+        """Return how long it takes until there are so many tokens, if no other caller takes any: 0 when there are."""
+        return max(0.0, (count - self._tokens) / self._per_s - (now_s - self._stamp_s))

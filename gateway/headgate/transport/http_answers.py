@@ -1,12 +1,15 @@
-"""Answers of the HTTP server itself, without the application: errors and refusals, each with a line that says why. No I/O."""
+"""Answers without the application: of a route below WSGI, and the server's own errors and refusals. No I/O."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from email.utils import formatdate
+from functools import lru_cache
 from random import randint
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+    from wsgiref.types import StartResponse, WSGIEnvironment
 
 
 NO_ROOM_TEXT = "this gateway has no room for more connections now; try again later, or another gateway"
@@ -31,18 +34,59 @@ def too_many_text(limit: int) -> str:
     return f"limit reached: connections_per_address (at most {limit} HTTP connections of one network address at once)"
 
 
-def refusing(status: str, told: str, retry_after_s: int) -> WSGIApplication:
-    """Return an application that refuses, and closes the connection."""
+class Answer(NamedTuple):
+    """A whole answer: status, headers, body. It is also the WSGI application that gives it.
 
-    def refuse(environ: WSGIEnvironment, start_response: StartResponse) -> list[bytes]:
-        body = f"{told}\n".encode()
-        headers = [
-            ("Content-Type", "text/plain"),
-            ("Content-Length", str(len(body))),
-            ("Retry-After", str(retry_after_s)),
-            ("Connection", "close"),
-        ]
-        start_response(status, headers)
-        return [body]
+    The headers hold the length of the body.
+    """
 
-    return refuse
+    status: str
+    headers: Sequence[tuple[str, str]]
+    body: bytes
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> list[bytes]:
+        start_response(self.status, list(self.headers))
+        return [self.body]
+
+    @property
+    def closes(self) -> bool:
+        """Whether a header says that the connection ends behind it."""
+        return any(name == "Connection" for name, _ in self.headers)
+
+    def to_bytes(self, now_s: float, *, close: bool) -> bytes:
+        """Return what is written to the connection: the bytes that pywsgi writes for the same answer.
+
+        `now_s` (seconds since 1970) goes into Date; `close` says that the connection ends behind it.
+        """
+        last = b"Connection: close\r\n\r\n" if close and not self.closes else b"\r\n"
+        return b"%bDate: %b\r\n%b%b" % (_head(self.status, tuple(self.headers)), _date(int(now_s)), last, self.body)
+
+
+def refusing(status: str, told: str, retry_after_s: int) -> Answer:
+    """Return the answer that refuses a request, and closes the connection."""
+    body = f"{told}\n".encode()
+    headers = [
+        ("Content-Type", "text/plain"),
+        ("Content-Length", str(len(body))),
+        ("Retry-After", str(retry_after_s)),
+        ("Connection", "close"),
+    ]
+    return Answer(status, headers, body)
+
+
+@lru_cache(maxsize=256)  # most answers differ in their body and its length only
+def _head(status: str, headers: tuple[tuple[str, str], ...]) -> bytes:
+    """Return status line and headers.
+
+    Raises:
+        ValueError: a line break in a header would begin another one.
+    """
+    lines = [f"HTTP/1.1 {status}", *(f"{name}: {value}" for name, value in headers)]
+    if any("\r" in line or "\n" in line for line in lines):
+        raise ValueError("line break in a header")
+    return "\r\n".join([*lines, ""]).encode("latin-1")
+
+
+@lru_cache(maxsize=1)
+def _date(now_s: int) -> bytes:
+    return formatdate(now_s, usegmt=True).encode()

@@ -3,6 +3,9 @@
 Every byte of HTTP goes through `receive_into` and `_sendall`, which wait for a peer no longer than its `Pace` allows
 (http_limits.py). One request at a time: the next one is read when the kernel has taken the whole answer of the last.
 
+A request with a plain head for a route of the server (http_routes.py) is answered here, without WSGI, when the head is there
+at once. Of any other request nothing has been read then, and pywsgi reads it from its first byte.
+
 Private corners of pywsgi that are met here, each with a contract test: `rfile` may hold bytes that came in behind the request;
 pywsgi goes on with the connection unless `close_connection` is set; it makes headers with `MessageClass(rfile, …)`, and uses of
 them the interface of request_headers.py; it writes with `_sendall` and finishes headers in `finalize_headers`;
@@ -21,21 +24,26 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 import gevent
+import structlog
 from gevent import pywsgi
 
 from headgate.metrics import HTTP_ENDED
 
-from .http_answers import error_answer
+from .http_answers import Answer, error_answer
 from .http_body import RequestBody
 from .http_connections import HttpConnections
 from .http_limits import HttpLimits, Part
+from .http_routes import Route, Routes
 from .peer_socket import PeerSocket, close_hard
+from .request_head import Head, read_head
 from .request_headers import Reader, RequestHeaders
 
 if TYPE_CHECKING:
-    from wsgiref.types import WSGIApplication, WSGIEnvironment
+    from wsgiref.types import WSGIEnvironment
 
     from _typeshed import ReadableBuffer, WriteableBuffer
+
+log = structlog.get_logger("headgate.wsgi")
 
 # Behind a request the connection is over (None), goes on (True), or is over with this status and answer.
 Outcome = tuple[str, bytes] | bool | None
@@ -53,6 +61,9 @@ class HandlerServer(Protocol):
 
     limits: HttpLimits
     connections: HttpConnections[PeerSocket]
+    routes: Routes
+    route_starts: tuple[bytes, ...]
+    """The beginnings of requests that may be for a route."""
 
     def between_requests(self, sock: PeerSocket) -> None:
         """A connection waits for its next request."""
@@ -60,8 +71,11 @@ class HandlerServer(Protocol):
     def has_reserved_place(self, sock: PeerSocket) -> bool:
         """Return whether a connection has a place of those for health pages: for one request."""
 
-    def refusal(self, sock: PeerSocket, environ: WSGIEnvironment) -> WSGIApplication | None:
-        """Let a request count; return the application that refuses it if there is no room for it."""
+    def refusal(self, sock: PeerSocket, environ: WSGIEnvironment) -> Answer | None:
+        """Let a request count; return the answer that refuses it if there is no room for it."""
+
+    def get_environ(self) -> WSGIEnvironment:
+        """Return a new WSGI environment, without a request."""
 
 
 class _TooSlow(TimeoutError):
@@ -84,6 +98,19 @@ class _Incoming(io.RawIOBase):
         return self._handler.receive_into(buffer)
 
 
+class _Routed:
+    """A request that a route answers (http_routes.RoutedRequest)."""
+
+    __slots__ = ("_handler", "environ", "head", "route")
+
+    def __init__(self, handler: HttpHandler, head: Head, route: Route, environ: WSGIEnvironment) -> None:
+        self._handler, self.head, self.route, self.environ = handler, head, route, environ
+
+    def body(self) -> bytes:
+        """As http_routes.RoutedRequest."""
+        return self._handler.read_body()
+
+
 class HttpHandler(pywsgi.WSGIHandler):  # type: ignore[misc]
     """One HTTP connection: its requests one after the other, each part of each within its deadline."""
 
@@ -100,7 +127,12 @@ class HttpHandler(pywsgi.WSGIHandler):  # type: ignore[misc]
         super().__init__(sock, address, server, rfile=io.BufferedReader(_Incoming(self), _READ_BYTES))
         self.broken = False  # nobody knows where the next request would begin
         self._heard = False  # a silent connection is closed in silence
-        self._body_bytes = self._turn_bytes = 0
+        self._body_bytes = self._turn_bytes = self._waits = 0
+        self._chunked = False
+        # The last request that a route answered: most clients send the same head again, of at most _READ_BYTES.
+        self._routed: _Routed | None = None
+        self._routed_block = b""
+        self._unread_bytes = 0
         self.begin(Part.HEADERS)
 
     # -- bytes in and out ---------------------------------------------------------------------------------------------
@@ -123,9 +155,9 @@ class HttpHandler(pywsgi.WSGIHandler):  # type: ignore[misc]
         self._pace.moved(size)
         if self.part is Part.BODY:
             self._body_bytes += size
-            if self.wsgi_input.chunked_input and self._body_bytes > self.server.limits.max_chunked_bytes:
+            if self._chunked and self._body_bytes > self.server.limits.max_chunked_bytes:
                 raise OSError(errno.ECONNRESET, "a chunked body that does not end")
-            self._let_others(size, _CHUNKED_TURN_BYTES if self.wsgi_input.chunked_input else _TURN_BYTES)
+            self._let_others(size, _CHUNKED_TURN_BYTES if self._chunked else _TURN_BYTES)
         return size
 
     def _sendall(self, data: ReadableBuffer) -> None:
@@ -153,6 +185,7 @@ class HttpHandler(pywsgi.WSGIHandler):  # type: ignore[misc]
             _TooSlow: not while the peer may keep us waiting.
         """
         sock, pace = self.socket, self._pace
+        self._waits += 1
         self.server.connections.wait(sock)
         if pace.left_s > 0:
             began_s = time.monotonic()
@@ -196,15 +229,124 @@ class HttpHandler(pywsgi.WSGIHandler):  # type: ignore[misc]
             with suppress(OSError):  # the answer to a bad request found nobody
                 super().handle()
         finally:
-            self.environ = None  # it holds this handler: a cycle would keep both until the garbage collector looks
+            self.environ = self._routed = None  # they know this handler: a cycle would wait for the garbage collector
 
     def handle_one_request(self) -> Outcome:
-        if self.environ is not None:
+        again = self.environ is not None or self._routed is not None
+        if again:
             self.server.between_requests(self.socket)
             self.begin(Part.IDLE)
-            gevent.sleep(0)  # the next request may be here already, and the one behind it
-        outcome: Outcome = super().handle_one_request()
-        return self._late_headers() if outcome is None and self._heard else outcome
+            if not self.server.routes:
+                gevent.sleep(0)  # the next request may be here already, and the one behind it
+        outcome: Outcome
+        try:
+            routed = self._next_routed(again) if self.server.routes else None
+        except OSError:
+            outcome = None
+        else:
+            outcome = super().handle_one_request() if routed is None else self._answer_routed(routed)
+        return self._late_headers() if outcome is None and self._heard and self.socket is not None else outcome
+
+    # -- a request for a route ------------------------------------------------------------------------------------------
+
+    def _next_routed(self, again: bool) -> _Routed | None:
+        """Wait for the next request; return it, with its head read, if there is a route for it, and else None with nothing read.
+
+        Raises:
+            OSError: as `receive_into`.
+        """
+        waits = self._waits
+        received = self.rfile.peek()
+        if again and waits == self._waits:
+            gevent.sleep(0)  # it was here already, and the one behind it may be as well
+        if not received.startswith(self.server.route_starts):
+            return None
+        end = received.find(b"\r\n\r\n") + 4
+        if end < 4 or self.server.has_reserved_place(self.socket):
+            return None
+        routed, block = self._routed, received[:end]
+        if routed is None or block != self._routed_block:
+            head = read_head(block)
+            route = None if head is None else self.server.routes.get((head.method, head.path))
+            if head is None or route is None:
+                return None
+            routed = self._routed = _Routed(self, head, route, self._environ_of(head))
+            self._routed_block = block
+        self.rfile.read(end)
+        return routed
+
+    def _environ_of(self, head: Head) -> WSGIEnvironment:
+        """Return the WSGI environment of a plain head, as `get_environ` makes it, but for the body."""
+        environ: WSGIEnvironment = self.server.get_environ()
+        environ["REQUEST_METHOD"], environ["SCRIPT_NAME"] = head.method, ""
+        environ["PATH_INFO"], environ["QUERY_STRING"], environ["SERVER_PROTOCOL"] = head.path, head.query, "HTTP/1.1"
+        if isinstance(self.client_address, tuple):
+            environ["REMOTE_ADDR"], environ["REMOTE_PORT"] = (str(part) for part in self.client_address[:2])
+        environ |= head.fields
+        environ["headgate.handler"] = self
+        return environ
+
+    def _answer_routed(self, routed: _Routed) -> Outcome:
+        """Answer a request, or give it to the application if its route leaves it to that."""
+        head = routed.head
+        self.command, self.request_version, self.close_connection = head.method, "HTTP/1.1", head.ends
+        self.content_length = self._unread_bytes = head.body_bytes
+        self._body_bytes = self.response_length = 0
+        self._chunked = False
+        self.server.connections.work(self.socket)
+        self.begin(Part.BODY)
+        try:
+            answer = self.server.refusal(self.socket, routed.environ) or routed.route(routed)
+            if self.socket is None:
+                return None  # detached
+            if answer is not None:
+                self._write_answer(answer)
+                return None if self.close_connection else True
+        except OSError:
+            return None  # of the connection: nobody is there to be answered
+        except Exception:
+            log.exception("route failed", path=head.path)
+            self._sendall(error_answer("500 Internal Server Error", "the server failed; its log says why"))
+            return None
+        self.wsgi_input = self._rest_of_body()
+        self.environ = {**routed.environ, "wsgi.input": self.wsgi_input, "wsgi.input_terminated": True}
+        self.application = self.server.application
+        self.handle_one_response()
+        return None if self.close_connection else True
+
+    def _write_answer(self, answer: Answer) -> None:
+        """Write the answer of a route, or a refusal, and read what is left of the request.
+
+        Raises:
+            OSError: the peer is gone, or does not read.
+        """
+        rest = self._rest_of_body() if self._unread_bytes or self.broken else None
+        close = self.close_connection or answer.closes or (rest is not None and rest.abandoned)
+        self.close_connection = close
+        self._sendall(answer.to_bytes(time.time(), close=close))
+        if rest is not None:
+            rest._discard()
+
+    def read_body(self) -> bytes:
+        """Return the whole body of a request for a route. Switches greenlets.
+
+        Raises:
+            TimeoutError: the peer kept us waiting for too long.
+            ConnectionError: the peer has ended the connection before its body has come.
+        """
+        size, self._unread_bytes = self._unread_bytes, 0
+        try:
+            body: bytes = self.rfile.read(size)
+            if len(body) < size:
+                raise ConnectionResetError(errno.ECONNRESET, "the body ended too early")
+        except OSError:
+            self.broken = self.close_connection = True
+            raise
+        return body
+
+    def _rest_of_body(self) -> RequestBody:
+        """Return what is to come of the body of a request for a route."""
+        return RequestBody(self, pywsgi.Input(self.rfile, self._unread_bytes))
 
     def read_request(self, raw_requestline: str) -> bool:
         read: bool = super().read_request(raw_requestline)
@@ -224,6 +366,7 @@ class HttpHandler(pywsgi.WSGIHandler):  # type: ignore[misc]
         environ["wsgi.input"], environ["wsgi.input_terminated"] = self.wsgi_input, True
         self.server.connections.work(self.socket)
         self._body_bytes = 0
+        self._chunked = self.wsgi_input.chunked_input
         self.begin(Part.BODY)
         return environ
 

@@ -26,10 +26,11 @@ from headgate.metrics import ACCEPT_FAILURES, HTTP_CONNECTIONS, HTTP_ENDED
 from headgate.runtime.loop import later, native_close
 
 from .descriptors import HeldDescriptors, descriptor_limit, has_room, places
-from .http_answers import NO_ROOM_TEXT, error_answer, refusing, retry_after_s, too_many_text
+from .http_answers import NO_ROOM_TEXT, Answer, error_answer, refusing, retry_after_s, too_many_text
 from .http_connections import HttpConnections
 from .http_handler import HttpHandler
 from .http_limits import HttpLimits
+from .http_routes import Routes
 from .peer_address import address_key, address_of
 from .peer_socket import AcceptedSocket, PeerSocket, close_hard, native
 
@@ -69,10 +70,15 @@ class HTTPServer(pywsgi.WSGIServer):  # type: ignore[misc]
         application: WSGIApplication,
         *,
         limits: HttpLimits | None = None,
+        routes: Routes | None = None,
         **options: object,
     ) -> None:
+        """`routes` are requests that are answered below the application (http_routes.py)."""
         super().__init__(listener, application, log=None, **options)
         self.limits = limits or HttpLimits()
+        self.routes = routes or {}
+        # Behind the path comes the query, or the version.
+        self.route_starts = tuple(f"{method} {path}{end}".encode() for method, path in self.routes for end in "? ")
         self.connections: HttpConnections[PeerSocket] = HttpConnections()
         HTTP_CONNECTIONS.set_function(lambda: len(self.connections))
         self._held = HeldDescriptors()
@@ -125,8 +131,8 @@ class HTTPServer(pywsgi.WSGIServer):  # type: ignore[misc]
         """Return whether a connection has a reserved place: for one request."""
         return self.connections.address_of(sock) == RESERVED
 
-    def refusal(self, sock: PeerSocket, environ: WSGIEnvironment) -> WSGIApplication | None:
-        """Let a request count; return the application that refuses it if there is no room for it.
+    def refusal(self, sock: PeerSocket, environ: WSGIEnvironment) -> Answer | None:
+        """Let a request count; return the answer that refuses it if there is no room for it.
 
         Behind a proxy of ours it counts for the client that the proxy names.
         """

@@ -1,11 +1,12 @@
 """The caller of the HTTP API: the bearer of a token, or, in development, anyone on this machine.
 
-In: the Flask request. Out: an `Identity`, by the same authenticator, revocations and expiry as a connection's.
+In: the WSGI environment of a request. Out: an `Identity`, by the same authenticator, revocations and expiry as a connection's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 from urllib.parse import urlsplit
 
 from flask import request
@@ -16,37 +17,41 @@ from headgate.settings import is_loopback
 from headgate_server.gate import Gate
 
 
-def caller(gate: Gate, namespace: str) -> Identity:
-    """Return who the request is from.
+def has_credentials(environ: Mapping[str, Any]) -> bool:
+    """Return whether a caller says who it is. One that does not is looked at in a request of Flask's."""
+    return bool(environ.get("HTTP_AUTHORIZATION"))
+
+
+def caller(gate: Gate, namespace: str, environ: Mapping[str, Any]) -> Identity:
+    """Return who the request is from. Without credentials, in a request of Flask's only.
 
     Raises:
         Unauthorized: no token, or one that is not accepted.
         Forbidden: no token, in development, and the request was sent here by another site.
     """
-    header = request.headers.get("Authorization", "")
+    header = str(environ.get("HTTP_AUTHORIZATION", ""))
     kind, _, token = header.partition(" ")
     if header and kind.lower() != "bearer":
         raise Unauthorized(UnauthorizedReason.MALFORMED, "expected `Authorization: Bearer <token>`")
     if not header:
         _refuse_other_sites()
-    return gate.identify(Handshake(namespace, {"token": token.strip()} if header else {}, request.environ))
+    return gate.identify(Handshake(namespace, {"token": token.strip()} if header else {}, environ))
 
 
-def check_known(gate: Gate, namespaces: Sequence[str]) -> None:
-    """Refuse a caller whom no namespace knows: before a request's body, which names the namespace, is read.
+def first_known(gate: Gate, namespaces: Sequence[str], environ: Mapping[str, Any]) -> tuple[str, Identity]:
+    """Return the first namespace that knows the caller, and as whom: before a request's body, which names the namespace, is read.
 
     Raises:
-        Unauthorized, Forbidden: as `caller`, for the first namespace.
+        Unauthorized, Forbidden: no namespace does; as `caller`, for the first one.
     """
     first: HeadgateError | None = None
     for namespace in namespaces:
         try:
-            caller(gate, namespace)
-            return
+            return namespace, caller(gate, namespace, environ)
         except (Unauthorized, Forbidden) as error:
             first = first or error
-    if first is not None:
-        raise first
+    assert first is not None  # a gateway serves a namespace at least
+    raise first
 
 
 def _refuse_other_sites() -> None:

@@ -35,7 +35,7 @@ def events_routes(gate: Gate, settings: Settings) -> Blueprint:
             raise InvalidRequest(f"unknown parameter {unknown[0][:40]!r}; known: pattern, from, to, namespace")
         namespace = request.args.get("namespace", settings.namespaces[0]).removeprefix("/")
         pattern = check_pattern(request.args.get("pattern", "#"))
-        identity = caller(gate, namespace)
+        identity = caller(gate, namespace, request.environ)
         if not identity.may_subscribe(pattern):
             address = address_of(request.environ, settings.proxies)
             audit.right_refused(address=address, namespace=namespace, user=identity.user, action="read", name=pattern)

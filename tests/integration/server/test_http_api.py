@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
+import gevent
 import pytest
 from flask.testing import FlaskClient
 
@@ -22,7 +23,8 @@ from headgate.auth.tokens import Tokens
 from headgate.settings import Settings
 from headgate_server.api import events as events_api
 from headgate_server.api import publish as publish_api
-from headgate_server.app import ENVELOPE_BYTES, create_app
+from headgate_server.api.publish import ENVELOPE_BYTES
+from headgate_server.app import create_app
 from tests.support.gateway_process import GatewayProcess, StartGateway
 from tests.support.unstarted_gateway import UnstartedGateway
 
@@ -168,6 +170,40 @@ def test_a_user_who_publishes_too_fast_is_told_to_wait_and_others_are_not(serve:
     clock.now_s += 10
     assert api.publish(ana, "orders.1.paid", "later")[0] == 201
     assert [event["data"] for event in api.events(ana, pattern="orders.#")[1]["events"]] == [0, 1, 2, "bob's", "later"]
+
+
+def test_a_batch_is_one_request(api: Api, publisher: Publisher) -> None:
+    """Its events are in the log in order; a known id is a duplicate, and an event that is not granted an error."""
+    writer = token("shop", publish="orders.#", subscribe="orders.#")
+    status, first = api.publish(writer, "orders.1.paid", 0, id="e-1")
+    assert status == 201
+    events = [{"topic": "orders.1.paid", "data": n, "id": f"e-{n}"} for n in range(1, 4)] + [{"topic": "mail.1", "data": 4}]
+    status, answer = api.ask("/api/publish/batch", writer, {"events": events})
+    assert status == 207
+    *receipts, refused = answer["receipts"]
+    assert refused["error"]["code"] == "forbidden"
+    assert [(receipt["offset"], receipt["duplicate"]) for receipt in receipts] == [
+        (first["offset"], True),
+        (first["offset"] + 1, False),
+        (first["offset"] + 2, False),
+    ]
+    assert [event["data"] for event in api.events(writer, pattern="orders.#")[1]["events"]] == [0, 2, 3]
+
+
+def test_many_who_publish_at_once_each_have_their_own_receipt(api: Api) -> None:
+    """Every event is in the log where its receipt says, with the data of its caller."""
+    writer = token("shop", publish="orders.#", subscribe="orders.#")
+    answers: dict[int, tuple[int, Any]] = {}
+
+    def publish(number: int) -> None:
+        answers[number] = api.publish(writer, "orders.1.paid", {"n": number})
+
+    gevent.joinall([gevent.spawn(publish, number) for number in range(50)])
+    assert {status for status, _ in answers.values()} == {201}
+    page = api.events(writer, pattern="orders.#", from_=1)[1]["events"]
+    assert {receipt["offset"]: number for number, (_, receipt) in answers.items()} == {
+        event["offset"]: event["data"]["n"] for event in page
+    }
 
 
 # Bodies --------------------------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from structlog.testing import capture_logs
 
 from headgate.auth.admission import LoginsThrottled
 from headgate.auth.identity import ANONYMOUS, Handshake, Identity
+from headgate.auth.key_sets import configured_keys
 from headgate.errors import BusUnavailable, HeadgateError, InvalidPattern, Unauthorized, UnauthorizedReason, UnknownNamespace
 from headgate.node import logins as module
 from headgate.node.logins import Logins
@@ -328,3 +330,80 @@ def test_an_issuers_keys_are_fetched_where_tokens_decide(monkeypatch: pytest.Mon
     tried.close()
     assert isinstance(tried._jwks, FetchedKeys)
     assert tried._jwks.calls == calls
+
+
+# A caller that comes again with its token --------------------------------------------------------------------------------
+
+
+def signed(**claims: Any) -> str:
+    """Return a token of the configured secret."""
+    return jwt.encode({"sub": "ana", "aud": "headgate", "exp": NOW_S + 60, **claims}, SECRET)
+
+
+def test_a_token_that_comes_again_is_verified_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In each request that says so; a CONNECT verifies it as ever."""
+    monkeypatch.setattr("headgate.auth.tokens.time.time", lambda: NOW_S)
+    of_tokens = logins(None, settings=replace(SETTINGS, token_secret=SECRET.decode()))
+    verified = 0
+    assert of_tokens._tokens is not None
+    verify = of_tokens._tokens.verify
+
+    def counted(token: object) -> Identity:
+        nonlocal verified
+        verified += 1
+        return verify(token)
+
+    monkeypatch.setattr(of_tokens._tokens, "verify", counted)
+    first, again = (of_tokens.identify(shown(signed()), again=True) for _ in range(2))
+    assert (first, first.user, verified) == (again, "ana", 1)
+    assert of_tokens.identify(shown(signed())) == first
+    assert verified == 2
+    for _ in range(2):
+        with pytest.raises(Unauthorized):
+            of_tokens.identify(shown(signed()[:-2]), again=True)
+    assert verified == 4
+
+
+def test_all_that_can_change_about_a_token_is_looked_at_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Revocation, expiry, the namespace, and whether its key is still one of ours."""
+    now_s = NOW_S
+    revoked: list[str] = []
+
+    def check(identity: Identity) -> None:
+        if identity.user in revoked:
+            raise Unauthorized(UnauthorizedReason.REVOKED)
+
+    monkeypatch.setattr("headgate.auth.tokens.time.time", lambda: now_s)
+    settings = replace(SETTINGS, token_secret=SECRET.decode(), failed_logins_burst=100)
+    of_tokens = Logins(settings, None, check, Clock(), lambda: now_s)
+    token = signed()
+
+    def refusal(namespace: str = "notifications") -> str | None:
+        try:
+            of_tokens.identify(shown(token, namespace), again=True)
+        except Unauthorized as error:
+            return error.reason.value
+        return None
+
+    assert refusal() is None
+    assert refusal("other") == "wrong_namespace"
+    revoked.append("ana")
+    assert refusal() == "revoked"
+    revoked.clear()
+    assert refusal() is None
+    assert of_tokens._tokens is not None
+    of_tokens._tokens.configure(configured_keys(replace(SETTINGS, token_secret=OTHER_SECRET.decode())))
+    assert refusal() == "bad_signature"
+    of_tokens._tokens.configure(configured_keys(settings))
+    assert refusal() is None
+    now_s += 60 + settings.token_leeway_s
+    assert refusal() == "expired"
+
+
+def test_an_application_is_asked_each_time() -> None:
+    """Nobody else can know whether it still knows the caller."""
+    answers = iter([Identity("ana"), None])
+    of_application = logins(lambda handshake: next(answers))
+    assert of_application.identify(shown(), again=True).user == "ana"
+    with pytest.raises(Unauthorized):
+        of_application.identify(shown(), again=True)

@@ -13,6 +13,18 @@ def test_one_caller_does_not_use_up_what_another_may() -> None:
     assert found.spend("ana", 1.25) == 0.75
 
 
+def test_a_batch_counts_as_many_as_it_has() -> None:
+    """All of them or none; one larger than the burst never comes in."""
+    found = Rates(1, 3)
+    assert found.spend("ana", 0, 2) == 0
+    assert found.spend("ana", 0, 2) == 1
+    assert found.spend("ana", 0) == 0
+    assert found.spend("ana", 2, 3) == 1
+    assert found.spend("ana", 3, 3) == 0
+    assert found.spend("bob", 0, 4) == 1
+    assert found.spend("bob", 100, 4) == 1
+
+
 def test_the_longest_silent_is_forgotten_first() -> None:
     """And has a full bucket then; whoever keeps asking stays known."""
     assert rates.MAX_CALLERS == 10_000

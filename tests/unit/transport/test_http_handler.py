@@ -11,8 +11,10 @@ import gevent
 import gevent.socket
 import pytest
 
+from headgate.transport.http_answers import Answer
 from headgate.transport.http_handler import HttpHandler
 from headgate.transport.http_limits import HttpLimits
+from headgate.transport.http_routes import Route, RoutedRequest
 from headgate.transport.http_server import HTTPServer
 from tests.support.http_peer import FOREVER, Pause, Peer, Reset
 from tests.support.session_clock import turn
@@ -23,6 +25,8 @@ LIMITS = HttpLimits(
 ECHO = b"POST /echo HTTP/1.1\r\nHost: test\r\n"
 # A smuggler hides this behind a request, and hopes for an answer to it.
 HIDDEN = b"GET /hidden HTTP/1.1\r\nHost: test\r\n\r\n"
+# Requests that a route answers where the server has routes.
+ROUTED = [("POST", "/echo"), ("GET", "/echo"), ("GET", "/"), ("GET", "/hidden"), ("GET", "/last")]
 LAST = b"GET /last HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n"
 CHUNKED = b"Transfer-Encoding: chunked\r\n"
 
@@ -52,25 +56,55 @@ class Application:
         return [body]
 
 
+def leave(request: RoutedRequest) -> Answer | None:
+    """A route that leaves every request to the application."""
+    return None
+
+
+class EchoRoute:
+    """The application's echo as a route: the same, below WSGI."""
+
+    def __init__(self, application: Application) -> None:
+        self._application = application
+
+    def __call__(self, request: RoutedRequest) -> Answer | None:
+        application = self._application
+        if application.answer is not None:
+            return None  # an answer in pieces
+        application.paths.append(request.head.path)
+        try:
+            body = request.body() if application.reads else b"unread"
+        except OSError as error:
+            application.failures.append(error)
+            if application.raises:
+                raise
+            body = b"half"
+        return Answer("200 OK", [("Content-Length", str(len(body)))], body)
+
+
 class Exchange:
     """Serves one peer after the other with one application."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, served: str = "application") -> None:
         self.application = Application()
+        by_name: dict[str, Route] = {"left to the application": leave, "route": EchoRoute(self.application)}
+        self.routes = dict.fromkeys(ROUTED, by_name[served]) if served in by_name else {}
         self._monkeypatch = monkeypatch
 
     def with_(self, *sends: bytes | Pause | Reset, accepts: Iterable[int | Pause] = (), limits: HttpLimits = LIMITS) -> Peer:
         """Serve a peer that sends this; return it when its connection is over."""
         peer = Peer(sends, accepts)
-        peer.served_by(self.application, limits, self._monkeypatch)
+        peer.served_by(self.application, limits, self._monkeypatch, routes=self.routes)
         assert peer.closed
         return peer
 
 
-@pytest.fixture
-def exchange(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Iterator[Exchange]:
-    """Exchanges that print no traceback, whatever the peer does."""
-    yield Exchange(monkeypatch)
+@pytest.fixture(params=["application", "left to the application", "route"])
+def exchange(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Iterator[Exchange]:
+    """Exchanges that print no traceback, whatever the peer does: through WSGI, and below it."""
+    yield Exchange(monkeypatch, request.param)
     assert capfd.readouterr().err == ""
 
 

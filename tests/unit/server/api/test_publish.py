@@ -6,8 +6,10 @@ import pytest
 from flask.testing import FlaskClient
 
 from headgate.auth.identity import Identity
+from headgate.errors import BusRefused, BusUnavailable
 from headgate.settings import Settings
-from headgate_server.app import ENVELOPE_BYTES, create_app
+from headgate_server.api.publish import ENVELOPE_BYTES, MAX_BATCH_BYTES, MAX_BATCH_EVENTS
+from headgate_server.app import create_app
 from tests.support.recording_gate import RecordingGate
 
 
@@ -75,6 +77,110 @@ def test_a_declared_huge_body_is_refused_before_it_is_read(dev: FlaskClient) -> 
     assert answer.status_code == 413
     assert answer.get_json()["error"]["code"] == "payload_too_large"
     assert answer.get_json()["error"]["where"] == "http"
+
+
+# Batches -------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_batch_answers_a_receipt_for_each_event_in_order(dev: FlaskClient, gate: RecordingGate) -> None:
+    """201 when all are published; the data arrives as it was sent."""
+    events = [{"topic": f"orders.{number}", "data": {"n": number}, "id": f"e-{number}"} for number in range(3)]
+    answer = dev.post("/api/publish/batch", json={"events": events, "namespace": "notifications"})
+    assert answer.status_code == 201
+    receipts = answer.get_json()["receipts"]
+    assert [(receipt["offset"], receipt["id"], receipt["duplicate"]) for receipt in receipts] == [
+        (1, "e-0", False),
+        (2, "e-1", False),
+        (3, "e-2", False),
+    ]
+    assert gate.published == [(f"orders.{number}", {"n": number}) for number in range(3)]
+
+
+def test_an_event_of_a_batch_that_is_refused_keeps_no_other_out(gate: RecordingGate) -> None:
+    """207, with an error of the tree in its place; all others are published, in order."""
+    gate.identity = Identity("ana", publish=("orders.#",))
+    client = create_app(Settings(max_payload_bytes=100), gate=gate).test_client()
+    answer = client.post(
+        "/api/publish/batch",
+        json={
+            "events": [
+                {"topic": "orders.1", "data": 1},
+                {"topic": "mail.1", "data": 2},
+                {"topic": "orders..3", "data": 3},
+                {"topic": "orders.4", "data": "x" * 100},
+                {"topic": "orders.5", "data": 5},
+            ]
+        },
+    )
+    assert answer.status_code == 207
+    receipts = answer.get_json()["receipts"]
+    codes = [receipt.get("error", {}).get("code") for receipt in receipts]
+    assert codes == [None, "forbidden", "invalid_topic", "payload_too_large", None]
+    assert gate.published == [("orders.1", 1), ("orders.5", 5)]
+
+
+def test_a_batch_of_which_nothing_was_published_for_one_reason_that_passes_is_that_error(
+    dev: FlaskClient, gate: RecordingGate
+) -> None:
+    """503 and Retry-After, as for one event; other reasons stay in their places."""
+    gate.error = BusUnavailable("no answer")
+    answer = dev.post("/api/publish/batch", json={"events": [{"topic": "a", "data": 1}] * 2})
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
+    assert answer.get_json()["error"]["code"] == "bus_unavailable"
+    gate.after = 1
+    gate.published.append(("a", 0))
+    gate.error = BusRefused("no memory")
+    answer = dev.post("/api/publish/batch", json={"events": [{"topic": "a", "data": 1}] * 2})
+    assert answer.status_code == 207
+    assert [receipt["error"]["code"] for receipt in answer.get_json()["receipts"]] == ["bus_refused"] * 2
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[]",
+        b"{}",
+        b'{"events": [{"topic": "a"}]}',
+        b'{"events": [{"topic": "a", "data": 1, "namespace": "b"}]}',
+        b'{"events": {}}',
+    ],
+)
+def test_a_malformed_batch_is_refused_as_a_whole(dev: FlaskClient, gate: RecordingGate, body: bytes) -> None:
+    """400 with a code of the tree, and nothing published."""
+    answer = dev.post("/api/publish/batch", data=body, content_type="application/json")
+    assert (answer.status_code, answer.get_json()["error"]["code"]) == (400, "invalid_request")
+    assert gate.published == []
+
+
+def test_a_batch_is_bounded_in_events_and_bytes(gate: RecordingGate) -> None:
+    """One event too many is refused by name, a body that is too large from its size; the largest that may be is published."""
+    client = create_app(Settings(dev=True, publish_burst=10_000), gate=gate).test_client()
+    event = {"topic": "a", "data": 1}
+    too_many = client.post("/api/publish/batch", json={"events": [event] * (MAX_BATCH_EVENTS + 1)})
+    assert (too_many.status_code, too_many.get_json()["error"]["name"]) == (409, "batch_events")
+    too_large = client.post("/api/publish/batch", data=b"x" * (MAX_BATCH_BYTES + 1), content_type="application/json")
+    assert (too_large.status_code, too_large.get_json()["error"]["limit"]) == (413, MAX_BATCH_BYTES)
+    assert gate.published == []
+    fits = client.post("/api/publish/batch", json={"events": [{"topic": "a", "data": "x" * 2000}] * MAX_BATCH_EVENTS})
+    assert fits.status_code == 201
+    assert len(gate.published) == MAX_BATCH_EVENTS
+
+
+def test_the_events_of_a_batch_count_one_by_one(gate: RecordingGate, monkeypatch: pytest.MonkeyPatch) -> None:
+    """429 for all of a batch that is more than its user may publish now; events that are refused anyway do not count."""
+    monkeypatch.setattr("headgate_server.api.publish.time.monotonic", lambda: 1000.0)
+    gate.identity = Identity("ana", publish=("orders.#",))
+    client = create_app(Settings(publish_per_s=0.5, publish_burst=4), gate=gate).test_client()
+    good, bad = {"topic": "orders.1", "data": 1}, {"topic": "mail.1", "data": 1}
+
+    def status(*events: dict[str, object]) -> tuple[int, str | None]:
+        answer = client.post("/api/publish/batch", json={"events": events})
+        return answer.status_code, answer.headers.get("Retry-After")
+
+    assert status(good, bad, good) == (207, None)
+    assert status(good, good, good) == (429, "2")
+    assert len(gate.published) == 2
+    assert status(good, good) == (201, None)
 
 
 @pytest.mark.parametrize(

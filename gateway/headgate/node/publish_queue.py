@@ -1,0 +1,145 @@
+"""Publishing for many callers at once: what they publish within a moment goes to Redis in one round trip.
+
+In: prepared events, from greenlets that wait for their outcome. Out: to the publisher, everything that has come since it was
+asked the last time; to each caller a receipt or an error for each of its events. While one round trip is under way the next one
+gathers, so nobody waits for a timer, and the busier it is, the larger the round trips are.
+
+Promises. 1. The events of a caller keep their order, and so do the callers. 2. Each event stands for itself. 3. The queue is
+bounded, in events and bytes; beyond that a caller is refused. 4. When Redis does not answer, those who wait behind that round
+trip are told so with it: nobody waits for two.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import structlog
+
+from headgate.errors import BusUnavailable, HeadgateError, LimitReached
+from headgate.publisher import Prepared, Receipt
+from headgate.runtime.loop import Signal, spawn
+
+# One round trip. Packing it, and reading its replies, takes a few milliseconds of the loop.
+MAX_ROUND_EVENTS = 256
+MAX_ROUND_BYTES = 1024 * 1024
+# All that waits, in a namespace.
+MAX_WAITING_EVENTS = 20_000
+MAX_WAITING_BYTES = 32 * 1024 * 1024
+FULL_RETRY_S = 1
+
+Outcome = Receipt | HeadgateError
+
+log = structlog.get_logger("headgate.publish_queue")
+
+
+class SendsPrepared(Protocol):
+    """The publisher."""
+
+    def publish_prepared(self, events: Sequence[Prepared]) -> list[Outcome]:
+        """Return an outcome for each, in order; raise BusUnavailable. Waits for Redis."""
+
+
+class _Round:
+    """The events of one round trip, and those who wait for it."""
+
+    __slots__ = ("ended", "events", "outcomes", "size_bytes")
+
+    def __init__(self) -> None:
+        self.events: list[Prepared] = []
+        self.size_bytes = 0
+        self.outcomes: Sequence[Outcome] = ()
+        self.ended = Signal()
+
+    def has_room(self) -> bool:
+        return len(self.events) < MAX_ROUND_EVENTS and self.size_bytes < MAX_ROUND_BYTES
+
+    def end(self, outcomes: Sequence[Outcome]) -> None:
+        self.outcomes = outcomes
+        self.ended.set()
+
+    def fail(self, error: HeadgateError) -> None:
+        self.end([error] * len(self.events))
+
+
+class PublishQueue:
+    """See the module. One for each namespace."""
+
+    def __init__(self, publisher: SendsPrepared, start: Callable[[Callable[[], None]], object] = spawn) -> None:
+        """`start` runs a function in a greenlet of its own, from the next turn of the loop on."""
+        self._publisher, self._start = publisher, start
+        self._rounds: deque[_Round] = deque()
+        self._sending = False
+        self._waiting_events = self._waiting_bytes = 0
+
+    def publish(self, events: Sequence[Prepared]) -> list[Outcome]:
+        """Publish events, in order; return a receipt or an error for each. Waits for Redis.
+
+        Of an event whose error is BusUnavailable it is not known whether it was published.
+
+        Raises:
+            LimitReached: too much waits; nothing was published.
+        """
+        if not events:
+            return []
+        size_bytes = sum(event.size_bytes for event in events)
+        if self._waiting_events + len(events) > MAX_WAITING_EVENTS:
+            raise LimitReached("publish_queue_events", MAX_WAITING_EVENTS, FULL_RETRY_S)
+        if self._waiting_bytes + size_bytes > MAX_WAITING_BYTES:
+            raise LimitReached("publish_queue_bytes", MAX_WAITING_BYTES, FULL_RETRY_S)
+        self._waiting_events += len(events)
+        self._waiting_bytes += size_bytes
+        try:
+            places = self._gather(events)
+            if not self._sending:
+                self._sending = True
+                self._start(self._send)
+            return self._outcomes_at(places)
+        finally:
+            self._waiting_events -= len(events)
+            self._waiting_bytes -= size_bytes
+
+    def _gather(self, events: Sequence[Prepared]) -> list[tuple[_Round, int, int]]:
+        """Give events their places in rounds; return these: round, first, end."""
+        places: list[tuple[_Round, int, int]] = []
+        for event in events:
+            if not self._rounds or not self._rounds[-1].has_room():
+                self._rounds.append(_Round())
+            found = self._rounds[-1]
+            at = len(found.events)
+            found.events.append(event)
+            found.size_bytes += event.size_bytes
+            if places and places[-1][0] is found:
+                places[-1] = (found, places[-1][1], at + 1)
+            else:
+                places.append((found, at, at + 1))
+        return places
+
+    def _outcomes_at(self, places: Sequence[tuple[_Round, int, int]]) -> list[Outcome]:
+        outcomes: list[Outcome] = []
+        for found, first, end in places:
+            found.ended.wait()
+            outcomes += found.outcomes[first:end]
+        return outcomes
+
+    def _send(self) -> None:
+        """Send round after round until none is left."""
+        try:
+            while self._rounds:
+                sent = self._rounds.popleft()
+                try:
+                    sent.end(self._publisher.publish_prepared(sent.events))
+                except HeadgateError as error:
+                    sent.fail(error)
+                    if isinstance(error, BusUnavailable):
+                        self._fail_all(error)
+                except Exception:
+                    log.exception("publishing failed")
+                    sent.fail(BusUnavailable("the gateway failed; its log says why"))
+        finally:
+            self._sending = False
+
+    def _fail_all(self, error: HeadgateError) -> None:
+        while self._rounds:
+            self._rounds.popleft().fail(error)

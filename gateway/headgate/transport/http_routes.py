@@ -1,0 +1,43 @@
+"""Routes: requests that are answered below WSGI, by method and path. Everything else goes to the application, as ever.
+
+In: a request with a plain head (request_head.py) for a route of the server. Out: its answer, which the handler of the connection
+writes with one send. WSGI and Flask take most of the time of a small request; a route pays for neither.
+
+A route also has a WSGI twin in the application, with the same answers: a request whose head is not plain, or that the route
+leaves to the application, arrives there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from .http_answers import Answer
+    from .request_head import Head
+
+
+class RoutedRequest(Protocol):
+    """A request, as a route sees it."""
+
+    @property
+    def head(self) -> Head:
+        """Method, path, query, headers. Requests of one connection with the same head have the same object."""
+
+    @property
+    def environ(self) -> Mapping[str, object]:
+        """The WSGI environment, without `wsgi.input`; not to be changed."""
+
+    def body(self) -> bytes:
+        """Return the whole body. Switches greenlets.
+
+        Raises:
+            TimeoutError: the peer kept us waiting for too long.
+            ConnectionError: it went away.
+        """
+
+
+# The answer; None leaves the request to the application. None also when the route has detached the socket (detach.py).
+# It must leave a request to the application before it reads the body or has an effect.
+Route: TypeAlias = "Callable[[RoutedRequest], Answer | None]"
+Routes: TypeAlias = Mapping[tuple[str, str], Route]

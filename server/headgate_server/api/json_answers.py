@@ -1,0 +1,35 @@
+"""Answers of the HTTP API as JSON: the same bytes below WSGI and through Flask. No I/O."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from flask import Response
+from werkzeug.http import HTTP_STATUS_CODES
+
+from headgate.transport.http_answers import Answer
+
+_STATUS = {code: f"{code} {phrase.upper()}" for code, phrase in HTTP_STATUS_CODES.items()}
+
+
+def json_answer(status: int, body: Mapping[str, Any], headers: Sequence[tuple[str, str]] = ()) -> Answer:
+    """Return an answer with a body of JSON, as Flask's `jsonify` writes it."""
+    return encoded_answer(status, json_bytes(body) + b"\n", headers)
+
+
+def json_bytes(value: object) -> bytes:
+    """Return JSON as Flask writes it."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+
+
+def encoded_answer(status: int, body: bytes, headers: Sequence[tuple[str, str]] = ()) -> Answer:
+    """Return an answer with a body that is JSON already."""
+    shown = [("Content-Type", "application/json"), ("Content-Length", str(len(body))), *headers]
+    return Answer(_STATUS.get(status, f"{status} UNKNOWN"), shown, body)
+
+
+def as_response(answer: Answer) -> Response:
+    """Return an answer as a response of Flask."""
+    return Response(answer.body, status=answer.status, headers=list(answer.headers))

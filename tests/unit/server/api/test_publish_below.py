@@ -1,0 +1,205 @@
+"""Publishing below WSGI: the answers of Flask to the byte; and Flask wherever an application has its own in between."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from flask import Flask, Response
+
+from headgate.auth.identity import Identity
+from headgate.errors import BusUnavailable, HeadgateError
+from headgate.settings import Settings
+from headgate.transport.http_limits import HttpLimits
+from headgate_server.api.publish import BATCH_PATH, PUBLISH_PATH, PublishApi, routes_below
+from headgate_server.app import create_app
+from headgate_server.untouched import watch
+from tests.support.http_peer import FOREVER, Pause, Peer
+from tests.support.recording_gate import RecordingGate
+
+SETTINGS = Settings(max_payload_bytes=200, publish_per_s=0.1, publish_burst=3)
+ONE = b'{"topic": "orders.42.shipped", "data": {"carrier": "UPS"}}'
+
+
+def request(
+    body: bytes, *lines: str, path: str = PUBLISH_PATH, kind: str = "application/json", length: int | None = None
+) -> bytes:
+    """Return a request as it travels."""
+    size = len(body) if length is None else length
+    head = [f"POST {path} HTTP/1.1", "Host: 127.0.0.1:8000", f"Content-Type: {kind}", f"Content-Length: {size}", *lines]
+    return "\r\n".join([*head, "", ""]).encode() + body
+
+
+BEARER = "Authorization: Bearer the.token.of-ana"
+
+
+def with_token(body: bytes, *lines: str, **options: Any) -> bytes:
+    return request(body, BEARER, *lines, **options)
+
+
+def batch(*events: dict[str, Any], **more: Any) -> bytes:
+    return with_token(json.dumps({"events": events, **more}).encode(), path=BATCH_PATH)
+
+
+EVENT = {"topic": "orders.42.shipped", "data": 1}
+REQUESTS: dict[str, list[bytes | Pause]] = {
+    "an event": [with_token(ONE)],
+    "an event with an id": [with_token(b'{"topic":"orders.1","data":null,"id":"e-1","namespace":"/notifications"}')],
+    "another content type of JSON": [with_token(ONE, kind="Application/JSON; charset=utf-8")],
+    "no token": [request(ONE)],
+    "an empty credential": [request(ONE, "Authorization:")],
+    "another kind of credential": [request(ONE, "Authorization: Basic YTpi")],
+    "a topic that is not granted": [with_token(b'{"topic": "mail.1", "data": 1}')],
+    "no topic": [with_token(b'{"topic": "a..b", "data": 1}')],
+    "a bad id": [with_token(b'{"topic": "orders.1", "data": 1, "id": "no id"}')],
+    "no JSON": [with_token(b"{")],
+    "bad text": [with_token(b'{"topic": "orders.1", "data": "\xff"}')],
+    "a lone surrogate": [with_token(b'{"topic": "orders.1", "data": "\\ud800"}')],
+    "text/plain": [with_token(ONE, kind="text/plain")],
+    "another namespace": [with_token(b'{"topic": "orders.1", "data": 1, "namespace": "elsewhere"}')],
+    "a payload too large": [with_token(json.dumps({"topic": "orders.1", "data": "x" * 200}).encode())],
+    "a body too large": [with_token(b"x" * 2000)],
+    "a body too large that has not come": [with_token(b"", length=10_000_000)],
+    "a body that does not come": [with_token(b"{", length=60), FOREVER],
+    "a stranger's body that does not come": [request(b"", "Authorization: Basic YTpi", length=60_000), FOREVER],
+    "four at a time": [with_token(ONE) * 4],
+    "the last request of a connection": [with_token(ONE, "Connection: close") + with_token(ONE)],
+    "a body in chunks": [
+        f"POST {PUBLISH_PATH} HTTP/1.1\r\nHost: test\r\n{BEARER}\r\nContent-Type: application/json\r\n".encode()
+        + b"Transfer-Encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n\r\n" % (len(ONE), ONE)
+    ],
+    "100 Continue": [with_token(b"", "Expect: 100-continue", length=len(ONE)), Pause(1), ONE],
+    "a question before the request of another site": [
+        f"OPTIONS {PUBLISH_PATH} HTTP/1.1\r\nHost: test\r\nOrigin: https://evil.example\r\n\r\n".encode()
+    ],
+    "another method": [f"GET {PUBLISH_PATH} HTTP/1.1\r\nHost: test\r\n{BEARER}\r\n\r\n".encode()],
+    "a batch": [batch(EVENT, {**EVENT, "id": "e-2"})],
+    "a batch of none": [batch()],
+    "a batch with some refused": [batch(EVENT, {"topic": "mail.1", "data": 1}, {"topic": "orders.", "data": 1}, EVENT)],
+    "a batch with all refused": [batch({"topic": "mail.1", "data": 1})],
+    "a batch above the rate": [batch(EVENT, EVENT) + batch(EVENT, EVENT)],
+    "a batch above the burst": [batch(EVENT, EVENT, EVENT, EVENT)],
+    "a batch that is none": [with_token(ONE, path=BATCH_PATH)],
+}
+
+
+class Clock:
+    now_s = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+
+def served(sends: list[bytes | Pause], monkeypatch: pytest.MonkeyPatch, gate: RecordingGate, *, below: bool) -> bytes:
+    """Return the bytes with which requests are answered, through Flask or below WSGI."""
+    app = create_app(SETTINGS, gate=gate)
+    left: list[str] = []
+    routes = routes_below(PublishApi(gate, SETTINGS), lambda environ: True)
+    if below:
+        app.before_request(lambda: left.append("Flask"))
+    peer = Peer(list(sends))
+    peer.served_by(app, HttpLimits(), monkeypatch, routes=routes if below else {})
+    return peer.received
+
+
+@pytest.mark.parametrize(
+    "error", [None, BusUnavailable("no answer"), RuntimeError("a secret")], ids=["well", "no bus", "a fault"]
+)
+@pytest.mark.parametrize("name", REQUESTS)
+def test_an_answer_is_the_same_below_wsgi_and_through_flask(
+    name: str, error: Exception | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Status, headers, body, and whether the connection goes on; and the same is published."""
+    monkeypatch.setattr("gevent.pywsgi.time.time", lambda: 1000.0)
+    monkeypatch.setattr("headgate.transport.http_answers._date", lambda now_s: b"Thu, 01 Jan 1970 00:16:40 GMT")
+    monkeypatch.setattr("headgate_server.api.publish.time", Clock())
+    gates = [RecordingGate(error=error, identity=Identity("ana", publish=("orders.#",))) for _ in range(2)]
+    through, under = (
+        served(REQUESTS[name], monkeypatch, gate, below=below) for gate, below in zip(gates, (False, True), strict=True)
+    )
+    assert through == under
+    assert gates[0].published == gates[1].published
+    assert through.startswith(b"HTTP/1.1 ")
+
+
+def test_flask_sees_nothing_of_a_request_with_a_token() -> None:
+    """That is the point of it."""
+    gate = RecordingGate(identity=Identity("ana", publish=("orders.#",)))
+    app = create_app(SETTINGS, gate=gate)
+    app.before_request(lambda: pytest.fail("Flask was asked"))
+    with pytest.MonkeyPatch.context() as patch:
+        peer = Peer([with_token(ONE), Pause(1), batch(EVENT)])
+        peer.served_by(app, HttpLimits(), patch, routes=routes_below(PublishApi(gate, SETTINGS), lambda environ: True))
+    assert peer.received.count(b"HTTP/1.1 201 CREATED\r\n") == 2
+    assert gate.published == [("orders.42.shipped", {"carrier": "UPS"}), ("orders.42.shipped", 1)]
+
+
+@pytest.mark.parametrize(
+    ("lines", "answers"), [(["Host: elsewhere"], False), ([BEARER, "Host: elsewhere"], False), (["Host: here"], True)]
+)
+def test_flask_has_requests_to_other_names_and_those_without_a_token(lines: list[str], answers: bool) -> None:
+    """The gateway in front of it refuses the first, and it looks closer at the others."""
+    gate = RecordingGate()
+    asked: list[str] = []
+    app = create_app(Settings(dev=True), gate=gate)
+    app.before_request(lambda: asked.append("Flask"))
+    with pytest.MonkeyPatch.context() as patch:
+        head = "\r\n".join([f"POST {PUBLISH_PATH} HTTP/1.1", *lines, f"Content-Length: {len(ONE)}", "", ""]).encode()
+        routes = routes_below(PublishApi(gate, Settings(dev=True)), lambda environ: answers)
+        Peer([head + ONE]).served_by(app, HttpLimits(), patch, routes=routes)
+    assert asked == ["Flask"]
+
+
+# An application that has its own in between ------------------------------------------------------------------------------
+
+
+def hook(app: Flask) -> None:
+    app.before_request(lambda: None)
+
+
+def hook_behind(app: Flask) -> None:
+    def changed(response: Response) -> Response:
+        return response
+
+    app.after_request(changed)
+
+
+def hook_at_the_end(app: Flask) -> None:
+    app.teardown_request(lambda error: None)
+
+
+def hook_of_the_routes(app: Flask) -> None:
+    app.before_request_funcs.setdefault("publish_api", []).append(lambda: None)
+
+
+def view(app: Flask) -> None:
+    app.view_functions["publish_api.publish"] = lambda: "wrapped"
+
+
+def page(app: Flask) -> None:
+    app.register_error_handler(HeadgateError, lambda error: ("other", 400))
+
+
+def json_provider(app: Flask) -> None:
+    app.json = Flask("other").json
+
+
+def body_limit(app: Flask) -> None:
+    app.config["MAX_CONTENT_LENGTH"] = 10
+
+
+CHANGES = [hook, hook_behind, hook_at_the_end, hook_of_the_routes, view, page, json_provider, body_limit]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_an_application_that_was_changed_since_is_known(change: Callable[[Flask], None]) -> None:
+    """Each of these has to be run, or counts, for every request."""
+    app = create_app(Settings(), gate=RecordingGate())
+    untouched = watch(app)
+    app.add_url_rule("/more", view_func=lambda: "a page of its own")
+    assert untouched(app)
+    assert not untouched(Flask("another"))
+    change(app)
+    assert not untouched(app)

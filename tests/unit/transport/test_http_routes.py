@@ -1,0 +1,266 @@
+"""Requests that are answered below WSGI: by their route, in order, within the limits of the connection."""
+
+from __future__ import annotations
+
+import os
+import socket
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import gevent
+import gevent.socket
+import pytest
+from structlog.testing import capture_logs
+
+from headgate.transport.detach import detach
+from headgate.transport.http_answers import Answer
+from headgate.transport.http_body import MAX_DISCARD_BYTES
+from headgate.transport.http_handler import HttpHandler
+from headgate.transport.http_limits import HttpLimits
+from headgate.transport.http_routes import RoutedRequest
+from headgate.transport.http_server import HTTPServer
+from tests.support.http_peer import FOREVER, Pause, Peer
+from tests.support.session_clock import turn
+from tests.support.wsgi import Said
+
+LIMITS = HttpLimits(header_deadline_s=5, keep_alive_s=60, body_deadline_s=10, write_deadline_s=20, min_bytes_per_s=100)
+POST = b"POST /route HTTP/1.1\r\nHost: test\r\nContent-Length: 5\r\n"
+LAST = b"GET /elsewhere HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n"
+
+Told = list[tuple[str, Any]]
+
+
+class Room:
+    """A server with one route and an application; both say what they are asked."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.told: Told = []
+        self.requests: list[RoutedRequest] = []
+        self.route: Callable[[RoutedRequest], Answer | None] = self.answer
+        self._monkeypatch = monkeypatch
+
+    def answer(self, request: RoutedRequest) -> Answer | None:
+        """Be the route: answer with the body."""
+        body = request.body()
+        self.requests.append(request)
+        self.told.append(("route", body))
+        return answer(body)
+
+    def application(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
+        """Be the application."""
+        self.told.append(("application", environ["PATH_INFO"]))
+        start_response("200 OK", [("Content-Length", "3")])
+        return [b"app"]
+
+    def serve(self, *sends: bytes | Pause, limits: HttpLimits = LIMITS) -> Peer:
+        """Serve a peer that sends this."""
+        peer = Peer(sends)
+        peer.served_by(self.application, limits, self._monkeypatch, routes={("POST", "/route"): lambda asked: self.route(asked)})
+        return peer
+
+
+def answer(body: bytes, *headers: tuple[str, str], status: str = "200 OK") -> Answer:
+    return Answer(status, [("Content-Length", str(len(body))), *headers], body)
+
+
+@pytest.fixture
+def room(monkeypatch: pytest.MonkeyPatch) -> Room:
+    return Room(monkeypatch)
+
+
+def test_a_route_answers_its_requests_and_the_application_all_others(room: Room) -> None:
+    """By method and path, with or without a query, in the order of the connection."""
+    get, query = b"GET /route HTTP/1.1\r\nHost: test\r\n\r\n", POST.replace(b"/route", b"/route?a=b")
+    room.serve(POST + b"\r\nfirst" + get + query + b"\r\nthird" + POST.replace(b"/route", b"/router") + b"\r\nxxxxx" + LAST)
+    assert room.told == [
+        ("route", b"first"),
+        ("application", "/route"),
+        ("route", b"third"),
+        ("application", "/router"),
+        ("application", "/elsewhere"),
+    ]
+    assert [request.head.query for request in room.requests] == ["", "a=b"]
+
+
+def test_the_answer_of_a_route_is_that_of_wsgi_to_the_byte(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Status, headers in their order, Date, body; also where the connection ends behind it."""
+    monkeypatch.setattr("gevent.pywsgi.time.time", lambda: 1000.0)
+    found = answer(b"the body", ("X-A", "1"), ("Content-Type", "text/plain"), status="418 I'M A TEAPOT")
+
+    def received(application: Callable[..., Any], route: Callable[[RoutedRequest], Answer | None] | None, sent: bytes) -> bytes:
+        peer = Peer([sent])
+        peer.served_by(application, LIMITS, monkeypatch, routes={} if route is None else {("POST", "/route"): route})
+        return peer.received
+
+    for line in (b"", b"Connection: keep-alive\r\n", b"Connection: close\r\n"):
+        sent = POST + line + b"\r\n12345"
+        through, below = received(found.__call__, None, sent), received(room.application, lambda request: found, sent)
+        assert through == below
+        assert below.endswith(b"\r\n\r\nthe body")
+    assert room.told == []
+
+
+def test_an_answer_may_end_the_connection(room: Room) -> None:
+    """With a header of its own; nothing behind it is read."""
+    room.route = lambda request: answer(b"bye", ("Connection", "close"))
+    peer = room.serve(POST + b"\r\nfirst" + LAST)
+    assert peer.received.count(b"Connection: close\r\n") == 1
+    assert room.told == []
+
+
+def test_a_header_with_a_line_break_is_a_fault_of_ours() -> None:
+    """It would begin another header, or another answer."""
+    with pytest.raises(ValueError, match="line break"):
+        answer(b"", ("X-A", "1\r\nX-B: 2")).to_bytes(0, close=False)
+
+
+def test_requests_with_the_same_head_share_it(room: Room) -> None:
+    """A route can keep what it has found out about a head."""
+    room.serve(POST + b"\r\nfirst" + POST + b"\r\nagain" + POST + b"X-A: 1\r\n\r\nother" + LAST)
+    first, again, other = (request.head for request in room.requests)
+    assert first is again
+    assert (first.fields.get("HTTP_X_A"), other.fields["HTTP_X_A"]) == (None, "1")
+
+
+def test_the_application_gets_what_a_route_leaves_to_it(room: Room) -> None:
+    """With its body and its environment; the connection goes on, with both."""
+    room.route = lambda request: None if request.head.fields.get("HTTP_X_A") else room.answer(request)
+    peer = room.serve(POST + b"X-A: 1\r\n\r\nfirst" + POST + b"\r\nagain" + LAST)
+    assert room.told == [("application", "/route"), ("route", b"again"), ("application", "/elsewhere")]
+    assert peer.received.count(b"HTTP/1.1 200 OK") == 3
+
+
+def test_a_head_that_comes_in_pieces_is_left_to_the_application(room: Room) -> None:
+    """Nothing is read of it before; the next one, in one piece, is for the route."""
+    room.serve(POST[:10], Pause(1), POST[10:] + b"\r\nfirst", Pause(1), POST + b"\r\nagain" + LAST)
+    assert room.told == [("application", "/route"), ("route", b"again"), ("application", "/elsewhere")]
+
+
+def test_a_body_may_come_late_and_be_large(room: Room) -> None:
+    """It is read as it comes, within its pace."""
+    size = 100_000
+    head = POST.replace(b"5", b"%d" % size, 1)
+    room.serve(head + b"\r\n" + b"a" * 5000, Pause(9), b"a" * 45_000, Pause(9), b"a" * 50_000 + LAST)
+    assert room.told == [("route", b"a" * size), ("application", "/elsewhere")]
+
+
+def test_a_body_that_is_too_late_is_told_to_the_route_and_ends_the_connection(room: Room) -> None:
+    """The route may still answer; nobody knows where the next request would begin."""
+
+    def late(request: RoutedRequest) -> Answer:
+        with pytest.raises(TimeoutError):
+            request.body()
+        return answer(b"too late", status="408 REQUEST TIMEOUT")
+
+    room.route = late
+    peer = room.serve(POST + b"\r\nab", FOREVER, b"cde" + LAST)
+    assert peer.received.startswith(b"HTTP/1.1 408 REQUEST TIMEOUT\r\n")
+    assert b"\r\nConnection: close\r\n" in peer.received
+    assert room.told == []
+
+
+def test_nobody_is_answered_when_the_peer_has_gone_away_in_its_body(room: Room) -> None:
+    """The connection is closed in silence."""
+    peer = room.serve(POST + b"\r\nab")
+    assert (peer.received, room.told, peer.closed) == (b"", [], True)
+
+
+def test_what_a_route_has_not_read_is_read_behind_its_answer(room: Room) -> None:
+    """Up to a limit the connection goes on; beyond that it ends, once the peer has had its answer."""
+    room.route = lambda request: answer(b"no", status="401 UNAUTHORIZED")
+    for size, goes_on in ((MAX_DISCARD_BYTES, True), (MAX_DISCARD_BYTES + 1, False)):
+        head = POST.replace(b"5", b"%d" % size, 1)
+        peer = room.serve(head + b"\r\n" + b"a" * size + LAST)
+        assert (peer.received.count(b"HTTP/1.1 "), peer.shut) == ((2, False) if goes_on else (1, True))
+        assert (b"Connection: close" in peer.received.partition(b"\r\n\r\n")[0]) != goes_on
+    assert room.told == [("application", "/elsewhere")]
+
+
+def test_a_route_that_fails_is_logged_and_answered_without_a_word_of_it(room: Room) -> None:
+    """500, and the connection ends."""
+
+    def fail(request: RoutedRequest) -> Answer:
+        raise RuntimeError("the secret of the route")
+
+    room.route = fail
+    with capture_logs() as logs:
+        peer = room.serve(POST + b"\r\nfirst" + LAST)
+    assert peer.received.startswith(b"HTTP/1.1 500 ")
+    assert b"secret" not in peer.received
+    assert [line["event"] for line in logs] == ["route failed"]
+
+
+def test_a_request_in_a_reserved_place_is_not_for_a_route(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is room for a health page only, and the connection ends."""
+    monkeypatch.setattr(HTTPServer, "has_reserved_place", lambda self, sock: True)
+    peer = room.serve(POST + b"\r\nfirst" + LAST)
+    assert peer.received.startswith(b"HTTP/1.1 503 ")
+    assert room.told == []
+
+
+def test_a_request_for_which_its_address_has_no_room_is_refused_before_its_route(
+    room: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """429 behind a proxy of ours, as through WSGI, and the connection ends."""
+    refused = answer(b"too many\n", ("Connection", "close"), status="429 Too Many Requests")
+    monkeypatch.setattr(HTTPServer, "refusal", lambda self, sock, environ: refused)
+    peer = room.serve(POST + b"\r\nfirst" + LAST)
+    assert peer.received.startswith(b"HTTP/1.1 429 ")
+    assert peer.received.count(b"HTTP/1.1 ") == 1
+    assert room.told == []
+
+
+def test_a_peer_that_sends_without_end_lets_others_have_their_turn(room: Room) -> None:
+    """A route that waits for nothing is no reason to keep the loop."""
+    turns = 0
+
+    def other() -> None:
+        nonlocal turns
+        while True:
+            gevent.sleep(0)
+            turns += 1
+
+    greenlet = gevent.spawn(other)
+    try:
+        room.serve(*[POST + b"\r\nfirst"] * 50)
+    finally:
+        greenlet.kill()
+    assert len(room.told) == 50
+    assert turns >= 49
+
+
+def test_a_connection_leaves_nothing_behind_that_only_the_garbage_collector_finds(room: Room) -> None:
+    """The handler knows its last request, and the request its handler, only while there is a connection."""
+    found: list[weakref.ref[Any]] = []
+
+    def look(request: RoutedRequest) -> Answer:
+        found.append(weakref.ref(request.environ["headgate.handler"]))
+        return answer(request.body())
+
+    room.route = look
+    room.serve(POST + b"\r\nfirst")
+    assert found[0]() is None
+
+
+def test_a_route_may_take_the_socket_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the bytes behind the request, for a WebSocket; the handler reads, writes and closes it no more."""
+    taken: list[tuple[int, bytes]] = []
+
+    def take(request: RoutedRequest) -> None:
+        taken.append(detach(dict(request.environ), Said(), b"the answer"))
+
+    server = HTTPServer(("127.0.0.1", 0), lambda environ, start_response: [], routes={("GET", "/socket"): take})
+    ours, theirs = gevent.socket.socketpair()
+    greenlet = gevent.spawn(HttpHandler(ours, "", server).handle)
+    theirs.sendall(b"GET /socket?a=b HTTP/1.1\r\nHost: test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nbehind")
+    turn()
+    try:
+        ((fd, received),) = taken
+        with socket.socket(fileno=fd) as sock:
+            assert (received, greenlet.dead, os.get_blocking(fd)) == (b"behind", True, False)
+            sock.send(b" and more")
+            assert theirs.recv(100) == b"the answer and more"
+    finally:
+        theirs.close()
+        greenlet.kill()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import binascii
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -37,6 +37,7 @@ from .engineio_http import (
 )
 from .final_frames import FinalFrames
 from .frame_parser import POLICY, PROTOCOL_ERROR
+from .http_answers import Answer
 from .limits import TransportLimits
 from .long_poll import SessionClosed
 from .session import Session
@@ -45,6 +46,8 @@ from .timers import Deadlines
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIEnvironment
+
+    from .http_routes import RoutedRequest
 
 Headers = list[tuple[str, str]]
 
@@ -151,6 +154,27 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
             headers = [("Content-Type", "application/json"), ("Content-Length", str(len(body))), *refusal.headers, *cors]
             start_response(refusal.status, headers)
             return [body]
+
+    def handshake(self, request: RoutedRequest) -> Answer | None:
+        """Answer a request for a WebSocket below WSGI (http_routes.py); None when its socket is a session's now.
+
+        Raises:
+            ConnectionResetError: the client is gone.
+        """
+        environ: WSGIEnvironment = dict(request.environ)
+        told: list[tuple[str, list[tuple[str, str]]]] = []
+
+        def start_response(status: str, headers: list[tuple[str, str]], exc_info: object = None) -> Callable[[bytes], object]:
+            told.append((status, headers))
+            return body.append
+
+        body = list[bytes]()
+        body += self.handle_request(environ, start_response)
+        if told:
+            return Answer(*told[0], b"".join(body))
+        if "headgate.handler" in environ:  # which `detach` takes out
+            raise ConnectionResetError("the client is gone")
+        return None
 
     def _check_origin(self, environ: WSGIEnvironment) -> None:
         origin = environ.get("HTTP_ORIGIN")

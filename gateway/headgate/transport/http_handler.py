@@ -21,7 +21,7 @@ import ssl
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import gevent
 import structlog
@@ -115,6 +115,7 @@ class HttpHandler(pywsgi.WSGIHandler):  # type: ignore[misc]
     """One HTTP connection: its requests one after the other, each part of each within its deadline."""
 
     socket: PeerSocket
+    environ: Any
     wsgi_input: RequestBody
 
     def __init__(self, sock: PeerSocket, address: object, server: HandlerServer) -> None:

@@ -33,6 +33,9 @@ from .timers import Arguments
 if TYPE_CHECKING:
     from wsgiref.types import WSGIApplication, WSGIEnvironment
 
+    from .http_answers import Answer
+    from .http_routes import RoutedRequest
+
 __all__ = ["ConnectRefused", "Hooks", "OneTooMany", "SocketIOFace"]
 
 Environ = Mapping[str, object]
@@ -193,6 +196,14 @@ class SocketIOFace:
         """Return a WSGI application: Socket.IO's path is ours, the rest is `application`'s."""
         wrapped: WSGIApplication = socketio.WSGIApp(self._server, application)
         return wrapped
+
+    def handshake(self, request: RoutedRequest) -> Answer | None:
+        """Answer a request for a WebSocket below WSGI, as the application does; None when its socket is a session's now.
+
+        Raises:
+            ConnectionResetError: the client is gone.
+        """
+        return self._engine.handshake(request)
 
     # -- connect, disconnect, dispatch --------------------------------------------------------------------------------
 

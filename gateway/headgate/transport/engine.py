@@ -142,14 +142,14 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
 
     def handle_request(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answer one HTTP request of the Engine.IO path."""
-        cors: Headers = self._cors_headers(environ)
         try:
             self._check_origin(environ)
             if environ["REQUEST_METHOD"] == "OPTIONS":
-                start_response("204 No Content", cors)
+                start_response("204 No Content", self._cors_headers(environ))
                 return []
-            return self._answer(environ, start_response, cors)
+            return self._answer(environ, start_response)
         except Refused as refusal:
+            cors: Headers = self._cors_headers(environ)
             body = Packet.json.dumps(refusal.body).encode()
             headers = [("Content-Type", "application/json"), ("Content-Length", str(len(body))), *refusal.headers, *cors]
             start_response(refusal.status, headers)
@@ -183,7 +183,7 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
             if allowed is not None and origin not in allowed:
                 raise Refused(FORBIDDEN, "403 Forbidden", f"origin {origin[:200]} is not allowed")
 
-    def _answer(self, environ: WSGIEnvironment, start_response: StartResponse, cors: Headers) -> Iterable[bytes]:
+    def _answer(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         transport, version, sid = read_query(environ.get("QUERY_STRING", ""))
         method = environ["REQUEST_METHOD"]
         if transport not in self.transports:
@@ -193,6 +193,7 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
         websocket = transport == "websocket"
         if websocket and environ.get("HTTP_UPGRADE", "").lower() != "websocket":
             raise Refused(BAD_REQUEST, detail="transport websocket without a WebSocket upgrade")
+        cors: Headers = [] if websocket else self._cors_headers(environ)  # a socket that is handed over has no use for them
         if not sid:
             if method != "GET":
                 raise Refused(BAD_METHOD)

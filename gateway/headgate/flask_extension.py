@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from .node.gateway import Gateway
     from .node.health import Health
+    from .transport.http_answers import Answer
     from .transport.http_routes import Route, RoutedRequest, Routes
 
 SOCKET_PATH = "/socket.io/"
@@ -78,6 +79,8 @@ class Headgate:
         app.extensions["headgate"] = self
         if is_patched():
             _ = self.gateway  # made now, so that a fault ends the start and not the first request
+            # Flask never sees a request for a socket, so nothing in it can have anything to say.
+            self.add_route("GET", SOCKET_PATH, self._handshake, lambda app: True)
         add_page_files(app)
         self._front = app.wsgi_app = self._in_front_of(app)  # type: ignore[assignment, method-assign]
 
@@ -265,6 +268,12 @@ class Headgate:
             return outer(environ, start_response)
 
         return answer
+
+    def _handshake(self, request: RoutedRequest) -> Answer | None:
+        """Answer a request for a WebSocket below WSGI; a gateway that is about to stop leaves newcomers to `_in_front_of`."""
+        gateway = self.gateway
+        gateway.start()
+        return None if gateway.draining else gateway.handshake(request)
 
     def _refuse(self, app: Flask, start_response: StartResponse) -> Iterable[bytes]:
         """Answer a browser that connects where none can be served; the first one is logged, as they come back again and again."""

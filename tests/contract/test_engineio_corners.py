@@ -21,9 +21,13 @@ import pytest
 import socketio
 from engineio import packet as engine_packet
 from gevent import pywsgi
+from hypothesis import given
+from hypothesis import strategies as st
 from packaging.requirements import Requirement
 from socketio import packet as socket_packet
 from socketio.manager import Manager
+
+from headgate.transport.socketio_face import _Members
 
 
 def parameters(function: Callable[..., Any]) -> list[str]:
@@ -506,23 +510,47 @@ class TestSocketIO:
         assert Ours(socket_packet.EVENT, data=["y"]).encode() == '2["written"]'
         assert used == ['["x"]', ["y"]]
 
-    def test_a_client_enters_the_namespace_and_then_a_room_of_its_own(self) -> None:
-        """By `basic_enter_room`, room None first: the one that our members do not enter is the other."""
-        entered: list[tuple[str, str | None]] = []
+    @pytest.mark.parametrize("members", [Manager, _Members], ids=["python-socketio's", "ours"])
+    @given(steps=st.lists(st.tuples(st.sampled_from(["pre_connect", "connect", "leave"]), st.integers(0, 3)), max_size=30))
+    def test_a_client_that_comes_and_goes_is_known_by_the_same_rules(
+        self, members: type[Any], steps: list[tuple[str, int]]
+    ) -> None:
+        """Our members keep the same tables as python-socketio's, by which its own code finds a client, and forgets it."""
+        server = socketio.Server(async_mode="threading", client_manager=members(), namespaces=["/"])
+        manager, known, let_in = server.manager, dict[str, str](), set[str]()
+        for step, number in steps:
+            session = f"e{number}"
+            if step == "pre_connect":
+                sid = manager.pre_connect(session, "/")
+                assert (sid is None) == (session in known)
+                known[session] = sid or known[session]
+            elif session in known and step == "connect" and session not in let_in:
+                assert manager.connect(known[session], "/") == known[session]
+                let_in.add(session)
+            elif session in known and step == "leave":
+                let_in.discard(session)
+                manager.disconnect(known.pop(session), "/", ignore_queue=True)
+            for each in (f"e{number}" for number in range(4)):
+                sid = manager.sid_from_eio_sid(each, "/")
+                assert sid == known.get(each)
+                assert manager.is_connected(sid, "/") == (each in let_in)
+                assert sid is None or manager.eio_sid_from_sid(sid, "/") == each
+            assert sorted(manager.get_participants("/", None) if known else []) == sorted(
+                (sid, session) for session, sid in known.items()
+            )
+        assert bool(manager.pending_connect) == (known.keys() != let_in)
+        for session in tuple(known):
+            manager.disconnect(known.pop(session), "/", ignore_queue=True)
+        assert not manager.rooms
+        assert not manager.pending_connect
 
-        class Watching(socketio.Manager):  # type: ignore[misc]
-            def basic_enter_room(self, sid: str, namespace: str, room: str | None, eio_sid: str | None = None) -> None:
-                entered.append((sid, room))
-                super().basic_enter_room(sid, namespace, room, eio_sid=eio_sid)
-
-        server = socketio.Server(async_mode="threading", client_manager=Watching(), namespaces=["/"])
-        server._send_eio_packet = lambda eio_sid, eio_pkt: None
-        server._handle_eio_connect("e", {})
-        server._handle_eio_message("e", "0")
-        sid = server.manager.sid_from_eio_sid("e", "/")
-
-        assert entered == [(sid, None), (sid, sid)]
-        assert parameters(Manager.basic_enter_room) == ["self", "sid", "namespace", "room", "eio_sid"]
+    def test_a_connect_takes_the_steps_that_ours_takes(self) -> None:
+        """Member, handler, packet, member for good: `_HookedServer.ask` has them without names that are looked up each time."""
+        source = inspect.getsource(socketio.Server._handle_connect)
+        steps = ["manager.pre_connect(", "packet.CONNECT_ERROR", "_trigger_event(", "manager.disconnect(", "packet.CONNECT, "]
+        assert [step for step in steps if step not in source] == []
+        assert parameters(Manager.pre_connect) == ["self", "eio_sid", "namespace"]
+        assert parameters(Manager.connect) == ["self", "sid", "namespace"]
 
     def test_participants_are_listed_with_their_engine_session(self) -> None:
         """The manager's broadcast goes through `_send_eio_packet` with it."""

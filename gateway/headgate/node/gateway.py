@@ -48,6 +48,9 @@ from .upkeep import Upkeep
 if TYPE_CHECKING:
     from wsgiref.types import WSGIApplication
 
+    from headgate.transport.http_answers import Answer
+    from headgate.transport.http_routes import RoutedRequest
+
 log = structlog.get_logger("headgate.gateway")
 
 # Between a payload and the message around it: names, ids, escapes. A message above this ends the connection (1009); a payload
@@ -210,6 +213,18 @@ class Gateway:
     def wsgi_app(self, application: WSGIApplication) -> WSGIApplication:
         """Return a WSGI application: Socket.IO's path is ours, the rest is `application`'s. Both under our names only."""
         return self._hosts.guard(self._sockets.wsgi_app(application))
+
+    def handshake(self, request: RoutedRequest) -> Answer | None:
+        """Answer a request for a WebSocket below WSGI (transport/http_routes.py); leave any other to the application.
+
+        None also when its socket is a session's now.
+
+        Raises:
+            ConnectionResetError: the client is gone.
+        """
+        if "transport=websocket" not in request.head.query or not self.answers_to(request.environ):
+            return None
+        return self._sockets.handshake(request)
 
     def ready(self) -> Health:
         """Return the gateway's health (health.py). Never waits."""

@@ -67,6 +67,7 @@ class Joining:
         self._logins, self._drain = logins, drain
         self._admission, self._pending, self._expiry = admission, pending, expiry
         self._evictions, self._refusals = evictions, refusals
+        self._limits = settings.limits()
 
     def opening(self, eio_sid: str, environ: Mapping[str, Any]) -> OneTooMany | None:
         """Count a session until it joins. One that never joins costs as much as a client, which has a limit per address."""
@@ -129,7 +130,7 @@ class Joining:
                 "user": client.identity.user,
                 "epoch": namespace.bus.epoch,
                 "offset": namespace.position(client, resumption),
-                "limits": self._settings.limits(),
+                "limits": self._limits,
                 "resumed": resumption.resumed,
                 "from": None if start is None else {"epoch": start.epoch, "offset": start.offset},
                 "subscriptions": results,

@@ -54,7 +54,13 @@ def detach(environ: WSGIEnvironment, start_response: StartResponse, first_bytes:
     if handler is None or handler.socket is None or isinstance(handler.socket, gevent.ssl.SSLSocket):
         raise CannotDetach("WebSocket needs gevent's pywsgi server over a plain socket (TLS ends in front of it)")
     sock, reader = handler.socket, handler.rfile
-    sock.sendall(first_bytes)
+    # The kernel has room for an answer on a connection that has had none: gevent's own way takes three times as long.
+    try:
+        sent = native(sock).send(first_bytes)
+    except BlockingIOError:
+        sent = 0
+    if sent < len(first_bytes):
+        sock.sendall(first_bytes[sent:])
     # A client may send its first frame without waiting for our answer: it then sits in the reader's buffer. `peek` returns what
     # is buffered, and asks for more only if nothing is; a detached connection waits for none.
     if isinstance(handler, HttpHandler):

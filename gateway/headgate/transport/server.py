@@ -143,7 +143,7 @@ class Server(socketio.Server):  # type: ignore[misc]
         session.cork()
         try:
             try:
-                super()._handle_connect(eio_sid, namespace, data)
+                self.ask(session, namespace, data)
             finally:
                 sid = self.manager.sid_from_eio_sid(eio_sid, namespace)
                 joined = sid not in (None, before) and self.manager.is_connected(sid, namespace)
@@ -156,6 +156,10 @@ class Server(socketio.Server):  # type: ignore[misc]
         finally:
             session.flush()
             session.uncork()
+
+    def ask(self, session: Session, namespace: str, data: object) -> None:
+        """Ask the application whether a client may join, and tell the client. For subclasses that know how theirs is asked."""
+        super()._handle_connect(session.sid, namespace, data)
 
     def _serves(self, namespace: str) -> bool:
         named = self.namespaces == "*" or namespace in self.namespaces

@@ -26,15 +26,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter, OrderedDict
-from collections.abc import Collection, Iterable
-from typing import TypeAlias
+from collections.abc import Collection, Iterable, Iterator
+from itertools import chain
 
 from headgate.redis.keys import channel, channel_prefix, feed_channel, user_channel
 from headgate.topic import USERS, is_wildcard
 
-# Command and name, as Redis acknowledges it: (b"subscribe", b"hg:{n}:orders.1"), (b"psubscribe", b"hg:{n}:orders.*") or
-# (b"ssubscribe", b"hg:{n}:orders.1").
-Source: TypeAlias = tuple[bytes, bytes]
+from .globs import ChannelCounts, GlobSet, Source, matcher
+
+__all__ = ["Interest", "Source", "by_command", "subscription"]
 
 # A comparison costs Redis some 30 ns per glob and event, for each gateway. Half of the limit leads back, so that nothing flaps.
 MAX_GLOBS = 64
@@ -78,7 +78,8 @@ class Interest:
         prefix = channel_prefix(namespace)
         self._namespace = namespace
         self._users = user_channel(namespace, "").encode()
-        self._users_glob = f"{prefix}{USERS}.".encode()
+        # What the channel of any user brings: in place of the user stands a byte that only a `*` can match.
+        self._users_reach = f"{prefix}{USERS}.\0*".encode()
         self._all_topics = f"{prefix}*".encode()
         feed = feed_channel(namespace).encode()
         self._sharded = sharded
@@ -90,11 +91,13 @@ class Interest:
         self._holders: Counter[str] = Counter()
         self._lingering: OrderedDict[str, float] = OrderedDict()  # pattern → when its time is over
         self._source_of: dict[str, Source] = {}
-        self._patterns_of: Counter[Source] = Counter()
-        self._globs = 0
+        self._topics = ChannelCounts(len(prefix))
+        self._channels_of_users: Counter[Source] = Counter()
+        self._globs: Counter[Source] = Counter()
         self._target: set[Source] = set()
-        self._cover = _matching(())
-        self._synced_cover = _matching(())
+        self._broad: set[Source] = set()  # the globs in the target
+        self._cover = GlobSet()  # what they reach
+        self._synced_cover = GlobSet()
         self._fresh: set[Source] = set()  # needed and not requested
         self._excess: set[Source] = set()  # requested and not needed
         self._acknowledged: set[Source] = set()  # by Redis, and no fence has passed since
@@ -132,7 +135,7 @@ class Interest:
         if not self.attached:
             return True
         source = self._source_of[pattern]
-        return source in self._synced or bool(self._synced_cover.fullmatch(self._reach(source)))
+        return source in self._synced or self._synced_cover.covers(self._reach(source))
 
     # -- a connection ---------------------------------------------------------------------------------------------
 
@@ -144,8 +147,9 @@ class Interest:
         """
         self.by_user = by_user
         self._source_of.clear()
-        self._patterns_of.clear()
-        self._globs = 0
+        self._topics.clear()
+        self._channels_of_users.clear()
+        self._globs.clear()
         for pattern in [*self._holders, *self._lingering]:
             self._note(pattern)
         self.attached = self._dirty = True
@@ -157,8 +161,9 @@ class Interest:
         sources = (self.requested, self._target, self._fresh, self._excess, self._acknowledged, self._synced, self._leaving)
         for each in sources:
             each.clear()
+        self._broad.clear()
+        self._cover, self._synced_cover = GlobSet(), GlobSet()
         self._open_globs = 0
-        self._synced_cover = _matching(())
 
     def take_whole(self) -> bool:
         """Take only the whole feed from the next connection on; return whether that is a change."""
@@ -194,7 +199,10 @@ class Interest:
         synced = self._acknowledged & sources  # not those of an earlier connection
         self._acknowledged -= synced
         self._synced |= synced
-        self._update_cover(synced)
+        for source in synced:
+            if self._is_glob(source):
+                self._synced_cover.add(self._reach(source))
+        self.whole = self._everything in self._synced
 
     def to_unsubscribe(self, now_s: float) -> list[Source]:
         """Return the sources to unsubscribe from now; they do not count as requested from here on."""
@@ -204,13 +212,15 @@ class Interest:
             self._retarget()
         if not self._excess:
             return []
-        cover = self._covered_by(source for source in self._target if source in self._synced)
+        cover = GlobSet(self._reach(glob) for glob in self._broad if glob in self._synced)
         dropped = [source for source in self._excess if self._dispensable(source, cover)]
         for source in dropped:
+            if self._is_glob(source) and source in self._synced:
+                self._synced_cover.remove(self._reach(source))
             for sources in (self.requested, self._excess, self._synced):
                 sources.discard(source)
+        self.whole = self._everything in self._synced
         self._leaving.update(dropped)  # until Redis says so, messages through them may still be on their way
-        self._update_cover(dropped)
         return sorted(dropped)
 
     def end(self, command: bytes, name: bytes) -> bool:
@@ -239,121 +249,174 @@ class Interest:
     def _is_glob(self, source: Source) -> bool:
         return source == self._everything if self._sharded else source[0] == _PSUBSCRIBE
 
-    def _covered_by(self, sources: Iterable[Source]) -> re.Pattern[bytes]:
-        """Return a pattern that matches what any source reaches that lies in one of the globs among these."""
-        return _matching([self._reach(source) for source in sources if self._is_glob(source)])
-
     def _reach(self, source: Source) -> bytes:
-        """Return the glob of the topic channels whose events a source brings."""
+        """Return the glob of the topic channels whose events a source brings: the same for all users."""
         name = source[1]
         if source == self._everything:
             return self._all_topics
-        return self._users_glob + name[len(self._users) :] + b"*" if name.startswith(self._users) else name
+        return self._users_reach if name.startswith(self._users) else name
+
+    def _inside(self, glob: bytes) -> Iterator[Source]:
+        """Yield the channels that lie in a glob."""
+        yield from self._topics.inside(glob)
+        if matcher(glob).fullmatch(self._users_reach):
+            yield from self._channels_of_users
+
+    def _needs(self, source: Source) -> bool:
+        return source in self._globs or source in self._channels_of_users or source in self._topics
+
+    def _count(self, source: Source) -> bool:
+        """Count a source once more; return whether it is new."""
+        if not self._is_glob(source) and not source[1].startswith(self._users):
+            return self._topics.add(source)
+        counts = self._globs if self._is_glob(source) else self._channels_of_users
+        counts[source] += 1
+        return counts[source] == 1
+
+    def _discount(self, source: Source) -> bool:
+        """Count a source once less; return whether it has gone."""
+        if not self._is_glob(source) and not source[1].startswith(self._users):
+            return self._topics.remove(source)
+        counts = self._globs if self._is_glob(source) else self._channels_of_users
+        counts[source] -= 1
+        if counts[source]:
+            return False
+        del counts[source]
+        return True
 
     def _note(self, pattern: str) -> Source | None:
         """Find the source of a pattern; return it if no other pattern needed it."""
         source = self._source_of[pattern] = self._source(pattern)
-        self._patterns_of[source] += 1
-        if self._patterns_of[source] > 1:
-            return None
-        self._globs += self._is_glob(source)
-        return source
+        return source if self._count(source) else None
 
     def _note_new(self, pattern: str) -> None:
         source = self._note(pattern)
-        if source is None or not self.attached:
+        if source is None or not self.attached or self._dirty:
             return
-        if self._is_glob(source) or self._limits_crossed():
+        if source == self._everything or self._limits_crossed():
             self._dirty = True
-        elif not self._cover.fullmatch(self._reach(source)):
-            self._target.add(source)
-            self._excess.discard(source)
-            if source not in self.requested:
-                self._fresh.add(source)
+        elif not self._cover.covers(self._reach(source)):
+            if self._is_glob(source):
+                self._take_glob(source)
+            else:
+                self._want(source)
 
     def _forget(self, pattern: str) -> None:
         source = self._source_of.pop(pattern)
-        self._patterns_of[source] -= 1
-        if self._patterns_of[source]:
+        if not self._discount(source) or not self.attached or self._dirty:
             return
-        del self._patterns_of[source]
-        self._globs -= self._is_glob(source)
-        if not self.attached:
-            return
-        if self._is_glob(source) or self._limits_crossed():
+        if source == self._everything or self._limits_crossed():
             self._dirty = True
-        elif source in self._target:
+        elif source in self._broad:
+            self._leave_glob(source)
+        else:
+            self._unwant(source)
+
+    def _too_many(self) -> bool:
+        # The number that led to the whole feed must halve before it leads back.
+        share = 2 if self._everything in self._target else 1
+        channels = len(self._topics) + len(self._channels_of_users)
+        return len(self._globs) * share > MAX_GLOBS or channels * share > MAX_CHANNELS
+
+    def _limits_crossed(self) -> bool:
+        everything = self._everything in self._target
+        return self._too_many() != everything and not self._only_whole and self._everything not in self._globs
+
+    # -- the target: what should be requested ---------------------------------------------------------------------
+
+    def _want(self, source: Source) -> None:
+        self._target.add(source)
+        self._excess.discard(source)
+        if source not in self.requested:
+            self._fresh.add(source)
+
+    def _unwant(self, source: Source) -> None:
+        if source in self._target:
             self._target.discard(source)
             self._fresh.discard(source)
             if source in self.requested:
                 self._excess.add(source)
 
-    def _too_many(self) -> bool:
-        # The number that led to the whole feed must halve before it leads back.
-        share = 2 if self._everything in self._target else 1
-        channels = len(self._patterns_of) - self._globs
-        return self._globs * share > MAX_GLOBS or channels * share > MAX_CHANNELS
+    def _take_glob(self, glob: Source) -> None:
+        """Want a glob that lies in no other, instead of what lies in it."""
+        reach = glob[1]
+        inside = matcher(reach)
+        for other in [other for other in self._broad if inside.fullmatch(other[1])]:
+            self._broad.remove(other)
+            self._cover.remove(other[1])
+            self._unwant(other)
+        self._broad.add(glob)
+        self._cover.add(reach)
+        self._want(glob)
+        for each in self._inside(reach):
+            self._unwant(each)
 
-    def _limits_crossed(self) -> bool:
-        everything = self._everything in self._target
-        return self._too_many() != everything and not self._only_whole and self._everything not in self._patterns_of
+    def _leave_glob(self, glob: Source) -> None:
+        """Want what lies in a glob, and in no other, instead of it."""
+        reach = glob[1]
+        inside = matcher(reach)
+        self._broad.remove(glob)
+        self._cover.remove(reach)
+        self._unwant(glob)
+        freed = [other for other in self._globs if inside.fullmatch(other[1]) and not self._cover.covers(other[1])]
+        for other in self._broadest(freed):
+            self._broad.add(other)
+            self._cover.add(other[1])
+            self._want(other)
+        for each in self._inside(reach):
+            if not self._cover.covers(self._reach(each)):
+                self._want(each)
 
     def _retarget(self) -> None:
-        """Compute the target again, from every source: only after globs have come or gone, and once for all of them."""
+        """Compute the target again, from every source: on a new connection, and when the whole feed is taken or left."""
         self._dirty = False
         if self._only_whole or self._too_many():
             globs = [self._everything]
         else:
-            globs = self._broadest([source for source in self._patterns_of if self._is_glob(source)])
-        self._cover = self._covered_by(globs)
-        channels = [self._anchor, *(source for source in self._patterns_of if not self._is_glob(source))]
-        self._target = {*globs, *(source for source in channels if not self._cover.fullmatch(self._reach(source)))}
+            globs = self._broadest(self._globs)
+        self._broad = set(globs)
+        self._cover = GlobSet(map(self._reach, globs))
+        if self._everything in self._broad:
+            self._target = {self._everything}
+        else:
+            self._target = {self._anchor, *globs, *self._topics, *self._channels_of_users}
+            for _, glob in globs:
+                self._target.difference_update(self._inside(glob))
         if self._sharded and not self._only_whole:
             self._target.add(self._plain)
         self._fresh = self._target - self.requested
         self._excess = self.requested - self._target
 
-    def _broadest(self, globs: list[Source]) -> list[Source]:
+    def _broadest(self, globs: Iterable[Source]) -> list[Source]:
         """Return those of some globs that lie in none of the others."""
-        lying_in = [(glob, self._covered_by([glob])) for glob in globs]
+        reaches = {glob: self._reach(glob) for glob in globs}
         return [
-            glob for glob in globs if not any(other != glob and cover.fullmatch(self._reach(glob)) for other, cover in lying_in)
+            glob
+            for glob, reach in reaches.items()
+            if not any(other != glob and matcher(wider).fullmatch(reach) for other, wider in reaches.items())
         ]
 
-    def _dispensable(self, source: Source, cover: re.Pattern[bytes]) -> bool:
+    def _dispensable(self, source: Source, cover: GlobSet) -> bool:
         """Whether no active pattern depends on a source that is no longer needed, while `cover` stays."""
         if source not in self._synced:
             return False  # its acknowledgement is still to come, and would look like that of a later request
-        if source in self._patterns_of and not cover.fullmatch(self._reach(source)):
+        reach = self._reach(source)
+        if self._needs(source) and not cover.covers(reach):
             return False
         if not self._is_glob(source):
             return True
         # Each source inside this glob must have one that stays: its own, or a glob.
-        inside = self._covered_by([source])
+        inside = [glob for glob in self._globs if matcher(reach).fullmatch(self._reach(glob))]
         return all(
-            (other in self._synced and other in self._target) or cover.fullmatch(self._reach(other))
-            for other in self._patterns_of
-            if inside.fullmatch(self._reach(other))
+            (other in self._synced and other in self._target) or cover.covers(self._reach(other))
+            for other in chain(inside, self._inside(reach))
         )
-
-    def _update_cover(self, changed: Collection[Source]) -> None:
-        if any(self._is_glob(source) for source in changed):
-            self._synced_cover = self._covered_by(self._synced)
-            self.whole = self._everything in self._synced
 
     def _update_overlaps(self, changed: Collection[Source], by: int) -> None:
         # Counted, as the sources may be tens of thousands, and grows by one for each user that comes. Sharded sources and plain
         # ones do not overlap: no publish is on both.
         self._open_globs += by * sum(source[0] == _PSUBSCRIBE and not self._sharded for source in changed)
         self.overlapping = len(self.requested) + len(self._leaving) > 1 and self._open_globs > 0
-
-
-def _matching(globs: Collection[bytes]) -> re.Pattern[bytes]:
-    """Return a pattern that matches exactly the names, and the globs, that lie in one of these globs.
-
-    A glob lies in another if that matches it as it stands, its `*` being matched by a `*` only: nothing else can.
-    """
-    return re.compile(b"|".join(re.escape(glob).replace(rb"\*", b".*") for glob in globs) or b"(?!)", re.DOTALL)
 
 
 def by_command(sources: Iterable[Source], *, undo: bool = False) -> list[tuple[bytes, ...]]:

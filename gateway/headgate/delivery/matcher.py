@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable
+from itertools import chain
 from typing import Generic, TypeVar
 
 from headgate.topic import is_wildcard
@@ -133,12 +134,16 @@ class _Union(Audience[S]):
 
     @property
     def clients(self) -> tuple[S, ...]:
-        if self._clients is None or (self._made != self._lists.changes and self.stale):
-            clients = tuple(dict.fromkeys([client for pattern in self.patterns for client in pattern.clients]))
-            self._made = self._lists.changes
-            self._clients = clients if self._lists.replace(self, self._clients, clients) else None
+        clients, lists = self._clients, self._lists
+        if clients is not None and (self._made == lists.changes or not self.stale):
             return clients
-        return self._clients
+        fresh = tuple(dict.fromkeys(chain.from_iterable([pattern.clients for pattern in self.patterns])))
+        self._made = lists.changes
+        if clients is not None and len(fresh) == len(clients):
+            self._clients = fresh
+        else:
+            self._clients = fresh if lists.replace(self, clients, fresh) else None
+        return fresh
 
     @property
     def stale(self) -> bool:

@@ -14,6 +14,7 @@ from headgate.bus import interest as module
 from headgate.bus.interest import LINGER_S, MAX_GLOBS, Interest, Source, by_command, subscription
 from headgate.redis.keys import channel, user_channel
 from headgate.topic import contains, is_wildcard, matches
+from tests.support.steps import steps_during
 
 N = "n"
 EVERYTHING: Source = (b"psubscribe", b"hg:{n}:*")
@@ -220,6 +221,67 @@ def test_an_active_pattern_stays_active_and_always_has_a_source(steps: list[tupl
     for pattern in acquired:
         interest.release(pattern, now_s)
     assert settled(interest, now_s + LINGER_S) == {ANCHOR}
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("acquire"), PATTERNS),
+            st.tuples(st.just("release"), st.integers(0, 20)),
+            st.tuples(st.sampled_from(["settle", "request"]), st.none()),
+        ),
+        max_size=40,
+    ),
+    st.booleans(),
+    st.booleans(),
+)
+def test_what_changes_one_by_one_is_what_is_computed_from_all_sources(
+    steps: list[tuple[str, str | int | None]], by_user: bool, in_cluster: bool
+) -> None:
+    """In any order, also when the whole feed is taken and left on the way."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "MAX_GLOBS", 4)
+        patch.setattr(module, "MAX_CHANNELS", 8)
+        patch.setattr(module, "MAX_LINGERING", 0)
+        interest = Interest(N, sharded=in_cluster)
+        interest.attach(by_user=by_user)
+        held: list[str] = []
+        for step, argument in steps:
+            if step == "acquire":
+                held.append(str(argument))
+                interest.acquire(held[-1])
+            elif step == "release" and held:
+                interest.release(held.pop(int(argument or 0) % len(held)), 0.0)
+            elif step == "request":
+                interest.to_subscribe()
+            else:
+                settled(interest)
+            if not interest._dirty:
+                step_by_step = interest._target, interest._fresh, interest._excess, interest._broad
+                reached = [topic for topic in TOPICS if interest._cover.covers(channel(N, topic).encode())]
+                interest._retarget()
+                assert step_by_step == (interest._target, interest._fresh, interest._excess, interest._broad)
+                assert reached == [topic for topic in TOPICS if interest._cover.covers(channel(N, topic).encode())]
+
+
+@pytest.mark.parametrize("globs", [0, MAX_GLOBS - 2, 2 * MAX_GLOBS])
+def test_a_glob_costs_the_same_however_many_sources_there_are(globs: int) -> None:
+    """Coming and going, it is held against those of the same first word only; against none when the whole feed is taken."""
+
+    def steps(users: int) -> int:
+        interest = attached(*(f"users.{number}.#" for number in range(users)), *wildcards(globs))
+        interest.to_unsubscribe(0)
+
+        def come_and_go() -> None:
+            interest.acquire("orders.*.paid")
+            interest.to_subscribe()
+            interest.release("orders.*.paid", 0)
+            interest._forget(interest._lingering.popitem(last=False)[0])
+            interest.to_subscribe()
+
+        return steps_during(come_and_go)
+
+    assert steps(2000) <= steps(20) + 20
 
 
 def test_a_pattern_is_active_after_a_fence_that_began_behind_its_acknowledgement() -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from headgate.delivery import matcher as module
-from headgate.delivery.matcher import MAX_VACANT_PATTERNS, Audience, SubscriptionMatcher, _Union
+from headgate.delivery.matcher import MAX_VACANT_PATTERNS, Audience, SubscriptionMatcher, _Pattern, _Union
 from headgate.topic import MAX_TOPIC_WORDS, matches
 from tests.support.steps import steps_during
 
@@ -21,6 +21,14 @@ subscribers = st.integers(0, 4)
 
 def reached(audience: Audience[int]) -> list[int]:
     return list(audience.clients)
+
+
+def made_of(audience: Audience[int]) -> tuple[_Pattern[int], ...]:
+    """The patterns whose clients these are."""
+    if isinstance(audience, _Union):
+        return audience.patterns
+    assert isinstance(audience, _Pattern)
+    return (audience,)
 
 
 class TrieBesideAList(RuleBasedStateMachine):
@@ -69,8 +77,7 @@ class TrieBesideAList(RuleBasedStateMachine):
         for _ in range(times):  # from the second time on it is remembered
             audience = self.matcher.match(topic)
             assert sorted(reached(audience)) == sorted(expected), "all that want it, each once, and nobody else"
-            made_of = audience.patterns if isinstance(audience, _Union) else (audience,)
-            assert {each.text for each in made_of} == {each for each in self.matcher._patterns if matches(each, topic)}
+            assert {each.text for each in made_of(audience)} == {each for each in self.matcher._patterns if matches(each, topic)}
 
     @rule()
     def match_all_that_is_remembered(self) -> None:
@@ -98,7 +105,7 @@ class TrieBesideAList(RuleBasedStateMachine):
         if not any(matches(each, topic) for each in {pattern, *vanishing}):
             kept = self.matcher.match(topic)
             # One of several patterns may have made room for another one.
-            assert kept is audience or len(audience.patterns) > 1
+            assert kept is audience or len(made_of(audience)) > 1
             assert kept.clients == clients
             assert audience.clients is clients or len(clients) > 1, "lists of several clients may have made room"
         self.match(topic)

@@ -1,0 +1,138 @@
+"""Sets of globs, and of channels that may lie in them. No I/O.
+
+A glob's `*` stands for any bytes, dots among them; nothing else is special. A glob lies in another if that matches it as it
+stands: its `*` can only be matched by a `*`. All names have a prefix of the same length, with the topic behind it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
+from typing import TypeAlias, TypeVar
+
+# Command and name, as Redis acknowledges it: (b"subscribe", b"hg:{n}:orders.1"), (b"psubscribe", b"hg:{n}:orders.*") or
+# (b"ssubscribe", b"hg:{n}:orders.1").
+Source: TypeAlias = tuple[bytes, bytes]
+
+
+@lru_cache(maxsize=1024)
+def matcher(glob: bytes) -> re.Pattern[bytes]:
+    """Return the pattern of what lies in a glob."""
+    return re.compile(re.escape(glob).replace(rb"\*", b".*"), re.DOTALL)
+
+
+class GlobSet:
+    """Globs, by what they begin with: to say whether a name, or another glob, lies in one takes a few look-ups."""
+
+    __slots__ = ("_by_length",)
+
+    def __init__(self, globs: Iterable[bytes] = ()) -> None:
+        # By the length of the part before the first `*`: from that part to the globs that begin with it.
+        self._by_length: dict[int, dict[bytes, list[bytes]]] = {}
+        for glob in globs:
+            self.add(glob)
+
+    def add(self, glob: bytes) -> None:
+        """Add a glob that is not here."""
+        start = glob[: glob.index(b"*")]
+        self._by_length.setdefault(len(start), {}).setdefault(start, []).append(glob)
+
+    def remove(self, glob: bytes) -> None:
+        """Remove a glob that is here."""
+        start = glob[: glob.index(b"*")]
+        starts = self._by_length[len(start)]
+        starts[start].remove(glob)
+        if not starts[start]:
+            del starts[start]
+            if not starts:
+                del self._by_length[len(start)]
+
+    def covers(self, name: bytes) -> bool:
+        """Return whether a name, or a glob, lies in one of these."""
+        for length, starts in self._by_length.items():
+            for glob in starts.get(name[:length], ()):
+                if matcher(glob).fullmatch(name):
+                    return True
+        return False
+
+
+class ChannelCounts:
+    """Channels of topics, each counted. Those that lie in a glob are found among few.
+
+    They are grouped by the first two and the last two bytes of their topics. Not by words: there are a few thousand groups at
+    most, and no channel needs one of its own.
+    """
+
+    __slots__ = ("_by_start", "_count", "_prefix_bytes")
+
+    def __init__(self, prefix_bytes: int) -> None:
+        self._prefix_bytes = prefix_bytes
+        self._by_start: dict[bytes, dict[bytes, dict[Source, int]]] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __contains__(self, channel: Source) -> bool:
+        start, end = self._edges(channel)
+        return channel in self._by_start.get(start, {}).get(end, ())
+
+    def __iter__(self) -> Iterator[Source]:
+        for by_end in self._by_start.values():
+            for channels in by_end.values():
+                yield from channels
+
+    def add(self, channel: Source) -> bool:
+        """Count a channel once more; return whether it is new."""
+        start, end = self._edges(channel)
+        channels = self._by_start.setdefault(start, {}).setdefault(end, {})
+        count = channels[channel] = channels.get(channel, 0) + 1
+        self._count += count == 1
+        return count == 1
+
+    def remove(self, channel: Source) -> bool:
+        """Count a channel that is here once less; return whether it has gone."""
+        start, end = self._edges(channel)
+        by_end = self._by_start[start]
+        channels = by_end[end]
+        channels[channel] -= 1
+        if channels[channel]:
+            return False
+        del channels[channel]
+        if not channels:
+            del by_end[end]
+            if not by_end:
+                del self._by_start[start]
+        self._count -= 1
+        return True
+
+    def clear(self) -> None:
+        """Remove all channels."""
+        self._by_start.clear()
+        self._count = 0
+
+    def inside(self, glob: bytes) -> Iterator[Source]:
+        """Yield the channels that lie in a glob."""
+        fits = matcher(glob).fullmatch
+        start = glob[self._prefix_bytes : glob.index(b"*")][:2]
+        end = glob[glob.rindex(b"*") + 1 :][-2:]
+        for by_end in _fitting(self._by_start, start, bytes.startswith):
+            for channels in _fitting(by_end, end, bytes.endswith):
+                for channel in channels:
+                    if fits(channel[1]):
+                        yield channel
+
+    def _edges(self, channel: Source) -> tuple[bytes, bytes]:
+        topic = channel[1][self._prefix_bytes :]
+        return topic[:2], topic[-2:]
+
+
+V = TypeVar("V")
+
+
+def _fitting(groups: dict[bytes, V], edge: bytes, fits: Callable[[bytes, bytes], bool]) -> Iterable[V]:
+    """Return the groups of an edge, of which a part may be known, or nothing."""
+    if len(edge) < 2:
+        return [group for key, group in groups.items() if fits(key, edge)]
+    return (groups[edge],) if edge in groups else ()

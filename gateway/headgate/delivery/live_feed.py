@@ -69,6 +69,8 @@ class LiveFeed:
         self._readers = readers
         self.quarantine = quarantine
         self._budget_s = budget_s
+        self._count_writes = DELIVERIES.labels(namespace).inc
+        self._observe_pass = FAN_OUT_SECONDS.labels(namespace).observe
         self._deferred: list[Callable[[], None]] = []
         self._told = 0  # the newest offset that was handed to the fan-out, or that anybody asked for
         self._passed = 0  # the same, when the work that is under way began
@@ -128,10 +130,13 @@ class LiveFeed:
         Events that have come in by then join the pass that is under way: clients that have not been written to yet get it in the
         same write, the others behind them.
         """
-        with self._at_work():
+        self._begin_work()
+        try:
             matched = self._match(list(events))
             while matched:
                 matched = yield from self._run(self._router.passes(matched), more)
+        finally:
+            self._end_work()
 
     def between_passes(self, act: Callable[[], None]) -> None:
         """Act when nothing is under way: only then the place of every client is known. `act` must neither wait nor raise.
@@ -151,16 +156,23 @@ class LiveFeed:
     @contextmanager
     def _at_work(self) -> Iterator[None]:
         """Mark that something is under way: nobody may read past it meanwhile."""
-        self.under_way = True
-        self._passed = self._told
+        self._begin_work()
         try:
             yield
         finally:
-            self.under_way = False
+            self._end_work()
+
+    def _begin_work(self) -> None:
+        self.under_way = True
+        self._passed = self._told
+
+    def _end_work(self) -> None:
+        self.under_way = False
+        if self._readers.handover:
             self.end_handovers()
-            deferred, self._deferred = self._deferred, []
-            for act in deferred:
-                act()
+        deferred, self._deferred = self._deferred, []
+        for act in deferred:
+            act()
 
     def _match(self, events: Sequence[Event]) -> list[Matched]:
         self._told = next((event.offset for event in reversed(events) if event.offset is not None), self._told)
@@ -179,8 +191,8 @@ class LiveFeed:
                     fresh = self._match(more())
                     joined = pass_.extend(fresh)
                     left = fresh[joined:]
-            DELIVERIES.labels(self._namespace).inc(pass_.writes)
-            FAN_OUT_SECONDS.labels(self._namespace).observe(monotonic() - began_s)
+            self._count_writes(pass_.writes)
+            self._observe_pass(monotonic() - began_s)
             pass_ = following
         return left
 

@@ -121,6 +121,7 @@ class Bus:
         self._quarantine_logged_s = 0.0
         self.last_error: HeadgateError | None = None
         self.was_up = Signal()
+        self._count_events = EVENTS.labels(namespace).inc
         BUS_SUBSCRIPTIONS.labels(namespace).set_function(lambda: self.feed.sources)
 
     @property
@@ -249,14 +250,17 @@ class Bus:
         link.settimeout(CONNECT_TIMEOUT_S)
         feed = self.feed
         feed.connected()
+        waited = True
         while True:
             action = feed.next_action()
             if action is not None:
                 self._carry_out(action)
                 continue
-            if self.up:
-                sleep()  # `read` does not let the loop run while there is something to read
-            feed.receive(self._read(link), int(time() * 1000))
+            if not waited:
+                sleep()  # the last read had no need to wait, so the loop has not run since
+            replies = self._read(link, wait=False) if self.up else []
+            waited = not replies
+            feed.receive(replies or self._read(link), int(time() * 1000))
 
     def _read_link_head(self) -> Head:
         """Ask on the connection on which this will listen, and which waits for nothing else yet."""
@@ -266,9 +270,9 @@ class Bus:
         link.send(self._log.head_command())
         return read_head(link.read()[0])
 
-    def _read(self, link: SubscriberLink) -> list[list[bytes]]:
+    def _read(self, link: SubscriberLink, *, wait: bool = True) -> list[list[bytes]]:
         try:
-            return link.read()
+            return link.read() if wait else link.read_ready()
         except BusRefused as error:
             if is_forbidden(error) and self.feed.narrow_refused():
                 log.warning("narrow feed refused", namespace=self._namespace, error=error.message)
@@ -284,7 +288,7 @@ class Bus:
                 return []  # the connection is broken: `read` raises the same in a moment, and that is dealt with
         events = self.feed.more(replies, int(time() * 1000))
         if events:
-            EVENTS.labels(self._namespace).inc(len(events))
+            self._count_events(len(events))
         return events
 
     # -- the greenlet of the fence --------------------------------------------------------------------------------
@@ -380,7 +384,7 @@ class Bus:
 
     def _deliver(self, action: Deliver) -> None:
         if action.live:
-            EVENTS.labels(self._namespace).inc(len(action.events))
+            self._count_events(len(action.events))
         try:
             self._receiver.route(action.events, self._more if action.live else list)
         except Exception:

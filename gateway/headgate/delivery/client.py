@@ -63,6 +63,7 @@ class Client:
     Attributes:
         direct: events written straight to the socket.
         offered: events that had to go through the queue; of these `sent`, `discarded` and `conflated` are accounted for.
+        told: how many events had gone out to it when idle clients were last told their position.
         account: the user or address for which its reads of the log count.
         state: see state.py; only the methods here change it.
         subscriptions: its overflow policies by pattern; only `subscribe` and `unsubscribe` change them while it is here.
@@ -91,6 +92,7 @@ class Client:
         "starts",
         "state",
         "subscriptions",
+        "told",
     )
 
     def __init__(
@@ -108,7 +110,7 @@ class Client:
         self.account = account or session
         self.connection = connection
         self.subscriptions = Policies()
-        self.direct = self.offered = self.sent = self.discarded = self.conflated = 0
+        self.direct = self.offered = self.sent = self.discarded = self.conflated = self.told = 0
         self.state: State = FIRST
         self.position = self.base = 0
         self.starts: dict[str, int] = {}

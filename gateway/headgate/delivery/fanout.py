@@ -32,6 +32,8 @@ MAX_SLICE_BYTES = 65536
 BUDGET_S = 0.001
 # perf_counter costs 60 ns, a write 7 µs: look at the clock every so many clients.
 _CLOCK_EVERY = 16
+# A pass over at most so many clients ends in its first turn, so nothing joins it.
+_FEW_CLIENTS = _CLOCK_EVERY - 1
 
 
 class Matched(msgspec.Struct, frozen=True, eq=False, gc=False):
@@ -114,7 +116,7 @@ class Pass:
         first = slice_[0].audience
         self._audience = first
         self._first_clients = first.clients
-        if all(matched.audience is first for matched in slice_):
+        if len(self._first_clients) > _FEW_CLIENTS and all([matched.audience is first for matched in slice_]):
             # The common case: everyone gets everything. No per-client bookkeeping at all.
             self._clients: list[Client] = _rotated(self._first_clients, start)
             self._parts: list[Frame | _Several] | None = None
@@ -260,7 +262,7 @@ def _in_part(client: Client, frames: Sequence[Frame], sent: int) -> None:
 
 
 def _rotated(each: Sequence[T], start: int) -> list[T]:
-    if not each:
-        return []
+    if len(each) < 2:
+        return list(each)
     start %= len(each)
     return [*each[start:], *each[:start]]

@@ -4,7 +4,7 @@ In: events in log order, missing ranges, another epoch, a lost log, from the bus
 readers. Out: passes over the clients; gaps and cursors to each client, by its phase (state.py).
 
 No I/O, and nothing here lets the loop run by itself: `route`, `missing`, `change_line`, `lose_log` and `tell_cursor` are
-generators that yield where their caller (the bus greenlet) may. In between, clients join, leave, subscribe, overflow and turn to
+generators that yield where their caller may: the bus greenlet, and for `tell_cursor` one of its own. In between, clients join, leave, subscribe, overflow and turn to
 and from the log.
 """
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from time import monotonic
 from typing import TYPE_CHECKING, Protocol
 
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 # Notices to everyone: let the loop run after so many clients.
 _NOTICE_STRIDE = 256
+# Of cursors, which cost a write each: half a millisecond, and then events come first.
+_CURSOR_STRIDE = 32
 
 
 class LogPosition(Protocol):
@@ -69,9 +72,12 @@ class LiveFeed:
         self._readers = readers
         self.quarantine = quarantine
         self._budget_s = budget_s
+        self._count_writes = DELIVERIES.labels(namespace).inc
+        self._observe_pass = FAN_OUT_SECONDS.labels(namespace).observe
         self._deferred: list[Callable[[], None]] = []
         self._told = 0  # the newest offset that was handed to the fan-out, or that anybody asked for
         self._passed = 0  # the same, when the work that is under way began
+        self._plain = 0  # the router's count of plain events when idle clients were last told
         self.under_way = False
 
     # -- for the log readers --------------------------------------------------------------------------------------
@@ -128,10 +134,13 @@ class LiveFeed:
         Events that have come in by then join the pass that is under way: clients that have not been written to yet get it in the
         same write, the others behind them.
         """
-        with self._at_work():
+        self._begin_work()
+        try:
             matched = self._match(list(events))
             while matched:
                 matched = yield from self._run(self._router.passes(matched), more)
+        finally:
+            self._end_work()
 
     def between_passes(self, act: Callable[[], None]) -> None:
         """Act when nothing is under way: only then the place of every client is known. `act` must neither wait nor raise.
@@ -151,16 +160,23 @@ class LiveFeed:
     @contextmanager
     def _at_work(self) -> Iterator[None]:
         """Mark that something is under way: nobody may read past it meanwhile."""
-        self.under_way = True
-        self._passed = self._told
+        self._begin_work()
         try:
             yield
         finally:
-            self.under_way = False
+            self._end_work()
+
+    def _begin_work(self) -> None:
+        self.under_way = True
+        self._passed = self._told
+
+    def _end_work(self) -> None:
+        self.under_way = False
+        if self._readers.handover:
             self.end_handovers()
-            deferred, self._deferred = self._deferred, []
-            for act in deferred:
-                act()
+        deferred, self._deferred = self._deferred, []
+        for act in deferred:
+            act()
 
     def _match(self, events: Sequence[Event]) -> list[Matched]:
         self._told = next((event.offset for event in reversed(events) if event.offset is not None), self._told)
@@ -179,8 +195,8 @@ class LiveFeed:
                     fresh = self._match(more())
                     joined = pass_.extend(fresh)
                     left = fresh[joined:]
-            DELIVERIES.labels(self._namespace).inc(pass_.writes)
-            FAN_OUT_SECONDS.labels(self._namespace).observe(monotonic() - began_s)
+            self._count_writes(pass_.writes)
+            self._observe_pass(monotonic() - began_s)
             pass_ = following
         return left
 
@@ -258,17 +274,27 @@ class LiveFeed:
                 yield None
 
     def tell_cursor(self) -> Iterator[None]:
-        """Tell idle clients where they stand. Nothing is under way, so the feed's position is theirs.
+        """Tell idle clients where they stand, each once, some at a time; events go on in between, and never wait for all of it.
 
-        Only those that are LIVE: one that is arriving may have missed what lies below it, and has not been told so by a welcome.
+        A client that an event has gone out to since the last time knows a place above that one, so it is left out, unless there
+        were plain events, which have no place. Only those that are LIVE are told: one that is arriving may have missed events
+        below the feed's position, and has not been told so by a welcome.
         """
-        frame = self.cursor()
-        for client in self.each():
-            if client is None:
+        plain, self._plain = self._plain, self._router.plain
+        only_events = plain == self._plain
+        clients = iter(tuple(self._clients.values()))
+        while some := tuple(islice(clients, _CURSOR_STRIDE)):
+            while self.under_way:  # only between two passes the feed's position is that of its clients
                 yield
-            # One with events waiting learns the position from them; a cursor must not overtake them.
-            elif client.state.phase is Phase.LIVE and client.connection.idle:
-                client.connection.offer_control(frame)
+            frame = self.cursor()
+            for client in some:
+                told, client.told = client.told, client.direct + client.sent
+                if only_events and client.told != told:
+                    continue
+                # One with events waiting learns the position from them; a cursor must not overtake them.
+                if client.state.phase is Phase.LIVE and client.connection.idle:
+                    client.connection.offer_control(frame)
+            yield
 
     def cursor(self) -> Frame:
         """Return the notice of the feed's position."""

@@ -18,13 +18,16 @@ from .matcher import SubscriptionMatcher
 
 
 class Router:
-    """Matches and slices. `matched` counts events that somebody here wanted, `unwanted` the others."""
+    """Matches and slices.
+
+    `matched` counts events that somebody here wanted, `plain` those of them that have no offset, `unwanted` the others.
+    """
 
     def __init__(self, namespace: str, matcher: SubscriptionMatcher[Client]) -> None:
         self._namespace = namespace
         self._matcher = matcher
         self._start = 0
-        self.matched = self.unwanted = 0
+        self.matched = self.plain = self.unwanted = 0
 
     def match(self, events: Iterable[Event]) -> list[Matched]:
         """Return the events that somebody here wants, framed, in order."""
@@ -35,6 +38,8 @@ class Router:
                 self.unwanted += 1
                 continue
             self.matched += 1
+            if event.offset is None:
+                self.plain += 1
             frame = message_frame(
                 event_packet(self._namespace, event),
                 topic=event.topic,

@@ -26,7 +26,7 @@ from headgate.protocol.frames import message_frame
 from headgate.protocol.packets import STATUS, GapReason, notice_packet
 from headgate.protocol.requests import Replay, Resume, read_replay, read_subscription
 from headgate.redis.log import Entry, Head
-from headgate.runtime.loop import Share, sleep
+from headgate.runtime.loop import Greenlet, Share, sleep, spawn
 from headgate.settings import Settings
 
 from .line import Line
@@ -76,6 +76,7 @@ class Namespace:
         )
         self._losses = Losses(name)
         self._cursor_told_s, self._cursor_told = monotonic(), 0
+        self._round: Greenlet | None = None  # goes round the clients now
         CLIENTS.labels(name).set_function(lambda: len(self.clients))
         SUBSCRIPTIONS.labels(name).set_function(lambda: matcher.subscriptions)
 
@@ -257,16 +258,22 @@ class Namespace:
         # Bytes and age trim it too; a log that has trimmed nothing yet holds `log_max_events` at the most.
         retained = position - self.bus.first + 1 if self.bus.first > 1 else self._settings.log_max_events
         busy = abs(position - self._cursor_told) >= max(retained // CURSOR_SHARE, 1)
-        if (now_s - self._cursor_told_s < CURSOR_INTERVAL_S and not busy) or self.bus.epoch is None:
+        if (now_s - self._cursor_told_s < CURSOR_INTERVAL_S and not busy) or self.bus.epoch is None or self._round is not None:
             return
         self._cursor_told_s, self._cursor_told = now_s, position
-        for _ in self._live.tell_cursor():
-            sleep()
-        for client in self._live.each():
-            if client is None:
+        self._round = spawn(self._go_round)  # not here: events would wait for thousands of writes
+
+    def _go_round(self) -> None:
+        try:
+            for _ in self._live.tell_cursor():
                 sleep()
-            else:
-                self._losses.count(client)
+            for client in self._live.each():
+                if client is None:
+                    sleep()
+                else:
+                    self._losses.count(client)
+        finally:
+            self._round = None
 
     def _quarantine(self, entry: Entry) -> None:
         self.bus.quarantine(entry.error or InvalidEvent("entry", "unreadable"))

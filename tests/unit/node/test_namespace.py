@@ -142,6 +142,8 @@ def test_losses_of_a_client_are_counted_while_it_is_there_and_once(namespace: Na
         else:
             namespace._cursor_told_s = -math.inf
             namespace.fenced()
+            assert namespace._round is not None
+            namespace._round.join()
         assert counted() == (client.discarded, client.conflated)
     assert not namespace._losses._counted
     slow.close()
@@ -156,6 +158,38 @@ def test_the_cursor_of_a_client_that_turned_live_is_never_behind_its_events(name
     wired.drain()
     assert wired.offsets == [13]
     assert [cursor["offset"] for cursor in wired.notices("cursor")] == [13]
+
+
+def test_idle_clients_are_told_their_position_beside_the_feed(namespace: Namespace, wired: WiredClient) -> None:
+    """Thousands of writes would keep events waiting: the fence only begins the round, and events may come before its end."""
+    joined(namespace, wired)
+    namespace._cursor_told_s = -math.inf
+    namespace.fenced()
+    round_ = namespace._round
+    namespace.fenced()
+    assert round_ is not None
+    assert namespace._round is round_
+    publish(namespace, 11)
+    round_.join()
+    wired.drain()
+    assert not wired.notices("cursor")  # the event has told it a place above that of the time before
+    namespace._cursor_told_s = -math.inf
+    namespace.fenced()
+    namespace._round.join()
+    wired.drain()
+    assert [cursor["offset"] for cursor in wired.notices("cursor")] == [11]
+
+
+def test_a_plain_event_tells_no_position(namespace: Namespace, wired: WiredClient) -> None:
+    """A client that has had only such ones is told as one that has had nothing."""
+    joined(namespace, wired)
+    namespace.route([Event("a", b"1", None, 1)])
+    namespace._cursor_told_s = -math.inf
+    namespace.fenced()
+    assert namespace._round is not None
+    namespace._round.join()
+    wired.drain()
+    assert [cursor["offset"] for cursor in wired.notices("cursor")] == [10]
 
 
 class SearchLog:

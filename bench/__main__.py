@@ -43,7 +43,7 @@ def main(words: Sequence[str] | None = None) -> int:
         print(f"{scenario.name} · round {number} · {variant.name}: {shown}{' — ' + trouble if trouble else ''}", flush=True)
     if not rows:
         return 1
-    page = report.write(wanted.out, wanted.name, described, scenarios, rows)
+    page = report.write(wanted.out, wanted.name, described, rows, add=wanted.add)
     print(page.read_text())
     return 0
 
@@ -90,6 +90,7 @@ def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--name", default="latest", help="name of the two result files (latest)")
     parser.add_argument("--centrifugo", type=Path, metavar="PATH", help="the binary (HEADGATE_BENCH_CENTRIFUGO, else PATH)")
     parser.add_argument("--host", help="measure a server that runs elsewhere: `--host HOST --help`")
+    parser.add_argument("--add", action="store_true", help="add this run to those of the files of that name")
     parser.add_argument("--list", action="store_true", help="list the scenarios and stop")
     return parser.parse_args(words)
 

@@ -243,10 +243,10 @@ def _with_tokens(count: int) -> list[str]:
     return [headgate_connect(token=mint(f"user-{n}", ["#"], []), resume=_GONE) for n in range(count)]
 
 
-SOCKETIO = ("headgate", "stock", "node")
+SOCKETIO = ("headgate", "stock", "flask-socketio", "node")
 PEERS = (*SOCKETIO, "centrifugo")
 # Where the way of publishing counts, Headgate takes part with both of its functions.
-OWN = ("headgate", "headgate-append", "stock", "node", "centrifugo")
+OWN = ("headgate", "headgate-append", "stock", "flask-socketio", "node", "centrifugo")
 _PERCENTILES = {"p50": "p50", "p99": "p99", "p99_9": "p99.9", "max": "max"}
 BOUNDS = ("sink", "sink-each")
 _THROUGHPUT_COLUMNS = {

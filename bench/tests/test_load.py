@@ -7,6 +7,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,33 @@ def test_latency_counts_from_the_planned_time_while_the_server_stands_still(on: 
     # half of them 490 ms. The histogram may be out by one per cent.
     assert answer["microseconds"]["max"] >= 980_000
     assert shares[50] >= 480_000
+
+
+def test_a_closed_loop_hides_the_second_that_the_open_schedule_shows(on: Stage) -> None:
+    """The calibration: a server stands still for a second. On schedule a hundred events are due in it, and half of them wait for
+    half a second; a closed loop has four events under way, and publishes no other that could be late."""
+    os.kill(on.server.pid, signal.SIGSTOP)
+    on.generator.tell("window", 4, 0, 1500)
+    wait_until_published(on, 4)
+    assert not answers_within(on, 1)
+    os.kill(on.server.pid, signal.SIGCONT)
+    closed = on.generator.answer(takes_s=2)
+    os.kill(on.server.pid, signal.SIGSTOP)
+    on.generator.tell("open", 100, 1000)
+    wait_until_published(on, closed["published"] + 100)
+    os.kill(on.server.pid, signal.SIGCONT)
+    opened = on.generator.answer(takes_s=1)
+    assert opened["deliveries"] == 100 * CLIENTS
+    assert slower_than(opened, 480_000) >= 49 * CLIENTS
+    # A machine that is itself paused a few times makes a few windows late, not a hundred events.
+    assert slower_than(closed, 480_000) <= 5 * 4 * CLIENTS
+
+
+def slower_than(answer: generator.Answer, microseconds: float) -> float:
+    """Return how many values are certainly as large: those in the parts of the distribution that begin there or above."""
+    points = answer["microseconds"]["distribution"]
+    shares = [upper - lower for (lower, least), (upper, _) in pairwise(points) if least >= microseconds]
+    return float(sum(shares) / 100 * answer["microseconds"]["count"])
 
 
 def test_window_keeps_no_more_events_under_way_than_asked(on: Stage) -> None:

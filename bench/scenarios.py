@@ -246,7 +246,7 @@ def _with_tokens(count: int) -> list[str]:
 SOCKETIO = ("headgate", "stock", "flask-socketio", "node")
 PEERS = (*SOCKETIO, "centrifugo")
 # Where the way of publishing counts, Headgate takes part with both of its functions.
-OWN = ("headgate", "headgate-append", "stock", "flask-socketio", "node", "centrifugo")
+OWN = ("headgate", "headgate-append", "headgate-two", "stock", "flask-socketio", "node", "centrifugo")
 _PERCENTILES = {"p50": "p50", "p99": "p99", "p99_9": "p99.9", "max": "max"}
 BOUNDS = ("sink", "sink-each")
 _THROUGHPUT_COLUMNS = {

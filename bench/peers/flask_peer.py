@@ -1,5 +1,5 @@
-"""The Flask-SocketIO peer: a Flask application with a Redis message queue on gevent, set up as its documentation says, but that the
-queue is made here: `message_queue` takes no Unix socket.
+"""The Flask-SocketIO peer: a Flask application with a Redis message queue on gevent, as its documentation sets it up. The queue
+is made here only because `message_queue` takes no Unix socket.
 
     flask_peer.py serve PORT REDIS_URL NAMESPACE          serve until killed
     flask_peer.py emit REDIS_URL NAMESPACE [ROOM]         emit the JSON on standard input once, from outside, as `event`
@@ -33,7 +33,7 @@ def serve(port: int, redis_url: str, namespace: str) -> None:
         for room in (auth or {}).get("rooms", ()):
             join_room(room)
 
-    sockets.run(app, host="127.0.0.1", port=port, log=None)
+    sockets.run(app, host="127.0.0.1", port=port)
 
 
 def emit(redis_url: str, namespace: str, room: str | None = None) -> None:

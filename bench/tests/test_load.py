@@ -170,8 +170,8 @@ def test_a_client_that_speaks_first_joins_answers_pings_and_counts_pushes_by_the
         load = generator.Generator(
             tmp_path,
             0,
-            port=server.socket.getsockname()[1],
-            server_pid=os.getpid(),
+            ports=[server.socket.getsockname()[1]],
+            server_pids=[os.getpid()],
             server_core=0,
             bus_socket=bus.socket,
             connects=['{"id":1}\x1e{"id":2}'],
@@ -213,8 +213,8 @@ def test_an_event_with_an_address_reaches_those_who_listen_there_and_no_other(tm
         load = generator.Generator(
             tmp_path,
             0,
-            port=server.socket.getsockname()[1],
-            server_pid=os.getpid(),
+            ports=[server.socket.getsockname()[1]],
+            server_pids=[os.getpid()],
             server_core=0,
             bus_socket=bus.socket,
             connects=["first", "second"],

@@ -15,7 +15,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import ServerConnection
 from websockets.sync.server import serve as serve_websockets
 
-from bench import generator, publishing
+from bench import directed, generator, publishing
 from bench.bus import Bus
 from bench.child import Failed
 from bench.stage import Stage, stage
@@ -118,6 +118,18 @@ def test_window_keeps_no_more_events_under_way_than_asked(on: Stage) -> None:
     answer = on.generator.answer(takes_s=1)
     assert answer["published"] == 8
     assert answer["undelivered"] == 0
+
+
+def test_events_with_addresses_reach_a_server_that_routes_and_each_counts_once() -> None:
+    """Twelve clients at two of eight topics each: three listen to a topic, and they alone get its events."""
+    audience = directed.topics(12, 2, 8)
+    with stage(VARIANTS["sink-addressed"], size_bytes=256, room=12, audience=audience) as found:
+        found.generator.connects(12)
+        answer = found.generator.ask("open", 500, 200, takes_s=1)
+    assert answer["outcome"] == "ok"
+    assert answer["published"] == 100
+    assert answer["deliveries"] == 300
+    assert (answer["missing"], answer["late"], answer["undelivered"]) == (0, 0, 0)
 
 
 def test_a_stopped_client_is_not_waited_for_and_catches_up(on: Stage) -> None:

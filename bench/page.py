@@ -1,6 +1,6 @@
 """The tables and pictures of docs/benchmarks.md, from committed results.
 
-    python -m bench.page             write them
+    python -m bench.page             draw and write them
     python -m bench.page --check     write nothing; end with 1 if the page is not what the results say
 
 The page is written by hand, but for what stands between `<!-- bench RUN SCENARIO -->` and `<!-- end -->` (a table: the rows of
@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from .plots import pictures
 from .report import median, merged, read, table
 from .scenario import Row, Scenario
 from .scenarios import BOUNDS, SCENARIOS
@@ -40,6 +41,16 @@ def filled(page: str, results: Path = RESULTS) -> str:
     page = BLOCK.sub(lambda found: f"{found[1]}\n{_block(found[2], found[3], results)}\n{found[4]}", page)
     shown = [(found[2], found[3]) for found in BLOCK.finditer(page)]
     return LOSSES.sub(lambda found: f"{found[1]}\n{_losses(shown, results)}\n{found[2]}", page)
+
+
+def draw(page: str, results: Path = RESULTS) -> None:
+    """Draw what the page shows of each run, beside its results; pictures over the number of clients need two numbers of them."""
+    shown: dict[str, dict[str, Rows]] = {}
+    for found in BLOCK.finditer(page):
+        shown.setdefault(found[2], {})[found[3]] = _read(found[2], found[3], results)[1]
+    titles = {scenario.name: scenario.title for scenario in SCENARIOS.values()}
+    for run, rows in shown.items():
+        pictures.draw(results / f"{run}.json", rows, titles, {name: variant.title for name, variant in VARIANTS.items()})
 
 
 def _read(run: str, scenario: str, results: Path) -> tuple[Mapping[str, Any], Rows]:
@@ -88,7 +99,7 @@ def _losses(shown: Sequence[tuple[str, str]], results: Path) -> str:
             ]
             if found:
                 lines.append(f"- {SCENARIOS[name].title} ({machine.get('date')}): {VARIANTS[peer].title}: {'; '.join(found)}.")
-    return "\n".join(lines or ["- In no table above."]) + "\n"
+    return "\n".join(lines or ["- In no table of this page."]) + "\n"
 
 
 def _judged(scenario: Scenario) -> list[str]:
@@ -112,10 +123,11 @@ def main(words: Sequence[str]) -> int:
         print("usage: python -m bench.page [--check]", file=sys.stderr)
         return 2
     now = PAGE.read_text()
-    wanted = filled(now)
     if not words:
-        PAGE.write_text(wanted)
+        draw(now)
+        PAGE.write_text(filled(now))
         return 0
+    wanted = filled(now)
     if now == wanted:
         print("docs/benchmarks.md is up to date.")
         return 0

@@ -431,6 +431,10 @@ SCENARIOS = {
             _LATENCY_COLUMNS, (*PEERS, "sink"), "p99_ms", more_is_better=False, quick=True,
         ),
         Scenario(
+            "schedule-10000", "Open schedule: 50,000 deliveries per second to 10,000 clients, 256 B", schedule(10_000, 256, 50_000),
+            _LATENCY_COLUMNS, (*PEERS, "sink"), "p99_ms", more_is_better=False,
+        ),
+        Scenario(
             "bursts", "Bursts: 20 events at once to 1,000 clients, 256 B", bursts(1000, 256, 20),
             _LATENCY_COLUMNS, (*PEERS, "sink"), "p99_ms", more_is_better=False,
         ),

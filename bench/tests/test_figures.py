@@ -10,6 +10,7 @@ import pytest
 from bench import publishing, report
 from bench.scenario import Row
 from bench.scenarios import SCENARIOS
+from bench.variants import VARIANTS
 
 SCENARIO = SCENARIOS["throughput-1000x256B-w8"]
 
@@ -70,3 +71,12 @@ def test_a_run_that_is_added_makes_further_rounds_of_the_same_page(tmp_path: Pat
         page = report.write(tmp_path, "pieces", machine, rows, add=True)
     assert "| Headgate (logged publish) | 200 |" in page.read_text()
     assert len(report.read(tmp_path / "pieces.json")) == 2
+
+
+def test_each_scenario_names_servers_and_columns_that_exist() -> None:
+    """A misspelt name would only be noticed after an hour of measuring."""
+    for name, scenario in SCENARIOS.items():
+        assert name == scenario.name
+        assert set(scenario.variants) <= set(VARIANTS)
+        assert scenario.ratio in scenario.columns
+        assert set(scenario.targets) <= set(scenario.columns)

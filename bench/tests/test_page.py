@@ -42,7 +42,7 @@ def test_a_peer_that_is_better_is_named_and_a_bound_is_not(tmp_path: Path) -> No
 
 def test_no_loss_is_said_too(tmp_path: Path) -> None:
     """An empty section would look forgotten."""
-    assert "In no table above" in page.filled(TEXT, results(tmp_path, headgate=20_000, node=10_000))
+    assert "In no table of this page" in page.filled(TEXT, results(tmp_path, headgate=20_000, node=10_000))
 
 
 @pytest.mark.parametrize("asked", ["no-such-run directed-5000", "run memory", "run no-such-scenario"])

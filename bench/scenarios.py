@@ -431,7 +431,7 @@ SCENARIOS = {
             _LATENCY_COLUMNS, (*PEERS, "sink"), "p99_ms", more_is_better=False, quick=True,
         ),
         Scenario(
-            "schedule-10000", "Open schedule: 50,000 deliveries per second to 10,000 clients, 256 B", schedule(10_000, 256, 50_000),
+            "schedule-10000", "Open schedule: 50,000 deliveries per second to 10,000 clients", schedule(10_000, 256, 50_000),
             _LATENCY_COLUMNS, (*PEERS, "sink"), "p99_ms", more_is_better=False,
         ),
         Scenario(

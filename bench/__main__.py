@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from . import generator, machine, remote, report
@@ -35,15 +37,17 @@ def main(words: Sequence[str] | None = None) -> int:
     scenarios = [SCENARIOS[name] for name in wanted.scenario or _default_scenarios(wanted.quick)]
     described = machine.describe() | {"bus": _bus_version(), "date": time.strftime("%Y-%m-%d"), "quick": wanted.quick}
     rows: dict[str, dict[str, list[Row]]] = {}
-    for scenario, variant, number in _rounds(scenarios, wanted.variant, wanted.rounds or (1 if wanted.quick else 3)):
-        row = _one(scenario, variant, wanted.quick)
-        rows.setdefault(scenario.name, {}).setdefault(variant.name, []).append(row)
-        shown = ", ".join(f"{heading} {row[column]}" for column, heading in scenario.columns.items() if column in row)
-        trouble = "; ".join(report.faults([row]))
-        print(f"{scenario.name} · round {number} · {variant.name}: {shown}{' — ' + trouble if trouble else ''}", flush=True)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with suppress(KeyboardInterrupt):  # what has been measured by then is written
+        for scenario, variant, number in _rounds(scenarios, wanted.variant, wanted.rounds or (1 if wanted.quick else 3)):
+            row = _one(scenario, variant, wanted.quick)
+            rows.setdefault(scenario.name, {}).setdefault(variant.name, []).append(row)
+            shown = ", ".join(f"{heading} {row[column]}" for column, heading in scenario.columns.items() if column in row)
+            trouble = "; ".join(report.faults([row]))
+            print(f"{scenario.name} · round {number} · {variant.name}: {shown}{' — ' + trouble if trouble else ''}", flush=True)
     if not rows:
         return 1
-    page = report.write(wanted.out, wanted.name, described, scenarios, rows)
+    page = report.write(wanted.out, wanted.name, described, rows, add=wanted.add)
     print(page.read_text())
     return 0
 
@@ -90,6 +94,7 @@ def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--name", default="latest", help="name of the two result files (latest)")
     parser.add_argument("--centrifugo", type=Path, metavar="PATH", help="the binary (HEADGATE_BENCH_CENTRIFUGO, else PATH)")
     parser.add_argument("--host", help="measure a server that runs elsewhere: `--host HOST --help`")
+    parser.add_argument("--add", action="store_true", help="add this run to those of the files of that name")
     parser.add_argument("--list", action="store_true", help="list the scenarios and stop")
     return parser.parse_args(words)
 

@@ -38,8 +38,8 @@ class Generator(Child):
         core: int,
         *,
         host: str = "127.0.0.1",
-        port: int,
-        server_pid: int,
+        ports: Sequence[int],
+        server_pids: Sequence[int],
         server_core: int,
         bus_socket: str,
         connects: Sequence[str],
@@ -53,8 +53,9 @@ class Generator(Child):
         self._folder = folder
         connects_file = folder / "connects"
         connects_file.write_text("".join(text + "\n" for text in connects))
-        options = ["--host", host, "--port", str(port), "--connects", str(connects_file), "--ready", ready, "--redis", bus_socket]
-        options += ["--clients", str(room), "--server-pid", str(server_pid), "--server-core", str(server_core)]
+        options = ["--host", host, "--port", ",".join(map(str, ports)), "--connects", str(connects_file), "--ready", ready]
+        options += ["--redis", bus_socket, "--clients", str(room), "--server-core", str(server_core)]
+        options += ["--server-pid", ",".join(map(str, server_pids)) or "0"]
         options += ["--path", path, "--speaks-first"] if path else []
         if audience:
             audience_file = folder / "audience"

@@ -16,7 +16,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from types import TracebackType
 
 from .agent import Setup
@@ -35,7 +35,11 @@ class Agent:
         """Start it with a command and send it the setup."""
         self._process = subprocess.Popen(shlex.split(start), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self._start = start
-        self.tell(setup.as_line())
+        try:
+            self.tell(setup.as_line())
+        except Failed:
+            self._end()
+            raise
 
     def tell(self, line: str) -> None:
         """Send a line; `answer` returns what it says to that."""
@@ -63,10 +67,14 @@ class Agent:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._end()
+
+    def _end(self) -> None:
         assert self._process.stdin
-        self._process.stdin.close()
-        self._process.wait()
         assert self._process.stdout
+        with suppress(BrokenPipeError):  # what it was told and did not read
+            self._process.stdin.close()
+        self._process.wait()
         self._process.stdout.close()
 
 

@@ -8,7 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from .plots import pictures
 from .scenario import Row, Scenario
+from .scenarios import SCENARIOS
 from .variants import VARIANTS
 
 # scenario → variant → one row per round
@@ -37,11 +39,17 @@ def faults(rows: Sequence[Row]) -> list[str]:
     return sorted(set(found))
 
 
+def times_better(scenario: Scenario, of: float | None, to: float | None) -> float | None:
+    """Return how many times better `of` is than `to`; None where one of them is not known."""
+    if not of or not to:
+        return None
+    return of / to if scenario.more_is_better else to / of
+
+
 def ratio(scenario: Scenario, of: float | None, to: float | None) -> str:
     """Return how many times better `of` is than `to`, as text."""
-    if not of or not to:
-        return ""
-    return f"{of / to if scenario.more_is_better else to / of:.2f} ×"
+    better = times_better(scenario, of, to)
+    return "" if better is None else f"{better:.2f} ×"
 
 
 def verdicts(scenario: Scenario, rows: Sequence[Row]) -> list[str]:
@@ -56,34 +64,67 @@ def verdicts(scenario: Scenario, rows: Sequence[Row]) -> list[str]:
     return lines
 
 
-def markdown(machine: Mapping[str, Any], scenarios: Sequence[Scenario], rows: Rows) -> str:
+def merged(runs: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, list[Row]]]:
+    """Return the rows of several runs (`machine` and `rows` each) as those of one."""
+    rows: dict[str, dict[str, list[Row]]] = {}
+    for run in runs:
+        for scenario, variants in run["rows"].items():
+            for name, measured in variants.items():
+                rows.setdefault(scenario, {}).setdefault(name, []).extend(measured)
+    return rows
+
+
+def read(results: Path) -> list[dict[str, Any]]:
+    """Return the runs of a results file: one, or a list of them."""
+    found = json.loads(results.read_text())
+    return found if isinstance(found, list) else [found]
+
+
+def markdown(machine: Mapping[str, Any], rows: Rows) -> str:
     """Return the whole page."""
-    lines = ["# Bench results", "", "Medians over the rounds of one run; how to read them: ../README.md.", ""]
+    lines = ["# Bench results", "", "Medians over the rounds; how to read them: ../README.md.", ""]
     lines += [f"- {name.replace('_', ' ')}: {_shown(value)}" for name, value in machine.items()]
-    for scenario in scenarios:
-        lines += ["", *_section(scenario, rows.get(scenario.name, {}))]
+    for name, scenario in SCENARIOS.items():
+        if name in rows:
+            lines += ["", *_section(scenario, rows[name])]
     return "\n".join(lines) + "\n"
 
 
 def _section(scenario: Scenario, rows: Mapping[str, Sequence[Row]]) -> list[str]:
+    met = [f"- {line}" for name in rows if name.startswith("headgate") for line in _named(name, verdicts(scenario, rows[name]))]
+    return [f"## {scenario.title}", "", *table(scenario, rows), "", *met]
+
+
+def _named(name: str, lines: Sequence[str]) -> list[str]:
+    return [line if name == "headgate" else f"{VARIANTS[name].title}: {line}" for line in lines]
+
+
+def table(scenario: Scenario, rows: Mapping[str, Sequence[Row]]) -> list[str]:
+    """Return the lines of the scenario's table: medians, the ratio to Headgate, rounds, and what went wrong."""
     headings = ["server", *scenario.columns.values(), "Headgate is better by", "rounds", "notes"]
-    lines = [f"## {scenario.title}", "", f"| {' | '.join(headings)} |", "|---" * len(headings) + "|"]
+    lines = [f"| {' | '.join(headings)} |", "|---" * len(headings) + "|"]
     own = median(rows.get("headgate", ()), scenario.ratio)
     for name, found in rows.items():
         compared = "" if name.startswith("headgate") else ratio(scenario, own, median(found, scenario.ratio))
         cells = [VARIANTS[name].title, *(_cell(found, column) for column in scenario.columns)]
         cells += [compared, str(len(found)), "; ".join(faults(found))]
         lines.append(f"| {' | '.join(cells)} |")
-    lines += ["", *(f"- {line}" for line in verdicts(scenario, rows.get("headgate", ())))]
     return lines
 
 
-def write(folder: Path, name: str, machine: Mapping[str, Any], scenarios: Sequence[Scenario], rows: Rows) -> Path:
-    """Write `<name>.json` (every row, with whole distributions) and `<name>.md`; return the latter."""
+def write(folder: Path, name: str, machine: Mapping[str, Any], rows: Rows, *, add: bool = False) -> Path:
+    """Write `<name>.json` (every row, with whole distributions), its pictures and `<name>.md`; return the latter.
+
+    `add`: beside the runs that the file has, if there is one.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    page = folder / f"{name}.md"
-    (folder / f"{name}.json").write_text(json.dumps({"machine": machine, "rows": rows}, indent=1) + "\n")
-    page.write_text(markdown(machine, scenarios, rows))
+    results, page = folder / f"{name}.json", folder / f"{name}.md"
+    runs = [*(read(results) if add and results.exists() else []), {"machine": machine, "rows": rows}]
+    results.write_text(json.dumps(runs if len(runs) > 1 else runs[0], indent=1) + "\n")
+    titles = {scenario.name: scenario.title for scenario in SCENARIOS.values()}
+    drawn = pictures.draw(results, merged(runs), titles, {name: variant.title for name, variant in VARIANTS.items()})
+    shown = "".join(f"\n![{path.stem}]({path.name})\n" for path in drawn)
+    page.write_text(markdown(runs[0]["machine"], merged(runs)) + shown)
     return page
 
 

@@ -17,7 +17,7 @@ from .variants import Kind, Variant, held_port
 
 @dataclass(frozen=True)
 class Stage:
-    """The running parts that a scenario measures."""
+    """The running parts that a scenario measures; of several gateways, `server` and `port` are the first."""
 
     variant: Variant
     bus: Bus
@@ -34,8 +34,8 @@ class Stage:
         return Generator(
             folder,
             load_core,
-            port=self.port,
-            server_pid=self.server.pid,
+            ports=[self.port],
+            server_pids=[self.server.pid],
             server_core=server_core,
             bus_socket=self.bus.socket,
             connects=connects,
@@ -88,13 +88,17 @@ def stage(
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="headgate-bench-")))
         bus = Bus(folder, load_core)
         stack.enter_context(bus)
-        port = stack.enter_context(held_port())
-        server = stack.enter_context(variant.start(bus, port, server_core, folder))
+        ports, servers = [], []
+        for number in range(variant.gateways):
+            own = folder / f"server-{number}"
+            own.mkdir()
+            ports.append(stack.enter_context(held_port()))
+            servers.append(stack.enter_context(variant.start(bus, ports[-1], server_core, own)))
         generator = Generator(
             folder,
             load_core,
-            port=port,
-            server_pid=server.pid,
+            ports=ports,
+            server_pids=[server.pid for server in servers],
             server_core=server_core,
             bus_socket=bus.socket,
             connects=connects or [variant.connect],
@@ -106,5 +110,5 @@ def stage(
             receive_buffer_bytes=receive_buffer_bytes,
         )
         stack.enter_context(generator)
-        generator.publishes(variant.template(bus, port, size_bytes, to))
-        yield Stage(variant, bus, server, generator, port, folder)
+        generator.publishes(variant.template(bus, ports[0], size_bytes, to))
+        yield Stage(variant, bus, servers[0], generator, ports[0], folder)

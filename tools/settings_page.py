@@ -42,6 +42,7 @@ OTHERS = (
         "Path of the configuration file. Not set: `headgate.toml` in the current folder, if there is one.",
     ),
     ("HEADGATE_CHROMIUM", "`make test`", "Path of the Chromium or Chrome that the end-to-end tests drive."),
+    ("HEADGATE_BENCH_CENTRIFUGO", "`headgate bench`", "Path of the Centrifugo to measure beside. Not set: `centrifugo` in PATH."),
     ("PYTHON", "`make`", "Interpreter to build `.venv` with. Not set: the first one that is 3.11 or newer."),
     ("ARGS", "`make run`, `make unit`, `make e2e`", "More arguments for `headgate serve` or pytest: `make unit ARGS=-v`."),
 )

@@ -27,7 +27,7 @@
 #include "pace.h"
 
 static const char usage[] =
-    "usage: load --port PORT --connects FILE --ready TEXT [options] < commands\n"
+    "usage: load --port PORT,… --connects FILE --ready TEXT [options] < commands\n"
     "  --host HOST        address of the server (127.0.0.1)\n"
     "  --path PATH        of the WebSocket (/socket.io/?EIO=4&transport=websocket)\n"
     "  --connects FILE    CONNECT texts, one per line used in turn; a record separator (0x1e) stands for a newline\n"
@@ -38,7 +38,7 @@ static const char usage[] =
     "  --speaks-first     no Engine.IO: the client begins, TEXT may stand anywhere, an empty object is the ping\n"
     "  --clients COUNT    room for so many (10000)\n"
     "  --receive-buffer B SO_RCVBUF of each client, in bytes (the kernel's)\n"
-    "  --server-pid PID   read this process's CPU time before and after each run\n"
+    "  --server-pid PID,… read the CPU time of these processes before and after each run\n"
     "  --server-core N    and how busy this core was, with anybody's work\n";
 
 enum { RECORD_SEPARATOR = 0x1e };
@@ -69,6 +69,15 @@ static void read_connects(const char *path)
         fail(path, "no CONNECT text");
 }
 
+/* Numbers with commas between them; returns how many. The one after the last is left as it was, 0. */
+static unsigned read_numbers(int *numbers, char *text)
+{
+    unsigned count = 0;
+    for (char *word = strtok(text, ","); word && count < MAX_SERVERS - 1; word = strtok(NULL, ","))
+        numbers[count++] = atoi(word);
+    return count;
+}
+
 static void read_options(int argc, char **argv)
 {
     static const struct option names[] = {
@@ -84,7 +93,7 @@ static void read_options(int argc, char **argv)
         switch (option) {
         case 'a': audience = optarg; break;
         case 'h': o->host = optarg; break;
-        case 'p': o->port = atoi(optarg); break;
+        case 'p': o->port_count = read_numbers(o->ports, optarg); break;
         case 'P': o->path = optarg; break;
         case 'c': connects = optarg; break;
         case 'r': o->ready = optarg; break;
@@ -94,11 +103,11 @@ static void read_options(int argc, char **argv)
         case 'n': swarm.room = (unsigned)atoi(optarg); break;
         case 'b': o->receive_buffer_bytes = atoi(optarg); break;
         case 'C': o->server_core = atoi(optarg); break;
-        case 's': o->server_pid = atoi(optarg); break;
+        case 's': read_numbers(o->server_pids, optarg); break;
         default: fputs(usage, stderr); exit(2);
         }
     }
-    if (!o->port || !connects || !o->ready || optind != argc) {
+    if (!o->port_count || !connects || !o->ready || optind != argc) {
         fputs(usage, stderr);
         exit(2);
     }

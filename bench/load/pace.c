@@ -10,9 +10,22 @@ struct mark {
     struct tally tally;
 };
 
+/* CPU seconds of all servers together; -1 when there is none to look at, or one of them cannot be read. */
+static double servers_cpu_s(const int *pids)
+{
+    double sum = 0;
+    for (const int *pid = pids; *pid; pid++) {
+        double used = process_cpu_s(*pid);
+        if (used < 0)
+            return -1;
+        sum += used;
+    }
+    return *pids ? sum : -1;
+}
+
 static struct mark mark_now(struct swarm *swarm)
 {
-    return (struct mark){now_ns(), process_cpu_s(swarm->options.server_pid), own_cpu_s(),
+    return (struct mark){now_ns(), servers_cpu_s(swarm->options.server_pids), own_cpu_s(),
                          core_busy_s(swarm->options.server_core), swarm->tally};
 }
 

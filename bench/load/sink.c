@@ -3,9 +3,10 @@
  * It accepts WebSocket clients, answers CONNECT with a constant, subscribes to one Redis channel and sends every message to
  * every client. No routing, no sessions, no pings, no limits: what a broadcast costs when nothing but the system calls is
  * left. By default it joins what came from Redis in one read into one send per client (as Headgate does); with --each
- * it makes one send per event and client.
+ * it makes one send per event and client. With --addressed it sends each event, by the address in its channel, to those
+ * whose CONNECT names that address, and CHANNEL is a pattern.
  *
- *   sink PORT REDIS_ADDRESS CHANNEL NAMESPACE [--each]
+ *   sink PORT REDIS_ADDRESS CHANNEL NAMESPACE [--each | --addressed]
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -23,6 +24,7 @@
 #include <unistd.h>
 
 #include "buffer.h"
+#include "listeners.h"
 #include "redis.h"
 #include "socketio.h"
 
@@ -33,6 +35,8 @@ struct peer {
     unsigned place; /* in `joined`, once it has sent CONNECT */
     enum { UPGRADING, OPEN, JOINED } state;
     struct buffer unsent;
+    uint32_t *addresses;
+    unsigned address_count;
 };
 
 static struct {
@@ -41,7 +45,7 @@ static struct {
     struct peer *joined[MAX_CLIENTS];
     unsigned count;
     const char *namespace;
-    bool each;
+    bool each, addressed;
 } sink;
 
 static void drop(struct peer *peer)
@@ -50,6 +54,9 @@ static void drop(struct peer *peer)
         sink.joined[peer->place] = sink.joined[--sink.count];
         sink.joined[peer->place]->place = peer->place;
     }
+    for (unsigned i = 0; i < peer->address_count; i++)
+        listeners_remove(peer->addresses[i], peer);
+    free(peer->addresses);
     close(peer->fd);
     buffer_free(&peer->unsent);
     free(peer);
@@ -98,6 +105,20 @@ static bool say(struct peer *peer, const char *text)
     return deliver(peer, frame, head + length);
 }
 
+/* Note the addresses in a CONNECT: one masked frame, which has come whole. */
+static void note_addresses(struct peer *peer, char *bytes, size_t length)
+{
+    size_t head = ((unsigned char)bytes[1] & 0x7f) == 126 ? 8 : 6;
+    for (size_t i = head; i < length; i++)
+        bytes[i] = (char)(bytes[i] ^ bytes[head - 4 + (i - head) % 4]);
+    const char *p = bytes + head, *end = bytes + length;
+    for (uint32_t address; head <= length && (p = address_find(p, end, &address));) {
+        peer->addresses = realloc(peer->addresses, (peer->address_count + 1) * sizeof *peer->addresses);
+        peer->addresses[peer->address_count++] = address;
+        listeners_add(address, peer);
+    }
+}
+
 /* Only two things that a client sends matter: the request, and the first frame after it, which is its CONNECT. */
 static bool hear(struct peer *peer)
 {
@@ -118,6 +139,8 @@ static bool hear(struct peer *peer)
         peer->state = JOINED;
         peer->place = sink.count;
         sink.joined[sink.count++] = peer;
+        if (sink.addressed)
+            note_addresses(peer, bytes, (size_t)got);
         snprintf(text, sizeof text, "40%s,{\"sid\":\"sink\"}", sink.namespace);
         return say(peer, text);
     }
@@ -146,6 +169,26 @@ static void fan_out(struct buffer *out, const char *message, size_t length)
     }
 }
 
+/* Send one message to those who listen at the address in its channel, a send for each. */
+static void send_addressed(const char *channel, size_t channel_length, const char *message, size_t length)
+{
+    static struct buffer out;
+    char head[10], start[128];
+    uint32_t address;
+    if (!address_find(channel, channel + channel_length, &address))
+        return;
+    size_t start_length = (size_t)snprintf(start, sizeof start, "42%s,[\"event\",", sink.namespace);
+    buffer_append(&out, head, frame_write_head(head, start_length + length + 1));
+    buffer_append(&out, start, start_length);
+    buffer_append(&out, message, length);
+    buffer_append(&out, "]", 1);
+    struct listeners *there = listeners_at(address);
+    for (uint32_t i = there->count; i-- > 0;)
+        if (!deliver(there->all[i], out.bytes + out.start, out.length))
+            drop(there->all[i]);
+    buffer_consume(&out, out.length);
+}
+
 static void read_bus(void)
 {
     static struct buffer out;
@@ -156,11 +199,13 @@ static void read_bus(void)
     }
     const char *p = bus->in.bytes + bus->in.start, *end = p + bus->in.length, *start = p, *next;
     while ((next = resp_end(p, end))) {
-        size_t length[3];
-        const char *part[3], *at = memchr(p, '\n', (size_t)(next - p)) + 1;
-        for (int i = 0; i < 3; i++)
+        size_t length[4];
+        const char *part[4], *at = memchr(p, '\n', (size_t)(next - p)) + 1;
+        for (int i = 0; i < (sink.addressed ? 4 : 3); i++)
             part[i] = *p == '*' ? resp_bulk(&at, next, &length[i]) : NULL;
-        if (part[0] && part[2] && length[0] == 7 && !memcmp(part[0], "message", 7))
+        if (sink.addressed && part[0] && part[3] && length[0] == 8 && !memcmp(part[0], "pmessage", 8))
+            send_addressed(part[2], length[2], part[3], length[3]);
+        else if (!sink.addressed && part[0] && part[2] && length[0] == 7 && !memcmp(part[0], "message", 7))
             fan_out(&out, part[2], length[2]);
         p = next;
     }
@@ -214,7 +259,7 @@ static void turn(void)
 int main(int argc, char **argv)
 {
     if (argc < 5) {
-        fputs("usage: sink PORT REDIS_ADDRESS CHANNEL NAMESPACE [--each]\n", stderr);
+        fputs("usage: sink PORT REDIS_ADDRESS CHANNEL NAMESPACE [--each | --addressed]\n", stderr);
         return 2;
     }
     struct rlimit limit;
@@ -224,10 +269,12 @@ int main(int argc, char **argv)
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     sink.namespace = argv[4];
     sink.each = argc > 5 && !strcmp(argv[5], "--each");
+    sink.addressed = argc > 5 && !strcmp(argv[5], "--addressed");
     sink.epoll = epoll_create1(EPOLL_CLOEXEC);
     redis_connect(&sink.redis, argv[2]);
     char command[512];
-    int length = snprintf(command, sizeof command, "*2\r\n$9\r\nSUBSCRIBE\r\n$%zu\r\n%s\r\n", strlen(argv[3]), argv[3]);
+    int length = snprintf(command, sizeof command, "*2\r\n%s\r\n$%zu\r\n%s\r\n",
+                          sink.addressed ? "$10\r\nPSUBSCRIBE" : "$9\r\nSUBSCRIBE", strlen(argv[3]), argv[3]);
     redis_send(&sink.redis, command, (size_t)length);
     watch(sink.redis.fd, &sink.redis, EPOLLIN, EPOLL_CTL_ADD);
     listen_on(atoi(argv[1]));

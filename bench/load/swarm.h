@@ -20,10 +20,13 @@
 /* Events that may be under way; a run that has more is not keeping up and ends as `overrun`. */
 #define RING 65536u
 #define MAX_CONNECT_BYTES 4096
+#define MAX_SERVERS 16
 
 struct options {
     const char *host, *path, *ready, *redis;
-    int port, server_pid, server_core, receive_buffer_bytes;
+    int ports[MAX_SERVERS], server_pids[MAX_SERVERS]; /* clients join the ports in turn; pids end with 0 */
+    unsigned port_count;
+    int server_core, receive_buffer_bytes;
     bool offer_deflate, speaks_first;
 };
 

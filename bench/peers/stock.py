@@ -9,7 +9,7 @@ names. No authentication, no logging, the defaults.
 
 from __future__ import annotations
 
-from gevent import monkey  # type: ignore[import-untyped]
+from gevent import monkey
 
 monkey.patch_all()
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-WIDTH, HEIGHT = 720, 400
-LEFT, RIGHT, TOP, BOTTOM = 70, 190, 46, 56
+WIDTH, HEIGHT = 960, 420
+LEFT, RIGHT, TOP, BOTTOM = 96, 350, 46, 56
 TICKS = 6
 DASHES = ("", "6 3", "2 3", "9 3 2 3", "12 4", "4 2 1 2", "1 2")
 

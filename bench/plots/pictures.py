@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import statistics
 from collections.abc import Mapping, Sequence
@@ -68,9 +67,8 @@ def over_clients(title: str, column: str, label: str, rows: Rows, titles: Titles
     return chart(title, _CLIENTS, Axis(label, lambda value: f"{value:,.0f}"), lines) if len(numbers) > 1 else None
 
 
-def draw(results: Path, titles: Mapping[str, str], servers: Titles) -> list[Path]:
-    """Draw all that the results of one run (its JSON) have, beside them as `<name>-<picture>.svg`; return the files."""
-    rows: Rows = json.loads(results.read_text())["rows"]
+def draw(results: Path, rows: Rows, titles: Mapping[str, str], servers: Titles) -> list[Path]:
+    """Draw all that rows have, beside the file of the results, as `<its name>-<picture>.svg`; return the files."""
     pictures: dict[str, str | None] = {}
     for scenario, variants in rows.items():
         title = titles.get(scenario, scenario)

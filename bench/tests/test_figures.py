@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from bench import publishing, report
 from bench.scenario import Row
 from bench.scenarios import SCENARIOS
+from bench.variants import VARIANTS
 
 SCENARIO = SCENARIOS["throughput-1000x256B-w8"]
 
@@ -59,3 +61,22 @@ def test_verdict_says_met_or_missed() -> None:
     """The target is compared with the median."""
     assert report.verdicts(SCENARIO, [{"deliveries_per_cpu_s": 700_000.0}])[0].startswith("met")
     assert report.verdicts(SCENARIO, [{"deliveries_per_cpu_s": 699_999.0}])[0].startswith("**missed**")
+
+
+def test_a_run_that_is_added_makes_further_rounds_of_the_same_page(tmp_path: Path) -> None:
+    """Long measurements can be made in pieces."""
+    machine = {"cpu_model": "a CPU"}
+    for figure in (100.0, 300.0):
+        rows: dict[str, dict[str, list[Row]]] = {SCENARIO.name: {"headgate": [{"outcome": "ok", "deliveries_per_cpu_s": figure}]}}
+        page = report.write(tmp_path, "pieces", machine, rows, add=True)
+    assert "| Headgate (logged publish) | 200 |" in page.read_text()
+    assert len(report.read(tmp_path / "pieces.json")) == 2
+
+
+def test_each_scenario_names_servers_and_columns_that_exist() -> None:
+    """A misspelt name would only be noticed after an hour of measuring."""
+    for name, scenario in SCENARIOS.items():
+        assert name == scenario.name
+        assert set(scenario.variants) <= set(VARIANTS)
+        assert scenario.ratio in scenario.columns
+        assert set(scenario.targets) <= set(scenario.columns)

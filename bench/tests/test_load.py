@@ -7,6 +7,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import ServerConnection
 from websockets.sync.server import serve as serve_websockets
 
-from bench import generator, publishing
+from bench import directed, generator, publishing
 from bench.bus import Bus
 from bench.child import Failed
 from bench.stage import Stage, stage
@@ -79,6 +80,33 @@ def test_latency_counts_from_the_planned_time_while_the_server_stands_still(on: 
     assert shares[50] >= 480_000
 
 
+def test_a_closed_loop_hides_the_second_that_the_open_schedule_shows(on: Stage) -> None:
+    """The calibration: a server stands still for a second. On schedule a hundred events are due in it, and half of them wait for
+    half a second; a closed loop has four events under way, and publishes no other that could be late."""
+    os.kill(on.server.pid, signal.SIGSTOP)
+    on.generator.tell("window", 4, 0, 1500)
+    wait_until_published(on, 4)
+    assert not answers_within(on, 1)
+    os.kill(on.server.pid, signal.SIGCONT)
+    closed = on.generator.answer(takes_s=2)
+    os.kill(on.server.pid, signal.SIGSTOP)
+    on.generator.tell("open", 100, 1000)
+    wait_until_published(on, closed["published"] + 100)
+    os.kill(on.server.pid, signal.SIGCONT)
+    opened = on.generator.answer(takes_s=1)
+    assert opened["deliveries"] == 100 * CLIENTS
+    assert slower_than(opened, 480_000) >= 49 * CLIENTS
+    # A machine that is itself paused a few times makes a few windows late, not a hundred events.
+    assert slower_than(closed, 480_000) <= 5 * 4 * CLIENTS
+
+
+def slower_than(answer: generator.Answer, microseconds: float) -> float:
+    """Return how many values are certainly as large: those in the parts of the distribution that begin there or above."""
+    points = answer["microseconds"]["distribution"]
+    shares = [upper - lower for (lower, least), (upper, _) in pairwise(points) if least >= microseconds]
+    return float(sum(shares) / 100 * answer["microseconds"]["count"])
+
+
 def test_window_keeps_no_more_events_under_way_than_asked(on: Stage) -> None:
     """With the server stopped, exactly one window is published; after it goes on, all of it arrives."""
     os.kill(on.server.pid, signal.SIGSTOP)
@@ -90,6 +118,18 @@ def test_window_keeps_no_more_events_under_way_than_asked(on: Stage) -> None:
     answer = on.generator.answer(takes_s=1)
     assert answer["published"] == 8
     assert answer["undelivered"] == 0
+
+
+def test_events_with_addresses_reach_a_server_that_routes_and_each_counts_once() -> None:
+    """Twelve clients at two of eight topics each: three listen to a topic, and they alone get its events."""
+    audience = directed.topics(12, 2, 8)
+    with stage(VARIANTS["sink-addressed"], size_bytes=256, room=12, audience=audience) as found:
+        found.generator.connects(12)
+        answer = found.generator.ask("open", 500, 200, takes_s=1)
+    assert answer["outcome"] == "ok"
+    assert answer["published"] == 100
+    assert answer["deliveries"] == 300
+    assert (answer["missing"], answer["late"], answer["undelivered"]) == (0, 0, 0)
 
 
 def test_a_stopped_client_is_not_waited_for_and_catches_up(on: Stage) -> None:
@@ -142,8 +182,8 @@ def test_a_client_that_speaks_first_joins_answers_pings_and_counts_pushes_by_the
         load = generator.Generator(
             tmp_path,
             0,
-            port=server.socket.getsockname()[1],
-            server_pid=os.getpid(),
+            ports=[server.socket.getsockname()[1]],
+            server_pids=[os.getpid()],
             server_core=0,
             bus_socket=bus.socket,
             connects=['{"id":1}\x1e{"id":2}'],
@@ -185,8 +225,8 @@ def test_an_event_with_an_address_reaches_those_who_listen_there_and_no_other(tm
         load = generator.Generator(
             tmp_path,
             0,
-            port=server.socket.getsockname()[1],
-            server_pid=os.getpid(),
+            ports=[server.socket.getsockname()[1]],
+            server_pids=[os.getpid()],
             server_core=0,
             bus_socket=bus.socket,
             connects=["first", "second"],

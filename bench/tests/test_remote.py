@@ -42,7 +42,7 @@ def test_two_agents_measure_one_gateway_each_by_its_own_clock(tmp_path: Path, ca
 def test_an_agent_that_ends_is_told() -> None:
     """Its command is in the message: which of many it was."""
     setup = remote.setup_of(0, "127.0.0.1", 1, "/nowhere", 1, 100, None)
-    with remote.Agent("false", setup) as agent, pytest.raises(Failed, match="ended: false"):
+    with pytest.raises(Failed, match="ended: false"), remote.Agent("false", setup) as agent:
         agent.answer()
 
 

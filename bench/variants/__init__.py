@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from .centrifugo import CENTRIFUGO
-from .headgate import APPEND, HEADGATE, LOG_KEY, PLAIN, has_append, headgate_connect, mint
-from .sink import SINK, SINK_EACH
-from .socketio_peers import NODE, STOCK
+from .headgate import APPEND, HEADGATE, LOG_KEY, PLAIN, TWO, has_append, headgate_connect, mint
+from .sink import SINK, SINK_ADDRESSED, SINK_EACH
+from .socketio_peers import FLASK, NODE, STOCK
 from .variant import Addressing, Kind, Variant, held_port
 
 __all__ = ["LOG_KEY", "VARIANTS", "Addressing", "Kind", "Variant", "has_append", "headgate_connect", "held_port", "mint"]
 
-VARIANTS = {variant.name: variant for variant in (HEADGATE, APPEND, PLAIN, STOCK, NODE, CENTRIFUGO, SINK, SINK_EACH)}
+_ALL = (HEADGATE, APPEND, TWO, PLAIN, STOCK, FLASK, NODE, CENTRIFUGO, SINK, SINK_EACH, SINK_ADDRESSED)
+VARIANTS = {variant.name: variant for variant in _ALL}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 from collections.abc import Callable, Sequence
@@ -136,4 +137,5 @@ APPEND = _variant(
     "headgate-append", "Headgate (logged, checked by the publisher)", _appended, "own", "topics", "wildcards",
     missing=_append_missing,
 )  # fmt: skip
+TWO = dataclasses.replace(HEADGATE, name="headgate-two", title="Headgate, two gateways (logged publish)", gateways=2)
 PLAIN = _variant("headgate-plain", "Headgate (plain PUBLISH)", plain, "topics", "wildcards")

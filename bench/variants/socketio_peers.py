@@ -1,4 +1,4 @@
-"""The Socket.IO servers beside Headgate: python-socketio on gevent, and Node; peers/ has their programs."""
+"""The Socket.IO servers beside Headgate: python-socketio and Flask-SocketIO on gevent, and Node; peers/ has their programs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bench.child import Child
 from .variant import NAMESPACE, Addressing, Kind, Variant, listens, started
 
 PEERS = Path(__file__).parents[1] / "peers"
-_STOCK = [str(PEERS / ".venv" / "bin" / "python"), str(PEERS / "stock.py")]
+_PYTHON = PEERS / ".venv" / "bin" / "python"
 _NODE = ["node", str(PEERS / "node.js")]
 _JOIN = f"40{NAMESPACE},"
 
@@ -28,18 +28,22 @@ _ROOMS = Addressing(_connect, lambda _count: _JOIN, publishing.ADDRESS)
 _ADDRESSING: dict[Kind, Addressing] = {"own": _ROOMS, "topics": _ROOMS}
 
 
-def _start_stock(bus: Bus, port: int, core: int, folder: Path) -> Child:
-    return started([*_STOCK, "serve", str(port), bus.url, NAMESPACE], core, folder, listens(port))
+def _python_peer(name: str, title: str, program: str) -> Variant:
+    """Return a peer that runs in peers/.venv; both take the same arguments."""
+    command = [str(_PYTHON), str(PEERS / program)]
 
+    def start(bus: Bus, port: int, core: int, folder: Path) -> Child:
+        return started([*command, "serve", str(port), bus.url, NAMESPACE], core, folder, listens(port))
 
-def _stock_template(bus: Bus, _port: int, size_bytes: int, to: str | None) -> bytes:
-    with bus.client() as client:
-        emitter = [*_STOCK, "emit", bus.url, NAMESPACE, *([to] if to else [])]
-        return publishing.captured(client, emitter, publishing.payload(size_bytes))
+    def template(bus: Bus, _port: int, size_bytes: int, to: str | None) -> bytes:
+        with bus.client() as client:
+            emitter = [*command, "emit", bus.url, NAMESPACE, *([to] if to else [])]
+            return publishing.captured(client, emitter, publishing.payload(size_bytes))
 
+    def missing() -> str:
+        return "" if _PYTHON.exists() else "not installed: make -C bench peers"
 
-def _stock_missing() -> str:
-    return "" if Path(_STOCK[0]).exists() else "not installed: make -C bench peers"
+    return Variant(name, title, start, template, _JOIN, _JOIN, missing, addressing=_ADDRESSING)
 
 
 def _start_node(bus: Bus, port: int, core: int, folder: Path) -> Child:
@@ -58,10 +62,8 @@ def _node_missing() -> str:
     return "" if installed else "not installed: make -C bench peers"
 
 
-STOCK = Variant(
-    "stock", "python-socketio + RedisManager, gevent", _start_stock, _stock_template, _JOIN, _JOIN, _stock_missing,
-    addressing=_ADDRESSING,
-)  # fmt: skip
+STOCK = _python_peer("stock", "python-socketio + RedisManager, gevent", "stock.py")
+FLASK = _python_peer("flask-socketio", "Flask-SocketIO + Redis message queue, gevent", "flask_peer.py")
 NODE = Variant(
     "node", "Node socket.io + redis adapter", _start_node, _node_template, _JOIN, _JOIN, _node_missing,
     addressing=_ADDRESSING,

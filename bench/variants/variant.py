@@ -52,7 +52,8 @@ class Variant:
     `start(bus, port, core, folder)` starts it and returns when it takes connections; `template(bus, port, size, to)` is the
     command that publishes an event of that payload size, to an address or, without one, to every client; `connect` is the
     CONNECT of a client that gets every event, and `joined` how the text begins that says that it does from now on; `missing()`
-    names what is not installed, or is empty; `path` is that of a WebSocket that does not speak Engine.IO.
+    names what is not installed, or is empty; `path` is that of a WebSocket that does not speak Engine.IO; `gateways` is how many
+    of them share the clients, on one core.
     """
 
     name: str
@@ -65,6 +66,7 @@ class Variant:
     path: str | None = None
     addressing: Mapping[Kind, Addressing] = field(default_factory=dict)
     http: HttpPublishing | None = None
+    gateways: int = 1
 
 
 @contextmanager

@@ -1,8 +1,8 @@
 /**
  * Build of the npm package `headgate`: bundles by esbuild, declarations by tsc, sizes printed.
  *
- * In: src/. Out: dist/ (ESM and CommonJS with socket.io-client and Backbone outside; a script-tag file that takes Backbone from the
- * page, and beside it socket.io-client, which that file loads when it needs it), the two script-tag files where the Flask extension
+ * In: src/. Out: dist/ (ESM and CommonJS with socket.io-client, the transport by it, and Backbone outside; a script-tag file that takes
+ * Backbone from the page, and beside it socket.io-client and the transport, which that file loads when it needs them), the two script-tag files where the Flask extension
  * serves them from (gateway/headgate/static, compressed too), and the demo that demo/build.mjs makes of dist.
  *
  * Statements labelled STRICT throw at a fault of this package that a page can live with; they are left out.
@@ -36,20 +36,28 @@ const base = { absWorkingDir: WEB, bundle: true, target: "es2022", platform: "br
 /** @type {import("esbuild").BuildOptions} */
 const library = { ...base, external: ["socket.io-client", "backbone", "underscore"], minifyWhitespace: true, minifySyntax: true, sourcemap: "linked" };
 
+/** The transport by socket.io-client, which nothing imports but dynamically: one file is enough for both formats. */
+const SOCKET_IO = "./headgate.socketio.js";
+
+/**
+ * Import a file as the one beside the file that is made.
+ * @param {string} path @param {RegExp} filter
+ * @returns {import("esbuild").Plugin}
+ */
+const outside = (path, filter) => ({
+  name: `outside ${path}`,
+  setup({ onResolve }) {
+    onResolve({ filter }, () => ({ path, external: true }));
+  },
+});
+
 /**
  * Make one file of the package. The Backbone part imports the client as the file beside it, so that a page has one of it.
  * @param {string} entry @param {"esm" | "cjs"} format @param {string} name of the file in dist
  */
 function publish(entry, format, name) {
   const index = format === "esm" ? "./headgate.js" : "./headgate.cjs";
-  /** @type {import("esbuild").Plugin} */
-  const beside = {
-    name: "beside",
-    setup({ onResolve }) {
-      onResolve({ filter: /^\.\/index\.js$/ }, () => ({ path: index, external: true }));
-    },
-  };
-  return build({ ...library, entryPoints: [entry], format, outfile: resolve(DIST, name), plugins: [beside] });
+  return build({ ...library, entryPoints: [entry], format, outfile: resolve(DIST, name), plugins: [outside(index, /^\.\/index\.js$/), outside(SOCKET_IO, /^\.\/socketio\.js$/)] });
 }
 
 /** `import Backbone from "backbone"` in a page without modules: the page's own. @type {import("esbuild").Plugin} */
@@ -78,6 +86,7 @@ const gzip = (/** @type {Uint8Array | string} */ contents) => gzipSync(contents,
 async function pageSize(source) {
   const { outputFiles } = await build({
     ...base, stdin: { contents: source, resolveDir: WEB }, minify: true, write: false, format: "esm", external: ["socket.io-client", "backbone"],
+    plugins: [outside(SOCKET_IO, /^\.\/socketio\.js$/)],
   });
   return gzip(outputFiles[0].contents);
 }
@@ -94,6 +103,7 @@ const global = { ...base, entryPoints: ["src/global.js"], format: "iife", plugin
 await Promise.all([
   publish("src/index.js", "esm", "headgate.js"),
   publish("src/index.js", "cjs", "headgate.cjs"),
+  publish("src/socketio.js", "esm", SOCKET_IO),
   publish("src/backbone.js", "esm", "headgate.backbone.js"),
   publish("src/backbone.js", "cjs", "headgate.backbone.cjs"),
   build({ ...global, outfile: "dist/headgate.global.js" }),
@@ -119,7 +129,7 @@ const sizes = {
     MOST.backbone,
   ],
   "script tag": [gzip(await readFile(resolve(DIST, "headgate.global.min.js"))), MOST.script],
-  "socket.io-client, where no WebSocket gets through": [gzip(await readFile(resolve(DIST, "headgate.socket.io.js"))), Infinity],
+  "socket.io-client and the transport by it, where no WebSocket gets through": [gzip(await readFile(resolve(DIST, "headgate.socket.io.js"))), Infinity],
 };
 for (const [name, [size]] of Object.entries(sizes)) console.log(`${name}: ${size} bytes gzip`);
 const heavy = Object.entries(sizes).filter(([, [size, most]]) => size > most);

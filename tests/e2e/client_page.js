@@ -34,7 +34,7 @@
     while (performance.now() < end);
   });
   page.gate.on("all", (name, what) => {
-    if (name.includes(":") && name !== "state:change") page.told.push(name);
+    if (name.includes(":") && !["state:change", "status:change"].includes(name)) page.told.push(name);
     if (name === "connection:down") page.downs.push(what.reason);
     if (name === "connection:refused") page.refusals.push(what.code);
   });

@@ -352,3 +352,38 @@ def test_a_page_that_is_shown_again_does_not_wait_for_its_turn(
     assert state(page)["connection"] == "waiting"
     page.evaluate(show, "visible")
     assert wait_for(page, 4) == [1, 2, 3, 4]
+
+
+def test_a_page_whose_network_only_seems_to_be_gone_keeps_its_connection(open_page: OpenPage, publisher: Publisher) -> None:
+    """The browser says `offline`, the gateway answers all the same, and no connection is given up for it."""
+    page = open_page(
+        before="WebSocket.prototype.send = new Proxy(WebSocket.prototype.send, { apply: (send, socket, [text]) => \
+        { (window.sent ??= []).push(text); return Reflect.apply(send, socket, [text]); } });"
+    )
+    session = state(page)["session"]
+    page.evaluate("dispatchEvent(new Event('offline'))")
+    assert page.evaluate("window.sent").count("2") == 1
+    publish(publisher, range(1, 3))
+    assert wait_for(page, 2) == [1, 2]
+    assert (state(page)["session"], page.evaluate("page.gate.status"), page.evaluate("page.downs")) == (session, "live", [])
+
+
+def test_a_page_that_wakes_replaces_a_connection_that_is_dead(open_page: OpenPage, publisher: Publisher) -> None:
+    """A clock that has jumped is sleep. The old socket, from which nothing comes any more, is replaced, and nothing is lost."""
+    # The first socket dies without a word, as one does whose other end is gone when the machine wakes.
+    page = open_page(
+        before="""
+        const original = WebSocket.prototype.send;
+        WebSocket.prototype.send = function (text) { window.first ??= this; return original.call(this, text); };
+        addEventListener("die", () => { window.first.send = () => {}; window.first.onmessage = () => {}; });
+        const now = Date.now;
+        window.jumpMs = 0;
+        Date.now = () => now() + window.jumpMs;
+        """
+    )
+    page.evaluate("dispatchEvent(new Event('die'))")
+    publish(publisher, range(1, 4))
+    page.evaluate("window.jumpMs = 3600000")
+    assert wait_for(page, 3) == [1, 2, 3]
+    assert page.evaluate("page.downs") == ["ping timeout"]
+    assert state(page)["gaps"] == 0

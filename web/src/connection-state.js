@@ -1,38 +1,60 @@
 /**
- * The states of a connection, and the steps from each to the next. Pure data.
+ * The states of a connection, the steps from each to the next, and the status that an application sees. Pure data.
  *
  * `waiting` waits for a time, `dispatching` for the page: an attempt begins only when every message that has arrived was
- * dispatched, so that the position it resumes from is exact and the messages of two connections never mix. `welcoming`: the
- * gateway's welcome has arrived and has not been dispatched yet. `moving` is up, and about to leave.
+ * dispatched, so that the position it resumes from is exact and the messages of two connections never mix. `welcoming` and
+ * `returning`: the gateway's welcome has arrived and has not been dispatched yet; a returning client has a position.
  *
- * @typedef {"idle" | "dispatching" | "connecting" | "welcoming" | "up" | "moving" | "waiting" | "refused" | "paused" | "closed"} Phase
- * @typedef {"attempt" | "defer" | "greet" | "welcome" | "move" | "lose" | "refuse" | "pause" | "close"} Step
- * @typedef {"connecting" | "up" | "waiting" | "refused" | "paused" | "closed"} ConnectionState as an application sees it
+ * @typedef {"dispatching" | "welcoming" | "returning" | Status} Phase
+ * @typedef {"idle" | "connecting" | "resuming" | "live" | "catching_up" | "moving" | "waiting" | "paused" | "refused" | "closed"} Status
+ * @typedef {"attempt" | "defer" | "resume" | "greet" | "join" | "return" | "replay" | "follow" | "move" | "lose" | "refuse" | "pause" | "close"} Step
+ * @typedef {"connecting" | "up" | "waiting" | "refused" | "paused" | "closed"} ConnectionState the coarser words of `gate.state`
  */
 
+/** From each phase but `closed`. */
+const END = /** @type {const} */ ({ close: "closed" });
+/** From each that has begun and was not refused. */
+const LEAVE = /** @type {const} */ ({ pause: "paused", ...END });
+/** From each that has a connection or an attempt. */
+const DOWN = /** @type {const} */ ({ lose: "waiting", ...LEAVE });
+/** From each without, until an attempt begins. */
+const UP = /** @type {const} */ ({ attempt: "connecting", defer: "dispatching" });
+
 /**
- * `attempt`: begin to connect · `defer`: it is time to connect, but messages wait · `greet`: the welcome has arrived ·
- * `welcome`: it was dispatched · `move`: the gateway is about to stop · `lose`: the connection or the attempt ended ·
- * `refuse`: for good.
+ * `attempt`: begin to connect · `defer`: it is time to connect, but messages wait · `resume`: CONNECT asks to go on from a position ·
+ * `greet`: the welcome has arrived · `join`: it was dispatched, and there is nothing to catch up on · `return`: it was dispatched, and
+ * there may be · `replay`: a new event came from the log · `follow`: the client has everything again · `move`: the gateway is about to
+ * stop · `lose`: the connection or the attempt ended · `refuse`: for good.
  * @type {Record<Phase, Partial<Record<Step, Phase>>>}
  */
 export const CONNECTION = {
-  idle: { attempt: "connecting", close: "closed" },
-  dispatching: { attempt: "connecting", pause: "paused", close: "closed" },
-  connecting: { greet: "welcoming", lose: "waiting", refuse: "refused", pause: "paused", close: "closed" },
-  welcoming: { welcome: "up", lose: "waiting", pause: "paused", close: "closed" },
-  up: { move: "moving", lose: "waiting", pause: "paused", close: "closed" },
-  moving: { lose: "waiting", pause: "paused", close: "closed" },
-  waiting: { attempt: "connecting", defer: "dispatching", pause: "paused", close: "closed" },
-  refused: { attempt: "connecting", defer: "dispatching", close: "closed" },
-  paused: { attempt: "connecting", defer: "dispatching", close: "closed" },
+  idle: { attempt: "connecting", ...END },
+  dispatching: { attempt: "connecting", ...LEAVE },
+  connecting: { resume: "resuming", greet: "welcoming", refuse: "refused", ...DOWN },
+  resuming: { greet: "returning", refuse: "refused", ...DOWN },
+  welcoming: { join: "live", ...DOWN },
+  returning: { join: "live", return: "catching_up", ...DOWN },
+  live: { replay: "catching_up", move: "moving", ...DOWN },
+  catching_up: { follow: "live", move: "moving", ...DOWN },
+  moving: DOWN,
+  waiting: { ...UP, ...LEAVE },
+  refused: { ...UP, ...END },
+  paused: { ...UP, ...END },
   closed: {},
 };
 
-/** The state that an application sees, where it has another name. @type {Partial<Record<Phase, ConnectionState>>} */
-const PUBLIC = { idle: "waiting", dispatching: "waiting", welcoming: "connecting", moving: "up" };
+/** The status of the phases that have another name. @type {Partial<Record<Phase, Status>>} */
+const STATUS = { dispatching: "waiting", welcoming: "connecting", returning: "resuming" };
 
-/** Return the state that an application sees. @param {Phase} phase @returns {ConnectionState} */
-export function publicState(phase) {
-  return PUBLIC[phase] ?? /** @type {ConnectionState} */ (phase);
+/** The coarser words of `gate.state`, where they differ. @type {Partial<Record<Phase, ConnectionState>>} */
+const COARSE = { idle: "waiting", resuming: "connecting", live: "up", catching_up: "up", moving: "up" };
+
+/** Return the status that an application sees. @param {Phase} phase @returns {Status} */
+export function statusOf(phase) {
+  return STATUS[phase] ?? /** @type {Status} */ (phase);
+}
+
+/** Return the coarser word. @param {Status} status @returns {ConnectionState} */
+export function coarseOf(status) {
+  return COARSE[status] ?? /** @type {ConnectionState} */ (status);
 }

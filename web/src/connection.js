@@ -8,7 +8,7 @@
  * connection-state.js says which step is possible in which state. Each end of a connection goes through `leave`, which tells the
  * application last: a handler of `connection:down` may open, refresh or close at once.
  *
- * @import { Step } from "./connection-state.js"
+ * @import { Status, Step } from "./connection-state.js"
  * @import { TokenSource } from "./token.js"
  * @import { TransportOptions } from "./transport.js"
  *
@@ -21,15 +21,16 @@
  *
  * @typedef {object} ConnectionOwner
  * @property {() => boolean} busy whether messages that have arrived wait to be dispatched
- * @property {() => object} greeting the CONNECT's auth object, but for the token
+ * @property {() => { resume?: object }} greeting the CONNECT's auth object, but for the token
  * @property {(name: string, args: any[]) => void} received each message from the welcome on, in order
  * @property {(name: string, ...args: any[]) => void} tell a lifecycle event
  * @property {() => void} down the connection or the attempt ended
  * @property {() => void} changed
+ * @property {(change: { status: Status, previous: Status, reason: string }) => void} moved the status is another
  * @property {() => Promise<void>} refresh it is time for another token
  */
 import { delayAfterMs, reconnectDelayMs } from "./backoff.js";
-import { CONNECTION, publicState } from "./connection-state.js";
+import { CONNECTION, statusOf } from "./connection-state.js";
 import { disconnected, fromWire, HeadgateError } from "./errors.js";
 import { Machine } from "./machine.js";
 import { REFRESH, WELCOME } from "./protocol.js";
@@ -61,18 +62,31 @@ export function createConnection(address, options, owner) {
     greet,
     arrived,
     lost,
-    refused: (error) => life.is("connecting") && refused(fromWire(error)),
+    refused: (error) => life.is("connecting", "resuming") && refused(fromWire(error)),
   });
+
+  const status = () => statusOf(life.state);
+
+  /** Take a step, and say so if the status is another then. @param {Step} step @param {string} [reason] */
+  function take(step, reason = step) {
+    const previous = status();
+    life.take(step);
+    if (status() !== previous) owner.moved({ status: status(), previous, reason });
+    return true;
+  }
+
+  /** Take a step if there is one. Return whether there was. @param {Step} step @param {string} [reason] */
+  const offer = (step, reason) => life.can(step) && take(step, reason);
 
   // The steps up: connect, greet, arrived, welcomed.
 
   /** Begin an attempt, or wait until the page has dispatched all messages. */
   function connect() {
     if (owner.busy()) {
-      life.offer("defer");
+      offer("defer");
       return owner.changed();
     }
-    life.take("attempt");
+    take("attempt");
     generation++;
     after(() => lost("timeout"), connectTimeoutMs);
     owner.changed();
@@ -86,7 +100,9 @@ export function createConnection(address, options, owner) {
       const token = await tokens.current();
       if (mine !== generation) return;
       shown = token;
-      send({ ...owner.greeting(), token });
+      const greeting = owner.greeting();
+      if (greeting.resume) offer("resume");
+      send({ ...greeting, token });
     } catch (error) {
       if (mine === generation) refused(/** @type {HeadgateError} */ (error));
     }
@@ -95,16 +111,16 @@ export function createConnection(address, options, owner) {
   /** @param {string} name @param {any[]} args */
   function arrived(name, args) {
     // The gateway is there. How long the page takes to come to the welcome is not its fault.
-    if (name === WELCOME && life.offer("greet")) clearTimeout(timer);
+    if (name === WELCOME && offer("greet")) clearTimeout(timer);
     // Messages before the welcome mean nothing, and messages after the end come again.
-    if (life.is("welcoming", "up", "moving")) owner.received(name, args);
+    if (life.is("welcoming", "returning") || isUp()) owner.received(name, args);
   }
 
   // The steps down: lost, refused; both leave.
 
   /** The connection broke, or an attempt failed. @param {string} reason @param {number} [retryAfterS] */
   function lost(reason, retryAfterS) {
-    if (life.is("connecting")) refused(new HeadgateError("unreachable", { url: address, reason }, true), retryAfterS);
+    if (life.is("connecting", "resuming")) refused(new HeadgateError("unreachable", { url: address, reason }, true), retryAfterS);
     else leave("lose", reason);
   }
 
@@ -125,7 +141,7 @@ export function createConnection(address, options, owner) {
    */
   function leave(step, reason, delayMs, tell) {
     const wasUp = isUp();
-    if (!life.offer(step)) return;
+    if (!offer(step, reason)) return;
     if (delayMs === undefined) delayMs = nextDelayMs();
     generation++;
     clearTimeout(timer);
@@ -157,7 +173,7 @@ export function createConnection(address, options, owner) {
     connect();
   }
 
-  const isUp = () => life.is("up", "moving");
+  const isUp = () => life.is("live", "catching_up", "moving");
 
   /**
    * Send a request and return its acknowledgement.
@@ -202,8 +218,8 @@ export function createConnection(address, options, owner) {
   }
 
   return {
-    /** Return the state that an application is told. */
-    state: () => publicState(life.state),
+    /** Return the status that an application sees. */
+    status,
 
     /** Return whether requests can be sent. */
     isUp,
@@ -218,17 +234,25 @@ export function createConnection(address, options, owner) {
       if (life.is("dispatching")) connect();
     },
 
-    /** Connect now if waiting for the next attempt; a refusal stands, and nothing begins that `open` has not begun. */
-    wake() {
-      if (!life.is("refused", "idle")) open();
+    /**
+     * The page or its network is back: try the connection, or make the attempt that is waited for. A refusal stands, and nothing
+     * begins that `open` has not begun.
+     * @param {number} [spreadMs] the attempt comes within this time: many pages may be told at once
+     */
+    wake(spreadMs) {
+      transport.probe();
+      if (!life.is("waiting", "paused")) return;
+      if (spreadMs) after(open, Math.random() * spreadMs);
+      else open();
     },
 
     /** Disconnect until `wake` or `open`. */
     pause: () => leave("pause", "paused", null),
 
-    /** The browser has lost its network. */
+    /** The browser says that its network is gone: an attempt comes to nothing, and a connection is tried. */
     offline() {
-      if (life.is("connecting", "welcoming", "up", "moving")) lost("offline");
+      if (life.is("connecting", "resuming")) lost("offline");
+      else transport.probe();
     },
 
     /** The page cannot keep up: leave, and resume once it has dispatched all messages. @param {string} reason */
@@ -240,17 +264,23 @@ export function createConnection(address, options, owner) {
      * @param {number} inMs how long to stay
      */
     move(reason, inMs) {
-      if (life.offer("move")) after(() => leave("lose", reason, 0), inMs);
+      if (offer("move", reason)) after(() => leave("lose", reason, 0), inMs);
     },
 
-    /** The welcome has been dispatched. Return whether the connection that it belongs to is still there: then it is up. */
-    welcomed() {
-      if (!life.offer("welcome")) return false;
+    /**
+     * The welcome has been dispatched. Return whether the connection that it belongs to is still there: then it is up.
+     * @param {boolean} isLive there is nothing to catch up on
+     */
+    welcomed(isLive) {
+      if (!offer(isLive ? "join" : "return")) return false;
       attempt = refusals = 0;
       scheduleRefresh();
       owner.changed();
       return true;
     },
+
+    /** The client stands where the log does, or has fallen behind. @param {boolean} isLive */
+    stands: (isLive) => offer(isLive ? "follow" : "replay"),
 
     request,
 

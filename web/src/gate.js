@@ -9,7 +9,7 @@
  * or was revoked) · `connection:moving` {reason, within_s} · `delivery:gap` {patterns, from, to, count, bytes, reason,
  * recoverable, repairing, lost} · `delivery:backpressure` {state, queued, queued_bytes, discarded, conflated, where} ·
  * `delivery:resumed` {epoch, offset, repaired?: {patterns, from, to, count}} · `delivery:error` {error, pattern?, topic?} ·
- * `state:change` state.
+ * `status:change` {status, previous, reason}, each change · `state:change` state.
  *
  * A gap is `repairing` when its events are being fetched from the log: they come marked `replayed`, behind events that came
  * meanwhile, and `delivery:resumed` says when all have. It is `lost` when they will not come; then `resync` is called, once.
@@ -30,7 +30,7 @@
  *
  * @typedef {{ overflow?: Overflow, repair?: boolean, since?: Since, signal?: AbortSignal }} SubscribeOptions
  * @typedef {{ epoch: string, offset: number, duplicate?: boolean }} Receipt
- * @typedef {{ pattern: string, ready: Promise<void>, close: () => void }} Subscription
+ * @typedef {{ pattern: string, status: import("./subscription.js").SubscriptionState, ready: Promise<void>, close: () => void }} Subscription
  */
 import { Dispatcher, isTopic, report } from "./dispatcher.js";
 import { checkPayload } from "./payload.js";
@@ -48,6 +48,11 @@ export class Gate extends Dispatcher {
   constructor(address, options) {
     super();
     this.#session = createSession(this, address, options);
+  }
+
+  /** Where the connection is, in one word; `status:change` tells each change. */
+  get status() {
+    return this.#session.connection.status();
   }
 
   /** A snapshot of the state; `state:change` says when it is worth reading again (not for every event). @returns {State} */
@@ -91,6 +96,9 @@ export class Gate extends Dispatcher {
     return {
       pattern,
       close,
+      get status() {
+        return open ? gate.#session.subscriptionState(pattern) : "idle";
+      },
       get ready() {
         return gate.subscribed(pattern);
       },
@@ -165,7 +173,7 @@ export class Gate extends Dispatcher {
     this.#session.close();
     this.#closing.abort();
     this.stopListening();
-    this.trigger("state:change", this.state);
+    this.#session.tellState();
     this.off();
   }
 

@@ -1,5 +1,7 @@
-/** Loads socket.io-client when it is needed: a chunk of its own in the page's build. (The script-tag build has another file here.) */
-export async function loadSocketIo() {
-  const { io } = await import("socket.io-client");
-  return io;
-}
+/**
+ * Loads the transport by socket.io-client when it is needed, and socket.io-client unless the application has its own: chunks of their
+ * own in the page's build. (The script-tag build has another file here.)
+ *
+ * @param {any} io the application's own
+ */
+export const loadSocketIo = (io) => Promise.all([import("./socketio.js"), io ? { io } : import("socket.io-client")]);

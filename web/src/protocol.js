@@ -63,3 +63,6 @@ export const ROLLED_BACK = "rolled_back";
 export const LOG_LOST = "log_lost";
 /** Reason of a gap whose events are no longer in the log. */
 export const TRIMMED = "trimmed";
+
+/** How long a gateway has for a sign of life when the network or the page was away. */
+export const PROBE_MS = 2000;

@@ -6,7 +6,7 @@
  * subscriptions → requests → connection.
  *
  * @import { ConnectionOptions } from "./connection.js"
- * @import { ConnectionState } from "./connection-state.js"
+ * @import { ConnectionState, Status } from "./connection-state.js"
  * @import { Standing } from "./cursor.js"
  * @import { Dispatcher } from "./dispatcher.js"
  * @import { HeadgateError } from "./errors.js"
@@ -22,6 +22,7 @@
  * @typedef {ConnectionOptions & SessionOnlyOptions} SessionOptions
  *
  * @typedef {object} State
+ * @property {Status} status one word for all of it (connection-state.js)
  * @property {ConnectionState} connection
  * @property {Standing} position where the client stands against the log: live, catching_up, … (cursor.js)
  * @property {"up" | "down"} bus the gateway's link to Redis
@@ -38,6 +39,7 @@
  */
 import { createArrivals } from "./arrivals.js";
 import { createChanges } from "./changes.js";
+import { coarseOf } from "./connection-state.js";
 import { createConnection } from "./connection.js";
 import { createCursor } from "./cursor.js";
 import { createDelivery } from "./delivery.js";
@@ -51,15 +53,21 @@ import { createStatus } from "./status.js";
 import { createSubscriptions } from "./subscriptions.js";
 import { createWelcome } from "./welcome.js";
 
-/** The lifecycle event that says that the state is worth reading again. */
+/** The lifecycle events that tell each change of the status, and that the state is worth reading again. */
+const STATUS_CHANGE = "status:change";
 const STATE_CHANGE = "state:change";
 
 /** @param {Dispatcher} gate @param {string} address origin and namespace @param {SessionOptions} options */
 export function createSession(gate, address, options) {
-  const { changed, next } = createChanges(() => requests.send(), () => gate._heard(STATE_CHANGE) && gate.trigger(STATE_CHANGE, state()));
+  const { changed, next } = createChanges(() => requests.send(), tellState);
+  /** Those that have not been told. @type {{ status: Status, previous: Status, reason: string }[]} */
+  const moves = [];
   const tell = createNotices(gate, () => welcome.facts().session, changed);
   const pasts = createPasts();
-  const cursor = createCursor(options.resume, pasts, changed);
+  const cursor = createCursor(options.resume, pasts, () => {
+    connection.stands(cursor.state() === "live");
+    changed();
+  });
   const subscriptions = createSubscriptions();
   const delivery = createDelivery(gate, (...event) => admit(...event));
   const connection = createConnection(address, options, {
@@ -72,6 +80,10 @@ export function createSession(gate, address, options) {
     },
     tell,
     changed,
+    moved(change) {
+      moves.push(change);
+      changed();
+    },
     refresh: () => refresh(),
   });
   const requests = createRequests({ subscriptions, connection, tell, changed });
@@ -126,8 +138,18 @@ export function createSession(gate, address, options) {
   /** Return why a pattern will not be active by itself, if so. @param {string} pattern @returns {HeadgateError | undefined} */
   function hopeless(pattern) {
     const subscription = subscriptions.find(pattern);
-    if (connection.state() === "closed" || !subscription?.overflow) return disconnected({ pattern });
+    if (connection.status() === "closed" || !subscription?.overflow) return disconnected({ pattern });
     return connection.refusal() ?? (subscription.is("refused") ? subscription.error : undefined);
+  }
+
+  function tellState() {
+    for (const change of moves.splice(0)) gate.trigger(STATUS_CHANGE, change);
+    if (gate._heard(STATE_CHANGE)) gate.trigger(STATE_CHANGE, state());
+  }
+
+  /** Return the state of a pattern's subscription. @param {string} pattern @returns {SubscriptionState} */
+  function subscriptionState(pattern) {
+    return (connection.status() !== "closed" && subscriptions.find(pattern)?.state) || "idle";
   }
 
   /** @returns {State} */
@@ -139,7 +161,8 @@ export function createSession(gate, address, options) {
       offset: null,
       ...cursor.position(),
       position: cursor.state(),
-      connection: connection.state(),
+      status: connection.status(),
+      connection: coarseOf(connection.status()),
       bus: status.bus(),
       received: delivery.received(),
       waiting: arrivals.depth(),
@@ -150,6 +173,8 @@ export function createSession(gate, address, options) {
   return {
     connection,
     state,
+    tellState,
+    subscriptionState,
     replay,
     refresh,
 
@@ -174,7 +199,7 @@ export function createSession(gate, address, options) {
 
     /** A pattern gets a handler. @param {string} pattern @param {Wishes} wishes */
     handlerComes(pattern, wishes) {
-      if (connection.state() === "closed") return;
+      if (connection.status() === "closed") return;
       subscriptions.acquire(pattern, wishes);
       if (wishes.since) pasts.expect(pattern, wishes.since);
       changed();
@@ -182,7 +207,7 @@ export function createSession(gate, address, options) {
 
     /** A pattern has lost a handler. @param {string} pattern @param {Wishes} wishes that it had */
     handlerLeft(pattern, wishes) {
-      if (connection.state() === "closed") return;
+      if (connection.status() === "closed") return;
       if (!subscriptions.release(pattern, wishes)) pasts.forget(pattern);
       changed();
     },

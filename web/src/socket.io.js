@@ -1,2 +1,3 @@
-/** socket.io-client as a file of its own, for the script-tag build (load-socketio-script.js). */
+/** socket.io-client and the transport by it as a file of their own, for the script-tag build (load-socketio-script.js). */
 export { io } from "socket.io-client";
+export { createSocketIo } from "./socketio.js";

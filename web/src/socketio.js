@@ -7,7 +7,11 @@
  * @import { Socket } from "socket.io-client"
  * @import { Transport, TransportOptions, TransportOwner } from "./transport.js"
  */
+import { PROBE_MS, UNSUBSCRIBE } from "./protocol.js";
 import { reasonOf } from "./reason.js";
+
+/** A pattern that nobody has: to unsubscribe it changes nothing, and is answered. */
+const NOBODYS = "-.-.-.-.-.-.-.-";
 
 /** @param {string} address origin and namespace @param {TransportOptions} options with `io` @param {TransportOwner} owner @returns {Transport} */
 export function createSocketIo(address, { io, path, transports, socketOptions }, owner) {
@@ -23,6 +27,8 @@ export function createSocketIo(address, { io, path, transports, socketOptions },
     reconnection: false,
   });
   let wanted = false;
+  /** Rises with each connection: an answer that an older one did not give says nothing about this one. */
+  let nth = 0;
 
   /** @param {string} reason @param {number} [retryAfterS] */
   function lost(reason, retryAfterS) {
@@ -54,12 +60,18 @@ export function createSocketIo(address, { io, path, transports, socketOptions },
   return {
     connect() {
       wanted = true;
+      nth++;
       socket.connect();
     },
     disconnect,
     close() {
       disconnect();
       socket.off().offAny();
+    },
+    probe() {
+      const mine = nth;
+      if (!socket.connected) return;
+      socket.timeout(PROBE_MS).emitWithAck(UNSUBSCRIBE, { pattern: NOBODYS }).catch(() => mine === nth && lost("ping timeout"));
     },
     request: (name, body, timeoutMs) => socket.timeout(timeoutMs).emitWithAck(name, body),
   };

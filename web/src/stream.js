@@ -10,7 +10,7 @@
  * @import { HeadgateError } from "./errors.js"
  * @import { Gate, HeadgateEvent, SubscribeOptions, Subscription } from "./gate.js"
  * @typedef {SubscribeOptions & { limit?: number }} StreamOptions `limit`: events that may wait for the loop
- * @typedef {{ resolve: (result: IteratorResult<HeadgateEvent, void>) => void, reject: (error: unknown) => void }} Waiter
+ * @typedef {IteratorResult<HeadgateEvent, void>} Turn
  */
 import { Machine } from "./machine.js";
 
@@ -31,7 +31,7 @@ export class EventStream {
   #life = new Machine(STREAM, "new");
   /** @type {HeadgateEvent[]} */
   #line = [];
-  /** Calls of `next` that wait. @type {Waiter[]} */
+  /** Calls of `next` that wait. @type {((turn: Turn | Promise<Turn>) => void)[]} */
   #waiters = [];
   /** @type {{ count: number, from: number | null, to: number | null }} discarded since it was last told */
   #lost = { count: 0, from: null, to: null };
@@ -62,7 +62,7 @@ export class EventStream {
 
   /**
    * Return the next event, as soon as there is one. The first call subscribes.
-   * @returns {Promise<IteratorResult<HeadgateEvent, void>>} rejected once when the subscription was refused
+   * @returns {Promise<Turn>} rejected once when the subscription was refused
    */
   async next() {
     if (this.#life.offer("open")) this.#open();
@@ -75,17 +75,17 @@ export class EventStream {
       if (error) throw error;
       return { value: undefined, done: true };
     }
-    return new Promise((resolve, reject) => this.#waiters.push({ resolve, reject }));
+    return new Promise((resolve) => this.#waiters.push(resolve));
   }
 
-  /** Leave: unsubscribe, and end every `next` that waits. @returns {Promise<IteratorResult<HeadgateEvent, void>>} */
+  /** Leave: unsubscribe, and end every `next` that waits. @returns {Promise<Turn>} */
   async return() {
     this.#line = [];
     this.#end();
     return { value: undefined, done: true };
   }
 
-  /** @param {unknown} error @returns {Promise<IteratorResult<HeadgateEvent, void>>} */
+  /** @param {unknown} error @returns {Promise<Turn>} */
   async throw(error) {
     await this.return();
     throw error;
@@ -106,7 +106,7 @@ export class EventStream {
   /** @param {HeadgateEvent} event */
   #take(event) {
     const waiter = this.#waiters.shift();
-    if (waiter) return waiter.resolve({ value: event, done: false });
+    if (waiter) return waiter({ value: event, done: false });
     this.#line.push(event);
     if (this.#line.length <= this.limit) return;
     const [{ offset }] = this.#line.splice(0, 1);
@@ -129,11 +129,6 @@ export class EventStream {
     this.#error = error;
     this.#subscription?.close();
     for (const signal of this.signals) signal.removeEventListener("abort", this.#leave);
-    const [first, ...rest] = this.#waiters.splice(0);
-    if (first && error) {
-      this.#error = undefined;
-      first.reject(error);
-    } else first?.resolve({ value: undefined, done: true });
-    for (const { resolve } of rest) resolve({ value: undefined, done: true });
+    for (const resolve of this.#waiters.splice(0)) resolve(this.next());
   }
 }

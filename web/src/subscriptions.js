@@ -11,8 +11,8 @@
  */
 import { fromWire } from "./errors.js";
 import { OVERFLOW } from "./protocol.js";
+import { PatternIndex } from "./pattern-index.js";
 import { Subscription } from "./subscription.js";
-import { matches } from "./topic.js";
 
 export function createSubscriptions() {
   /** @type {Map<string, Subscription>} */
@@ -79,10 +79,11 @@ export function createSubscriptions() {
 
     /** Return what says which policy decides about a topic, by the subscriptions that there are now. */
     policies() {
-      const now = wanted().map(({ pattern, overflow }) => ({ pattern, overflow }));
+      const now = new PatternIndex();
+      for (const { pattern, overflow } of wanted()) now.add(pattern.split("."), overflow);
       return (/** @type {string} */ topic) => {
-        const matching = now.filter(({ pattern }) => matches(pattern, topic));
-        return OVERFLOW.find((policy) => matching.some(({ overflow }) => overflow === policy));
+        const matching = now.match(topic);
+        return OVERFLOW.find((policy) => matching.includes(policy));
       };
     },
 

@@ -6,6 +6,7 @@
  * vectors that both implementations must satisfy. Containment is the gateway's business and is not mirrored here.
  */
 import { HeadgateError } from "./errors.js";
+import { PatternIndex } from "./pattern-index.js";
 
 const TOPIC = /^(?=.{1,255}$)[\w-]+(\.[\w-]+){0,7}$/;
 const PATTERN = /^(?=.{1,255}$)([\w-]+|[*#])(\.([\w-]+|[*#])){0,7}$/;
@@ -36,30 +37,9 @@ export function checkPattern(pattern) {
  * @param {string} topic
  */
 export function matches(pattern, topic) {
-  return pattern === topic || wordsMatch(pattern.split("."), topic.split("."));
-}
-
-/**
- * Return whether the words of a topic match those of a pattern.
- *
- * Word by word, without regular expressions, so no name can break matching for the others. Eight words at most, so even the
- * worst pattern (`#.#.#.#.#.#.#.x`) is a few thousand steps.
- * @param {string[]} pattern
- * @param {string[]} topic
- * @param {number} [at] first word of the pattern that counts
- * @param {number} [from] first word of the topic that counts
- * @returns {boolean}
- */
-export function wordsMatch(pattern, topic, at = 0, from = 0) {
-  for (; at < pattern.length; at++, from++) {
-    const word = pattern[at];
-    if (word === "#") {
-      for (let rest = from; rest <= topic.length; rest++) if (wordsMatch(pattern, topic, at + 1, rest)) return true;
-      return false;
-    }
-    if (from >= topic.length || (word !== "*" && word !== topic[from])) return false;
-  }
-  return from === topic.length;
+  const index = new PatternIndex();
+  index.add(pattern.split("."), true);
+  return index.match(topic).length > 0;
 }
 
 /** The characters are ASCII, so they are bytes. @param {string} kind @param {unknown} name @param {RegExp} grammar */

@@ -14,6 +14,7 @@
  * @property {() => void} connect begin; not called while one is under way
  * @property {() => void} disconnect end the connection or the attempt, if there is one
  * @property {() => void} close the same, for good
+ * @property {() => void} probe ask the gateway for a sign of life: without one in PROBE_MS (and a little) the connection is lost
  * @property {(name: string, body: object, timeoutMs: number) => Promise<any>} request returns the acknowledgement
  *
  * @typedef {object} TransportOwner
@@ -33,7 +34,6 @@
  * @property {number} [connectTimeoutMs] default 20000, from the attempt to the arrival of the welcome
  */
 import { loadSocketIo } from "./load-socketio.js";
-import { createSocketIo } from "./socketio.js";
 import { createWebSocket } from "./websocket.js";
 
 /** @param {string} address origin and namespace @param {TransportOptions} options @param {TransportOwner} owner @returns {Transport} */
@@ -54,9 +54,9 @@ export function createTransport(address, options, owner) {
   async function load(order) {
     const mine = generation;
     try {
-      const found = io ?? (await loadSocketIo());
+      const [{ createSocketIo }, found] = await loadSocketIo(io);
       if (mine !== generation) return;
-      present = createSocketIo(address, { ...options, transports: transports ?? order, io: found }, owner);
+      present = createSocketIo(address, { ...options, transports: transports ?? order, io: found.io }, owner);
       present.connect();
     } catch (error) {
       if (mine === generation) owner.lost(`socket.io-client could not be loaded: ${/** @type {Error} */ (error).message}`);
@@ -77,6 +77,7 @@ export function createTransport(address, options, owner) {
       generation++;
       present?.close();
     },
+    probe: () => present?.probe(),
     request: async (...request) => present?.request(...request),
   };
 }

@@ -16,6 +16,7 @@ import { HeadgateError } from "./errors.js";
 import { Machine } from "./machine.js";
 import { CLOSE, createPackets, PING, PONG } from "./packets.js";
 import { byteLength } from "./payload.js";
+import { PROBE_MS } from "./protocol.js";
 import { reasonOf } from "./reason.js";
 
 /**
@@ -58,7 +59,8 @@ export function createWebSocket(address, { WebSocket, path = "/socket.io", conne
   /** What the gateway said of itself: the longest message that it takes, the longest silence that it keeps. */
   let maxPayload = Infinity;
   let silenceMs = 0;
-  let heardMs = 0;
+  /** When the next message must have come. */
+  let dueMs = 0;
   let doubted = false;
   /** @type {ReturnType<typeof setTimeout> | undefined} the end of opening, or of the silence */
   let timer;
@@ -85,7 +87,7 @@ export function createWebSocket(address, { WebSocket, path = "/socket.io", conne
 
   /** @param {any} text */
   function heard(text) {
-    heardMs = performance.now();
+    dueMs = performance.now() + silenceMs;
     if (text === PING) return socket.send(PONG);
     if (text === packets.disconnect || text === CLOSE) return lost("io server disconnect");
     let event, packet;
@@ -115,18 +117,25 @@ export function createWebSocket(address, { WebSocket, path = "/socket.io", conne
     silenceMs = pingInterval + pingTimeout;
     if (!(silenceMs > 0)) return lost(PARSE_ERROR);
     chances = 2;
-    clearTimeout(timer);
-    listen();
+    listen(silenceMs);
     const mine = socket;
     owner.greet((auth) => mine === socket && life.is("joining") && mine.send(packets.connect(auth)));
   }
 
+  /** Something must come in this time. @param {number} ms */
+  function listen(ms) {
+    dueMs = performance.now() + ms;
+    clearTimeout(timer);
+    doubted = false;
+    watch();
+  }
+
   /** Watch for a silence that is too long. */
-  function listen() {
-    const leftMs = heardMs + silenceMs - performance.now();
+  function watch() {
+    const leftMs = dueMs - performance.now();
     if (leftMs <= 0 && doubted) return lost("ping timeout");
     doubted = leftMs <= 0;
-    timer = setTimeout(listen, doubted ? GRACE_MS : leftMs);
+    timer = setTimeout(watch, doubted ? GRACE_MS : leftMs);
   }
 
   // The steps down: unopened, lost; both leave.
@@ -169,7 +178,6 @@ export function createWebSocket(address, { WebSocket, path = "/socket.io", conne
     asking = new AbortController();
     if (!life.offer("close")) return;
     clearTimeout(timer);
-    doubted = false;
     socket.close();
     const ended = requests;
     requests = new Map();
@@ -185,6 +193,13 @@ export function createWebSocket(address, { WebSocket, path = "/socket.io", conne
     connect: dial,
     disconnect,
     close: disconnect,
+
+    probe() {
+      // The gateway answers a ping, and anything else that comes is a sign of life too.
+      if (!life.is("joined")) return;
+      socket.send(PING);
+      listen(Math.min(PROBE_MS, dueMs - performance.now()));
+    },
 
     request(name, body, timeoutMs) {
       return new Promise((resolve, reject) => {

@@ -11,7 +11,7 @@
  * @property {ReturnType<typeof import("./cursor.js").createCursor>} cursor
  * @property {ReturnType<typeof import("./subscriptions.js").createSubscriptions>} subscriptions
  * @property {{ limit: (limits: Limits) => void }} requests
- * @property {{ welcomed: () => boolean }} connection
+ * @property {{ welcomed: (isLive: boolean) => boolean }} connection
  * @property {(name: string, body: any) => void} tell a lifecycle event
  */
 
@@ -29,7 +29,7 @@ export function createWelcome({ cursor, subscriptions, requests, connection, tel
       const { session, user = null, limits, resumed, epoch, offset } = welcome;
       facts = { session, user, limits };
       requests.limit(limits);
-      if (!connection.welcomed()) return;
+      if (!connection.welcomed(cursor.state() === "live")) return;
       const refusals = subscriptions.welcome(welcome.subscriptions);
       tell("connection:up", welcome);
       for (const refusal of refusals) tell("delivery:error", refusal);

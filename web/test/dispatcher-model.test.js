@@ -1,7 +1,7 @@
 /** The dispatcher against a naive one: a list of handlers, every one of which is looked at for every call. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { Dispatcher, matches } from "#headgate";
+import { Dispatcher } from "#headgate";
 
 const HISTORIES = Number(process.env.HEADGATE_HISTORIES ?? 300);
 const NAMES = [
@@ -9,6 +9,10 @@ const NAMES = [
   "a:b", "state:change", "all", "a.b a.#", "*  #",
 ];
 const TOPICS = ["a", "a.b", "a.c", "b", "a.a.b", "a.x.b", "__proto__", "__proto__.b", "constructor.b", "hasOwnProperty", "all", "*", "a:b", "b.a.b.a"];
+
+/** A pattern as a regular expression, every word with a dot behind it. @param {string} pattern @param {string} topic */
+const matches = (pattern, topic) =>
+  new RegExp(`^${pattern.split(".").map((word) => (word === "*" ? "[^.]+[.]" : word === "#" ? "([^.]+[.])*" : `${word}[.]`)).join("")}$`).test(`${topic}.`);
 
 /** The rules written down once more, as plainly as they can be. */
 class Naive {

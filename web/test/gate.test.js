@@ -304,7 +304,7 @@ describe("dispatching", () => {
     assert.deepEqual(gateway.connects[0].subscriptions, [{ pattern: "a.*" }, { pattern: "a.b" }]);
     gateway.event("a.b", 7, 101);
     gateway.emit("gap", { patterns: ["a.*"], from: 1, to: 2, count: 2, bytes: 9, reason: "overflow", recoverable: true });
-    const names = seen.map(([name]) => name).filter((name) => name !== "state:change");
+    const names = seen.map(([name]) => name).filter((name) => !name.endsWith(":change"));
     assert.deepEqual(names, ["connection:up", "a.b", "delivery:gap"]);
   });
 
@@ -723,7 +723,8 @@ describe("connection", () => {
     await settle();
     await settle();
     await gateway.welcome();
-    mock.timers.tick(80_000);
+    // In steps, or the client would take it for sleep.
+    for (let tick = 0; tick < 16; tick++) mock.timers.tick(5000);
     await settle();
     assert.deepEqual([errors, gateway.requests], [[["token_unavailable", true]], []]);
     mock.timers.tick(1000);
@@ -775,6 +776,129 @@ describe("connection", () => {
     assert.equal(gate.state.connection, "closed");
     assert.equal(timers.started > 0, true);
     assert.equal(timers.pending.size, 0);
+  });
+});
+
+describe("the status", () => {
+  /** Record each change as "previous → status: reason". */
+  function noted(options) {
+    const changes = [];
+    open(options).on("status:change", ({ status, previous, reason }) => changes.push(`${previous} → ${status}: ${reason}`));
+    return changes;
+  }
+
+  it("is one word from the first attempt to the end, and each change is told with its reason", async () => {
+    const changes = noted({ autoConnect: false });
+    assert.equal(gate.status, "idle");
+    gate.open();
+    assert.deepEqual([gate.status, gate.state.status, gate.state.connection], ["connecting", "connecting", "connecting"]);
+    await gateway.welcome();
+    assert.equal(gate.status, "live");
+    gateway.cut();
+    assert.equal(gate.status, "waiting");
+    await gateway.welcome({ offset: 103 }, 2);
+    assert.equal(gate.status, "catching_up");
+    gateway.event("a", 1, 102, { replayed: true });
+    gateway.event("a", 1, 103);
+    assert.deepEqual([gate.status, gate.state.position, gate.state.connection], ["live", "live", "up"]);
+    gateway.event("a", 1, 104, { replayed: true });
+    assert.equal(gate.status, "catching_up");
+    gateway.emit("status", { moving: { reason: "deploy", within_s: 1000 } });
+    gateway.emit("cursor", { epoch: "e1", offset: 104 });
+    assert.deepEqual([gate.status, gate.state.connection], ["moving", "up"]);
+    gate.close();
+    assert.equal(gate.status, "closed");
+    assert.deepEqual(changes, [
+      "idle → connecting: attempt",
+      "connecting → live: join",
+      "live → waiting: transport close",
+      "waiting → connecting: attempt",
+      "connecting → resuming: resume",
+      "resuming → catching_up: return",
+      "catching_up → live: follow",
+      "live → catching_up: replay",
+      "catching_up → moving: deploy",
+      "moving → closed: closed",
+    ]);
+  });
+
+  it("does not call it catching up when nothing was missed", async () => {
+    const changes = noted();
+    await gateway.welcome();
+    gateway.cut();
+    await gateway.welcome({}, 2);
+    await settle();
+    assert.deepEqual(changes.slice(-2), ["connecting → resuming: resume", "resuming → live: join"]);
+  });
+
+  it("says why it was refused, until open() tries again", async () => {
+    const changes = noted();
+    gate.on("connection:refused", () => {});
+    await gateway.until(() => gateway.connects.length === 1);
+    gateway.refuse({ code: "unauthorized", message: "expired", retry: false });
+    await settle();
+    assert.equal(gate.status, "refused");
+    gate.open();
+    await settle();
+    assert.deepEqual(changes.slice(1), ["connecting → refused: expired", "refused → connecting: attempt"]);
+  });
+
+  it("is another one for each subscription", async () => {
+    open();
+    const first = gate.subscribe("a", () => {});
+    assert.equal(first.status, "wanted");
+    await gateway.welcome();
+    assert.equal(first.status, "active");
+    const [second, same] = [gate.subscribe("b", () => {}), gate.subscribe("a", () => {})];
+    await gateway.until(() => gateway.requests.length === 1);
+    assert.deepEqual([second.status, same.status], ["requested", "active"]);
+    await gateway.answer("subscribe", { ok: false, error: { code: "forbidden", message: "no", retry: false } });
+    await assert.rejects(second.ready, { code: "forbidden" });
+    assert.equal(second.status, "refused");
+    same.close();
+    assert.deepEqual([first.status, same.status], ["active", "idle"]);
+    gateway.cut();
+    assert.equal(first.status, "suspended");
+    gate.close();
+    assert.equal(first.status, "idle");
+  });
+});
+
+describe("a sign of life by socket.io-client", () => {
+  /** The page's listeners. @type {Record<string, () => void>} */
+  let page;
+
+  beforeEach(() => {
+    page = {};
+    Object.assign(globalThis, { addEventListener: (name, listener) => (page[name] = listener) });
+  });
+
+  afterEach(() => Reflect.deleteProperty(globalThis, "addEventListener"));
+
+  it("is any answer to a request that changes nothing", async () => {
+    open();
+    await gateway.welcome();
+    page.offline();
+    await gateway.answer("unsubscribe", { ok: false, error: { code: "invalid_request", message: "no" } });
+    await settle();
+    assert.equal(gate.status, "live");
+  });
+
+  it("is missed for this connection alone", async () => {
+    open();
+    await gateway.welcome();
+    page.offline();
+    await gateway.until(() => gateway.requests.length === 1);
+    gateway.requests.shift().acknowledge(new Error("operation has timed out"));
+    await gateway.welcome({}, 2);
+    page.offline();
+    await gateway.until(() => gateway.requests.length === 1);
+    const [{ acknowledge }] = gateway.requests.splice(0);
+    gateway.cut();
+    await gateway.welcome({}, 3);
+    acknowledge(new Error("socket has been disconnected"));
+    await settle();
+    assert.deepEqual([gate.status, gateway.attempts], ["live", 3]);
   });
 });
 

@@ -1,10 +1,11 @@
 /** The pure parts of the client, each alone. */
 import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
 import { afterEach, beforeEach, describe, it, mock } from "node:test";
 // Private modules, which dist has inside its files and does not export: these tests run on the sources.
 import { reconnectDelayMs } from "../src/backoff.js";
 import { createBudget } from "../src/budget.js";
-import { CONNECTION } from "../src/connection-state.js";
+import { CONNECTION, coarseOf, statusOf } from "../src/connection-state.js";
 import { CURSOR, createCursor } from "../src/cursor.js";
 import { createInbox, LINE, SLICES } from "../src/inbox.js";
 import { byConvention, isStale } from "../src/live.js";
@@ -90,10 +91,39 @@ for (const [name, [table, first]] of Object.entries(TABLES)) {
   });
 }
 
+/** The tables of the guide that begin with a word: word → the words that follow it. */
+const guide = await readFile(new URL("../../docs/guide.md", import.meta.url), "utf8");
+const tableOf = (word) => {
+  const rows = guide.slice(guide.indexOf(`| ${word} | meaning | next |`)).split("\n\n")[0].split("\n").slice(2);
+  return Object.fromEntries(rows.map((row) => row.split("|").slice(1, -1)).map(([each, , next]) => [each.match(/\w+/)[0], (next.match(/\w+/g) ?? []).sort()]));
+};
+/** Which words follow each in a table of states, where several states may have one word. */
+const follows = (table, wordOf) => {
+  const found = {};
+  for (const [state, steps] of Object.entries(table)) {
+    const next = found[wordOf(state)] ?? new Set();
+    found[wordOf(state)] = next;
+    for (const each of Object.values(steps)) if (wordOf(each) !== wordOf(state)) next.add(wordOf(each));
+  }
+  return Object.fromEntries(Object.entries(found).map(([word, next]) => [word, [...next].sort()]));
+};
+
+describe("the guide", () => {
+  it("names each status of a connection and those that follow it, as the table of states has them", () => {
+    assert.deepEqual(tableOf("`gate.status`"), follows(CONNECTION, statusOf));
+  });
+
+  it("names each status of a subscription and those that follow it, as the table of states has them", () => {
+    assert.deepEqual(tableOf("`subscription.status`"), follows(SUBSCRIPTION, (state) => state));
+  });
+});
+
 describe("a connection", () => {
   it("can be closed from each state, and lost from each that has a connection or an attempt", () => {
     assert.deepEqual(lacking(CONNECTION, "close"), ["closed"]);
     assert.deepEqual(lacking(CONNECTION, "lose"), ["idle", "dispatching", "waiting", "refused", "paused", "closed"]);
+    // A coarser word follows from the status alone.
+    assert.deepEqual(Object.keys(CONNECTION).filter((phase) => coarseOf(phase) === "up"), ["live", "catching_up", "moving"]);
   });
 });
 

@@ -353,30 +353,149 @@ describe("when a WebSocket cannot be opened", () => {
   });
 });
 
-describe("when the browser says that its network is gone", () => {
-  it("does not wait for the silence to be too long", async () => {
-    /** @type {Record<string, () => void>} */
-    const page = {};
-    Object.assign(globalThis, {
-      addEventListener(name, listener) {
-        page[name] = listener;
-      },
-    });
-    try {
-      await open();
-      const told = note();
-      page.offline();
-      assert.deepEqual(told, [["unreachable", "offline", 10]]);
-      await pass(10);
-      await welcome();
-      page.offline();
-      page.offline();
-      assert.deepEqual(told.slice(1), ["offline"]);
-      page.online();
-      await welcome();
-      assert.equal(gate.state.connection, "up");
-    } finally {
-      Reflect.deleteProperty(globalThis, "addEventListener");
+describe("when the network or the page was away", () => {
+  const PROBE_MS = 2000;
+  /** The page's listeners. @type {Record<string, () => void>} */
+  let page;
+  let wallMs;
+
+  beforeEach(() => {
+    page = {};
+    wallMs = 1e12;
+    Object.assign(globalThis, { addEventListener: (name, listener) => (page[name] = listener), document: { hidden: false } });
+    mock.method(Date, "now", () => wallMs);
+  });
+
+  afterEach(() => {
+    for (const name of ["addEventListener", "document"]) Reflect.deleteProperty(globalThis, name);
+  });
+
+  /** Time goes on for the page and on the wall. */
+  async function live(ms) {
+    for (; ms > 0; ms -= 1000) {
+      wallMs += Math.min(ms, 1000);
+      await pass(Math.min(ms, 1000));
     }
+  }
+
+  /** The machine sleeps, then the page's timers go on where they were. */
+  async function sleep(ms) {
+    wallMs += ms;
+    await live(5000);
+  }
+
+  const asked = (socket) => socket.sent.filter((text) => text === "2").length;
+
+  for (const name of ["offline", "online", "visibilitychange", "pageshow"]) {
+    it(`asks at once for a sign of life, and stays connected with one: ${name}`, async () => {
+      const socket = await open();
+      await welcome(socket);
+      page[name]();
+      assert.equal(asked(socket), 1);
+      await live(PROBE_MS - 1);
+      socket.says("3");
+      await live(GRACE_MS + PROBE_MS);
+      assert.deepEqual([gate.status, sockets.length, socket.closed], ["live", 1, false]);
+    });
+
+    it(`replaces a socket that gives no sign of life in a short time: ${name}`, async () => {
+      const socket = await open();
+      await welcome(socket);
+      const told = note();
+      page[name]();
+      await live(PROBE_MS + GRACE_MS);
+      assert.deepEqual([gate.status, told, socket.closed], ["waiting", ["ping timeout"], true]);
+      await live(10);
+      assert.equal(sockets.length, 2);
+    });
+  }
+
+  it("takes any message for a sign of life", async () => {
+    const socket = await open();
+    await welcome(socket);
+    page.offline();
+    await live(PROBE_MS);
+    socket.says('42/notifications,["cursor",{"epoch":"e","offset":101}]');
+    await live(GRACE_MS + PROBE_MS);
+    assert.equal(gate.status, "live");
+  });
+
+  it("does not let questions that repeat put the end off", async () => {
+    const socket = await open();
+    await welcome(socket);
+    for (let nth = 0; nth < 3; nth++) {
+      page.visibilitychange();
+      await live(1000);
+    }
+    assert.equal(gate.status, "waiting");
+  });
+
+  it("leaves an attempt that is under way when the network goes", async () => {
+    await open();
+    const told = note();
+    page.offline();
+    assert.deepEqual(told, [["unreachable", "offline", 10]]);
+  });
+
+  it("asks when the clock has jumped, for the machine slept", async () => {
+    const socket = await open();
+    await welcome(socket);
+    await live(20_000);
+    assert.equal(asked(socket), 0);
+    await sleep(60_000);
+    assert.equal(asked(socket), 1);
+    await live(PROBE_MS + GRACE_MS);
+    assert.equal(gate.status, "waiting");
+  });
+
+  it("does not take the late timers of a hidden page for sleep", async () => {
+    const socket = await open();
+    await welcome(socket);
+    globalThis.document.hidden = true;
+    await sleep(60_000);
+    assert.equal(asked(socket), 0);
+  });
+
+  it("does not wait for the next attempt when it wakes, but all pages that wake do not come at once", async () => {
+    mock.method(Math, "random", () => 0.5);
+    await open({ reconnectDelayMinMs: 600_000, reconnectDelayMaxMs: 600_000 });
+    await welcome();
+    sockets[0].ends();
+    page.online();
+    assert.equal(sockets.length, 1);
+    await live(499);
+    assert.equal(sockets.length, 1);
+    await live(1);
+    assert.deepEqual([sockets.length, gate.status], [2, "connecting"]);
+    await welcome();
+    sockets[1].ends();
+    page.visibilitychange();
+    assert.equal(sockets.length, 3);
+  });
+
+  it("does not begin what open() has not begun, nor take back a refusal", async () => {
+    await open({ autoConnect: false });
+    const all = () => {
+      for (const tell of Object.values(page)) tell();
+    };
+    all();
+    assert.deepEqual([sockets.length, gate.status], [0, "idle"]);
+    gate.open();
+    const [socket] = sockets;
+    socket.says(`0${JSON.stringify(SESSION)}`);
+    await settle();
+    socket.says('44/notifications,{"message":"no","data":{"code":"unauthorized","message":"no","retry":false}}');
+    all();
+    await live(2000);
+    assert.deepEqual([sockets.length, gate.status], [1, "refused"]);
+  });
+
+  it("leaves no timer behind when it is closed", async () => {
+    await open();
+    await welcome();
+    gate.close();
+    const started = mock.method(globalThis, "setTimeout");
+    await live(60_000);
+    assert.equal(started.mock.callCount(), 0);
   });
 });

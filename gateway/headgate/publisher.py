@@ -479,12 +479,6 @@ class Publisher:
         self._checked_last = server
 
 
-def _receipt(reply: Any, event_id: str, *, new_id: bool) -> Receipt:
-    """Return the receipt that a function answers: a list, or a text of the same words."""
-    epoch, offset, duplicate = reply.split() if isinstance(reply, bytes) else reply
-    return Receipt(epoch.decode(), int(offset), bool(int(duplicate)) and not new_id, event_id)
-
-
 def _strict(command: Command) -> Command:
     """Return the call of the strict function for one of the trusted one; any other command as it is."""
     return command if command[1] != _TRUSTED else (command[0], _STRICT, *command[2:])

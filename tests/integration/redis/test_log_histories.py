@@ -1,8 +1,9 @@
-"""Random histories of one log in a real Redis: what a process remembers of it never contradicts the data, whatever happens to them."""
+"""Random histories of one log in a real Redis: what a process remembers of it never contradicts the data."""
 
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 
 import pytest
 
@@ -79,7 +80,7 @@ class History:
         assert (entries[-1][0], entries[-1][1][b"data"]) == (position[1], payload)
         assert [offset for offset, _ in entries] == list(range(entries[0][0], position[1] + 1))
         sums = [int(fields[b"sum"]) for _, fields in entries]
-        assert [after - before for before, after in zip(sums, sums[1:], strict=False)] == weights[1:]
+        assert [after - before for before, after in pairwise(sums)] == weights[1:]
         assert len(entries) <= self.max_events
         assert sum(weights) <= MIB
         epoch, offset = call(self.client, "HMGET", HEAD, "epoch", "offset")

@@ -750,8 +750,12 @@ local function publish(keys, args, trusted, answer)
   end
   local event_id, not_appended = append(name, head, topic, id, time, payload)
   if not event_id then
-    -- A receipt of nothing is none. It stays, for want of a right to delete it.
-    if claimed then try('HSET', claimed, own_id, '') end
+    -- For want of a right to delete it, an empty receipt is none.
+    if claimed and is_allowed('HDEL', claimed, own_id) then
+      try('HDEL', claimed, own_id)
+    elseif claimed then
+      try('HSET', claimed, own_id, '')
+    end
     return not_appended
   end
   if own_id and not (claimed and not head.began) then remember_id(name, head, own_id) end

@@ -231,6 +231,22 @@ def test_a_right_that_is_missing_leaves_no_trace(
     assert append(client, "a", "3", *known_id)[1:] == (2, 0)
 
 
+def test_an_event_that_the_log_cannot_take_leaves_no_id(client: Client) -> None:
+    """Where something else is at the log's key: the id was remembered first, and is forgotten."""
+    append(client, "a", "1", "first")
+    call(client, "RENAME", KEY, "aside")
+    call(client, "SET", KEY, "no stream")
+    before = call(client, "HGETALL", f"hg:{{{NAMESPACE}}}:id:1")
+
+    for _ in range(2):
+        with pytest.raises(BusRefused):
+            append(client, "a", "2", "an-id")
+
+    assert call(client, "HGETALL", f"hg:{{{NAMESPACE}}}:id:1") == before
+    call(client, "RENAME", "aside", KEY)
+    assert append(client, "a", "3", "an-id")[1:] == (2, 0)
+
+
 @pytest.mark.parametrize("missing", ["+xinfo", "+unlink", "+xrange"])
 def test_a_right_for_a_new_epoch_is_missed_before_it_begins(client: Client, as_user: Callable[..., Client], missing: str) -> None:
     """Most events do not need it. The one that would begin an epoch is refused, and has written nothing."""

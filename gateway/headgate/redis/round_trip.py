@@ -38,12 +38,10 @@ _parse_error: Any = BaseParser.parse_error  # redis-py does not type it
 
 def is_short(client: redis.Redis, commands: Iterable[Command]) -> bool:
     """Return whether commands can go the short way: over TLS, or where redis-py shapes the replies, they cannot."""
+    if not all(command[0] in PASSED_ON for command in commands):
+        return False
     pool = client.connection_pool
-    return (
-        isinstance(pool, redis.BlockingConnectionPool)
-        and not issubclass(pool.connection_class, redis.SSLConnection)
-        and all(command[0] in PASSED_ON for command in commands)
-    )
+    return isinstance(pool, redis.BlockingConnectionPool) and not issubclass(pool.connection_class, redis.SSLConnection)
 
 
 def round_trip(client: redis.Redis, commands: Iterable[Command]) -> list[Any]:

@@ -204,18 +204,18 @@ def test_the_replies_of_the_short_way_are_passed_on_as_they_are() -> None:
 
 
 def test_a_pool_gives_and_takes_its_connections_by_its_queue(redis_url: str) -> None:
-    """`_checkpid`, `pool.get`, `owns_connection` and `pool.put_nowait` are all that taking and putting back an idle one needs."""
+    """`_checkpid`, `owns_connection`, and the queue `pool` are all that taking and putting back an idle one needs."""
     client: Any = commands.open_client(redis_url)
     assert commands.call(client, "PING") in (b"PONG", True)
     pool = client.connection_pool
 
     pool._checkpid()
-    connection = pool.pool.get(True, pool.timeout)
+    connection = pool.pool.get_nowait()
     assert (connection._sock is None, pool.owns_connection(connection)) == (False, True)
     pool.pool.put_nowait(connection)
 
+    assert pool.get_connection() is connection
+    pool.release(connection)
     assert commands.call(client, "PING") in (b"PONG", True)
-    assert client.connection_pool.pool.get(True, pool.timeout) is connection
-    pool.pool.put_nowait(connection)
     client.close()
     assert connection._sock is None

@@ -14,6 +14,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import lru_cache
 from inspect import Parameter, signature
 from queue import Empty, Full
 from typing import Any
@@ -28,6 +29,8 @@ PASSED_ON = frozenset({"FCALL", "FCALL_RO", "WAIT", "WAITAOF"})
 READ_BYTES = 64 * 1024
 # A batch is written in pieces of this size, so that it is not held in memory a second time.
 WRITE_BYTES = 256 * 1024
+# The words of a command that come again and again: `FCALL`, the function, the number of keys, the key.
+NAMES = 4
 # redis-py before 6 wants the name of a command, and later ones warn of it.
 _FOR_COMMAND = (
     ("_",) if signature(redis.BlockingConnectionPool.get_connection).parameters["command_name"].default is Parameter.empty else ()
@@ -74,8 +77,8 @@ def _pack(commands: Iterable[Command]) -> tuple[list[bytes], int]:
     parts: list[bytes] = []
     count = size = 0
     for command in commands:
-        words = [word if isinstance(word, bytes) else str(word).encode() for word in command]
-        packed = b"".join([b"*%d\r\n" % len(words), *[b"$%d\r\n%b\r\n" % (len(word), word) for word in words]])
+        names, rest = _packed_names(tuple(command[:NAMES])), _packed_words(command[NAMES:])
+        packed = b"*%d\r\n%b%b" % (len(command), names, rest)
         count += 1
         size += len(packed)
         parts.append(packed)
@@ -85,18 +88,24 @@ def _pack(commands: Iterable[Command]) -> tuple[list[bytes], int]:
     return [*pieces, b"".join(parts)], count
 
 
+def _packed_words(words: Command) -> bytes:
+    encoded = [word if isinstance(word, bytes) else str(word).encode() for word in words]
+    return b"".join([b"$%d\r\n%b\r\n" % (len(word), word) for word in encoded])
+
+
+_packed_names = lru_cache(maxsize=1024)(_packed_words)
+
+
 def _take(pool: Any) -> Any:
     """Take a connection that is ready: one that waits, if nothing has come on it, else one that redis-py makes ready."""
     pool._checkpid()
-    try:
-        connection = pool.pool.get(True, pool.timeout)
-    except Empty:
-        raise redis.ConnectionError("No connection available.") from None
-    if connection is not None and connection._sock is not None:
-        if _is_quiet(connection._sock):
-            return connection
-        connection.disconnect()  # redis-py 8 would go on with one on which something has come
-    pool.pool.put_nowait(connection)
+    with suppress(Empty):
+        connection = pool.pool.get_nowait()
+        if connection is not None and connection._sock is not None:
+            if _is_quiet(connection._sock):
+                return connection
+            connection.disconnect()  # redis-py 8 would go on with one on which something has come
+        pool.pool.put_nowait(connection)
     return pool.get_connection(*_FOR_COMMAND)
 
 

@@ -171,6 +171,7 @@ def test_names_that_a_client_makes_up_are_not_all_remembered() -> None:
         assert plain is not None
         assert plain.fields == {f"HTTP_X_{number}": "a"}
     assert len(_known_names) <= MAX_NAMES
+    assert {"Host", "host", "Sec-WebSocket-Key"} <= set(_known_names)
 
 
 def test_a_long_hostile_head_costs_no_more_than_its_length() -> None:

@@ -18,7 +18,9 @@ from gevent import socket as cooperative
 from headgate.auth.tokens import Tokens
 from headgate.delivery.client import Client
 from headgate.settings import Settings
+from headgate.transport.http_answers import Answer
 from headgate.transport.http_limits import HttpLimits
+from headgate.transport.http_routes import RoutedRequest
 from headgate.transport.http_server import HTTPServer
 from headgate.transport.session import Session
 from headgate.transport.websocket import WebSocket
@@ -43,7 +45,8 @@ class Site:
         tokens = Tokens.configured(gateway.gateway.settings)
         assert tokens is not None
         self.tokens = tokens
-        routes = {("GET", "/socket.io/"): gateway.gateway.handshake}
+        self.asked = 0
+        routes = {("GET", "/socket.io/"): self._route}
         application = gateway.gateway.wsgi_app(_nothing)
         self.served = HTTPServer(("127.0.0.1", 0), application, limits=HttpLimits.of(Settings()), routes=routes)
         self.served.start()
@@ -65,6 +68,16 @@ class Site:
         for callback, arguments in [due for slot in slots.values() for due in slot]:
             callback(*arguments)
         self.gateway.server.ran.clear()  # the model's own record
+
+    def wait_until_asked(self, count: int) -> None:
+        """Wait until so many requests of Socket.IO's path have come."""
+        with gevent.Timeout(DEADLINE_S):
+            while self.asked < count:
+                gevent.sleep(POLL_S)
+
+    def _route(self, request: RoutedRequest) -> Answer | None:
+        self.asked += 1
+        return self.gateway.gateway.handshake(request)
 
     def close(self) -> None:
         """Stop the server and the clock."""
@@ -153,9 +166,11 @@ def broken_packet(site: Site, number: int) -> None:
 
 def hangs_up(site: Site, number: int) -> None:
     """Is gone before it is answered."""
+    asked = site.asked
     sock = site.connect()
     sock.sendall(WEBSOCKET.format(more="").encode())
     sock.close()
+    site.wait_until_asked(asked + 1)
 
 
 def polling(site: Site, number: int) -> None:

@@ -1,7 +1,8 @@
 """`python -m bench.topics`: matches per second, operations per second under churn, and memory of topic matchers, side by side.
 
-Three workloads. *Classic*: 1,000 random subscriptions of five words, each word one of ten or, one time in five, `*`; topics from
-the same words. *Churn*: a gateway's clients that come and go (churn.py). *Large*: Headgate alone, with 100,000 patterns.
+Four workloads. *Classic*: 1,000 random subscriptions of five words, each word one of ten or, one time in five, `*`; topics from
+the same words. *Churn*: a gateway's clients that come and go (churn.py). *Threads*: the classic one from several threads
+(threads.py). *Large*: Headgate alone, with 100,000 patterns.
 
 *Cold*: every topic is met for the first time. *Hot*: 1,000 topics again and again. *Read-mostly*: one change in 100 operations.
 *50/50*: a change, a match, a change, a match. Single process; CPU seconds, median of the rounds. Bytes are those that Python
@@ -20,11 +21,13 @@ import time
 import tracemalloc
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from bench.machine import describe as described
 from headgate.delivery.matcher import SubscriptionMatcher
 
-from . import churn
+from . import churn, threads
+from .concurrent import ConcurrentTrie
 from .matchers import Headgate, InvertedBitmap, Matcher, NaiveMap, OptimizedInvertedBitmap, Shapes, WordTrie
 
 WORDS, ALPHABET, SUBSCRIPTIONS = 5, "abcdefghij", 1000
@@ -42,6 +45,7 @@ PUBLISHED_IN_GO = {
 FOR_CHURN: dict[str, Callable[[], Matcher]] = {
     "optimized inverted bitmap": OptimizedInvertedBitmap,
     "trie of words": WordTrie,
+    "concurrent trie": ConcurrentTrie,
     "Headgate, nothing remembered": Shapes,
     "Headgate": Headgate,
 }
@@ -52,19 +56,29 @@ def main() -> None:
     arguments.add_argument("--rounds", type=int, default=5)
     arguments.add_argument("--seed", type=int, default=20)
     arguments.add_argument("--out", type=Path, default=Path(__file__).parent.parent / "results")
+    arguments.add_argument("--only", choices=("classic", "churn", "threads", "large"), help="print one part, and write nothing")
+    arguments.add_argument("--name", default="topics", help="of the two files that are written")
     options = arguments.parse_args()
     draw = random.Random(options.seed)
     patterns = [
         ".".join(draw.choice(ALPHABET) if draw.random() > 0.2 else "*" for _ in range(WORDS)) for _ in range(SUBSCRIPTIONS)
     ]
     topics = [".".join(draw.choice(ALPHABET) for _ in range(WORDS)) for _ in range(20_000)]
-    rows = {name: _measure(make, patterns, topics, options.rounds) for name, make in _matchers(topics).items()}
-    report = {"machine": described(), "seed": options.seed, "matchers": rows, "churn": _churn(options), "large": _large(draw)}
+    parts: dict[str, Callable[[], dict[str, Any]]] = {
+        "classic": lambda: {name: _measure(make, patterns, topics, options.rounds) for name, make in _matchers(topics).items()},
+        "churn": lambda: _churn(options),
+        "threads": lambda: _threads(patterns, topics[:1000], options.rounds),
+        "large": lambda: _large(draw),
+    }
+    if options.only:
+        print(json.dumps(parts[options.only](), indent=2))
+        return
+    report = {"machine": described(), "seed": options.seed, **{name: measure() for name, measure in parts.items()}}
     text = _markdown(report)
     print(text)
     options.out.mkdir(exist_ok=True)
-    (options.out / "topics.json").write_text(json.dumps(report, indent=2) + "\n")
-    (options.out / "topics.md").write_text(text)
+    (options.out / f"{options.name}.json").write_text(json.dumps(report, indent=2) + "\n")
+    (options.out / f"{options.name}.md").write_text(text)
 
 
 def _matchers(topics: Sequence[str]) -> dict[str, Callable[[], Matcher]]:
@@ -108,6 +122,22 @@ def _churn(options: argparse.Namespace) -> dict[str, dict[str, float]]:
             "bytes_per_subscription": kept_bytes / sum(len(churn.subscriptions(client)) for client in range(CHURN_CLIENTS)),
         }
     return rows
+
+
+def _threads(patterns: Sequence[str], topics: Sequence[str], rounds: int) -> dict[str, dict[str, float]]:
+    """Return operations per CPU second by matcher, workload and number of threads."""
+    figures = {}
+    for name, make in _matchers(topics).items():
+        matcher = make() if name == "concurrent trie" else threads.Locked(make())
+        _used(_filled(matcher, patterns), topics)
+        figures[name] = {
+            f"{label}, {count}": statistics.median(
+                threads.operations_per_s(matcher, count, patterns, topics, matches, BUDGET_S) for _ in range(rounds)
+            )
+            for label, matches in (("read-mostly", 99), ("50/50", 1))
+            for count in threads.THREADS
+        }
+    return figures
 
 
 def _crowded(matcher: Matcher, consoles: bool = True) -> Matcher:
@@ -222,10 +252,11 @@ def _large(draw: random.Random) -> dict[str, float]:
 
 
 def _markdown(report: dict[str, object]) -> str:
-    rows, churned, large = report["matchers"], report["churn"], report["large"]
+    rows, churned, large, threaded = report["classic"], report["churn"], report["large"], report["threads"]
     assert isinstance(rows, dict)
     assert isinstance(churned, dict)
     assert isinstance(large, dict)
+    assert isinstance(threaded, dict)
     lines = [
         "# Topic matching",
         "",
@@ -251,6 +282,16 @@ def _markdown(report: dict[str, object]) -> str:
         "|---|---|---|---|---|---|",
     ]
     lines += [f"| {name} | {' | '.join(f'{figure:,.0f}' for figure in row.values())} |" for name, row in churned.items()]
+    columns = list(next(iter(threaded.values())))
+    lines += [
+        "",
+        "From several threads: operations per second of CPU of all threads, with Python's global lock; all matchers but the",
+        "concurrent trie are behind one lock (bench/topics/threads.py).",
+        "",
+        f"| matcher | {' | '.join(columns)} |",
+        f"|---|{'---|' * len(columns)}",
+    ]
+    lines += [f"| {name} | {' | '.join(f'{figure:,.0f}' for figure in row.values())} |" for name, row in threaded.items()]
     lines += [
         "",
         f"Headgate with {large['patterns']:,} patterns of two to six words, one in five with `*` or `#`: a topic that is new",

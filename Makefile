@@ -74,6 +74,7 @@ docs-check: $(DEV)
 	@printf '\n== generated docs ==\n'
 	@$(BIN)/python -m tools.settings_page --check
 	@$(BIN)/python -m tools.consumers_page --check
+	@$(BIN)/python -m bench.page --check
 
 web-check: $(NODE) ## Types and lint of the JavaScript
 	@printf '\n== JavaScript: types and lint ==\n'

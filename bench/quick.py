@@ -19,10 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from . import appending, directed, generator, machine
+from .broadcast import throughput
 from .child import Failed
+from .joining import connecting
 from .report import faults
 from .scenario import Row, Run
-from .scenarios import connecting, throughput
 from .variants import VARIANTS, has_append
 
 COMMITTED = Path(__file__).parent / "results" / "quick.json"

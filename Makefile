@@ -74,6 +74,7 @@ docs-check: $(DEV)
 	@printf '\n== generated docs ==\n'
 	@$(BIN)/python -m tools.settings_page --check
 	@$(BIN)/python -m tools.consumers_page --check
+	@$(BIN)/python -m bench.page --check
 
 web-check: $(NODE) ## Types and lint of the JavaScript
 	@printf '\n== JavaScript: types and lint ==\n'
@@ -149,8 +150,8 @@ audit: $(AUDIT) $(NODE) ## Ask for known vulnerabilities in what the lock files 
 screenshot: $(DEV) build chromium ## Make docs/screenshot.png with the tests' own browser
 	@$(BIN)/python -m tests.e2e.screenshot
 
-bench: $(DEV) build ## Measure against the peers (bench/README.md), short version (ARGS: more for the bench; `make -C bench peers` first)
-	@$(BIN)/python -m bench --quick $(ARGS)
+bench: $(DEV) build ## Install the peers and measure against them (bench/README.md), short version (ARGS: more for the bench)
+	@$(BIN)/python -m bench --quick --install $(ARGS)
 
 bench-quick: $(DEV) build ## Compare a few ratios with the last committed ones, in two minutes (ARGS=--write: commit to these)
 	@$(BIN)/python -m bench.quick $(ARGS)

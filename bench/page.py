@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from .plots import pictures
-from .report import median, merged, read, table
+from .report import median, merged, number, read, table
 from .scenario import Row, Scenario
 from .scenarios import BOUNDS, SCENARIOS
 from .variants import VARIANTS
@@ -114,7 +114,7 @@ def _better(name: str, column: str, measured: Sequence[Row], own: Sequence[Row])
     more_is_better = scenario.more_is_better and column == scenario.ratio
     if not theirs or not ours or (times := theirs / ours if more_is_better else ours / theirs) < NOISE:
         return None
-    return f"{scenario.columns[column]} {theirs:,.4g} against {ours:,.4g} ({times:.2f} ×)"
+    return f"{scenario.columns[column]} {number(theirs)} against {number(ours)} ({times:.2f} ×)"
 
 
 def main(words: Sequence[str]) -> int:

@@ -131,10 +131,11 @@ def write(folder: Path, name: str, machine: Mapping[str, Any], rows: Rows, *, ad
 def _cell(rows: Sequence[Row], column: str) -> str:
     """Return the median as text; of a column of texts, each that occurs."""
     texts = {value for row in rows if isinstance(value := row.get(column), str)}
-    return "; ".join(sorted(texts)) if texts else _number(median(rows, column))
+    return "; ".join(sorted(texts)) if texts else number(median(rows, column))
 
 
-def _number(value: float | None) -> str:
+def number(value: float | None) -> str:
+    """Return a figure as the tables write it."""
     if value is None:
         return "–"
     return f"{value:,.0f}" if abs(value) >= 1000 or value == int(value) else f"{value:,.2f}"

@@ -1,247 +1,19 @@
-"""The scenarios. Each takes a variant and returns one flat row of figures; a round is one row per variant."""
+"""The scenarios: what is measured, of which servers, which figures the table shows, and the targets."""
 
 from __future__ import annotations
-
-import os
-import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 
 from . import directed
 from .appending import cost as appending
 from .appending import receipts_sync
-from .generator import Answer
-from .hostile import ATTACK_DEADLINE_S, ATTACKS
-from .hostile import attack as attack_server
+from .broadcast import bursts, schedule, throughput
+from .disturbed import hostile, stalled
+from .hostile import ATTACKS
 from .http_publishing import posting
+from .joining import connecting, resuming, with_tokens
 from .loads import saturation, shares_of_maximum, workload
-from .machine import cores
-from .publishing import TOPIC
-from .scenario import KIB, Row, Run, Scenario, checked, latency
-from .stage import Audience, Stage, stage
+from .memory import memory
+from .scenario import KIB, Run, Scenario
 from .storm import storm
-from .variants import LOG_KEY, Variant, headgate_connect, mint
-
-# Throughput ------------------------------------------------------------------------------------------------------------
-
-
-def throughput(clients: int, size_bytes: int, window: int, offer_deflate: bool, pipelined: bool) -> Run:
-    """Closed loop: `window` events under way; deliveries per second of the server's CPU.
-
-    `pipelined`: what is published at the same moment goes to Redis in one write, else each event in its own.
-    """
-    command = "pipelined" if pipelined else "window"
-
-    def run(variant: Variant, quick: bool) -> Row:
-        warm_s, measure_s = (1, 3) if quick else (2, 6)
-        with stage(variant, size_bytes=size_bytes, room=clients, offer_deflate=offer_deflate) as on:
-            on.generator.connects(clients)
-            answer = on.generator.ask(command, window, warm_s * 1000, measure_s * 1000, takes_s=warm_s + measure_s)
-            row = checked(answer)
-            row["deliveries_per_cpu_s"] = round(answer["deliveries"] / max(answer["server_cpu_s"], 1e-3))
-            row["deliveries_per_s"] = round(answer["deliveries"] / answer["seconds"])
-            row["server_mib"] = round(on.server.resident_bytes() / KIB**2, 1)
-            return row
-
-    return run
-
-
-# Latency ---------------------------------------------------------------------------------------------------------------
-
-
-def schedule(clients: int, size_bytes: int, deliveries_per_s: int) -> Run:
-    """Open loop at a fixed rate: the latency of every delivery, from the planned time of its event."""
-
-    def run(variant: Variant, quick: bool) -> Row:
-        warm_s, measure_s = (1, 5) if quick else (2, 20)
-        rate = deliveries_per_s / clients
-        with stage(variant, size_bytes=size_bytes, room=clients) as on:
-            on.generator.connects(clients)
-            on.generator.ask("open", rate, warm_s * 1000, takes_s=warm_s)
-            answer = on.generator.ask("open", rate, measure_s * 1000, takes_s=measure_s)
-            return checked(answer) | latency(answer)
-
-    return run
-
-
-def bursts(clients: int, size_bytes: int, events: int) -> Run:
-    """Open loop, `events` at once every two seconds: the latency of every delivery, from the burst's planned time."""
-
-    def run(variant: Variant, quick: bool) -> Row:
-        times = 3 if quick else 8
-        with stage(variant, size_bytes=size_bytes, room=clients) as on:
-            on.generator.connects(clients)
-            on.generator.ask("burst", events, 1, 2000, takes_s=2)
-            answer = on.generator.ask("burst", events, times, 2000, takes_s=2 * times)
-            return checked(answer) | latency(answer)
-
-    return run
-
-
-# Memory ----------------------------------------------------------------------------------------------------------------
-
-
-def _settled_bytes(on: Stage) -> int:
-    """Return resident memory once it has not moved by more than 64 KiB in a second (at most 10 s): collectors are lazy."""
-    before = on.server.resident_bytes()
-    for _ in range(10):
-        on.generator.ask("idle", 1000, takes_s=1)
-        after = on.server.resident_bytes()
-        if abs(after - before) <= 64 * KIB:
-            return after
-        before = after
-    return before
-
-
-def memory(clients: int, offer_deflate: bool = False) -> Run:
-    """Resident memory per client that is connected, subscribed and idle; what the first 100 cost is start-up, not theirs."""
-
-    def run(variant: Variant, _quick: bool) -> Row:
-        first = 100
-        with stage(variant, size_bytes=256, room=clients, offer_deflate=offer_deflate) as on:
-            empty = _settled_bytes(on)
-            on.generator.connects(first)
-            before = _settled_bytes(on)
-            on.generator.connects(clients - first)
-            answer = on.generator.ask("idle", 100, takes_s=0.1)
-            after = _settled_bytes(on)
-            row = checked(answer)
-            row["kib_per_client"] = round((after - before) / (clients - first) / KIB, 2)
-            row["kib_per_client_from_empty"] = round((after - empty) / clients / KIB, 2)
-            row["server_mib"] = round(after / KIB**2, 1)
-            return row
-
-    return run
-
-
-# Clients that do not read ------------------------------------------------------------------------------------------------
-
-
-def stalled(clients: int, stopped: int, size_bytes: int, events_per_s: int) -> Run:
-    """Some clients stop reading: what they cost in memory, what the others notice, what becomes of the stopped ones.
-
-    What the others notice is held against the calm before and the calm after: two calms differ by half in a run.
-    """
-
-    def run(variant: Variant, quick: bool) -> Row:
-        measure_s = 5 if quick else 8
-        with stage(variant, size_bytes=size_bytes, room=clients) as on:
-            generator = on.generator
-            generator.connects(clients)
-            generator.ask("open", events_per_s, 2000, takes_s=2)
-            calm, _ = _watched(on, events_per_s, measure_s)
-            before = on.server.resident_bytes()
-            generator.ask("stall", stopped)
-            answer, peak = _watched(on, events_per_s, measure_s)
-            stopped_left = answer["stalled"]
-            after = generator.ask("unstall", 4000, takes_s=4)
-            after_bytes = on.server.resident_bytes()
-            calm_again, _ = _watched(on, events_per_s, measure_s)
-            row = checked(answer) | latency(calm, "calm_") | latency(answer)
-            calm_p99_us = (calm["microseconds"]["p99"] + calm_again["microseconds"]["p99"]) / 2
-            row["calm_p99_ms"] = round(calm_p99_us / 1000, 3)
-            row["p99_change"] = round(answer["microseconds"]["p99"] / max(1.0, calm_p99_us), 3)
-            row["growth_mib_per_stopped"] = round(max(0, peak - before) / stopped / KIB**2, 2)
-            row["growth_mib"] = round((after_bytes - before) / KIB**2, 2)
-            row["cut_while_stopped"] = stopped - stopped_left
-            row["events_owed"] = answer["published"] * stopped
-            row["caught_up"] = after["caught_up"]
-            row["gap_notices"] = after["gaps"]
-            row["backpressure_notices"] = after["backpressure"]
-            return row
-
-    return run
-
-
-def _watched(on: Stage, events_per_s: int, seconds: float) -> tuple[Answer, int]:
-    """Publish on schedule and look at the server's memory: looking costs the server time, so calm parts are looked at too."""
-    on.generator.tell("open", events_per_s, seconds * 1000)
-    peak = _peak_bytes(on, seconds)
-    return on.generator.answer(seconds), peak
-
-
-def _peak_bytes(on: Stage, seconds: float) -> int:
-    """Return the largest resident memory seen, ten looks per second: a look is a measurement, not a wait for luck."""
-    peak, end = 0, time.monotonic() + seconds
-    while time.monotonic() < end:
-        peak = max(peak, on.server.resident_bytes())
-        time.sleep(0.1)
-    return peak
-
-
-def hostile(attack: str, clients: int = 100) -> Run:
-    """An attack, while 100 others get 100 events per second: the others' latency, and the server's memory.
-
-    Where the attack is on subscriptions, the server remembers as many topics as it can, and nobody has subscribed to `#`: one who
-    has makes the gateway take all there is from Redis, which spares it most of what subscriptions cost.
-    """
-    remembering = not ATTACKS[attack].anywhere
-
-    def run(variant: Variant, _quick: bool) -> Row:
-        load_core = cores()[1]
-        connects = [headgate_connect(subscriptions=[{"pattern": TOPIC}, {"pattern": "orders.#"}])] if remembering else ()
-        with stage(variant, size_bytes=256, room=clients, connects=connects) as on:
-            on.generator.connects(clients)
-            if remembering:
-                _publish_topics(on, ATTACKS[attack].topics)
-            on.generator.ask("open", 100, 2000, takes_s=2)
-            before = on.server.resident_bytes()
-            with ThreadPoolExecutor(1, initializer=lambda: os.sched_setaffinity(0, {load_core})) as second:
-                seconds = ATTACK_DEADLINE_S / 2
-                on.generator.tell("open", 100, seconds * 1000)
-                sent = second.submit(attack_server, attack, on.port, connects[0] if connects else variant.connect)
-                peak = _peak_bytes(on, seconds)
-                answer = on.generator.answer(seconds)
-                row = checked(answer) | latency(answer) | sent.result(ATTACK_DEADLINE_S * 2)
-            row["growth_mib"] = round(max(0, peak - before) / KIB**2, 2)
-            return row
-
-    return run
-
-
-def _publish_topics(on: Stage, count: int) -> None:
-    """Publish once to each of so many topics; returns when the log has them."""
-    with on.bus.client() as client, client.pipeline(transaction=False) as pipeline:
-        for number in range(count):
-            pipeline.execute_command("FCALL", "headgate_publish", 1, LOG_KEY, f"orders.{number}.a.b.c.d.e.f", "null")
-        pipeline.execute()
-
-
-# Connecting ----------------------------------------------------------------------------------------------------------------
-
-
-def connecting(
-    clients: int, texts: Callable[[int], list[str]] | None = None, audience: Callable[[int], Audience] | None = None
-) -> Run:
-    """Clients join as fast as the server lets them, 64 under way at a time; joined means that events will come."""
-
-    def run(variant: Variant, quick: bool) -> Row:
-        count = clients // 4 if quick else clients
-        room = count + 100
-        connects, listening = texts(room) if texts else (), audience(room) if audience else None
-        with stage(variant, size_bytes=256, room=room, connects=connects, audience=listening) as on:
-            on.generator.connects(100)
-            answer = on.generator.connects(count)
-            row = checked(answer) | latency(answer)
-            row["connects_per_s"] = round(count / answer["seconds"])
-            row["connects_per_cpu_s"] = round(count / max(answer["server_cpu_s"], 1e-3))
-            return row
-
-    return run
-
-
-_GONE = {"epoch": "0" * 16, "offset": 1}
-
-
-def _resuming(_count: int) -> list[str]:
-    """Return a CONNECT with a position of a log that is gone: the gateway reads, compares and tells, as after a restart."""
-    return [headgate_connect(resume=_GONE)]
-
-
-def _with_tokens(count: int) -> list[str]:
-    """Return as many CONNECTs, each of another user with a token of its own, and a position to resume from."""
-    return [headgate_connect(token=mint(f"user-{n}", ["#"], []), resume=_GONE) for n in range(count)]
-
 
 SOCKETIO = ("headgate", "stock", "flask-socketio", "node")
 PEERS = (*SOCKETIO, "centrifugo")
@@ -457,12 +229,12 @@ SCENARIOS = {
             PEERS, "connects_per_s", more_is_better=True, quick=True, targets={"connects_per_s": ("at least", 1500)},
         ),
         Scenario(
-            "connecting-resume", "Connections that come back with a resume position", connecting(4000, _resuming),
+            "connecting-resume", "Connections that come back with a resume position", connecting(4000, resuming),
             _CONNECTING_COLUMNS,
             ("headgate",), "connects_per_s", more_is_better=True, targets={"connects_per_s": ("at least", 1500)},
         ),
         Scenario(
-            "connecting-token-resume", "Connections with a token each, and a resume position", connecting(4000, _with_tokens),
+            "connecting-token-resume", "Connections with a token each, and a resume position", connecting(4000, with_tokens),
             _CONNECTING_COLUMNS,
             ("headgate",), "connects_per_s", more_is_better=True, targets={"connects_per_s": ("at least", 1500)},
         ),

@@ -36,7 +36,7 @@ def test_a_peer_that_is_better_is_named_and_a_bound_is_not(tmp_path: Path) -> No
     """The C server without sessions is no peer; a few per cent are noise."""
     found = page.filled(TEXT, results(tmp_path, headgate=20_000, node=30_000, stock=20_500, sink=90_000))
     losses = found.partition("<!-- losses -->")[2]
-    assert "Node socket.io + redis adapter: events per server CPU second 3e+04 against 2e+04 (1.50 ×)" in losses
+    assert "Node socket.io + redis adapter: events per server CPU second 30,000 against 20,000 (1.50 ×)" in losses
     assert losses.count(" against ") == 1
 
 

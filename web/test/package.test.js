@@ -27,7 +27,9 @@ async function inPage(file, globals = {}) {
   const code = await readFile(new URL(`../dist/${file}`, import.meta.url), "utf8");
   const page = { setTimeout, clearTimeout, queueMicrotask, MessageChannel, TextEncoder, performance, URL, console, AbortController, ...globals };
   page.self = page;
-  vm.runInNewContext(code, page);
+  // It loads the file beside it.
+  page.location = { href: new URL(`../dist/${file}`, import.meta.url).href };
+  vm.runInNewContext(code, page, { importModuleDynamically: vm.constants.USE_MAIN_CONTEXT_DEFAULT_LOADER });
   return page;
 }
 

@@ -18,7 +18,7 @@ WEB := web/dist/.headgate-built
 SBOM := build/sbom.cdx.json
 # pip-audit has dependencies of its own, which must not decide what the product is tested with.
 AUDIT := build/audit/.headgate-audit
-WEB_SOURCES := $(shell find web \( -name node_modules -o -name dist -o -name test -o -name types \) -prune -o -type f -print 2>/dev/null)
+WEB_SOURCES := $(shell find web \( -name node_modules -o -name dist -o -name test \) -prune -o -type f -print 2>/dev/null)
 
 # The load generator is C: its tests run where there is a compiler.
 BENCH_TESTS := $(shell command -v cc >/dev/null 2>&1 && echo bench/tests)

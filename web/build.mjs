@@ -1,7 +1,7 @@
 /**
- * Build of the npm package `headgate`: bundles by esbuild, declarations by tsc, sizes printed.
+ * Build of the npm package `headgate`: bundles by esbuild, the declarations of types/, sizes printed.
  *
- * In: src/. Out: dist/ (ESM and CommonJS with socket.io-client, the transport by it, and Backbone outside; a script-tag file that takes
+ * In: src/ and types/. Out: dist/ (ESM and CommonJS with socket.io-client, the transport by it, and Backbone outside; a script-tag file that takes
  * Backbone from the page, and beside it socket.io-client and the transport, which that file loads when it needs them), the two script-tag files where the Flask extension
  * serves them from (gateway/headgate/static, compressed too), and the demo that demo/build.mjs makes of dist.
  *
@@ -10,9 +10,7 @@
  * No property is renamed, in any file: Backbone's own names, and those of whatever an application hands over, begin with an
  * underscore too. Modules keep every name, so that a stack trace reads like the source; the page's own bundler shortens them.
  */
-import { execFileSync } from "node:child_process";
 import { cp, mkdir, readFile, rm, writeFile } from "node:fs/promises";
-import { createRequire } from "node:module";
 import { dirname, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
@@ -91,12 +89,6 @@ async function pageSize(source) {
   return gzip(outputFiles[0].contents);
 }
 
-function declarations() {
-  const tsc = createRequire(import.meta.url).resolve("typescript/bin/tsc");
-  const options = ["--noEmit", "false", "--declaration", "--emitDeclarationOnly", "--rootDir", "src", "--outDir", "dist/types"];
-  execFileSync(process.execPath, [tsc, "--project", "tsconfig.types.json", ...options], { cwd: WEB, stdio: "inherit" });
-}
-
 await rm(DIST, { recursive: true, force: true });
 /** @type {import("esbuild").BuildOptions} */
 const global = { ...base, entryPoints: ["src/global.js"], format: "iife", plugins: [backboneOfThePage, socketIoBeside], banner };
@@ -110,9 +102,9 @@ await Promise.all([
   build({ ...global, outfile: "dist/headgate.global.min.js", minify: true }),
   build({ ...base, entryPoints: ["src/socket.io.js"], format: "esm", outfile: "dist/headgate.socket.io.js", minify: true, banner }),
 ]);
-declarations();
+await cp(resolve(WEB, "types"), resolve(DIST, "types"), { recursive: true });
 // The same declarations under a folder that says CommonJS, for `require` in TypeScript.
-await cp(resolve(DIST, "types"), resolve(DIST, "types-cjs"), { recursive: true });
+await cp(resolve(WEB, "types"), resolve(DIST, "types-cjs"), { recursive: true });
 await writeFile(resolve(DIST, "types-cjs/package.json"), '{ "type": "commonjs" }\n');
 await mkdir(STATIC, { recursive: true });
 for (const [name, made] of Object.entries(SERVED)) {

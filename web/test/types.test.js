@@ -1,0 +1,103 @@
+/** The types of the package: those that an application compiles with, as they are shipped. Needs `npm run build`. */
+import assert from "node:assert/strict";
+import { execFile, execFileSync } from "node:child_process";
+import { cp, mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { createRequire } from "node:module";
+import { join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import ts from "typescript";
+import * as live from "#headgate/backbone";
+import * as headgate from "#headgate";
+
+const require = createRequire(import.meta.url);
+const WEB = fileURLToPath(new URL("..", import.meta.url));
+const isBuilt = import.meta.resolve("#headgate").includes("/dist/");
+/** The oldest that is supported, and the newest. */
+const COMPILERS = ["typescript-5.4", "typescript-7"];
+const SETTINGS = {
+  strict: true, exactOptionalPropertyTypes: true, noUncheckedIndexedAccess: true, noEmit: true, skipLibCheck: false,
+  module: "nodenext", target: "es2022", lib: ["es2022", "dom", "dom.iterable"], types: [],
+};
+
+// On the sources there is nothing to see here.
+describe("an application in strict TypeScript", { skip: !isBuilt }, () => {
+  let folder;
+
+  before(async () => {
+    // Inside the workspace, for Backbone's own types; the package itself is the packed one.
+    folder = await mkdtemp(join(WEB, "test/typed-"));
+    const run = (command, ...words) => execFileSync(command, words, { cwd: WEB, encoding: "utf8", stdio: ["ignore", "pipe", "pipe"] });
+    const packed = run("npm", "pack", "--ignore-scripts", "--silent", "--pack-destination", folder).trim();
+    await mkdir(join(folder, "node_modules/headgate"), { recursive: true });
+    run("tar", "-xzf", join(folder, packed), "-C", join(folder, "node_modules/headgate"), "--strip-components=1");
+    for (const kind of ["mts", "cts"]) await cp(join(WEB, "test/types/consumer.ts"), join(folder, `consumer.${kind}`));
+    await writeFile(join(folder, "wrong.mts"), 'import { connect } from "headgate";\nexport const wrong: number = connect().status;\n');
+    await writeFile(join(folder, "tsconfig.json"), JSON.stringify({ compilerOptions: SETTINGS, files: ["consumer.mts", "consumer.cts", "wrong.mts"] }));
+  });
+
+  after(() => rm(folder, { recursive: true, force: true }));
+
+  /** Compile, and return what the compiler says. */
+  async function compile(compiler) {
+    const program = join(require.resolve(`${compiler}/package.json`), "../bin/tsc");
+    try {
+      return (await promisify(execFile)(process.execPath, [program, "--pretty", "false", "--project", folder])).stdout;
+    } catch (/** @type {any} */ { stdout }) {
+      return stdout;
+    }
+  }
+
+  for (const compiler of COMPILERS) {
+    it(`compiles by import and by require, and is told of its one mistake: ${compiler}`, async () => {
+      const [first, ...more] = (await compile(compiler)).split("\n").filter((line) => / error TS\d+: /.test(line));
+      assert.match(first, /wrong\.mts\(2,14\): error TS2322: /);
+      assert.deepEqual(more, []);
+    });
+  }
+});
+
+describe("the declarations", () => {
+  /** The statements of a declaration file that are exported. */
+  async function exported(file) {
+    const text = await readFile(join(WEB, "types", file), "utf8");
+    const source = ts.createSourceFile(file, text, ts.ScriptTarget.ES2022);
+    return source.statements.filter((each) => ts.canHaveModifiers(each) && ts.getModifiers(each)?.some(({ kind }) => kind === ts.SyntaxKind.ExportKeyword));
+  }
+
+  for (const [file, module] of [["index.d.ts", headgate], ["backbone.d.ts", live]]) {
+    it(`name what the package exports: ${file}`, async () => {
+      const names = (await exported(file)).filter((each) => ts.isClassDeclaration(each) || ts.isFunctionDeclaration(each)).map(({ name }) => name.text);
+      assert.deepEqual([...new Set(names)].sort(), Object.keys(module).sort());
+    });
+
+    it(`name the members of its classes: ${file}`, async () => {
+      for (const declared of (await exported(file)).filter(ts.isClassDeclaration)) {
+        const { prototype } = module[declared.name.text];
+        const instance = declared.name.text === "Dispatcher" || declared.name.text === "HeadgateError" ? new module[declared.name.text]("closed") : prototype;
+        const isStatic = (member) => ts.getModifiers(member)?.some(({ kind }) => kind === ts.SyntaxKind.StaticKeyword);
+        const members = declared.members.filter((member) => member.name && !isStatic(member)).map(({ name }) => name.text);
+        assert.deepEqual(members.filter((name) => !(name in instance)), [], `${declared.name.text} lacks`);
+        const inherited = Object.getPrototypeOf(prototype);
+        const own = Object.getOwnPropertyNames(prototype).filter((name) => !name.startsWith("_") && !(name in inherited));
+        assert.deepEqual(own.filter((name) => !members.includes(name)), [], `${declared.name.text} is not said to have`);
+      }
+    });
+  }
+
+  it("name the codes of errors that the protocol's page lists", async () => {
+    const page = await readFile(new URL("../../docs/protocol.md", import.meta.url), "utf8");
+    const listed = [...page.slice(page.indexOf("## Errors"), page.indexOf("## How a connection ends")).matchAll(/^\| `(\w+)` \|/gm)].map(([, code]) => code);
+    const alias = (await exported("index.d.ts")).find((each) => ts.isTypeAliasDeclaration(each) && each.name.text === "ErrorCode");
+    assert.deepEqual(alias.type.types.map(({ literal }) => literal.text).sort(), listed.sort());
+  });
+
+  it("say in one line what the reader of a tooltip needs", async () => {
+    for (const file of ["index.d.ts", "backbone.d.ts"]) {
+      const text = await readFile(join(WEB, "types", file), "utf8");
+      assert.deepEqual(text.split("\n").filter((line) => /^\s+\/\*\*(?!.*\*\/)/.test(line)), []);
+      for (const [comment] of text.matchAll(/\/\*\*.*?\*\//gs)) assert.ok(comment.length < 100, comment);
+    }
+  });
+});

@@ -1,0 +1,162 @@
+/** An application with strict settings: each line compiles, or must not and says so. Compiled as a module and for `require`. */
+import type { AnyTopics, ConnectOptions, ErrorCode, EventCallback, Gate, HeadgateEvent, PayloadOf, State, Status, Subscription } from "headgate";
+import { connect, HeadgateError, matches } from "headgate";
+import { LiveCollection, LiveModel, NotificationList } from "headgate/backbone";
+
+/** Compiles if two types are one. */
+type Same<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false;
+const sure = <_ extends true>() => {};
+
+interface Order {
+  id: number;
+  status: string;
+}
+interface Shipped {
+  carrier: string;
+}
+interface Topics {
+  "orders.*.shipped": Shipped;
+  "orders.*.created": Order;
+  "users.#": { name: string };
+  "users.*.name": string;
+  "a.#.z": 1;
+  plain: null;
+}
+
+// Which payload a name has.
+sure<Same<PayloadOf<Topics, "orders.*.shipped">, Shipped>>();
+sure<Same<PayloadOf<Topics, "orders.42.shipped">, Shipped>>();
+sure<Same<PayloadOf<Topics, `orders.${string}.shipped`>, Shipped>>();
+sure<Same<PayloadOf<Topics, `orders.${number}.created`>, Order>>();
+sure<Same<PayloadOf<Topics, "orders.42.*">, Shipped | Order>>();
+sure<Same<PayloadOf<Topics, "orders.#">, Shipped | Order>>();
+sure<Same<PayloadOf<Topics, "#.shipped">, Shipped | { name: string } | never>>();
+sure<Same<PayloadOf<Topics, "users.ana.name">, string | { name: string }>>();
+sure<Same<PayloadOf<Topics, "users">, { name: string }>>();
+sure<Same<PayloadOf<Topics, "a.z">, 1>>();
+sure<Same<PayloadOf<Topics, "a.b.c.z">, 1>>();
+sure<Same<PayloadOf<Topics, "a.b.c">, unknown>>();
+sure<Same<PayloadOf<Topics, "orders.42.7.shipped">, unknown>>();
+sure<Same<PayloadOf<Topics, "orders.shipped">, unknown>>();
+sure<Same<PayloadOf<Topics, "plain orders.1.shipped">, null | Shipped>>();
+sure<Same<PayloadOf<Topics, string>, unknown>>();
+sure<Same<PayloadOf<AnyTopics, "any.thing">, any>>();
+sure<Same<PayloadOf<AnyTopics, string>, any>>();
+
+const maybe: AbortSignal | undefined = Math.random() < 0.5 ? undefined : new AbortController().signal;
+const base: ConnectOptions = { token: () => fetch("/token").then((answer) => answer.text()) };
+const gate = connect<Topics>("https://example.com", { ...base, resync: ({ count, lost }) => [count?.toFixed(), lost] });
+const id = String(42);
+
+// Handlers.
+gate.on("orders.*.shipped", (shipped, event) => [shipped.carrier.length, event.data.carrier, event.topic, event.offset?.toFixed()]);
+gate.on(`orders.${id}.shipped`, (shipped) => shipped.carrier);
+gate.once("orders.42.created", (order) => order.id.toFixed());
+gate.on("orders.#", (either) => ("carrier" in either ? either.carrier : either.status));
+gate.on("orders.*.shipped", function (this: Order) {
+  return this.id;
+}, { id: 1, status: "" });
+gate.on("unknown.topic", (data) => {
+  sure<Same<typeof data, unknown>>();
+});
+// @ts-expect-error an order has no carrier
+gate.on("orders.*.created", (order) => order.carrier);
+// @ts-expect-error nothing is known of it
+gate.on("unknown.topic", (data) => data.carrier);
+// @ts-expect-error another payload
+gate.on("orders.*.shipped", (order: Order) => order.id);
+gate.on({ "orders.*.created": (order) => order.id, "connection:up": ({ session }) => session.length, "menu:open": () => {} });
+gate.off("orders.*.shipped").off(null, null, gate).off();
+gate.listenTo(gate, "plain", (nothing: null) => nothing);
+gate.listenTo({ on() {}, off() {} }, "anything", () => {}).stopListening();
+
+// Lifecycle events.
+gate.on("connection:refused", (error, { delay_ms }) => [error.code, delay_ms?.toFixed()]);
+gate.on("connection:down", ({ reason }) => reason.length);
+gate.on("delivery:gap", (gap) => [gap.count, gap.reason === "rolled_back" && gap.epoch, gap.repairing]);
+gate.on("status:change", ({ status, previous, reason }) => [status === "live", previous, reason.length]);
+gate.on("state:change", ({ status, subscriptions }) => [status, subscriptions.a]);
+gate.on("menu:open", (...anything) => anything.length);
+gate.on("all", (name, ...more) => [name, more]);
+// @ts-expect-error there is no such reason
+gate.on("delivery:gap", (gap) => gap.reason === "none");
+// @ts-expect-error a gap has no carrier
+gate.on("delivery:gap", (gap) => gap.carrier);
+
+// Subscriptions.
+const subscription: Subscription = gate.subscribe("orders.*.shipped", { overflow: "latest", signal: maybe, since: { last: 5 } }, (shipped) => shipped.carrier);
+sure<Same<typeof subscription.status, "wanted" | "requested" | "active" | "changed" | "releasing" | "suspended" | "refused" | "idle">>();
+gate.subscribe("orders.1.created", (order, { data }) => [order.id, data.status]);
+// @ts-expect-error no such policy
+gate.subscribe("plain", { overflow: "none" }, () => {});
+// @ts-expect-error no such option
+gate.subscribe("plain", { overlow: "drop" }, () => {});
+// @ts-expect-error no handler
+gate.subscribe("plain", { overflow: "drop" });
+// @ts-expect-error it cannot be set
+subscription.status = "idle";
+
+// Loops, publishing, the rest.
+async function work() {
+  for await (const { data, topic } of gate.events("orders.*.shipped", { limit: 10, signal: maybe })) console.log(data.carrier, topic.length);
+  for await (const event of gate.events("orders.42.*")) sure<Same<typeof event.data, Shipped | Order>>();
+  const { offset } = await gate.publish("orders.1.shipped", { carrier: "UPS" }, { id: "x" });
+  await gate.publish(`orders.${id}.created`, { id: 1, status: "new" });
+  // @ts-expect-error another payload
+  await gate.publish("orders.1.shipped", { id: 1 });
+  // @ts-expect-error no pattern of the map has it
+  await gate.publish("orders.1.shiped", { carrier: "UPS" });
+  // @ts-expect-error an offset is a number
+  await gate.replay("orders.#", { from: "1", to: 2 });
+  return (await gate.replay("orders.#", { from: offset, to: offset })).toFixed();
+}
+
+// The state, and errors.
+const status: Status = gate.status;
+const state: State = gate.state;
+// @ts-expect-error it cannot be set
+gate.status = "live";
+function word(of: Status): string {
+  switch (of) {
+    case "idle": case "connecting": case "resuming": case "waiting": case "paused": return "soon";
+    case "live": case "catching_up": case "moving": return "yes";
+    case "refused": case "closed": return "no";
+  }
+}
+try {
+  matches("a.*", "a.b");
+} catch (error) {
+  if (error instanceof HeadgateError && error.code === "payload_too_large") console.log(error.parts.limit, error.retry);
+  // @ts-expect-error no such code
+  if (error instanceof HeadgateError && error.code === "payload_to_large") console.log(error);
+}
+const code: ErrorCode = "forbidden";
+
+// Without a map everything is any, as before.
+const free = connect();
+free.on("orders.*.shipped", (order, event) => console.log(event.topic.length, order.carrier));
+free.on({ "a.b": (data) => data, "connection:up": ({ session }) => session });
+void free.publish("a.b", 1);
+const handler: EventCallback<Order> = (order, { data }) => [order.id, data.status];
+free.on("a", handler).subscribe("a", handler);
+const loose: Gate = free;
+const event: HeadgateEvent<Order> | undefined = undefined;
+
+// Models.
+const model = new LiveModel<Order>({ id: 1, status: "new" }, { gate, topic: "orders" });
+sure<Same<ReturnType<typeof model.get<"status">>, string | undefined>>();
+// @ts-expect-error an order has no carrier
+model.set("carrier", "UPS");
+const orders = new LiveCollection<Order>([], { gate, topic: "orders" });
+orders.each((order) => order.follow(gate).unfollow());
+const Orders = LiveCollection.extend({ url: "/orders", topic: "orders" });
+void new Orders([], { gate }).url;
+class Mine extends LiveModel<Order> {
+  isNewest() {
+    return this.get("status") === "new";
+  }
+}
+console.log(new Mine().isNewest());
+const list = new NotificationList<Order>([], { gate, patterns: ["orders.#"], limit: undefined });
+list.on("unread", (count: number) => count).choose("a").dismiss("a");
+console.log(list.at(0)?.get("data")?.status, list.unread.toFixed(), [work, word, state, code, status, loose, event]);

@@ -1,0 +1,361 @@
+/** The types of `headgate`. */
+import type { AnyTopics, PayloadOf, Publishable } from "./topics.js";
+
+export type { AnyTopics, PayloadOf } from "./topics.js";
+
+// Events.
+
+/** An event, the second argument of a handler. */
+export interface HeadgateEvent<Data = any> {
+  topic: string;
+  data: Data;
+  id: string | null;
+  /** Milliseconds since 1970, by the clock of the log. */
+  time: number;
+  /** `null`: live only, not in the log. */
+  offset: number | null;
+  replayed: boolean;
+  /** The pattern of the handler that gets it. */
+  pattern: string;
+}
+
+/** A handler of events. */
+export type EventCallback<Data = any> = (this: any, data: Data, event: HeadgateEvent<Data>) => any;
+/** A handler of anything. */
+export type Callback = (this: any, ...args: any[]) => any;
+/** A name with a colon, which no topic has. */
+export type LifecycleName = `${string}:${string}`;
+/** A map of names to handlers. */
+export type EventMap<Topics = AnyTopics> = { [Name in string]: Callback } & { [Name in keyof LifecycleEvents]?: (...args: LifecycleEvents[Name]) => any } & {
+  [Name in keyof Topics & string]?: EventCallback<Topics[Name]>;
+};
+/** The handler of a name. */
+export type CallbackFor<Topics, Name extends string> = Name extends keyof LifecycleEvents
+  ? (this: any, ...args: LifecycleEvents[Name]) => any
+  : Name extends "all" | LifecycleName
+    ? Callback
+    : EventCallback<PayloadOf<Topics, Name>>;
+
+/** The arguments of each lifecycle event. */
+export interface LifecycleEvents {
+  "connection:up": [welcome: Welcome];
+  "connection:down": [end: { reason: string; delay_ms: number | null }];
+  "connection:refused": [error: HeadgateError, next: { delay_ms: number | null }];
+  "connection:unauthorized": [error: HeadgateError];
+  "connection:moving": [move: { reason: string; within_s: number }];
+  "delivery:gap": [gap: ToldGap];
+  "delivery:backpressure": [notice: Backpressure];
+  "delivery:resumed": [resumed: { epoch?: string; offset?: number; repaired?: { patterns: string[]; from: number | null; to: number | null; count: number } }];
+  "delivery:error": [failure: DeliveryError];
+  "status:change": [change: StatusChange];
+  "state:change": [state: State];
+}
+
+/** A handler that threw (`topic`), or a subscription that was refused (`pattern`). */
+export interface DeliveryError {
+  error: any;
+  pattern?: string;
+  topic?: string;
+}
+
+/** The gateway's first message on each connection. */
+export interface Welcome {
+  session: string;
+  user?: string | null;
+  epoch: string;
+  offset: number;
+  limits: Limits;
+  /** `null`: the client did not ask to resume. */
+  resumed: boolean | null;
+  from?: Position | null;
+  subscriptions: { pattern: string; ok: boolean; error?: { code: string; message: string; [part: string]: any } }[];
+  heartbeat_s?: number;
+}
+
+/** Events in offsets `from` to `to` that this client did not get. */
+export interface Gap {
+  patterns: string[];
+  from: number | null;
+  to: number | null;
+  count: number | null;
+  bytes: number | null;
+  reason: "overflow" | "upstream" | "trimmed" | "rolled_back" | "log_lost" | "quarantined";
+  recoverable: boolean;
+  /** Of `rolled_back`: in which the log goes on. */
+  epoch?: string;
+}
+
+/** A gap, and what becomes of it. */
+export interface ToldGap extends Gap {
+  /** Its events are being fetched from the log. */
+  repairing: boolean;
+  /** Its events will not come. */
+  lost: boolean;
+  /** `iterator`: a loop over `gate.events` was too slow. */
+  where?: "iterator";
+}
+
+/** A full queue, of the gateway for this client or in the page. */
+export interface Backpressure {
+  state: "warning" | "on" | "off";
+  queued: number;
+  queued_bytes: number;
+  discarded: number;
+  conflated?: number;
+  where: "gateway" | "browser";
+}
+
+/** Limits of the gateway. */
+export interface Limits {
+  max_payload_bytes?: number;
+  inbound_per_s?: number;
+  inbound_burst?: number;
+  [name: string]: any;
+}
+
+/** A place in the log. */
+export interface Position {
+  epoch: string;
+  offset: number;
+}
+
+// State.
+
+/** The connection in one word. */
+export type Status = "idle" | "connecting" | "resuming" | "live" | "catching_up" | "moving" | "waiting" | "paused" | "refused" | "closed";
+/** A change of the status. */
+export interface StatusChange {
+  status: Status;
+  previous: Status;
+  reason: string;
+}
+/** The coarser words of `gate.state`. */
+export type ConnectionState = "connecting" | "up" | "waiting" | "refused" | "paused" | "closed";
+/** Where the client stands against the log. */
+export type Standing = "none" | "live" | "resuming" | "catching_up" | "announced";
+/** A subscription in one word. */
+export type SubscriptionState = "wanted" | "requested" | "active" | "changed" | "releasing" | "suspended" | "refused" | "idle";
+
+/** A snapshot of the client. */
+export interface State {
+  status: Status;
+  connection: ConnectionState;
+  position: Standing;
+  /** The gateway's link to Redis. */
+  bus: "up" | "down";
+  session: string | null;
+  user: string | null;
+  epoch: string | null;
+  offset: number | null;
+  subscriptions: Record<string, SubscriptionState>;
+  limits: Limits;
+  received: number;
+  waiting: number;
+  gaps: number;
+  missed: number;
+}
+
+// Errors.
+
+/** The codes of the product. */
+export type ErrorCode =
+  | "invalid_topic"
+  | "invalid_pattern"
+  | "invalid_event"
+  | "invalid_request"
+  | "not_serializable"
+  | "payload_too_large"
+  | "unauthorized"
+  | "forbidden"
+  | "limit_reached"
+  | "unknown_host"
+  | "unknown_namespace"
+  | "request_timeout"
+  | "bus_unavailable"
+  | "bus_refused"
+  | "disconnected"
+  | "timeout"
+  | "closed"
+  | "token_unavailable"
+  | "unreachable"
+  | "refused";
+
+/** The one error of the client. */
+export class HeadgateError extends Error {
+  constructor(code: ErrorCode, parts?: Record<string, any>, retry?: boolean, message?: string);
+  readonly code: ErrorCode;
+  /** Whether trying the same again can help. */
+  readonly retry: boolean;
+  readonly parts: Record<string, any>;
+}
+
+// Options.
+
+/** Policy of a subscription when the client's queue is full. */
+export type Overflow = "catch_up" | "latest" | "drop";
+/** Where in the log a subscription starts. */
+export type Since = { offset: number; epoch?: string | undefined } | { time: number } | { last: number };
+/** A token, or a function that brings one. */
+export type TokenSource = string | null | undefined | (() => string | null | undefined | Promise<string | null | undefined>);
+
+/** Options of `connect`. */
+export interface ConnectOptions {
+  /** Default `notifications`. */
+  namespace?: string | undefined;
+  /** `false`: `gate.open()` connects. */
+  autoConnect?: boolean | undefined;
+  /** A function is asked at each connect and before expiry. */
+  token?: TokenSource;
+  /** Default 500. */
+  reconnectDelayMinMs?: number | undefined;
+  /** Default 20000. */
+  reconnectDelayMaxMs?: number | undefined;
+  /** Default 10000. */
+  requestTimeoutMs?: number | undefined;
+  /** Default 20000, until the welcome. */
+  connectTimeoutMs?: number | undefined;
+  /** Messages that may wait for a busy page, default 10000. */
+  inboxLimit?: number | undefined;
+  /** More for the auth object of CONNECT. */
+  auth?: Record<string, any> | undefined;
+  /** Where an earlier page of this user stopped. */
+  resume?: Position | undefined;
+  /** Called when events will not come. */
+  resync?: ((gap: ToldGap) => void) | undefined;
+  /** `websocket`: nothing else. `socket.io`: from the start. */
+  transport?: "websocket" | "socket.io" | undefined;
+  /** A `socket.io-client` of your own. */
+  io?: any;
+  /** Default `/socket.io`. */
+  path?: string | undefined;
+  /** Of `socket.io-client`. */
+  transports?: ("websocket" | "polling")[] | undefined;
+  /** More for `socket.io-client`. */
+  socketOptions?: Record<string, any> | undefined;
+  /** A class in the place of the browser's. */
+  WebSocket?: any;
+}
+
+/** Options of a subscription. */
+export interface SubscribeOptions {
+  /** Default `catch_up`. */
+  overflow?: Overflow | undefined;
+  /** `false`: leave gaps to the application. */
+  repair?: boolean | undefined;
+  /** The part of the past to begin with. */
+  since?: Since | undefined;
+  /** Ends the subscription. */
+  signal?: AbortSignal | undefined;
+}
+
+/** Options of `gate.events`. */
+export interface EventsOptions extends SubscribeOptions {
+  /** Events that may wait for the loop, default 256. */
+  limit?: number | undefined;
+}
+
+/** Offsets, inclusive. */
+export interface Range {
+  from: number;
+  to: number;
+  /** The epoch in which they are meant. */
+  epoch?: string | undefined;
+}
+
+/** The receipt of a publish. */
+export interface Receipt {
+  epoch: string;
+  offset: number;
+  duplicate?: boolean;
+}
+
+/** One handler's subscription. */
+export interface Subscription {
+  readonly pattern: string;
+  /** Where it is, in one word. */
+  readonly status: SubscriptionState;
+  /** Settled by the gateway's answer. */
+  readonly ready: Promise<void>;
+  /** End this subscription and no other. */
+  close(): void;
+}
+
+// The interface.
+
+/** Any Backbone.Events object or dispatcher. */
+export interface Listenable {
+  on: Function;
+  off: Function;
+}
+
+/** Names to handlers, as Backbone.Events. */
+export class Dispatcher<Topics = AnyTopics> {
+  /** Bind a handler. */
+  on<Name extends keyof LifecycleEvents>(name: Name, callback: (this: any, ...args: LifecycleEvents[Name]) => any, context?: any): this;
+  on<Name extends keyof Topics & string>(name: Name, callback: EventCallback<Topics[Name]>, context?: any, options?: SubscribeOptions): this;
+  on<Name extends string>(name: Name, callback: CallbackFor<Topics, Name>, context?: any, options?: SubscribeOptions): this;
+  on(names: EventMap<Topics>, context?: any): this;
+  /** Remove handlers: any that match. */
+  off(name?: string | null, callback?: Callback | null, context?: any): this;
+  off(names: { [name: string]: Callback }, context?: any): this;
+  /** Bind a handler for one call. */
+  once<Name extends keyof LifecycleEvents>(name: Name, callback: (this: any, ...args: LifecycleEvents[Name]) => any, context?: any): this;
+  once<Name extends keyof Topics & string>(name: Name, callback: EventCallback<Topics[Name]>, context?: any, options?: SubscribeOptions): this;
+  once<Name extends string>(name: Name, callback: CallbackFor<Topics, Name>, context?: any, options?: SubscribeOptions): this;
+  once(names: EventMap<Topics>, context?: any): this;
+  /** Backbone's old name of `on`. */
+  bind: this["on"];
+  /** Backbone's old name of `off`. */
+  unbind: this["off"];
+  /** Listen to another object. */
+  listenTo<Others, Name extends string>(other: Dispatcher<Others>, name: Name, callback: CallbackFor<Others, Name>): this;
+  listenTo(other: Listenable, name: string | { [name: string]: Callback }, callback?: Callback): this;
+  /** Listen to another object for one call. */
+  listenToOnce<Others, Name extends string>(other: Dispatcher<Others>, name: Name, callback: CallbackFor<Others, Name>): this;
+  listenToOnce(other: Listenable, name: string | { [name: string]: Callback }, callback?: Callback): this;
+  /** Stop listening to one object, or to all. */
+  stopListening(other?: Listenable | null, name?: string | { [name: string]: Callback } | null, callback?: Callback): this;
+  /** Call the handlers of exactly this name. */
+  trigger(name: string | Record<string, any>, ...args: any[]): this;
+  /** Call the handlers of every pattern that matches. */
+  dispatch(topic: string, data: any, describe: (pattern: string) => any, admits?: (pattern: string) => boolean): number;
+}
+
+/** A dispatcher whose topics are subscribed at the gateway. */
+export class Gate<Topics = AnyTopics> extends Dispatcher<Topics> {
+  constructor(address: string, options: ConnectOptions);
+  /** The connection in one word. */
+  readonly status: Status;
+  /** A snapshot of everything. */
+  readonly state: State;
+  /** Connect, also after a refusal. */
+  open(): this;
+  /** Subscribe a handler to a topic or pattern. */
+  subscribe<Name extends keyof Topics & string>(pattern: Name, handler: EventCallback<Topics[Name]>): Subscription;
+  subscribe<Name extends keyof Topics & string>(pattern: Name, options: SubscribeOptions, handler: EventCallback<Topics[Name]>): Subscription;
+  subscribe<Name extends string>(pattern: Name, handler: EventCallback<PayloadOf<Topics, Name>>): Subscription;
+  subscribe<Name extends string>(pattern: Name, options: SubscribeOptions, handler: EventCallback<PayloadOf<Topics, Name>>): Subscription;
+  /** Events of a pattern, for `for await`. */
+  events<Name extends string>(pattern: Name, options?: EventsOptions): AsyncIterableIterator<HeadgateEvent<PayloadOf<Topics, Name>>>;
+  /** Wait until a pattern is active. */
+  subscribed(pattern: string): Promise<void>;
+  /** Publish an event, if the token grants it. */
+  publish<Topic extends string>(topic: Topic & Publishable<Topics, Topic>, data: PayloadOf<Topics, Topic>, options?: { id?: string | undefined }): Promise<Receipt>;
+  /** Say which events the user was shown. */
+  seen(ids: string[]): Promise<{ seen: number }>;
+  /** Give a part of the log to the handlers of one pattern again. */
+  replay(pattern: string, range: Range): Promise<number>;
+  /** Use another token. */
+  refresh(token?: string): Promise<void>;
+  /** Disconnect for good. */
+  close(): void;
+}
+
+/** Connect to a gateway; `Topics` maps patterns to payloads. */
+export function connect<Topics = AnyTopics>(url?: string | undefined, options?: ConnectOptions): Gate<Topics>;
+/** Return the topic if it is one. */
+export function checkTopic(topic: unknown): string;
+/** Return the pattern if it is one. */
+export function checkPattern(pattern: unknown): string;
+/** Whether a topic matches a pattern. */
+export function matches(pattern: string, topic: string): boolean;

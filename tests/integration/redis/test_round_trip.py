@@ -25,7 +25,7 @@ ASK = ("FCALL", "ask", 0)
 
 
 @contextmanager
-def server(*answers: Callable[[socket.socket], None]) -> Iterator[Any]:
+def server(*answers: Callable[[socket.socket], None], max_connections: int = 16) -> Iterator[Any]:
     """Give a client of a server that reads one command from each connection and then does what its answer does."""
     with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as pool:
 
@@ -38,7 +38,8 @@ def server(*answers: Callable[[socket.socket], None]) -> Iterator[Any]:
                     answer(connection)
 
         serving = pool.submit(serve)
-        client = open_client(f"redis://127.0.0.1:{listener.getsockname()[1]}", timeout_s=DEADLINE_S)
+        port = listener.getsockname()[1]
+        client = open_client(f"redis://127.0.0.1:{port}", timeout_s=DEADLINE_S, max_connections=max_connections)
         yield client
         client.close()
         serving.result(DEADLINE_S)
@@ -267,14 +268,11 @@ def test_a_thread_that_waits_for_a_connection_gets_the_one_that_comes_back() -> 
         closed(connection)
 
     wanted = threading.Event()
-    with server(answer) as many, ThreadPoolExecutor(2) as pool:
-        kwargs = many.connection_pool.connection_kwargs
-        client = open_client(f"redis://127.0.0.1:{kwargs['port']}", timeout_s=DEADLINE_S, max_connections=1)
+    with server(answer, max_connections=1) as client, ThreadPoolExecutor(2) as pool:
         first = pool.submit(call, client, *ASK)
         assert asked.wait(DEADLINE_S)
         second = pool.submit(call, client, *ASK)
-        wait_until(lambda: second.running() and client.connection_pool.pool.not_empty._waiters, "the second thread waits")
+        wait_until(lambda: client.connection_pool.pool.not_empty._waiters, "the second thread waits")
         wanted.set()
 
         assert (first.result(DEADLINE_S), second.result(DEADLINE_S)) == (b"first", b"second")
-        client.close()

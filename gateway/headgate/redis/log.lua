@@ -206,6 +206,7 @@ local function json_fault(payload)
   if not is_utf8(payload) then return 'not UTF-8' end
 end
 
+-- By log key.
 local known_keys, keys_known = {}, 0
 
 -- The names of keys.py, built from the log's key. Returns nil and a refusal for any other key.
@@ -691,8 +692,9 @@ local function append(name, head, topic, id, time, payload)
   added = added or moving(name, head)
     or try('XADD', name.log, entry(head, place, topic, event_id, time, time_text, payload, whole(sum)))
   if added.err then
-    if head.began == 'log' or find(added.err, '^NOPERM') or newest_in_stream(name) < offset then return nil, try_again(added) end
-    local refused = may_open(name) or begin_log(name, head)
+    if head.began == 'log' or newest_in_stream(name) < offset then return nil, try_again(added) end
+    -- Nothing goes for an event that this user may not append.
+    local refused = may('XADD', name.log, '1-0', 'topic', '') or may_open(name) or begin_log(name, head)
     if refused then return nil, refused end
     return append(name, head, topic, id, time, payload)
   end

@@ -60,7 +60,7 @@ end
 
 -- The time now (ms). `told` and `elapsed`, if given: the caller was told that time, so long ago.
 local function read_clock(clock, wall, told, elapsed)
-  -- Mostly the wall clock has gone on a little, and nothing is in doubt: the same as below, for a fifth of the work.
+  -- Mostly the wall clock has gone on a little, and nothing is in doubt. The rest would come to the same time.
   local now = wall - clock.shift
   if not told and clock.doubt == 0 and now >= clock.last and now - clock.last <= LEAP_MS then
     clock.last = now

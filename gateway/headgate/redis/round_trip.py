@@ -2,7 +2,7 @@
 
 In: commands whose replies redis-py passes on as they are (`PASSED_ON`), and a client of one server. Out: a reply, or redis-py's
 error, for each in order. redis-py connects, authenticates, and keeps the pool; between taking a connection and putting it back
-its socket is ours alone. That takes half the time of redis-py's own way (docs/decisions/0022-trusted-append.md).
+its socket is ours alone. redis-py's own layers took most of the time of a publish (docs/decisions/0022-trusted-append.md).
 
 A connection goes back whole or closed: whatever stops a round trip (a timeout, a broken stream, a signal, a greenlet that is
 killed) closes it, so that no late reply is taken for that of the next command. A forked child gets connections of its own.

@@ -263,6 +263,36 @@ def test_a_right_for_a_new_epoch_is_missed_before_it_begins(client: Client, as_u
     assert append(client)[1] == 3
 
 
+def test_a_right_to_read_what_is_trimmed_is_missed_before_the_id_is_remembered(
+    client: Client, as_user: Callable[..., Client]
+) -> None:
+    """Once the log is full by bytes, entries are read: a user who may not is refused, and the id is still free."""
+    call(client, "FCALL", "headgate_configure", 1, KEY, 100, 600_000, 2**20, 2**20)
+    large = '"' + "x" * 600_000 + '"'
+    append(client, "a", large, "first")
+    limited = as_user(*[right for right in RIGHTS if right != "+xrange"])
+    assert append(limited, "a", "1", "small")[1:] == (2, 0)
+
+    with pytest.raises(BusRefused):
+        append(limited, "a", large, "an-id")
+
+    assert append(client, "a", large, "an-id")[1:] == (3, 0)
+    assert [offset for offset, _ in entries(client)] == [2, 3]
+
+
+def test_a_user_who_may_not_append_ends_no_log(client: Client, as_user: Callable[..., Client]) -> None:
+    """Where the stream is ahead of its head another log must begin; one who may not append to it leaves the old one alone."""
+    append(client, "a", "1", "first")
+    call(client, "XADD", KEY, "7-0", "topic", "by hand")
+    limited = as_user(*[right for right in RIGHTS if right != "+xadd"])
+
+    for known_id in ((), ("an-id",)):
+        with pytest.raises(BusRefused):
+            append(limited, "a", "2", *known_id)
+
+    assert [offset for offset, _ in entries(client)] == [1, 7]
+
+
 def test_without_the_right_to_claim_an_id_ids_count_as_well(client: Client, as_user: Callable[..., Client]) -> None:
     """Users made for an older library have no right to HSETNX; the steps are then taken one by one."""
     limited = as_user(*[right for right in RIGHTS if right != "+hsetnx"])

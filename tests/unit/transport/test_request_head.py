@@ -60,8 +60,10 @@ lines = st.builds(
 good_lines = st.builds(
     lambda line, blank, end: line.replace(":", f":{blank}", 1) + end,
     st.sampled_from(
-        ["Host:test", "Content-Type:a", "Content-Type:b", "Content-Length:3", "Content-Length:03", "Connection:close", "X-A:1"]
-        + ["Connection:keep-alive", "Cookie:a=1", "Cookie:b=2", "x-a:2", "X-A:", "X-Forwarded-For:192.0.2.1"]
+        [
+            *("Host:test", "Content-Type:a", "Content-Type:b", "Content-Length:3", "Content-Length:03", "Connection:close"),
+            *("Connection:keep-alive", "Cookie:a=1", "Cookie:b=2", "X-A:1", "x-a:2", "X-A:", "X-Forwarded-For:192.0.2.1"),
+        ]
     ),
     st.sampled_from(["", " ", "\t "]),
     st.sampled_from(["\r\n", "\r\n", " \r\n", "\t\r\n"]),

@@ -20,8 +20,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-# Python's own looks: at so many new objects (0.5 ms, however many clients there are), and behind so many of these at all that have
-# outlived one (2.5 ms, at most 4.5 while 7,000 clients join). Python never looks at everything by itself, which would take 157.
+# Python's own looks: at so many new objects (0.5 ms, however many clients there are), and behind so many of these at all that
+# have outlived one (2.5 ms, at most 4.5 while 7,000 clients join). Python never looks at everything by itself: that takes 157.
 THRESHOLDS = (2_500, 4, 1_000_000)
 # How often the policy is asked.
 LOOK_S = 1.0

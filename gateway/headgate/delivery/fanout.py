@@ -116,7 +116,7 @@ class Pass:
         first = slice_[0].audience
         self._audience = first
         self._first_clients = first.clients
-        if len(self._first_clients) > _FEW_CLIENTS and all([matched.audience is first for matched in slice_]):
+        if len(self._first_clients) > _FEW_CLIENTS and all(matched.audience is first for matched in slice_):
             # The common case: everyone gets everything. No per-client bookkeeping at all.
             self._clients: list[Client] = _rotated(self._first_clients, start)
             self._parts: list[Frame | _Several] | None = None

@@ -4,8 +4,8 @@ In: events in log order, missing ranges, another epoch, a lost log, from the bus
 readers. Out: passes over the clients; gaps and cursors to each client, by its phase (state.py).
 
 No I/O, and nothing here lets the loop run by itself: `route`, `missing`, `change_line`, `lose_log` and `tell_cursor` are
-generators that yield where their caller may: the bus greenlet, and for `tell_cursor` one of its own. In between, clients join, leave, subscribe, overflow and turn to
-and from the log.
+generators that yield where their caller may: the bus greenlet, and for `tell_cursor` one of its own. In between, clients join,
+leave, subscribe, overflow and turn to and from the log.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ def test_each_scenario_names_servers_and_columns_that_exist() -> None:
 
 @pytest.mark.parametrize("limit", [100, 101, 500, 799, 5000])
 def test_the_search_ends_at_the_highest_rate_that_is_borne(limit: float) -> None:
-    """To the last step of its halving: no rate that was tried above it was borne, and one step more is the most that it misses."""
+    """To the last step of its halving: every rate tried above it was not borne, and it misses one step at most."""
     tried: list[float] = []
 
     def borne(rate: float) -> bool:

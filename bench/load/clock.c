@@ -27,22 +27,11 @@ double own_cpu_s(void)
 
 double process_cpu_s(int pid)
 {
-    char path[64], line[2048];
-    if (pid <= 0)
+    clockid_t clock;
+    struct timespec used;
+    if (pid <= 0 || clock_getcpuclockid(pid, &clock) || clock_gettime(clock, &used))
         return -1;
-    snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    FILE *file = fopen(path, "r");
-    if (!file)
-        return -1;
-    size_t length = fread(line, 1, sizeof line - 1, file);
-    fclose(file);
-    line[length] = 0;
-    /* The second field is the program's name in parentheses and may itself hold spaces: count from the last ')'. */
-    const char *rest = strrchr(line, ')');
-    unsigned long user, system;
-    if (!rest || sscanf(rest + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user, &system) != 2)
-        return -1;
-    return (double)(user + system) / (double)sysconf(_SC_CLK_TCK);
+    return (double)used.tv_sec + (double)used.tv_nsec / 1e9;
 }
 
 double core_busy_s(int core)

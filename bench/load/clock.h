@@ -15,7 +15,7 @@ uint64_t now_ns(void);
 double own_cpu_s(void);
 
 /* CPU seconds (user + system, all threads, dead ones included) of another process; -1 when it cannot be read.
- * From /proc/<pid>/stat: the kernel scales these ticks by the exact run time, so the error is one tick (10 ms). */
+ * By the process's own CPU clock, to the nanosecond: a neighbour that needs 20 ms is no ratio in ticks of 10 ms. */
 double process_cpu_s(int pid);
 
 /* CPU seconds that a core has worked since boot, for anybody: interrupts and time stolen by the host included; -1 when

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import publishing, report
+from bench import loads, publishing, report
 from bench.scenario import Row
 from bench.scenarios import SCENARIOS
 from bench.variants import VARIANTS
@@ -80,3 +80,23 @@ def test_each_scenario_names_servers_and_columns_that_exist() -> None:
         assert set(scenario.variants) <= set(VARIANTS)
         assert scenario.ratio in scenario.columns
         assert set(scenario.targets) <= set(scenario.columns)
+
+
+@pytest.mark.parametrize("limit", [100, 101, 500, 799, 5000])
+def test_the_search_ends_at_the_highest_rate_that_is_borne(limit: float) -> None:
+    """To the last step of its halving: every rate tried above it was not borne, and it misses one step at most."""
+    tried: list[float] = []
+
+    def borne(rate: float) -> bool:
+        tried.append(rate)
+        return rate <= limit
+
+    found = loads.search(borne, 100, 1000, steps=6)
+    assert found == max(rate for rate in tried if rate <= limit)
+    assert min(limit, 1000) - found <= 900 / 2**6
+    assert len(tried) == 7
+
+
+def test_the_search_ends_at_once_when_not_even_the_lowest_rate_is_borne() -> None:
+    """A server that is too slow for a start has no figure."""
+    assert loads.search(lambda rate: False, 100, 1000, steps=6) is None

@@ -40,7 +40,7 @@ function checkNumbers(options) {
   for (const [name, least] of Object.entries(LEAST)) {
     const value = options[name];
     if (value !== undefined && !(Number.isFinite(value) && value >= least)) {
-      throw TypeError(`headgate: ${name} must be a number of at least ${least}, not ${String(value)}`);
+      throw TypeError(`headgate: ${name} must be at least ${least}, not ${value}`);
     }
   }
 }

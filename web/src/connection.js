@@ -190,7 +190,7 @@ export function createConnection(address, options, owner) {
       answer = await transport.request(name, body, requestTimeoutMs);
     } catch (error) {
       if (error instanceof HeadgateError) throw error;
-      throw mine === generation ? new HeadgateError("timeout", { request: name }, true) : disconnected();
+      throw mine === generation ? new HeadgateError("timeout", { request: name }, true, undefined, error) : disconnected();
     }
     const { error, ok, ...reply } = answer;
     if (error) throw fromWire(error);

@@ -12,10 +12,11 @@ export class HeadgateError extends Error {
    * @param {string} code wire word
    * @param {Record<string, any>} [parts]
    * @param {boolean} [retry]
-   * @param {string} [message] else made of code and parts: `payload_too_large, size: 70000, limit: 65536, where: browser`
+   * @param {string} [message] undefined: made of code and parts: `payload_too_large, size: 70000, limit: 65536, where: browser`
+   * @param {unknown} [cause]
    */
-  constructor(code, parts = {}, retry = false, message) {
-    super(message ?? Object.entries(parts).reduce((text, [name, value]) => `${text}, ${name}: ${value}`, code));
+  constructor(code, parts = {}, retry = false, message, cause) {
+    super(message ?? Object.entries(parts).reduce((text, [name, value]) => `${text}, ${name}: ${value}`, code), /** @type {any} */ (cause && { cause }));
     this.name = "HeadgateError";
     this.code = code;
     this.retry = retry;

@@ -90,7 +90,8 @@ export class Gate extends Dispatcher {
       this._removeHandler(pattern, own);
     };
     if (open) {
-      this._addHandler(checkPattern(pattern), own, undefined, wanted);
+      // Its own context too: two subscriptions of one handler are two.
+      this._addHandler(checkPattern(pattern), own, own, wanted);
       signal?.addEventListener("abort", close, { once: true, signal: this.#closing.signal });
     }
     return {

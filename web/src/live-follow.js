@@ -243,7 +243,7 @@ export class Follow {
     this.#fetches.push(fetch);
     if (this.#fetches.length > MAX_FETCHES) {
       this.#fetches.splice(1, 1);
-      if (!this.#reported) report(RangeError(`headgate: more than ${MAX_FETCHES} different fetches with remove: false; after a gap the oldest are not repeated`));
+      if (!this.#reported) report(RangeError(`headgate: more than ${MAX_FETCHES} fetches with remove: false; a gap repeats no older ones`));
       this.#reported = true;
     }
     return fetch;

@@ -16,8 +16,8 @@ export function checkPayload(data, limit = Infinity) {
       return value;
     });
     if (!text) throw TypeError(typeof data);
-  } catch (/** @type {any} */ { message: reason }) {
-    throw new HeadgateError("not_serializable", { reason });
+  } catch (/** @type {any} */ error) {
+    throw new HeadgateError("not_serializable", { reason: error.message }, false, undefined, error);
   }
   const size = byteLength(text);
   if (size > limit) throw new HeadgateError("payload_too_large", { size, limit, where: "browser" });

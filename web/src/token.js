@@ -25,7 +25,7 @@ export function createTokens(source) {
     try {
       return await (asks ? source() : source);
     } catch (error) {
-      throw new HeadgateError("token_unavailable", { reason: error }, true);
+      throw new HeadgateError("token_unavailable", { reason: error }, true, undefined, error);
     }
   }
 

@@ -59,7 +59,7 @@ export function createTransport(address, options, owner) {
       present = createSocketIo(address, { ...options, transports: transports ?? order, io: found.io }, owner);
       present.connect();
     } catch (error) {
-      if (mine === generation) owner.lost(`socket.io-client could not be loaded: ${/** @type {Error} */ (error).message}`);
+      if (mine === generation) owner.lost(`no socket.io-client: ${/** @type {Error} */ (error).message}`);
     }
   }
 

@@ -747,7 +747,7 @@ describe("connection", () => {
   it("refuses options that would make it spin or never connect", () => {
     const bad = { reconnectDelayMinMs: -1, reconnectDelayMaxMs: 0, connectTimeoutMs: Number.NaN, requestTimeoutMs: "1s", inboxLimit: 0 };
     for (const [name, value] of Object.entries(bad)) {
-      assert.throws(() => connect("http://gateway.test", { io: gateway.io, [name]: value }), new RegExp(`${name} must be a number of at least`));
+      assert.throws(() => connect("http://gateway.test", { io: gateway.io, [name]: value }), new RegExp(`${name} must be at least`));
     }
   });
 
@@ -776,6 +776,88 @@ describe("connection", () => {
     assert.equal(gate.state.connection, "closed");
     assert.equal(timers.started > 0, true);
     assert.equal(timers.pending.size, 0);
+  });
+});
+
+describe("subscribe", () => {
+  it("makes two subscriptions of one handler, each with its own end", async () => {
+    open();
+    await gateway.welcome();
+    const { calls, record } = recorder();
+    const handler = record("h");
+    const [first, second] = [gate.subscribe("a", handler), gate.subscribe("a", handler)];
+    gateway.event("a", 1, 101);
+    first.close();
+    gateway.event("a", 2, 102);
+    second.close();
+    gateway.event("a", 3, 103);
+    assert.deepEqual(calls.map(([, data]) => data), [1, 1, 2]);
+  });
+
+  it("still has its handlers removed by off()", async () => {
+    open();
+    await gateway.welcome();
+    const { calls, record } = recorder();
+    const handler = record("h");
+    gate.subscribe("a", handler);
+    gate.subscribe("a", handler);
+    gate.off("a", handler);
+    gateway.event("a", 1, 101);
+    assert.deepEqual([calls, Object.keys(gate.state.subscriptions)], [[], []]);
+  });
+
+  it("takes a signal as an EventTarget does: aborted before, nothing happens; closed by hand, no listener is left", async () => {
+    open();
+    await gateway.welcome();
+    const handler = mock.fn();
+    const aborted = gate.subscribe("a", { signal: AbortSignal.abort() }, handler);
+    assert.equal(aborted.status, "idle");
+    await assert.rejects(aborted.ready, { code: "disconnected" });
+    const { signal } = new AbortController();
+    const closed = gate.subscribe("b", { signal }, handler);
+    assert.equal(getEventListeners(signal, "abort").length, 1);
+    closed.close();
+    closed.close();
+    assert.equal(getEventListeners(signal, "abort").length, 0);
+    await settle();
+    assert.deepEqual([gate.state.subscriptions, gateway.requests], [{}, []]);
+  });
+});
+
+describe("an error", () => {
+  it("keeps its cause", async () => {
+    const mine = new Error("no network");
+    const refusals = [];
+    open({ token: () => Promise.reject(mine) }).on("connection:refused", (error) => refusals.push(error));
+    await gateway.until(() => refusals.length > 0);
+    assert.equal(refusals[0].code, "token_unavailable");
+    assert.equal(refusals[0].cause, mine);
+    const loop = {};
+    loop.loop = loop;
+    await assert.rejects(gate.publish("a", loop), ({ code, cause }) => code === "not_serializable" && cause instanceof TypeError);
+  });
+
+  it("has no cause where there is none", () => {
+    assert.throws(() => open().subscribe("a..b", () => {}), (error) => error.code === "invalid_pattern" && !("cause" in error));
+  });
+
+  for (const [what, refusal, code] of [
+    ["an expired token", { code: "unauthorized", message: "the token has expired", retry: false, reason: "expired" }, "unauthorized"],
+    ["a namespace that is not served", undefined, "refused"],
+  ]) {
+    it(`rejects those that wait to be ready: ${what}`, async () => {
+      open().on("connection:refused", () => {});
+      const { ready } = gate.subscribe("a", () => {});
+      const rejected = assert.rejects(ready, { name: "HeadgateError", code });
+      await gateway.until(() => gateway.connects.length === 1);
+      gateway.refuse(refusal, "Unable to connect");
+      await rejected;
+      assert.equal(gate.status, "refused");
+    });
+  }
+
+  it("refuses a wrong address at once", () => {
+    for (const url of ["example.com", "http://", "//x"]) assert.throws(() => connect(url), TypeError, url);
   });
 });
 

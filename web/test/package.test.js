@@ -12,6 +12,7 @@ import { join } from "node:path";
 import { afterEach, describe, it, mock } from "node:test";
 import { fileURLToPath } from "node:url";
 import vm from "node:vm";
+import { Worker } from "node:worker_threads";
 import Backbone from "backbone";
 import { build } from "esbuild";
 import * as source from "../src/index.js";
@@ -141,6 +142,23 @@ describe("the built package", { skip: !import.meta.resolve("#headgate").includes
       assert.doesNotMatch(code, /\beval\(|new Function\(/);
     });
   }
+
+  it("works in a worker, without window or document", async () => {
+    const work = `
+      import { parentPort } from "node:worker_threads";
+      import { connect } from "headgate";
+      const Silent = class { close() {} };
+      const gate = connect("http://gateway.test", { WebSocket: Silent });
+      gate.on("status:change", ({ status }) => parentPort.postMessage(status));
+      gate.subscribe("a", () => {});
+      setImmediate(() => gate.close());
+    `;
+    const worker = new Worker(new URL(`data:text/javascript,${encodeURIComponent(work.replace('"headgate"', JSON.stringify(import.meta.resolve("headgate"))))}`));
+    const statuses = [];
+    worker.on("message", (status) => statuses.push(status));
+    assert.equal(await new Promise((resolve, reject) => worker.once("exit", resolve).once("error", reject)), 0);
+    assert.deepEqual(statuses, ["connecting", "closed"]);
+  });
 
   it("keeps socket.io-client out of what a page loads, in a build with chunks", async () => {
     const { metafile } = await build({

@@ -182,7 +182,7 @@ export type ErrorCode =
 
 /** The one error of the client. */
 export class HeadgateError extends Error {
-  constructor(code: ErrorCode, parts?: Record<string, any>, retry?: boolean, message?: string);
+  constructor(code: ErrorCode, parts?: Record<string, any>, retry?: boolean, message?: string, cause?: unknown);
   readonly code: ErrorCode;
   /** Whether trying the same again can help. */
   readonly retry: boolean;

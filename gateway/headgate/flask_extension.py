@@ -62,7 +62,7 @@ class Headgate:
         self._gateway: Gateway | None = None
         self._publisher: Publisher | None = None
         self._making = Lock()
-        self._told = False
+        self._told = self._started = False
         self._front: WSGIApplication | None = None
         self._routes: dict[tuple[str, str], tuple[Route, Callable[[Flask], bool]]] = {}
         if app is not None:
@@ -207,17 +207,22 @@ class Headgate:
     def routes(self, app: Flask) -> Routes:
         """Return what the HTTP server answers below WSGI, for an application that is about to be served.
 
-        None where something was put around the application's `wsgi_app` after `init_app`: it expects to see every request.
+        Nothing where something was put around the application's `wsgi_app` after `init_app`: it expects to see every request.
+        Handshakes are always among them. Where they are left to the application, their heads are read at once nevertheless.
         """
-        if app.wsgi_app != self._front:
-            return {}
-        return {key: route for key, (route, untouched) in self._routes.items() if untouched(app)}
+        below = self._routes.items() if app.wsgi_app == self._front else ()
+        return {("GET", SOCKET_PATH): _leave} | {key: route for key, (route, untouched) in below if untouched(app)}
 
     def answers_to(self, environ: Mapping[str, Any]) -> bool:
         """Return whether a request is to a name of this gateway; the WSGI side refuses the others. Starts the gateway."""
-        gateway = self.gateway
-        gateway.start()
-        return gateway.answers_to(environ)
+        return self._begun().answers_to(environ)
+
+    def _begun(self) -> Gateway:
+        gateway = self._gateway or self.gateway
+        if not self._started:
+            gateway.start()
+            self._started = True
+        return gateway
 
     def start(self) -> None:
         """Start listening to the bus before the first request. Idempotent.
@@ -269,8 +274,7 @@ class Headgate:
 
     def _handshake(self, request: RoutedRequest) -> Answer | None:
         """Answer a request for a WebSocket below WSGI; a gateway that is about to stop leaves newcomers to `_in_front_of`."""
-        gateway = self.gateway
-        gateway.start()
+        gateway = self._begun()
         return None if gateway.draining else gateway.handshake(request)
 
     def _refuse(self, app: Flask, start_response: StartResponse) -> Iterable[bytes]:
@@ -294,6 +298,10 @@ def _published(publisher: Publisher, events: Sequence[Prepared]) -> Sequence[Rec
         return publisher.publish_prepared(events)
     except HeadgateError as error:
         return [error] * len(events)
+
+
+def _leave(request: RoutedRequest) -> None:
+    """Leave a request to the application."""
 
 
 def _is_socket(environ: WSGIEnvironment) -> bool:

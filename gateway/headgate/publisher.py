@@ -276,9 +276,7 @@ class Publisher:
         waited = None if wish is None else replies.pop()
         self._warn_unserved(namespace)
         outcomes = [
-            reply
-            if isinstance(reply, HeadgateError)
-            else Receipt(reply[0].decode(), reply[1], bool(reply[2]) and not new_id, command[_ID])
+            reply if isinstance(reply, HeadgateError) else _receipt(reply, command[_ID], new_id=new_id)
             for reply, command, new_id in zip(replies, batch, generated, strict=True)
         ]
         receipts = [outcome for outcome in outcomes if isinstance(outcome, Receipt)]
@@ -310,9 +308,7 @@ class Publisher:
         replies = self._retried(self._fcall_many, [event.command for event in events])
         self._warn_unserved(namespace)
         return [
-            reply
-            if isinstance(reply, HeadgateError)
-            else Receipt(reply[0].decode(), reply[1], bool(reply[2]) and not event.has_new_id, event.id)
+            reply if isinstance(reply, HeadgateError) else _receipt(reply, event.id, new_id=event.has_new_id)
             for reply, event in zip(replies, events, strict=True)
         ]
 
@@ -459,15 +455,21 @@ class Publisher:
         self._checked_last = server
 
 
-@lru_cache(maxsize=1024)  # a service that publishes is one user
-def _name_of(by: str) -> str:
-    """Return a publisher's name as Redis keeps it beside ids: the user's may have any characters, and any length."""
-    return hashlib.sha256(by.encode()).hexdigest()[:_BY_LENGTH]
+def _receipt(reply: Any, event_id: str, *, new_id: bool) -> Receipt:
+    """Return the receipt that a function answers: a list, or a text of the same words."""
+    epoch, offset, duplicate = reply.split() if isinstance(reply, bytes) else reply
+    return Receipt(epoch.decode(), int(offset), bool(int(duplicate)) and not new_id, event_id)
 
 
 def _waits(batch: Sequence[Command]) -> int:
     """Return how many commands at the end of a batch wait for others: none or one."""
     return int(batch[-1][0] != "FCALL")
+
+
+@lru_cache(maxsize=1024)  # a service that publishes is one user
+def _name_of(by: str) -> str:
+    """Return a publisher's name as Redis keeps it beside ids: the user's may have any characters, and any length."""
+    return hashlib.sha256(by.encode()).hexdigest()[:_BY_LENGTH]
 
 
 def encode_data(data: object) -> bytes:

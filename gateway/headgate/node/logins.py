@@ -138,7 +138,7 @@ class Logins:
         else:
             proven = self._proven.get(token, tokens.keys)
             identity = proven or self._authenticated(handshake).with_own_topics()
-            if proven is None:
+            if proven is None:  # by the keys that are in use now: nothing has waited since the token was verified
                 self._proven.add(token, tokens.keys, identity)
         first = self._settings.served(None)
         if not identity.may_enter(self._settings.served(handshake.namespace), first):

@@ -35,43 +35,39 @@ def too_many_text(limit: int) -> str:
 
 
 class Answer(NamedTuple):
-    """A whole answer: status, headers, body. It is also the WSGI application that gives it.
+    """A whole answer. It is also the WSGI application that gives it.
 
-    The headers hold the length of the body.
+    Attributes:
+        status: such as `201 CREATED`.
+        headers: with the length of the body, and without Date and Connection.
+        closes: whether the connection ends behind it.
     """
 
     status: str
     headers: Sequence[tuple[str, str]]
     body: bytes
+    closes: bool = False
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> list[bytes]:
-        start_response(self.status, list(self.headers))
+        start_response(self.status, [*self.headers, ("Connection", "close")] if self.closes else list(self.headers))
         return [self.body]
-
-    @property
-    def closes(self) -> bool:
-        """Whether a header says that the connection ends behind it."""
-        return any(name == "Connection" for name, _ in self.headers)
 
     def to_bytes(self, now_s: float, *, close: bool) -> bytes:
         """Return what is written to the connection: the bytes that pywsgi writes for the same answer.
 
-        `now_s` (seconds since 1970) goes into Date; `close` says that the connection ends behind it.
+        `now_s` (seconds since 1970) goes into Date; `close` says that the connection ends behind it, whatever `closes` says.
         """
-        last = b"Connection: close\r\n\r\n" if close and not self.closes else b"\r\n"
-        return b"%bDate: %b\r\n%b%b" % (_head(self.status, tuple(self.headers)), _date(int(now_s)), last, self.body)
+        head, date = _head(self.status, tuple(self.headers)), _date(int(now_s))
+        if self.closes:
+            return b"%bConnection: close\r\nDate: %b\r\n\r\n%b" % (head, date, self.body)
+        return b"%bDate: %b\r\n%b%b" % (head, date, b"Connection: close\r\n\r\n" if close else b"\r\n", self.body)
 
 
 def refusing(status: str, told: str, retry_after_s: int) -> Answer:
     """Return the answer that refuses a request, and closes the connection."""
     body = f"{told}\n".encode()
-    headers = [
-        ("Content-Type", "text/plain"),
-        ("Content-Length", str(len(body))),
-        ("Retry-After", str(retry_after_s)),
-        ("Connection", "close"),
-    ]
-    return Answer(status, headers, body)
+    headers = [("Content-Type", "text/plain"), ("Content-Length", str(len(body))), ("Retry-After", str(retry_after_s))]
+    return Answer(status, headers, body, closes=True)
 
 
 @lru_cache(maxsize=256)  # most answers differ in their body and its length only

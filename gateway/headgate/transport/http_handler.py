@@ -9,7 +9,7 @@ at once. Of any other request nothing has been read then, and pywsgi reads it fr
 Private corners of pywsgi that are met here, each with a contract test: `rfile` may hold bytes that came in behind the request;
 pywsgi goes on with the connection unless `close_connection` is set; it makes headers with `MessageClass(rfile, …)`, and uses of
 them the interface of request_headers.py; it writes with `_sendall` and finishes headers in `finalize_headers`;
-`_handle_client_error` returns the answer to a bad request.
+`_handle_client_error` returns the answer to a bad request. Of gevent's sockets: `_read_event` watches for bytes.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 import gevent
+import gevent.socket
 import structlog
 from gevent import pywsgi
 
@@ -34,7 +35,7 @@ from .http_body import RequestBody
 from .http_connections import HttpConnections
 from .http_limits import HttpLimits, Part
 from .http_routes import Route, Routes
-from .peer_socket import PeerSocket, close_hard
+from .peer_socket import PeerSocket, close_hard, native
 from .request_head import Head, read_head
 from .request_headers import Reader, RequestHeaders
 
@@ -130,6 +131,7 @@ class HttpHandler(pywsgi.WSGIHandler):  # type: ignore[misc]
         self._heard = False  # a silent connection is closed in silence
         self._body_bytes = self._turn_bytes = self._waits = 0
         self._chunked = False
+        self._is_plain = type(sock) is gevent.socket.socket  # below TLS the socket does not tell what can be read
         # The last request that a route answered: most clients send the same head again, of at most _READ_BYTES.
         self._routed: _Routed | None = None
         self._routed_block = b""
@@ -145,7 +147,9 @@ class HttpHandler(pywsgi.WSGIHandler):  # type: ignore[misc]
             OSError: it kept us waiting for too long, the body is longer than it may be, or the connection broke.
         """
         try:
-            size: int = self.socket.recv_into(buffer)
+            # The next request is hardly ever there when the last one has been answered: asking for it would be in vain, twice.
+            waits = self.part is Part.IDLE and self._is_plain
+            size: int = self._in_time(lambda: self._receive_when_readable(buffer)) if waits else self.socket.recv_into(buffer)
         except _WOULD_BLOCK:
             if self.part is Part.DETACHED:
                 return None
@@ -160,6 +164,13 @@ class HttpHandler(pywsgi.WSGIHandler):  # type: ignore[misc]
                 raise OSError(errno.ECONNRESET, "a chunked body that does not end")
             self._let_others(size, _CHUNKED_TURN_BYTES if self._chunked else _TURN_BYTES)
         return size
+
+    def _receive_when_readable(self, buffer: WriteableBuffer) -> int:
+        """Wait for bytes, for as long as the socket's timeout says, and read them. A turn of the loop goes by in any case."""
+        sock = self.socket
+        if timeout_s := sock.gettimeout():  # type: ignore[attr-defined]
+            gevent.socket.wait(sock._read_event, timeout_s, TimeoutError("timed out"))  # type: ignore[attr-defined]
+        return native(sock).recv_into(buffer)
 
     def _sendall(self, data: ReadableBuffer) -> None:
         """Write all of a piece of the answer, waiting as long as the peer may keep us. Switches greenlets."""

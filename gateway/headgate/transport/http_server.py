@@ -141,8 +141,7 @@ class HTTPServer(pywsgi.WSGIServer):  # type: ignore[misc]
                 return None
             HTTP_ENDED.labels("no descriptor").inc()
             return refusing("503 Service Unavailable", NO_ROOM_TEXT, retry_after_s())
-        limit = self._per_address()
-        if not self.limits.proxies or not limit:
+        if not self.limits.proxies or not (limit := self._per_address()):
             return None
         address = address_of(environ, self.limits.proxies)
         self.connections.attribute(sock, address)

@@ -62,6 +62,9 @@ class NativeSocket(Protocol):
     def recv(self, size: int, flags: int = 0, /) -> bytes:
         """Read what there is."""
 
+    def recv_into(self, buffer: WriteableBuffer, /) -> int:
+        """Read what there is; 0 at the end."""
+
     def send(self, data: bytes, /) -> int:
         """Write what the kernel takes."""
 

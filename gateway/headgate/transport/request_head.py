@@ -25,8 +25,14 @@ _LENGTH = re.compile(r"[0-9]{1,18}", re.ASCII)
 # Of these one is allowed; or pywsgi takes the first, and joins the others of a name.
 _ONCE = frozenset({"CONTENT_LENGTH", "CONTENT_TYPE", "HTTP_HOST", "HTTP_CONNECTION"})
 _NOT_PLAIN = frozenset({"HTTP_TRANSFER_ENCODING", "HTTP_EXPECT"})
-# A name that is sent often is translated once. Bounded: any client can make up names.
+# A name that is sent often is translated once. Bounded, and these are always among them: any client can make up names.
 MAX_NAMES = 256
+_OFTEN = (
+    *("Accept", "Accept-Encoding", "Accept-Language", "Authorization", "Cache-Control", "Connection", "Content-Length"),
+    *("Content-Type", "Cookie", "Host", "Origin", "Pragma", "Referer", "Sec-Fetch-Dest", "Sec-Fetch-Mode", "Sec-Fetch-Site"),
+    *("Sec-WebSocket-Extensions", "Sec-WebSocket-Key", "Sec-WebSocket-Protocol", "Sec-WebSocket-Version", "Traceparent"),
+    *("Tracestate", "Upgrade", "User-Agent", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Request-Id"),
+)
 _known_names: dict[str, str] = {}
 
 
@@ -81,3 +87,8 @@ def _environ_name(name: str) -> str:
     if len(_known_names) < MAX_NAMES and len(name) <= 64:
         _known_names[name] = key
     return key
+
+
+for _name in _OFTEN:
+    _environ_name(_name)
+    _environ_name(_name.lower())

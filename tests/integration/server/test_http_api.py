@@ -341,6 +341,30 @@ def test_the_api_answers_over_a_connection_before_a_body_that_it_refuses_has_com
     assert (answer.status, told["error"]["code"]) == (413, "payload_too_large")
 
 
+def test_a_connection_publishes_one_after_the_other(start_gateway: StartGateway) -> None:
+    """Events and batches, of which two come together, each answered in its turn; every event is in the log where it says."""
+    gateway = start_gateway({"HEADGATE_TOKEN_SECRET": SECRET})
+    host, port = gateway.url.rpartition("/")[2].split(":")
+    head = f"Host: {host}\r\nContent-Type: application/json\r\nAuthorization: Bearer {token('shop', publish='orders.#')}\r\n"
+
+    def request(path: str, body: bytes) -> bytes:
+        return f"POST {path} HTTP/1.1\r\n{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+
+    one = b'{"topic":"orders.7.shipped","data":%d}'
+    batch = b'{"events":[' + b",".join(one % number for number in range(100)) + b"]}"
+    offsets: list[int] = []
+    with socket.create_connection((host, int(port)), timeout=DEADLINE_S) as wire:
+        for sent in ([("", one % 1)], [("", one % 2), ("/batch", batch)], [("/batch", batch), ("", one % 3)]):
+            wire.sendall(b"".join(request(f"/api/publish{path}", body) for path, body in sent))
+            with wire.makefile("rb") as stream:
+                for path, _ in sent:
+                    assert stream.readline() == b"HTTP/1.1 201 CREATED\r\n"
+                    headers = http.client.parse_headers(stream)
+                    told = json.loads(stream.read(int(headers["Content-Length"])))
+                    offsets += [receipt["offset"] for receipt in (told["receipts"] if path else [told])]
+    assert offsets == list(range(1, 204))
+
+
 def test_a_body_that_does_not_come_is_told(start_gateway: StartGateway) -> None:
     """408, in words of the API."""
     gateway = start_gateway({"HEADGATE_BODY_DEADLINE_S": "0.5"}, "--dev")

@@ -93,17 +93,18 @@ def test_the_answer_of_a_route_is_that_of_wsgi_to_the_byte(room: Room, monkeypat
         peer.served_by(application, LIMITS, monkeypatch, routes={} if route is None else {("POST", "/route"): route})
         return peer.received
 
-    for line in (b"", b"Connection: keep-alive\r\n", b"Connection: close\r\n"):
-        sent = POST + line + b"\r\n12345"
-        through, below = received(found.__call__, None, sent), received(room.application, lambda request: found, sent)
-        assert through == below
+    for line, closes in ((b"", False), (b"", True), (b"Connection: keep-alive\r\n", False), (b"Connection: close\r\n", False)):
+        sent, told = POST + line + b"\r\n12345", found._replace(closes=closes)
+        through = received(told.__call__, None, sent)
+        below = received(room.application, lambda request, told=told: told, sent)  # type: ignore[misc]
+        assert (through, closes or b"close" in line) == (below, b"\r\nConnection: close\r\n" in below)
         assert below.endswith(b"\r\n\r\nthe body")
     assert room.told == []
 
 
 def test_an_answer_may_end_the_connection(room: Room) -> None:
-    """With a header of its own; nothing behind it is read."""
-    room.route = lambda request: answer(b"bye", ("Connection", "close"))
+    """Nothing behind it is read."""
+    room.route = lambda request: answer(b"bye")._replace(closes=True)
     peer = room.serve(POST + b"\r\nfirst" + LAST)
     assert peer.received.count(b"Connection: close\r\n") == 1
     assert room.told == []
@@ -203,7 +204,7 @@ def test_a_request_for_which_its_address_has_no_room_is_refused_before_its_route
     room: Room, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """429 behind a proxy of ours, as through WSGI, and the connection ends."""
-    refused = answer(b"too many\n", ("Connection", "close"), status="429 Too Many Requests")
+    refused = answer(b"too many\n", status="429 Too Many Requests")._replace(closes=True)
     monkeypatch.setattr(HTTPServer, "refusal", lambda self, sock, environ: refused)
     peer = room.serve(POST + b"\r\nfirst" + LAST)
     assert peer.received.startswith(b"HTTP/1.1 429 ")
@@ -264,3 +265,49 @@ def test_a_route_may_take_the_socket_away(monkeypatch: pytest.MonkeyPatch) -> No
     finally:
         theirs.close()
         greenlet.kill()
+
+
+def test_the_next_request_is_read_when_it_comes() -> None:
+    """Over a real socket: one after the other, each as it comes, two at once, and the end; nothing is left of the connection."""
+    told: list[bytes] = []
+
+    def route(request: RoutedRequest) -> Answer:
+        told.append(request.body())
+        return answer(told[-1])
+
+    server = HTTPServer(("127.0.0.1", 0), lambda environ, start_response: [], routes={("POST", "/route"): route})
+    ours, theirs = gevent.socket.socketpair()
+    greenlet = gevent.spawn(HttpHandler(ours, "", server).handle)
+    for sent in ([b"first"], [b"later"], [b"two  ", b"three"]):
+        turn()
+        theirs.sendall(b"".join(POST + b"\r\n" + body for body in sent))
+        received = b""
+        with gevent.Timeout(30):
+            while not received.endswith(sent[-1]):
+                received += theirs.recv(10_000)
+        assert received.count(b"HTTP/1.1 200 OK") == len(sent)
+    theirs.close()
+    greenlet.join(30)
+    assert greenlet.dead
+    assert told == [b"first", b"later", b"two  ", b"three"]
+
+
+def test_a_connection_without_a_next_request_is_closed_in_silence() -> None:
+    """When it has been idle for too long."""
+    limits = HttpLimits(keep_alive_s=0.05)
+    server = HTTPServer(
+        ("127.0.0.1", 0),
+        lambda environ, start_response: [],
+        limits=limits,
+        routes={("POST", "/route"): lambda asked: answer(asked.body())},
+    )
+    ours, theirs = gevent.socket.socketpair()
+    greenlet = gevent.spawn(HttpHandler(ours, "", server).handle)
+    theirs.sendall(POST + b"\r\nfirst")
+    received = b""
+    with gevent.Timeout(30):
+        while data := theirs.recv(10_000):
+            received += data
+    assert received.endswith(b"\r\n\r\nfirst")
+    assert received.count(b"HTTP/1.1") == 1
+    greenlet.join(30)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from flask import Flask, Response
 
 from headgate.auth.identity import Identity
 from headgate.errors import BusUnavailable, HeadgateError
+from headgate.flask_extension import Headgate
 from headgate.settings import Settings
 from headgate.transport.http_limits import HttpLimits
+from headgate.transport.http_routes import RoutedRequest
 from headgate_server.api.publish import BATCH_PATH, PUBLISH_PATH, PublishApi, routes_below
 from headgate_server.app import create_app
 from headgate_server.untouched import watch
@@ -83,6 +85,9 @@ REQUESTS: dict[str, list[bytes | Pause]] = {
     "a batch above the burst": [batch(EVENT, EVENT, EVENT, EVENT)],
     "a batch that is none": [with_token(ONE, path=BATCH_PATH)],
 }
+
+
+HANDSHAKES = {("GET", "/socket.io/")}
 
 
 class Clock:
@@ -203,3 +208,32 @@ def test_an_application_that_was_changed_since_is_known(change: Callable[[Flask]
     assert not untouched(Flask("another"))
     change(app)
     assert not untouched(app)
+
+
+# The application that is served ------------------------------------------------------------------------------------------
+
+
+def test_the_ready_made_application_has_its_publishing_below_wsgi() -> None:
+    """Both paths, and nothing else of it but the heads of handshakes."""
+    app = create_app(Settings())
+    assert set(app.extensions["headgate"].routes(app)) == {*HANDSHAKES, ("POST", PUBLISH_PATH), ("POST", BATCH_PATH)}
+
+
+def test_an_application_with_something_around_it_or_in_front_has_every_request() -> None:
+    """A WSGI middleware, or a hook: each expects to see all."""
+    app = create_app(Settings())
+    inner = app.wsgi_app
+    app.wsgi_app = lambda environ, start_response: inner(environ, start_response)  # type: ignore[method-assign]
+    assert set(app.extensions["headgate"].routes(app)) == HANDSHAKES
+
+    app = create_app(Settings())
+    app.before_request(lambda: None)
+    assert set(app.extensions["headgate"].routes(app)) == HANDSHAKES
+
+
+def test_an_application_of_ones_own_has_every_request() -> None:
+    """The gateway inside another application answers none of its paths; a handshake is left to it as well."""
+    app = Flask(__name__)
+    routes = Headgate(app, settings=Settings()).routes(app)
+    assert set(routes) == HANDSHAKES
+    assert all(routes[handshake](cast(RoutedRequest, None)) is None for handshake in HANDSHAKES)

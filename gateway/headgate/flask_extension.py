@@ -208,18 +208,21 @@ class Headgate:
         """Return what the HTTP server answers below WSGI, for an application that is about to be served.
 
         Nothing where something was put around the application's `wsgi_app` after `init_app`: it expects to see every request.
-        Handshakes are always among them, and left to the application: their heads are read at once, half the work of pywsgi.
+        Handshakes are always among them. Where they are left to the application, their heads are read at once nevertheless.
         """
         below = self._routes.items() if app.wsgi_app == self._front else ()
         return {("GET", SOCKET_PATH): _leave} | {key: route for key, (route, untouched) in below if untouched(app)}
 
     def answers_to(self, environ: Mapping[str, Any]) -> bool:
         """Return whether a request is to a name of this gateway; the WSGI side refuses the others. Starts the gateway."""
+        return self._begun().answers_to(environ)
+
+    def _begun(self) -> Gateway:
         gateway = self._gateway or self.gateway
         if not self._started:
             gateway.start()
             self._started = True
-        return gateway.answers_to(environ)
+        return gateway
 
     def start(self) -> None:
         """Start listening to the bus before the first request. Idempotent.
@@ -271,8 +274,7 @@ class Headgate:
 
     def _handshake(self, request: RoutedRequest) -> Answer | None:
         """Answer a request for a WebSocket below WSGI; a gateway that is about to stop leaves newcomers to `_in_front_of`."""
-        gateway = self.gateway
-        gateway.start()
+        gateway = self._begun()
         return None if gateway.draining else gateway.handshake(request)
 
     def _refuse(self, app: Flask, start_response: StartResponse) -> Iterable[bytes]:

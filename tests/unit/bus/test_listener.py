@@ -107,6 +107,25 @@ def test_events_that_arrive_while_others_are_routed_go_with_them(model_bus: Star
     assert (bus.bus.offset, counted("events_received_total") - before) == (3, 3)
 
 
+def test_others_have_their_turn_while_there_is_always_something_to_read(model_bus: StartModelBus) -> None:
+    """A read that need not wait does not let the loop run, so the listener does so itself before the next one."""
+    bus = model_bus("#")
+    others: list[int] = []
+
+    def other() -> None:
+        while len(bus.offsets) < 20:
+            others.append(len(bus.offsets))
+            gevent.sleep()
+
+    bus.during = lambda more: bus.redis.publish("orders.1") if len(bus.offsets) < 20 else None
+    bus.redis.publish("orders.1")
+    turns = gevent.spawn(other)
+    bus.run()
+    turns.join()
+    assert bus.offsets == list(range(1, 21))
+    assert len(set(others)) >= 10, "at most two reads between two turns"
+
+
 def test_a_connection_that_breaks_while_events_are_routed_does_not_disturb_them(model_bus: StartModelBus) -> None:
     """The pass goes on without more; what was cut off comes from the log."""
     bus = model_bus("#")

@@ -153,7 +153,7 @@ screenshot: $(DEV) build chromium ## Make docs/screenshot.png with the tests' ow
 bench: $(DEV) build ## Install the peers and measure against them (bench/README.md), short version (ARGS: more for the bench)
 	@$(BIN)/python -m bench --quick --install $(ARGS)
 
-bench-quick: $(DEV) build ## Compare a few ratios with the last committed ones, in two minutes (ARGS=--write: commit to these)
+bench-quick: $(DEV) build ## Compare a few ratios with the last committed ones, in about two minutes (ARGS=--write: commit to these)
 	@$(BIN)/python -m bench.quick $(ARGS)
 
 faults: $(DEV) build ## The whole fault suite at full load, and its figures into docs/faults.md (an hour)

@@ -1,4 +1,4 @@
-"""The quick bench: a few ratios to a neighbour of the same run, compared with the last committed ones, in less than two minutes.
+"""The quick bench: a few ratios to a neighbour of the same run, compared with the last committed ones, in about two minutes.
 
     python -m bench.quick            compare; ends with 1 and a sentence for each ratio that has become worse than is tolerated
     python -m bench.quick --write    measure, and write the ratios to results/quick.json
@@ -27,7 +27,7 @@ from .scenario import Row, Run
 from .variants import VARIANTS, has_append
 
 COMMITTED = Path(__file__).parent / "results" / "quick.json"
-# Two rounds are what two minutes hold.
+# Two rounds are what two minutes hold; beside a full machine they take three.
 ROUNDS = 2
 
 

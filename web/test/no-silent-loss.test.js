@@ -104,11 +104,18 @@ async function history(seed) {
   };
   const bag = Object.entries({ ...ORDINARY, ...FAULTS }).flatMap(([name, most]) => Array(world.below(most + 1)).fill(name));
   bag.push("deliver", ...often);
+  // The connection's one word and where the client stands against the log are in two tables, which must agree.
+  const agree = () => {
+    const { status, position } = gate.state;
+    const positions = { live: ["live"], catching_up: ["catching_up", "announced"] }[status];
+    if (positions && !positions.includes(position)) faults.push(new Error(`${status}, but its position is ${position}`));
+  };
   for (let step = 0; step < STEPS && !faults.length; step++) {
     const name = bag[world.below(bag.length)];
     world.trail.push(name);
     actions[name]();
     await world.settle();
+    agree();
   }
   // No more faults: everything must come, in bounded time.
   badToken = false;
@@ -118,6 +125,7 @@ async function history(seed) {
   let calm = 0;
   for (let step = 0; calm < CALM_STEPS; step++) {
     if (step > SETTLE_STEPS) faults.push(new Error(`does not settle: ${JSON.stringify(gate.state)}, head ${gateway.head}`));
+    agree();
     if (faults.length) break;
     if (gate.state.connection === "refused") gate.open();
     if (gate.state.connection === "up" && world.below(4) === 0) gateway.heartbeat();

@@ -148,7 +148,11 @@ class TopicIndex:
                 elif isinstance(having, dict):
                     bits &= having.get(chunk, 0)
                 else:
-                    bits &= sum(1 << (each & _MASK) for each in having if each >> _SHIFT == chunk)
+                    few = 0
+                    for each in having:
+                        if each >> _SHIFT == chunk:
+                            few |= 1 << (each & _MASK)
+                    bits &= few
             place += 1
         return bits
 
@@ -181,7 +185,13 @@ class TopicIndex:
 
 
 def _numbers(bits: int) -> Iterator[int]:
-    """Yield the places of the bits that are set. In pieces: to take one bit out of a long number costs as much as a chunk."""
+    """Yield the places of the bits that are set: many of them in pieces, as one bit of a long number costs as much as a chunk."""
+    if bits.bit_count() <= _FEW:
+        while bits:
+            lowest = bits & -bits
+            yield lowest.bit_length() - 1
+            bits ^= lowest
+        return
     for index, piece in enumerate(_PIECES.unpack(bits.to_bytes(CHUNK // 8, "little"))):
         while piece:
             lowest = piece & -piece

@@ -33,7 +33,7 @@ S = TypeVar("S", bound=Hashable)
 
 # Topics whose audience is remembered, 300 to 400 bytes each: as many as there are patterns, within these bounds. So a gateway for
 # 50,000 users, each with topics of its own, remembers one for each, and memory stays in proportion to the subscriptions.
-MIN_CACHED_TOPICS = 16_384
+MIN_CACHED_TOPICS = 12_288
 MAX_CACHED_TOPICS = 131_072
 # Clients in the lists of all audiences together, 8 bytes each: 16,384 topics that each reach 10,000 clients would hold 1.3 GB. A
 # new list takes the place of others.
@@ -220,25 +220,26 @@ class _Lists(Generic[S]):
 class _Unions(Generic[S]):
     """The audiences of several patterns, which topics share."""
 
-    __slots__ = ("_by_patterns", "_hand", "_kept", "_lists", "_max_unions")
+    __slots__ = ("_by_patterns", "_hand", "_kept", "_lists")
 
-    def __init__(self, max_unions: int, lists: _Lists[S]) -> None:
-        self._max_unions = max_unions
+    def __init__(self, lists: _Lists[S]) -> None:
         self._lists = lists
         self._by_patterns: dict[tuple[_Pattern[S], ...], _Union[S]] = {}
         self._kept: list[_Union[S]] = []
         self._hand = 0  # the place of the oldest one, once there are as many as may be
 
-    def get(self, patterns: tuple[_Pattern[S], ...]) -> _Union[S]:
-        """Return the audience of these patterns: the one that other topics have, if any."""
+    def get(self, patterns: tuple[_Pattern[S], ...], room: int) -> _Union[S]:
+        """Return the audience of these patterns: the one that other topics have, if any. There may be so many."""
         union = self._by_patterns.get(patterns)
         if union is None:
             union = self._by_patterns[patterns] = _Union(patterns, self._lists)
-            if len(self._kept) < self._max_unions:
+            if len(self._kept) < room:
                 self._kept.append(union)
             else:
                 # A topic that is remembered may have it still; another with the same patterns gets a new one.
-                self._hand = (self._hand + 1) % self._max_unions
+                if len(self._kept) > room:  # there were more patterns before
+                    del self._by_patterns[self._kept.pop().patterns]
+                self._hand = (self._hand + 1) % len(self._kept)
                 del self._by_patterns[self._kept[self._hand].patterns]
                 self._kept[self._hand] = union
         return union
@@ -247,21 +248,19 @@ class _Unions(Generic[S]):
 class _Topics(Generic[S]):
     """The topics whose audience is remembered. `audiences` has those that are sure, and is replaced when all are doubted."""
 
-    __slots__ = ("_doubted", "_index", "_max_topics", "_seen_once", "audiences")
+    __slots__ = ("_doubted", "_index", "_seen_once", "audiences")
 
-    def __init__(self, max_topics: int) -> None:
-        self._max_topics = max_topics
+    def __init__(self) -> None:
         self._index = TopicIndex()
         self._seen_once: set[str] = set()
         self.audiences: dict[str, Audience[S] | None] = {}  # None: forgotten, its place in the index waits for it
         self._doubted: list[dict[str, Audience[S] | None]] = []  # the others in the index
 
-    def remember(self, topic: str, audience: Audience[S], patterns: int) -> None:
-        """Remember the audience of a topic that is not sure, if it has come up before; there are so many patterns."""
+    def remember(self, topic: str, audience: Audience[S], room: int) -> None:
+        """Remember the audience of a topic that is not sure, if it has come up before. There may be so many topics."""
         if topic in self.audiences or self._was_doubted(topic):
             self.audiences[topic] = audience
             return
-        room = min(max(patterns, MIN_CACHED_TOPICS), self._max_topics)
         if topic in self._seen_once:
             self._seen_once.remove(topic)
             if len(self._index) >= room:
@@ -272,7 +271,7 @@ class _Topics(Generic[S]):
             self.audiences[topic] = audience
         else:
             # To remember a topic costs as much as to match it twice, and many come once only (an order's, a message's).
-            if len(self._seen_once) >= room:
+            if len(self._seen_once) >= max(room // 2, 1):
                 self._seen_once.pop()
             self._seen_once.add(topic)
 
@@ -330,9 +329,10 @@ class SubscriptionMatcher(Generic[S]):
         self._patterns: PatternMap[_Pattern[S]] = PatternMap()
         self._vacant: OrderedDict[_Pattern[S], None] = OrderedDict()
         self._lists: _Lists[S] = _Lists(max_cached_topics, max_listed_clients)
-        self._unions: _Unions[S] = _Unions(max_cached_topics, self._lists)
+        self._unions: _Unions[S] = _Unions(self._lists)
         self._nobody: _Union[S] = _Union((), self._lists)
-        self._topics: _Topics[S] = _Topics(max_cached_topics)
+        self._topics: _Topics[S] = _Topics()
+        self._max_cached_topics = max_cached_topics
         self._audiences = self._topics.audiences
         self.subscriptions = 0
 
@@ -381,12 +381,13 @@ class SubscriptionMatcher(Generic[S]):
     def _find(self, topic: str) -> Audience[S]:
         """Find the audience of a topic that is not sure, and remember it."""
         patterns = self._patterns.reached(topic)
+        room = min(max(len(self._patterns), MIN_CACHED_TOPICS), self._max_cached_topics)
         audience: Audience[S]
         if len(patterns) == 1:
             audience = patterns[0]
         else:
-            audience = self._unions.get(tuple(patterns)) if patterns else self._nobody
-        self._topics.remember(topic, audience, len(self._patterns))
+            audience = self._unions.get(tuple(patterns), room) if patterns else self._nobody
+        self._topics.remember(topic, audience, room)
         return audience
 
     def _forget_topics(self, pattern: str) -> None:

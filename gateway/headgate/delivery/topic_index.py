@@ -21,9 +21,10 @@ _SHIFT = CHUNK.bit_length() - 1
 _MASK = CHUNK - 1
 _PIECES = Struct(f"<{CHUNK // 64}Q")
 
-# The topics that have something in common: the number of the only one, or bitmaps by chunk. A word that only one topic has, such
-# as an id, takes 32 bytes in this way, not some hundred.
-_Having: TypeAlias = int | dict[int, int]
+# The topics that have a word at a place: the number of the only one, a few numbers, or bitmaps by chunk. A word that only one
+# topic has, such as an id, takes 32 bytes in this way, where a bitmap takes some hundred.
+_Having: TypeAlias = int | list[int] | dict[int, int]
+_FEW = 4
 
 
 class TopicIndex:
@@ -57,10 +58,16 @@ class TopicIndex:
             having = words.get(word)
             if having is None:
                 words[word] = number
-            else:
-                if isinstance(having, int):
-                    having = words[word] = {having >> _SHIFT: 1 << (having & _MASK)}
+            elif isinstance(having, int):
+                words[word] = [having, number]
+            elif isinstance(having, dict):
                 having[chunk] = having.get(chunk, 0) | bit
+            elif len(having) < _FEW:
+                having.append(number)
+            else:
+                bitmaps = words[word] = {chunk: bit}
+                for each in having:
+                    bitmaps[each >> _SHIFT] = bitmaps.get(each >> _SHIFT, 0) | 1 << (each & _MASK)
 
     def pop(self) -> str:
         """Remove a topic, and return it: the one that has been here for longest, as long as no more leave than come."""
@@ -78,6 +85,10 @@ class TopicIndex:
             having = words[word]
             if isinstance(having, int):
                 del words[word]
+            elif isinstance(having, list):
+                having.remove(number)
+                if len(having) == 1:
+                    words[word] = having[0]
             elif left := having[chunk] & others:
                 having[chunk] = left
             else:
@@ -116,7 +127,9 @@ class TopicIndex:
                     having = self._words[place].get(token)
                     if having is None:
                         return ()
-                    chunks = (having >> _SHIFT,) if isinstance(having, int) else having.keys() & chunks
+                    if not isinstance(having, dict):
+                        having = {each >> _SHIFT: 0 for each in ([having] if isinstance(having, int) else having)}
+                    chunks = having.keys() & chunks
             elif token not in ("*", "#") and not any(token in words for words in self._words):
                 return ()
         return chunks
@@ -132,8 +145,14 @@ class TopicIndex:
                     return 0
                 if isinstance(having, int):
                     bits &= 1 << (having & _MASK) if having >> _SHIFT == chunk else 0
-                else:
+                elif isinstance(having, dict):
                     bits &= having.get(chunk, 0)
+                else:
+                    few = 0
+                    for each in having:
+                        if each >> _SHIFT == chunk:
+                            few |= 1 << (each & _MASK)
+                    bits &= few
             place += 1
         return bits
 
@@ -166,7 +185,13 @@ class TopicIndex:
 
 
 def _numbers(bits: int) -> Iterator[int]:
-    """Yield the places of the bits that are set. In pieces: to take one bit out of a long number costs as much as a chunk."""
+    """Yield the places of the bits that are set: many of them in pieces, as one bit of a long number costs as much as a chunk."""
+    if bits.bit_count() <= _FEW:
+        while bits:
+            lowest = bits & -bits
+            yield lowest.bit_length() - 1
+            bits ^= lowest
+        return
     for index, piece in enumerate(_PIECES.unpack(bits.to_bytes(CHUNK // 8, "little"))):
         while piece:
             lowest = piece & -piece

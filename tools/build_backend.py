@@ -33,7 +33,7 @@ BUILT = [
 ]
 STAMP = WEB / "dist" / ".headgate-built"
 SOURCES = [Path(name) for name in ("package.json", "package-lock.json", "tsconfig.json")]
-NO_SOURCES = {"node_modules", "dist", "test", "types"}
+NO_SOURCES = {"node_modules", "dist", "test"}
 # npm writes this when it has installed what the lock says.
 INSTALLED, LOCK = Path("node_modules", ".package-lock.json"), Path("package-lock.json")
 INSTALL = ("npm", "ci", "--no-audit", "--no-fund", "--loglevel=error")

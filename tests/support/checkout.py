@@ -20,7 +20,7 @@ NO_PROGRAMS = {"PATH": os.devnull}
 
 def copy_checkout(folder: Path, *, built: bool) -> Path:
     """Copy what packages are built from into a folder, with or without what `npm run build` makes. Node's packages are a link."""
-    leave = ["node_modules", "dist", "test", "types", "__pycache__", "*.egg-info"]
+    leave = ["node_modules", "dist", "test", "__pycache__", "*.egg-info"]
     if not built:
         leave += ["headgate.js*", "headgate.socket.io.js*", "demo.js", "demo.css", "demo-icon.svg"]
     copy = folder / ("built" if built else "unbuilt")

@@ -1,4 +1,4 @@
-"""Measures the log: publishing with receipts, its price in Redis, and five thousand clients that come back at once.
+"""Measures the log: publishing with receipts, and five thousand clients that come back at once. The price in Redis: appending.py.
 
 `python -m bench.log [--clients 5000]`; with `--clients 0` publishing alone. The gateway is pinned to one core; clients, publisher
 and Redis share the other. The clients are those of the fault suite: Python, so that the time to resume is an upper bound, theirs
@@ -9,21 +9,16 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import click
-import redis as redis_py
 
 from headgate.publisher import Publisher
-from headgate.redis.client import open_client
-from headgate.redis.functions import ensure_loaded
-from headgate.redis.keys import log_key
 from tests.fault.checker import History, assert_kept
 from tests.fault.many_clients import Swarm
 from tests.fault.redis_process import RedisProcess
@@ -35,10 +30,6 @@ from . import machine
 PAYLOAD_BYTES = 256
 PIPELINED_EVENTS, BATCH_EVENTS = 50_000, 500
 ONE_BY_ONE_EVENTS = 5_000
-# The price of a call in Redis: payload → calls in one pipeline. Rounds in turns, so that a noisy moment meets all alike.
-PRICED = {256: 400, 16384: 40}
-PRICED_ROUNDS = 40
-RECEIPTS, RECEIPT_ROUNDS = 300, 20
 MISSED_EVENTS = 1_000
 LIVE_CLIENTS = 20
 LIVE_PER_S = 50.0
@@ -57,13 +48,10 @@ def main(clients: int) -> None:
         pin(redis.pid, server_core)  # while publishing is measured, Redis and the publisher have a core each
         pin(0, load_core)
         results["publish"] = measure_publish(redis.url)
-        results["receipts"] = measure_receipts(redis.url)
-        results["redis_cpu"] = measure_price(redis)
         redis.call("FLUSHALL")
         if not clients:
             print(json.dumps(results, indent=2))
             return
-        redis.call("CONFIG", "SET", "appendonly", "yes")
         pin(redis.pid, load_core)
         with GatewayProcess(Path(folder, "gateway"), {"HEADGATE_REDIS_URL": redis.url}, ("--dev",)) as gateway:
             pin(gateway.pid, server_core)
@@ -94,80 +82,6 @@ def measure_publish(url: str) -> dict[str, Any]:
         "one_by_one_p50_us": round(1e6 * statistics.median(took_s)),
         "one_by_one_p99_us": round(1e6 * statistics.quantiles(took_s, n=100)[98]),
     }
-
-
-def measure_receipts(url: str) -> dict[str, Any]:
-    """Publish one by one from one thread, and let redis-py alone make the same calls, in turns; return rates and CPU per call."""
-    payload = b'{"pad":"' + b"x" * (PAYLOAD_BYTES - 10) + b'"}'
-    data = {"pad": "x" * (PAYLOAD_BYTES - 10)}
-    with Publisher(url) as publisher, redis_py.Redis.from_url(url) as client:
-
-        def alone() -> None:
-            client.execute_command(
-                "FCALL", "headgate_append", 1, log_key("notifications"), "bench.log", payload, secrets.token_hex(16)
-            )
-
-        takers: dict[str, Callable[[], object]] = {"publisher": lambda: publisher.publish("bench.log", data), "redis_py": alone}
-        took: dict[str, list[tuple[float, float]]] = {name: [] for name in takers}
-        for take in takers.values():
-            take()
-        for _ in range(RECEIPT_ROUNDS):
-            for name, take in takers.items():
-                began_s, used_s = time.perf_counter(), time.thread_time()
-                for _ in range(RECEIPTS):
-                    take()
-                took[name].append((time.perf_counter() - began_s, time.thread_time() - used_s))
-    found: dict[str, Any] = {}
-    for name, each in took.items():
-        wall_s, used = [wall for wall, _ in each], [cpu for _, cpu in each]
-        found |= {
-            f"{name}_per_s_best": round(RECEIPTS / min(wall_s)),
-            f"{name}_per_s_median": round(RECEIPTS / statistics.median(wall_s)),
-            f"{name}_cpu_us_best": round(1e6 * min(used) / RECEIPTS, 1),
-            f"{name}_cpu_us_median": round(1e6 * statistics.median(used) / RECEIPTS, 1),
-        }
-    return found
-
-
-def measure_price(redis: RedisProcess) -> list[dict[str, Any]]:
-    """Return the CPU of Redis for each call of a function, beside an XADD of the same fields; without an append-only file."""
-    redis.call("CONFIG", "SET", "appendonly", "no")
-    checked = open_client(redis.url)
-    ensure_loaded(checked)
-    checked.close()
-    rows = []
-    with redis_py.Redis.from_url(redis.url) as client:
-        for size, calls in PRICED.items():
-            payload = b'{"pad":"' + b"x" * (size - 10) + b'"}'
-            took: dict[str, list[float]] = {"XADD": [], "headgate_publish": [], "headgate_append": []}
-            for _ in range(PRICED_ROUNDS):
-                for name, costs in took.items():
-                    pipeline: Any = client.pipeline(transaction=False)
-                    for _ in range(calls):
-                        event_id = secrets.token_hex(16)
-                        if name == "XADD":
-                            fields = ("topic", "bench.log", "id", event_id, "time", "1700000000000", "data", payload)
-                            pipeline.execute_command("XADD", "plain", "*", *fields)
-                        else:
-                            pipeline.execute_command("FCALL", name, 1, log_key("priced"), "bench.log", payload, event_id)
-                    before_s = cpu_ns(redis.pid) / 1e9
-                    pipeline.execute()
-                    costs.append((cpu_ns(redis.pid) / 1e9 - before_s) * 1e6 / calls)
-            redis.call("DEL", "plain")
-            best = {name: min(costs) for name, costs in took.items()}
-            middle = {name: statistics.median(costs) for name, costs in took.items()}
-            rows += [
-                {
-                    "payload_bytes": size,
-                    "call": name,
-                    "cpu_us_best": round(best[name], 2),
-                    "cpu_us_median": round(middle[name], 2),
-                    "times_xadd_best": round(best[name] / best["XADD"], 2),
-                    "times_xadd_median": round(middle[name] / middle["XADD"], 2),
-                }
-                for name in took
-            ]
-    return rows
 
 
 def measure_resume(redis: RedisProcess, gateway: GatewayProcess, clients: int) -> dict[str, Any]:
@@ -223,11 +137,6 @@ def pin(pid: int, core: int) -> None:
 def p99_ms(took_s: Iterable[float]) -> float:
     """Return the 99th percentile of times in seconds, in milliseconds."""
     return round(1e3 * float(statistics.quantiles(took_s, n=100)[98]), 1)
-
-
-def cpu_ns(pid: int) -> int:
-    """Return the CPU time of a process's main thread so far: where Redis runs commands. To the nanosecond, unlike `cpu_s`."""
-    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0])
 
 
 def cpu_s(pid: int) -> float:

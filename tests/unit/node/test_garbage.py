@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 import json
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from types import FrameType
 from typing import Any
 
@@ -29,8 +30,9 @@ from tests.support.model_redis import NAMESPACE
 from tests.support.websocket_codec import TEXT, masked
 
 SECRET = "s" * 32
-# Fewer than one for each session: a loop, a log line or a cache may keep some.
-SLACK_OBJECTS = 100
+# Fewer than one for each session of a kind in a part: a loop, a log line or a cache may keep some.
+SLACK_OBJECTS = 20
+PARTS = 4
 WEBSOCKET = (
     "GET /socket.io/?EIO=4&transport=websocket{more} HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
     "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
@@ -238,29 +240,33 @@ def test_a_session_that_is_over_is_freed_without_the_garbage_collector(site: Sit
         gc.enable()
 
 
+@pytest.mark.no_cover  # which keeps a few objects for each greenlet
 @pytest.mark.parametrize(
     ("sessions", "kinds"),
     [
-        pytest.param(50 * len(KINDS), KINDS, id="short"),
+        pytest.param(100 * len(KINDS), KINDS, id="short"),
         pytest.param(1_000_000, [anonymous, token], id="million", marks=[pytest.mark.nightly, pytest.mark.timeout(7200)]),
     ],
 )
 def test_sessions_that_come_and_go_leave_no_memory_behind(
     site: Site, sessions: int, kinds: list[Callable[[Site, int], None]]
 ) -> None:
-    """With the garbage collector off all the while, the second half of them adds nothing that it would have to look through."""
+    """With the garbage collector off all the while, sessions add nothing that it would have to look through.
+
+    A module that is imported meanwhile, or a cache that fills up, adds objects once: what stays of sessions grows in every part.
+    """
     gc.collect()
     gc.disable()
     try:
         counts = []
-        for half in range(2):
-            for number in range(half * sessions // 2, (half + 1) * sessions // 2):
+        for part in range(PARTS):
+            for number in range(part * sessions // PARTS, (part + 1) * sessions // PARTS):
                 kinds[number % len(kinds)](site, number)
                 if number % 100 == 0:
                     site.settle()
             site.settle()
             counts.append(len(gc.get_objects()))
-        assert counts[1] - counts[0] < SLACK_OBJECTS
+        assert min(after - before for before, after in pairwise(counts)) < SLACK_OBJECTS, counts
     finally:
         gc.enable()
 

@@ -240,7 +240,6 @@ def test_a_session_that_is_over_is_freed_without_the_garbage_collector(site: Sit
         gc.enable()
 
 
-@pytest.mark.no_cover  # which keeps a few objects for each greenlet
 @pytest.mark.parametrize(
     ("sessions", "kinds"),
     [

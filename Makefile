@@ -95,8 +95,8 @@ py-test: $(DEV) build ## All Python tests, end to end included
 
 # Branch coverage is measured here, where it costs little: tools/coverage_floors.py holds each package to its floor. A million steps
 # of random histories, and random bytes, would take minutes when each line is counted, so they run with the tests below, as do those
-# that count objects, of which the tracer keeps some for each greenlet; long tests of random examples have the marker `no_cover`. These tests compute and do not wait: each process beyond two would only
-# collect them once more, which takes ten seconds.
+# that count objects, of which the tracer keeps some for each greenlet. Long tests of random examples have the marker `no_cover`.
+# These tests compute and do not wait: each process beyond two would only collect them once more, which takes ten seconds.
 HISTORIES := tests/unit/bus/test_feed.py tests/unit/delivery/test_delivery_histories.py tests/unit/delivery/test_state.py \
 	tests/unit/redis/test_lineage_model.py tests/unit/transport/test_fuzz.py tests/unit/node/test_garbage.py
 py-test-unit: $(DEV) build

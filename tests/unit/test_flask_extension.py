@@ -1,0 +1,77 @@
+"""The Flask extension in a process without a gateway: a worker of a web server, Celery, cron. Nobody listens at its Redis."""
+
+from __future__ import annotations
+
+import pytest
+from flask import Flask
+
+from headgate.errors import BusUnavailable, InvalidTopic, NotSerializable, UnknownNamespace
+from headgate.flask_extension import SOCKET_PATH, Headgate
+from headgate.settings import Settings
+from headgate.transport.http_answers import Answer
+from headgate.transport.http_routes import RoutedRequest
+
+
+@pytest.fixture
+def app(monkeypatch: pytest.MonkeyPatch) -> Flask:
+    """An application with the extension, in a process whose standard library is not patched; nobody listens at its Redis."""
+    monkeypatch.setattr("headgate.flask_extension.is_patched", lambda: False)
+    app = Flask("shop")
+    Headgate(app, settings=Settings(redis_url="redis://127.0.0.1:1", namespaces=("notifications",)))
+    return app
+
+
+@pytest.fixture
+def gate(app: Flask) -> Headgate:
+    """The extension."""
+    found: Headgate = app.extensions["headgate"]
+    return found
+
+
+def test_each_event_has_its_own_outcome(gate: Headgate) -> None:
+    """In order: what is wrong with an event is told in its place, and of the others that Redis does not answer."""
+    outcomes = gate.publish_each(
+        [("orders.1", 1, None), ("orders..1", 1, None), ("orders.1", object(), None), ("orders.2", 2, "a")]
+    )
+    assert [type(outcome) for outcome in outcomes] == [BusUnavailable, InvalidTopic, NotSerializable, BusUnavailable]
+    gate.close()
+
+
+def test_a_namespace_that_is_not_served_is_named(gate: Headgate) -> None:
+    """Before anything is sent."""
+    for publish in (lambda: gate.publish("orders.1", 1, namespace="other"), lambda: gate.publish_each([], "other")):
+        with pytest.raises(UnknownNamespace, match="other"):
+            publish()
+
+
+def test_an_extension_without_an_application_says_what_to_do() -> None:
+    """In one sentence."""
+    with pytest.raises(RuntimeError, match="call init_app"):
+        Headgate().publish("orders.1", 1)
+
+
+def test_a_browser_is_refused_where_none_can_be_served(app: Flask, gate: Headgate) -> None:
+    """Each time, with the reason; other requests are the application's, and the gateway is not ready."""
+    app.add_url_rule("/", view_func=lambda: "hello")
+    client = app.test_client()
+    for _ in range(2):
+        refused = client.get(SOCKET_PATH, query_string="EIO=4&transport=polling")
+        assert (refused.status_code, refused.headers["Cache-Control"]) == (501, "no-store")
+        assert "patch" in refused.text
+    assert client.get("/").text == "hello"
+    assert gate.ready()["ready"] is False
+
+
+def _answer(request: RoutedRequest) -> Answer | None:
+    return None
+
+
+def test_routes_below_an_application_are_those_in_front_of_which_it_has_nothing(app: Flask, gate: Headgate) -> None:
+    """An application that is wrapped, or that a route finds changed, sees every request but handshakes."""
+    handshakes = ("GET", SOCKET_PATH)
+    gate.add_route("POST", "/one", _answer, lambda _: True)
+    gate.add_route("POST", "/other", _answer, lambda _: False)
+    assert set(gate.routes(app)) == {handshakes, ("POST", "/one")}
+    inner = app.wsgi_app
+    app.wsgi_app = lambda environ, start_response: inner(environ, start_response)  # type: ignore[method-assign]
+    assert set(gate.routes(app)) == {handshakes}

@@ -19,7 +19,7 @@ from .variants import LOG_KEY, Variant, headgate_connect
 def stalled(clients: int, stopped: int, size_bytes: int, events_per_s: int) -> Run:
     """Some clients stop reading: what they cost in memory, what the others notice, what becomes of the stopped ones.
 
-    What the others notice is held against the calm before and the calm after: two calms differ by half in a run.
+    The latency of the others is compared with the calm before and the calm after, because two calms of a run differ by half.
     """
 
     def run(variant: Variant, quick: bool) -> Row:

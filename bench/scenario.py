@@ -12,7 +12,7 @@ from .generator import Answer
 from .variants import Variant
 
 Row = dict[str, float | str]
-# What a scenario does with a server: `run(variant, quick)` makes one row.
+# The work of a scenario with a server: `run(variant, quick)` makes one row.
 Run = Callable[[Variant, bool], Row]
 KIB = 1024
 

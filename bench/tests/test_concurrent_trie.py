@@ -214,7 +214,7 @@ def rapid_switches() -> Iterator[None]:
 
 @pytest.mark.usefixtures("rapid_switches")
 def test_threads_find_what_is_there_and_nothing_else() -> None:
-    """What is there during the whole match is found, what is not there at any moment of it is not; snapshots never change."""
+    """A match finds every pattern that is there all the while, and none that never is; snapshots never change."""
     trie = ConcurrentTrie()
     order = itertools.count()  # its next number is one step, whoever asks
     stays: list[Stay] = []
@@ -311,7 +311,7 @@ def test_threads_lose_no_subscription_to_each_other() -> None:
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 400)), max_size=300), st.integers(0, 400))
 def test_the_map_is_one_and_earlier_ones_stay_as_they_were(steps: list[tuple[bool, int]], at_first: int) -> None:
-    """Whatever its size, which deals its keys to more and fewer dicts."""
+    """At every size: its keys are spread over more and fewer dicts."""
     map_: PersistentMap[int, int] = PersistentMap()
     model: dict[int, int] = {}
     for key in range(at_first):

@@ -24,7 +24,7 @@ Distribution = Callable[[Sequence[int]], dict[str, Any]]
 
 @pytest.fixture(scope="module")
 def distribution(tmp_path_factory: pytest.TempPathFactory) -> Distribution:
-    """What the histogram prints of these durations in nanoseconds."""
+    """A function from durations in nanoseconds to the figures that the histogram prints for them."""
     folder = tmp_path_factory.mktemp("histogram")
     library = folder / "histogram.so"
     subprocess.run(

@@ -23,7 +23,7 @@ TEXT = "Before.\n<!-- bench run directed-5000 -->\n<!-- end -->\nThen:\n<!-- los
 
 
 def test_a_table_comes_from_the_run_with_date_and_machine(tmp_path: Path) -> None:
-    """What is written by hand stays; a second time changes nothing."""
+    """Text that is written by hand stays; a second time changes nothing."""
     found = page.filled(TEXT, results(tmp_path, headgate=20_000, node=10_000))
     assert found.startswith("Before.\n<!-- bench run directed-5000 -->\n")
     assert "| 20,000 |" in found

@@ -78,7 +78,7 @@ class Interest:
         prefix = channel_prefix(namespace)
         self._namespace = namespace
         self._users = user_channel(namespace, "").encode()
-        # What the channel of any user brings: in place of the user stands a byte that only a `*` can match.
+        # Stands for the channel of any user: in place of the user is a byte that only a `*` can match.
         self._users_reach = f"{prefix}{USERS}.\0*".encode()
         self._all_topics = f"{prefix}*".encode()
         feed = feed_channel(namespace).encode()

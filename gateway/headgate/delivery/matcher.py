@@ -10,7 +10,7 @@ Three levels of remembering, each exact and bounded:
 2. All topics that reach the same patterns share one audience. A single pattern is an audience itself.
 3. The list of clients of several patterns is made on first use, and made anew only after one of its patterns gained or lost a
    client.
-Whatever is full gives up one entry for a new one, the oldest; nothing is ever dropped as a whole.
+A full level gives up its oldest entry for a new one; nothing is ever dropped as a whole.
 
 A pattern outlives its last client for a while: a page that is loaded anew brings it back, and nothing is forgotten.
 

@@ -19,7 +19,7 @@ def test_a_token_is_found_with_the_keys_that_proved_it() -> None:
 
 
 def test_other_keys_prove_nothing() -> None:
-    """What the keys before them proved is forgotten, also when they come back."""
+    """Proofs by the keys before them are forgotten, also when those keys come back."""
     proven = ProvenTokens()
     proven.add("a.b.c", KEYS, Identity("ana"))
     assert proven.get("a.b.c", OTHER_KEYS) is None

@@ -72,7 +72,7 @@ def test_a_server_that_cannot_start_is_tried_ever_more_seldom() -> None:
 
 
 def test_a_server_that_has_run_for_a_while_is_started_at_once_again() -> None:
-    """What it died of before is over. One that dies soon after its start keeps its longer pause."""
+    """The earlier trouble is over. A server that dies soon after its start keeps its longer pause."""
     server, clock, keeper = kept()
     for _ in range(4):
         server.is_running = False

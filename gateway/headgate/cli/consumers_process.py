@@ -15,6 +15,7 @@ from collections.abc import Sequence
 
 from headgate.metrics import CONSUMERS_PROCESS_ENDED
 from headgate.runtime.loop import Greenlet, Signal, spawn
+from headgate.runtime.operator_lines import complain
 
 RESTART_FIRST_S, RESTART_LAST_S = 1.0, 30.0
 # A process that ran for so long did not end for the reason for which the one before it ended.
@@ -66,7 +67,7 @@ class ConsumersProcess:
             if self._closing.is_set():
                 return
             CONSUMERS_PROCESS_ENDED.inc()
-            print(f"headgate: the consumers {outcome}; starting them again in {pause_s:g} s", file=sys.stderr, flush=True)
+            complain(f"the consumers {outcome}; starting them again in {pause_s:g} s")
             if self._closing.wait(pause_s):
                 return
             pause_s = min(pause_s * 2, RESTART_LAST_S)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 import signal
-import sys
 from collections.abc import Callable, Mapping
 
 from flask import Flask
@@ -23,6 +22,7 @@ from headgate.runtime import logging as logs
 from headgate.runtime.heap import Heap
 from headgate.runtime.importing import import_string
 from headgate.runtime.loop import Signal, on_signal, spawn
+from headgate.runtime.operator_lines import complain, say
 from headgate.settings import PREFIX, Settings, environment
 from headgate.transport.http_limits import HttpLimits
 from headgate.transport.http_server import HTTPServer
@@ -54,7 +54,7 @@ def run(
         path = need_file(config) if with_consumers else find_file(config)
         if path is not None:
             environ.update(read_settings(path, environ))
-            _say(f"settings from {path}")
+            say(f"settings from {path}")
         settings = Settings.read(environ)
         logs.configure(settings.log_level)
         if settings.redis_url is None:
@@ -63,10 +63,10 @@ def run(
             settings = Settings.read(environ)
             keeper = RedisKeeper(private)
             keeper.start()
-            _say(f"started a private {private.description} in {settings.data_dir}")
-        _say(f"using {describe_server(settings.redis_url or '')}")
+            say(f"started a private {private.description} in {settings.data_dir}")
+        say(f"using {describe_server(settings.redis_url or '')}")
         if settings.dev:
-            _say("development mode: anyone on this machine may subscribe to everything and publish. Never use it in public.")
+            say("development mode: anyone on this machine may subscribe to everything and publish. Never use it in public.")
         app = _load(target, settings)
         if path is None or not with_consumers:
             return _serve(app, settings)
@@ -77,7 +77,7 @@ def run(
             return _serve(app, settings)
     except HeadgateError as error:
         for line in error.lines():
-            print(f"headgate: {line}", file=sys.stderr)
+            complain(line)
         return 1
     finally:
         if keeper is not None:
@@ -126,10 +126,7 @@ def _serve(app: Flask, settings: Settings) -> int:
         server.init_socket()
     except OSError as error:
         reason = error.strerror or str(error)
-        print(
-            f"headgate: cannot listen on {settings.host}:{settings.port}: {reason}; choose another with --host or --port",
-            file=sys.stderr,
-        )
+        complain(f"cannot listen on {settings.host}:{settings.port}: {reason}; choose another with --host or --port")
         return 1
     asked_to_stop, at_once = Signal(), Signal()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -144,9 +141,9 @@ def _serve(app: Flask, settings: Settings) -> int:
     heap.start()
     server.start()
     shown = f"[{settings.host}]" if ":" in settings.host else settings.host
-    _say(f"ready at http://{shown}:{server.server_port}/ (headgate {__version__}, Ctrl-C stops it)")
+    say(f"ready at http://{shown}:{server.server_port}/ (headgate {__version__}, Ctrl-C stops it)")
     asked_to_stop.wait()
-    _say("stopping")
+    say("stopping")
     spawn(_drain, gate, settings.drain_s, at_once)
     at_once.wait()
     heap.close()
@@ -160,14 +157,10 @@ def _drain(gate: Headgate, within_s: float, done: Signal) -> None:
         alone = gate.gateway.retire()
         clients = sum(len(namespace.clients) for namespace in gate.gateway.namespaces.values())
         if clients and within_s and alone:
-            _say(f"disconnecting {clients} client(s) at once: no other gateway serves them")
+            say(f"disconnecting {clients} client(s) at once: no other gateway serves them")
             within_s = 0
         elif clients and within_s:
-            _say(f"moving {clients} client(s) elsewhere within {within_s:g} s (Ctrl-C again stops at once)")
+            say(f"moving {clients} client(s) elsewhere within {within_s:g} s (Ctrl-C again stops at once)")
         gate.gateway.drain(within_s)
     finally:
         done.set()
-
-
-def _say(line: str) -> None:
-    print(f"headgate: {line}", flush=True)

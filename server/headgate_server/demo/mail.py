@@ -8,6 +8,7 @@ from __future__ import annotations
 from headgate.consumers import Delivery
 from headgate.consumers.email.consumer import Email
 from headgate.consumers.process.dry_run import printable_lines
+from headgate.runtime.operator_lines import say
 
 
 class PrintedMail(Email):
@@ -16,4 +17,4 @@ class PrintedMail(Email):
     def handle(self, delivery: Delivery) -> None:
         """Print the mail to one recipient."""
         lines = printable_lines(self.preview(delivery))
-        print("\n    ".join(["headgate: the demo would mail:", *lines]), flush=True)
+        say("\n    ".join(["the demo would mail:", *lines]))

@@ -7,14 +7,15 @@ In: what the command line says. Out: an exit code, lines on standard output, and
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from headgate.errors import HeadgateError, SettingsError
 from headgate.publisher import find_redis_url
 from headgate.redis.client import describe_server
 from headgate.runtime import logging as logs
+from headgate.runtime.operator_lines import complain, say
 from headgate.settings import PREFIX, Settings, environment
 
 from .config import Configuration, need_file, read_consumers, read_settings
@@ -54,8 +55,8 @@ def consume(asked: Asked, listen: tuple[str, int] | None, parent: int | None) ->
         os.nice(NICENESS)
     configuration = asked.read()
     logs.configure(configuration.settings.log_level)
-    _say(f"consumers from {asked.path}")
-    supervisor = Supervisor(configuration, find_redis_url(configuration.settings), _say, _complain)
+    say(f"consumers from {asked.path}")
+    supervisor = Supervisor(configuration, find_redis_url(configuration.settings), say, complain)
     return supervisor.run(listen, parent)
 
 
@@ -64,40 +65,28 @@ def check(asked: Asked) -> int:
     faults: list[str] = []
     try:
         for spec in asked.read().consumers:
-            _say(describe(spec))
+            say(describe(spec))
     except SettingsError as error:
         faults += error.faults
     try:
         settings = Settings.read(read_settings(asked.path, asked.environment))
-        _say(f"using {describe_server(find_redis_url(settings))}")
+        say(f"using {describe_server(find_redis_url(settings))}")
     except SettingsError:
         pass  # among the faults already
     except HeadgateError as error:
         faults += error.lines()
     for fault in faults:
-        _complain(fault)
+        complain(fault)
     return 1 if faults else 0
 
 
 def dry_run(asked: Asked, since: int | None) -> None:
     """Print what the consumers would do, until interrupted; see DryRun.run."""
     configuration = asked.read()
-    run = DryRun(configuration.consumers, find_redis_url(configuration.settings), _print)
+    run = DryRun(configuration.consumers, find_redis_url(configuration.settings), partial(print, flush=True))
     for spec in configuration.consumers:
-        _say(f"dry run: {describe(spec)}")
+        say(f"dry run: {describe(spec)}")
     try:
         run.run(since)
     finally:
         run.close()
-
-
-def _say(line: str) -> None:
-    _print(f"headgate: {line}")
-
-
-def _print(text: str) -> None:
-    print(text, flush=True)
-
-
-def _complain(line: str) -> None:
-    print(f"headgate: {line}", file=sys.stderr, flush=True)

@@ -32,8 +32,13 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
+# What builds goes one step after the other. Checks that only read stand beside each other where make can keep their outputs apart
+# (4.0 and newer): most of them use one processor, or wait.
+ifndef BESIDE
 .NOTPARALLEL:
-.PHONY: help run build dist floors test lint style types imports docs-check web-check web-test client-test py-test py-test-unit py-test-together py-test-alone unit e2e chromium format settings \
+endif
+BESIDE_EACH_OTHER := $(if $(filter output-sync,$(.FEATURES)),BESIDE=1 -j 2 --output-sync=target)
+.PHONY: help run build dist floors test lint checks style types imports docs-check web-check web-test client-test py-test py-test-unit py-test-together py-test-alone unit e2e chromium format settings \
 	requirements screenshot bench bench-quick faults soak fuzz sbom audit clean
 
 help: ## Show this list
@@ -51,8 +56,11 @@ dist: build ## Make dist/headgate-*.whl for pip and dist/headgate-*.tgz for npm
 	@$(STEP) "making the npm package" npm-pack npm pack --silent --ignore-scripts --workspace web --pack-destination dist
 	@ls dist/*
 
-test: $(DEV) ## Run everything: lint, types, import rules, docs, JavaScript and Python tests, end to end
-	@$(MAKE) --no-print-directory --keep-going style types imports docs-check web-check web-test client-test py-test
+test: $(DEV) build ## Run everything: lint, types, import rules, docs, JavaScript and Python tests, end to end
+	@$(MAKE) --no-print-directory --keep-going checks py-test
+
+checks:
+	@$(MAKE) --no-print-directory --keep-going $(BESIDE_EACH_OTHER) style imports docs-check web-test types web-check client-test
 
 lint: $(DEV) ## ruff, mypy --strict, import rules, generated docs
 	@$(MAKE) --no-print-directory --keep-going style types imports docs-check
@@ -113,12 +121,12 @@ py-test-together: $(DEV) build
 	@$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder tests/e2e tests/integration $(BENCH_TESTS) \
 		$(HISTORIES) $(ARGS)
 
-# Faults are tried with nothing else beside them, but in their short form two files at a time: their figures are measured by
-# `make faults`, one after the other. The longest begin, or one would run alone at the end.
+# Faults are tried with nothing else beside them, but in their short form three files at a time, of which most wait: their figures
+# are measured by `make faults`, one after the other. The longest begin, or one would run alone at the end.
 LONG_FAULTS := tests/fault/test_f31_slow_http.py tests/fault/test_f03_failover.py
 py-test-alone: $(DEV) build
 	@printf '\n== Python: faults ==\n'
-	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(LONG_FAULTS) tests/fault $(ARGS)
+	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(LONG_FAULTS) tests/fault $(ARGS)
 
 unit: $(DEV) ## Unit and contract tests only (seconds)
 	@$(BIN)/python -m pytest tests/unit tests/contract $(ARGS)

@@ -26,8 +26,10 @@ describe("an application in strict TypeScript", { skip: !isBuilt }, () => {
   let folder;
 
   before(async () => {
-    // Inside the workspace, for Backbone's own types; the package itself is the packed one.
-    folder = await mkdtemp(join(WEB, "test/typed-"));
+    // Inside the workspace, for Backbone's own types, and beside the sources, which are checked meanwhile; the package is the packed one.
+    const build = join(WEB, "../build");
+    await mkdir(build, { recursive: true });
+    folder = await mkdtemp(join(build, "typed-"));
     const run = (command, ...words) => execFileSync(command, words, { cwd: WEB, encoding: "utf8", stdio: ["ignore", "pipe", "pipe"] });
     const packed = run("npm", "pack", "--ignore-scripts", "--silent", "--pack-destination", folder).trim();
     await mkdir(join(folder, "node_modules/headgate"), { recursive: true });

@@ -22,7 +22,7 @@ from headgate.redis.lineage import Lineage
 from tests.support.feed_world import Broken, World
 
 STEPS = 300
-HISTORIES = int(os.environ.get("HEADGATE_HISTORIES", "3500"))
+HISTORIES = int(os.environ.get("HEADGATE_HISTORIES", "2500"))
 # A planted fault is found within so many histories.
 MAX_HISTORIES = 3000
 

@@ -21,7 +21,7 @@ from headgate.node.line import Line
 from headgate.protocol.frames import Frame
 from tests.support.model_delivery import SMALL, World
 
-HISTORIES = int(os.environ.get("HEADGATE_HISTORIES", "5000"))
+HISTORIES = int(os.environ.get("HEADGATE_HISTORIES", "3500"))
 STEPS = 200
 # A planted fault is found within so many histories, or the oracle is no good; most within ten.
 FAULT_HISTORIES = 5000

@@ -4,10 +4,10 @@
  * In: handlers from the application. Out: handler calls, lifecycle events (their names have a colon, which no topic has).
  * session.js keeps up the exchange with the gateway.
  *
- * Lifecycle events: `connection:up` {session, user, resumed, epoch, offset, limits, …} · `connection:down` {reason, delay_ms} ·
- * `connection:refused` HeadgateError (refused, no token, or `unreachable`), {delay_ms} · `connection:unauthorized` HeadgateError (the gateway disconnects this client: its token has expired
- * or was revoked) · `connection:moving` {reason, within_s} · `delivery:gap` {patterns, from, to, count, bytes, reason,
- * recoverable, repairing, lost} · `delivery:backpressure` {state, queued, queued_bytes, discarded, conflated, where} ·
+ * Lifecycle events: `connection:up` {session, user, resumed, epoch, offset, limits, …} · `connection:down` {reason, delayMs} ·
+ * `connection:refused` HeadgateError (refused, no token, or `unreachable`), {delayMs} · `connection:unauthorized` HeadgateError (the gateway disconnects this client: its token has expired
+ * or was revoked) · `connection:moving` {reason, withinS} · `delivery:gap` {patterns, from, to, count, bytes, reason,
+ * recoverable, repairing, lost} · `delivery:backpressure` {state, queued, queuedBytes, discarded, conflated, where} ·
  * `delivery:resumed` {epoch, offset, repaired?: {patterns, from, to, count}} · `delivery:error` {error, pattern?, topic?} ·
  * `status:change` {status, previous, reason}, each change · `state:change` state.
  *
@@ -135,7 +135,7 @@ export class Gate extends Dispatcher {
    * @returns {Promise<Receipt>} rejected with HeadgateError; `retry` says whether to try again
    */
   async publish(topic, data, { id } = {}) {
-    const body = { topic: checkTopic(topic), data: checkPayload(data, this.state.limits.max_payload_bytes), id };
+    const body = { topic: checkTopic(topic), data: checkPayload(data, this.state.limits.maxPayloadBytes), id };
     return this.#session.connection.request(PUBLISH, body);
   }
 

@@ -511,7 +511,7 @@ describe("connection", () => {
 
   it("stops after a refusal that asking again cannot change, and starts again on open()", async () => {
     const refused = [];
-    open({ token: "bad" }).on("connection:refused", (error, { delay_ms }) => refused.push([error.code, delay_ms]));
+    open({ token: "bad" }).on("connection:refused", (error, { delayMs }) => refused.push([error.code, delayMs]));
     await gateway.until(() => gateway.connects.length === 1);
     gateway.refuse({ code: "unauthorized", message: "no", retry: false });
     assert.deepEqual(refused, [["unauthorized", null]]);
@@ -546,17 +546,19 @@ describe("connection", () => {
 
   it("waits as long as a refusal asks for, and comes back", async () => {
     const delays = [];
-    open({ token: "t" }).on("connection:refused", (_error, { delay_ms }) => delays.push(delay_ms));
+    const parts = [];
+    open({ token: "t" }).on("connection:refused", (error, { delayMs }) => delays.push(delayMs) && parts.push(error.parts));
     await gateway.until(() => gateway.connects.length === 1);
     gateway.refuse({ code: "limit_reached", message: "too many", retry: true, retry_after_s: 0.01, name: "clients_per_user" });
     assert.ok(delays[0] >= 10 && delays[0] <= 15, String(delays));
+    assert.deepEqual(parts, [{ retryAfterS: 0.01, name: "clients_per_user" }]);
     await gateway.welcome({}, 2);
     assert.equal(gate.state.connection, "up");
   });
 
   it("tells the gateway's own answer when long-polling is refused", async () => {
     const messages = [];
-    open().on("connection:refused", ({ parts }, { delay_ms }) => messages.push([parts.reason, delay_ms]));
+    open().on("connection:refused", ({ parts }, { delayMs }) => messages.push([parts.reason, delayMs]));
     const answers = [
       { status: 400, responseText: '{"code":1,"message":"Session ID unknown"}' },
       { status: 502, responseText: "<h1>nginx</h1>" },
@@ -638,12 +640,21 @@ describe("connection", () => {
 
   it("tells bus and backpressure", async () => {
     const notices = [];
-    open().on("delivery:backpressure", ({ state, where }) => notices.push([state, where]));
+    open().on("delivery:backpressure", (notice) => notices.push(notice));
     await gateway.welcome();
     gateway.emit("status", { bus: "down" });
     assert.equal(gate.state.bus, "down");
     gateway.emit("backpressure", { state: "warning", queued: 200, queued_bytes: 5, discarded: 0 });
-    assert.deepEqual(notices, [["warning", "gateway"]]);
+    assert.deepEqual(notices, [{ state: "warning", queued: 200, queuedBytes: 5, discarded: 0, where: "gateway" }]);
+  });
+
+  it("leaves the names in an event's data as they are", async () => {
+    const got = [];
+    open().subscribe("orders.*", (data, event) => got.push(data, event.data));
+    await gateway.welcome();
+    const data = { unit_price: 3, lines: [{ line_no: 1 }] };
+    gateway.event("orders.1", data, 101);
+    assert.deepEqual(got, [data, data]);
   });
 
   it("ignores messages of a later protocol", async () => {

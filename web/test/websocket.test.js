@@ -78,7 +78,7 @@ const connectOf = (socket) => JSON.parse(socket.sent.find((text) => text.startsW
 function note() {
   const told = [];
   gate.on("connection:down", ({ reason }) => told.push(reason));
-  gate.on("connection:refused", (error, { delay_ms }) => told.push([error.code, error.parts.reason, delay_ms]));
+  gate.on("connection:refused", (error, { delayMs }) => told.push([error.code, error.parts.reason, delayMs]));
   return told;
 }
 

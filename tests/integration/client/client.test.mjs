@@ -51,7 +51,7 @@ describe("against a real gateway", () => {
   it("is told the limits, and refuses what is above them", async () => {
     const gate = open();
     await isUp(gate);
-    assert.equal(gate.state.limits.max_payload_bytes, 65536);
+    assert.equal(gate.state.limits.maxPayloadBytes, 65536);
     const fits = "x".repeat(65536 - 2);
     const { offset } = await gate.publish("size", fits);
     assert.ok(offset > 0);

@@ -71,7 +71,7 @@ gate.listenTo(gate, "plain", (nothing: null) => nothing);
 gate.listenTo({ on() {}, off() {} }, "anything", () => {}).stopListening();
 
 // Lifecycle events.
-gate.on("connection:refused", (error, { delay_ms }) => [error.code, delay_ms?.toFixed()]);
+gate.on("connection:refused", (error, { delayMs }) => [error.code, delayMs?.toFixed()]);
 gate.on("connection:down", ({ reason }) => reason.length);
 gate.on("delivery:gap", (gap) => [gap.count, gap.reason === "rolled_back" && gap.epoch, gap.repairing]);
 gate.on("status:change", ({ status, previous, reason }) => [status === "live", previous, reason.length]);

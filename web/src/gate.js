@@ -36,7 +36,6 @@ import { Dispatcher, isTopic, report } from "./dispatcher.js";
 import { checkPayload } from "./payload.js";
 import { PUBLISH, SEEN } from "./protocol.js";
 import { createSession } from "./session.js";
-import { EventStream } from "./stream.js";
 import { checkPattern, checkTopic } from "./topic.js";
 
 export class Gate extends Dispatcher {
@@ -107,24 +106,17 @@ export class Gate extends Dispatcher {
   }
 
   /**
-   * Events of a pattern as an async iterator: `for await (const event of gate.events("orders.#"))`. It is subscribed from the
-   * first turn of the loop until the loop is left, the signal aborts or the gate closes. A refusal is thrown into the loop.
-   * @param {string} pattern
-   * @param {SubscribeOptions & { limit?: number }} [options] `limit`: events that may wait for the loop, default 256
-   * @returns {AsyncIterableIterator<HeadgateEvent, void, void>}
-   * @throws {HeadgateError} `invalid_pattern`
-   */
-  events(pattern, options = {}) {
-    return new EventStream(this, checkPattern(pattern), options, this.#closing.signal, this.#session.ended);
-  }
-
-  /**
    * Return a promise for the gateway's acknowledgement of a pattern that has handlers.
    * @param {string} pattern
    * @returns {Promise<void>} rejected with the refusal
    */
   subscribed(pattern) {
     return this.#session.subscribed(pattern);
+  }
+
+  /** Wait until a pattern will not be active any more by itself, and return why. @param {string} pattern */
+  _ended(pattern) {
+    return this.#session.ended(pattern);
   }
 
   /**

@@ -91,7 +91,7 @@ export interface ToldGap extends Gap {
   repairing: boolean;
   /** Its events will not come. */
   lost: boolean;
-  /** `iterator`: a loop over `gate.events` was too slow. */
+  /** `iterator`: a loop over `events` was too slow. */
   where?: "iterator";
 }
 
@@ -248,7 +248,7 @@ export interface SubscribeOptions {
   signal?: AbortSignal | undefined;
 }
 
-/** Options of `gate.events`. */
+/** Options of `events`. */
 export interface EventsOptions extends SubscribeOptions {
   /** Events that may wait for the loop, default 256. */
   limit?: number | undefined;
@@ -335,8 +335,6 @@ export class Gate<Topics = AnyTopics> extends Dispatcher<Topics> {
   subscribe<Name extends keyof Topics & string>(pattern: Name, options: SubscribeOptions, handler: EventCallback<Topics[Name]>): Subscription;
   subscribe<Name extends string>(pattern: Name, handler: EventCallback<PayloadOf<Topics, Name>>): Subscription;
   subscribe<Name extends string>(pattern: Name, options: SubscribeOptions, handler: EventCallback<PayloadOf<Topics, Name>>): Subscription;
-  /** Events of a pattern, for `for await`. */
-  events<Name extends string>(pattern: Name, options?: EventsOptions): AsyncIterableIterator<HeadgateEvent<PayloadOf<Topics, Name>>>;
   /** Wait until a pattern is active. */
   subscribed(pattern: string): Promise<void>;
   /** Publish an event, if the token grants it. */
@@ -353,6 +351,12 @@ export class Gate<Topics = AnyTopics> extends Dispatcher<Topics> {
 
 /** Connect to a gateway; `Topics` maps patterns to payloads. */
 export function connect<Topics = AnyTopics>(url?: string | undefined, options?: ConnectOptions): Gate<Topics>;
+/** Events of a pattern, for `for await`. */
+export function events<Topics, Name extends string>(
+  gate: Gate<Topics>,
+  pattern: Name,
+  options?: EventsOptions,
+): AsyncIterableIterator<HeadgateEvent<PayloadOf<Topics, Name>>>;
 /** Return the topic if it is one. */
 export function checkTopic(topic: unknown): string;
 /** Return the pattern if it is one. */

@@ -4,7 +4,7 @@ import { spawn } from "node:child_process";
 import { after, afterEach, before, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import Backbone from "backbone";
-import { connect } from "headgate";
+import { connect, events } from "headgate";
 import { LiveCollection } from "headgate/backbone";
 import { io } from "socket.io-client";
 import { GatewayProcess, until } from "./gateway-process.mjs";
@@ -292,7 +292,7 @@ describe("against a real gateway", () => {
     /** @type {any[]} */
     const got = [];
     const loop = (async () => {
-      for await (const event of gate.events("iterate.*")) {
+      for await (const event of events(gate, "iterate.*")) {
         got.push(event.data);
         if (got.length === 3) break;
       }
@@ -312,7 +312,7 @@ describe("against a real gateway", () => {
 
   it("lets the process end once it is closed", async () => {
     const script = `
-      import { connect } from "headgate";
+      import { connect, events } from "headgate";
       const gate = connect(${JSON.stringify(gateway.url)});
       gate.once("end.me", () => gate.close());
       gate.once("connection:up", () => gate.publish("end.me", 1).catch(() => {}));

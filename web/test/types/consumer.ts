@@ -1,6 +1,6 @@
 /** An application with strict settings: each line compiles, or must not and says so. Compiled as a module and for `require`. */
 import type { AnyTopics, ConnectOptions, ErrorCode, EventCallback, Gate, HeadgateEvent, PayloadOf, State, Status, Subscription } from "headgate";
-import { connect, HeadgateError, matches } from "headgate";
+import { connect, events, HeadgateError, matches } from "headgate";
 import { LiveCollection, LiveModel, NotificationList } from "headgate/backbone";
 
 /** Compiles if two types are one. */
@@ -98,8 +98,8 @@ subscription.status = "idle";
 
 // Loops, publishing, the rest.
 async function work() {
-  for await (const { data, topic } of gate.events("orders.*.shipped", { limit: 10, signal: maybe })) console.log(data.carrier, topic.length);
-  for await (const event of gate.events("orders.42.*")) sure<Same<typeof event.data, Shipped | Order>>();
+  for await (const { data, topic } of events(gate, "orders.*.shipped", { limit: 10, signal: maybe })) console.log(data.carrier, topic.length);
+  for await (const event of events(gate, "orders.42.*")) sure<Same<typeof event.data, Shipped | Order>>();
   const { offset } = await gate.publish("orders.1.shipped", { carrier: "UPS" }, { id: "x" });
   await gate.publish(`orders.${id}.created`, { id: 1, status: "new" });
   // @ts-expect-error another payload

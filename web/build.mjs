@@ -32,7 +32,7 @@ const banner = { js: `/*! headgate ${version} | MIT */` };
 /** @type {import("esbuild").BuildOptions} */
 const base = { absWorkingDir: WEB, bundle: true, target: "es2022", platform: "browser", logLevel: "warning", legalComments: "none", dropLabels: ["STRICT"] };
 /** @type {import("esbuild").BuildOptions} */
-const library = { ...base, external: ["socket.io-client", "backbone", "underscore"], minifyWhitespace: true, minifySyntax: true, sourcemap: "linked" };
+const library = { ...base, external: ["socket.io-client", "backbone", "underscore", "react", "vue", "svelte"], minifyWhitespace: true, minifySyntax: true, sourcemap: "linked" };
 
 /** The transport by socket.io-client, which nothing imports but dynamically: one file is enough for both formats. */
 const SOCKET_IO = "./headgate.socketio.js";
@@ -50,13 +50,23 @@ const outside = (path, filter) => ({
 });
 
 /**
- * Make one file of the package. The Backbone part imports the client as the file beside it, so that a page has one of it.
- * @param {string} entry @param {"esm" | "cjs"} format @param {string} name of the file in dist
+ * Make one file of the package. Parts import the client, and the stores, as the files beside them, so that a page has one of each.
+ * @param {string} entry @param {"esm" | "cjs"} format @param {string} name of the file in dist @param {import("esbuild").BuildOptions} [more]
  */
-function publish(entry, format, name) {
-  const index = format === "esm" ? "./headgate.js" : "./headgate.cjs";
-  return build({ ...library, entryPoints: [entry], format, outfile: resolve(DIST, name), plugins: [outside(index, /^\.\/index\.js$/), outside(SOCKET_IO, /^\.\/socketio\.js$/)] });
+function publish(entry, format, name, more = {}) {
+  const ending = format === "esm" ? "js" : "cjs";
+  const plugins = [outside(`./headgate.${ending}`, /^\.\/index\.js$/), outside(SOCKET_IO, /^\.\/socketio\.js$/), outside(`./headgate.store.${ending}`, /^\.\/store\.js$/)];
+  return build({ ...library, ...more, entryPoints: [entry], format, outfile: resolve(DIST, name), plugins });
 }
+
+/** Parts of the package in both formats: for frameworks, and the stores that these share. */
+const FRAMEWORKS = {
+  store: {},
+  // For a server that renders: what uses it belongs to the page.
+  react: { banner: { js: '"use client";' } },
+  vue: {},
+  svelte: {},
+};
 
 /** `import Backbone from "backbone"` in a page without modules: the page's own. @type {import("esbuild").Plugin} */
 const backboneOfThePage = {
@@ -98,6 +108,10 @@ await Promise.all([
   publish("src/socketio.js", "esm", SOCKET_IO),
   publish("src/backbone.js", "esm", "headgate.backbone.js"),
   publish("src/backbone.js", "cjs", "headgate.backbone.cjs"),
+  ...Object.entries(FRAMEWORKS).flatMap(([name, more]) => [
+    publish(`src/${name}.js`, "esm", `headgate.${name}.js`, more),
+    publish(`src/${name}.js`, "cjs", `headgate.${name}.cjs`, more),
+  ]),
   build({ ...global, outfile: "dist/headgate.global.js" }),
   build({ ...global, outfile: "dist/headgate.global.min.js", minify: true }),
   build({ ...base, entryPoints: ["src/socket.io.js"], format: "esm", outfile: "dist/headgate.socket.io.js", minify: true, banner }),

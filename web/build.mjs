@@ -25,6 +25,8 @@ const SERVED = { "headgate.js": "headgate.global.min.js", "headgate.socket.io.js
 
 /** The most bytes, gzip, that pages may load (docs/decisions/0021-own-websocket-core.md). */
 const MOST = { connect: 12_544, backbone: 16_768, script: 17_664 };
+/** The most that an entry point adds to a page with `connect`, the framework's own apart. */
+const MOST_MORE = { store: 3_584, react: 1_024, vue: 768, svelte: 512 };
 
 const { version } = JSON.parse(await readFile(resolve(WEB, "package.json"), "utf8"));
 const banner = { js: `/*! headgate ${version} | MIT */` };
@@ -93,7 +95,7 @@ const gzip = (/** @type {Uint8Array | string} */ contents) => gzipSync(contents,
  */
 async function pageSize(source) {
   const { outputFiles } = await build({
-    ...base, stdin: { contents: source, resolveDir: WEB }, minify: true, write: false, format: "esm", external: ["socket.io-client", "backbone"],
+    ...base, stdin: { contents: source, resolveDir: WEB }, minify: true, write: false, format: "esm", external: ["socket.io-client", "backbone", "react", "vue", "svelte"],
     plugins: [outside(SOCKET_IO, /^\.\/socketio\.js$/)],
   });
   return gzip(outputFiles[0].contents);
@@ -128,6 +130,7 @@ for (const [name, made] of Object.entries(SERVED)) {
 }
 await buildDemo();
 
+/** @type {Record<string, [size: number, most: number]>} */
 const sizes = {
   "page with connect": [await pageSize(`import { connect } from "headgate"; window.gate = connect();`), MOST.connect],
   "page with connect and the Backbone helpers": [
@@ -137,6 +140,11 @@ const sizes = {
   "script tag": [gzip(await readFile(resolve(DIST, "headgate.global.min.js"))), MOST.script],
   "socket.io-client and the transport by it, where no WebSocket gets through": [gzip(await readFile(resolve(DIST, "headgate.socket.io.js"))), Infinity],
 };
+const page = (/** @type {string[]} */ ...parts) =>
+  pageSize(["index", ...parts].map((part, nth) => `import * as part${nth} from "./dist/headgate${part === "index" ? "" : `.${part}`}.js"; window.part${nth} = part${nth};`).join(""));
+const [plain, stores] = [await page(), await page("store")];
+sizes["all of headgate/store, beside the client"] = [stores - plain, MOST_MORE.store];
+for (const name of /** @type {const} */ (["react", "vue", "svelte"])) sizes[`headgate/${name}, beside headgate/store`] = [(await page("store", name)) - stores, MOST_MORE[name]];
 for (const [name, [size]] of Object.entries(sizes)) console.log(`${name}: ${size} bytes gzip`);
 const heavy = Object.entries(sizes).filter(([, [size, most]]) => size > most);
 if (heavy.length) throw new Error(`heavier than allowed: ${heavy.map(([name, [, most]]) => `${name} (${most})`).join(", ")}`);

@@ -171,6 +171,7 @@ class CollectionSource {
     }
     this.#failure = undefined;
     this.#answered = true;
+    this.#hasNews = true;
   }
 
   /** @param {Change} change */

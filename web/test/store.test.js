@@ -318,6 +318,10 @@ describe("a store of a live collection", () => {
     requests[2].resolve([{ id: 2 }]);
     await settle();
     assert.deepEqual([store.getSnapshot().status, store.getSnapshot().error, items(store)], ["current", null, [{ id: 2 }]]);
+    store.reload();
+    requests[3].resolve([]);
+    await settle();
+    assert.deepEqual(items(store), []);
   });
 
   it("shows what the server has, and why it is not live, where the pattern is refused", async () => {

@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 ROOT = Path(__file__).resolve().parents[1]
 SPECIFICATION = "1.6"
-# Optional for the npm package, and part of the demo in the wheel. Other optional packages are frameworks that an application brings.
+# Optional for the npm package, and part of the demo in the wheel. The other optional ones are frameworks of an application.
 BUNDLED = {"backbone", "underscore"}
 _PIN = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)")
 _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")

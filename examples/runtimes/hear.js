@@ -14,7 +14,7 @@ const heard = new Promise((resolve) => {
   gate.subscribe("greetings.*", (data, event) => resolve({ data, topic: event.topic, offset: event.offset }));
 });
 await gate.subscribed("greetings.*");
-const receipt = await gate.publish("greetings.hello", { from: navigator?.userAgent ?? "Node" });
+const receipt = await gate.publish("greetings.hello", { from: globalThis.navigator?.userAgent ?? "Node" });
 const { data, topic, offset } = await heard;
 if (offset !== receipt.offset) throw new Error(`heard ${offset}, published ${receipt.offset}`);
 

@@ -1,28 +1,27 @@
 """The shop behind the boards: orders in SQLite, and an event for each change. `headgate serve shop:app --dev` runs it.
 
-`GET /orders` brings all of them, `POST /orders` makes one, `POST /orders/<id>/ship` ships one. It also serves the page that SHOP_PAGE
-names, a folder that a bundler has written.
+`GET /orders` brings all of them, `POST /orders` makes one, `POST /orders/<id>/ship` ships one. It also serves the page that
+SHOP_PAGE names, a folder that a bundler has written.
 """
 
 from __future__ import annotations
 
-import os
 import sqlite3
+from pathlib import Path
 from typing import Any
 
 from flask import Flask, Response, send_from_directory
 
 from headgate import Headgate
 
-DATABASE = os.environ.get("SHOP_DATABASE", "shop.db")
-PAGE = os.path.abspath(os.environ.get("SHOP_PAGE", "../react/dist"))
-
 app = Flask(__name__)
+app.config.update(DATABASE="shop.db", PAGE="../react/dist")
+app.config.from_prefixed_env("SHOP")
 gate = Headgate(app)
 
 
 def run(statement: str, *values: object) -> list[dict[str, Any]]:
-    with sqlite3.connect(DATABASE) as database:
+    with sqlite3.connect(app.config["DATABASE"]) as database:
         database.row_factory = sqlite3.Row
         return [dict(row) for row in database.execute(statement, values)]
 
@@ -52,4 +51,4 @@ def ship(number: int) -> dict[str, Any]:
 @app.get("/")
 @app.get("/<path:name>")
 def page(name: str = "index.html") -> Response:
-    return send_from_directory(PAGE, name)
+    return send_from_directory(Path(app.config["PAGE"]).absolute(), name)

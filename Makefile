@@ -38,8 +38,9 @@ ifndef BESIDE
 .NOTPARALLEL:
 endif
 BESIDE_EACH_OTHER := $(if $(filter output-sync,$(.FEATURES)),BESIDE=1 -j 2 --output-sync=target)
-.PHONY: help run build dist floors test lint checks style types imports docs-check web-check web-test client-test py-test py-test-unit py-test-together py-test-alone unit e2e chromium format settings \
-	requirements screenshot bench bench-quick faults soak fuzz sbom audit clean
+.PHONY: help run build dist floors test lint checks style types imports docs-check web-check web-test client-test py-test py-test-unit \
+	py-test-together py-test-alone unit e2e chromium format settings requirements screenshot bench bench-quick examples faults soak fuzz \
+	sbom audit clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -163,6 +164,10 @@ bench: $(DEV) build ## Install the peers and measure against them (bench/README.
 
 bench-quick: $(DEV) build ## Compare a few ratios with the last committed ones, in about two minutes (ARGS=--write: commit to these)
 	@$(BIN)/python -m bench.quick $(ARGS)
+
+examples: $(DEV) build chromium ## Build every example with the packed client, and click through it (three minutes, needs the npm registry)
+	@node tools/examples.mjs
+	@$(BIN)/python -m pytest -m nightly tests/examples $(ARGS)
 
 faults: $(DEV) build ## The whole fault suite at full load, and its figures into docs/faults.md (an hour)
 	@$(BIN)/python -m pytest -m nightly tests/fault tests/e2e $(ARGS)

@@ -19,6 +19,8 @@ from urllib.parse import quote
 
 ROOT = Path(__file__).resolve().parents[1]
 SPECIFICATION = "1.6"
+# Optional for the npm package, and part of the demo in the wheel. The other optional ones are frameworks of an application.
+BUNDLED = {"backbone", "underscore"}
 _PIN = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)")
 _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 
@@ -42,7 +44,8 @@ def javascript_packages(lock: Path) -> Iterator[dict[str, Any]]:
         if "node_modules/" not in path or entry.get("link"):
             continue
         name = path.rpartition("node_modules/")[2]
-        component = _component("npm", name, entry["version"], "excluded" if entry.get("dev") else "required")
+        tested_only = entry.get("dev") or (entry.get("devOptional") and name not in BUNDLED)
+        component = _component("npm", name, entry["version"], "excluded" if tested_only else "required")
         algorithm, _, digest = entry.get("integrity", "").partition("-")
         if algorithm == "sha512":
             component["hashes"] = [{"alg": "SHA-512", "content": base64.b64decode(digest).hex()}]

@@ -25,6 +25,8 @@ const SERVED = { "headgate.js": "headgate.global.min.js", "headgate.socket.io.js
 
 /** The most bytes, gzip, that pages may load (docs/decisions/0021-own-websocket-core.md). */
 const MOST = { connect: 11_840, backbone: 16_064, script: 17_664 };
+/** The most that an entry point adds to a page with `connect`, the framework's own apart. */
+const MOST_MORE = { store: 3_584, react: 1_024, vue: 768, svelte: 512 };
 
 const { version } = JSON.parse(await readFile(resolve(WEB, "package.json"), "utf8"));
 const banner = { js: `/*! headgate ${version} | MIT */` };
@@ -32,7 +34,7 @@ const banner = { js: `/*! headgate ${version} | MIT */` };
 /** @type {import("esbuild").BuildOptions} */
 const base = { absWorkingDir: WEB, bundle: true, target: "es2022", platform: "browser", logLevel: "warning", legalComments: "none", dropLabels: ["STRICT"] };
 /** @type {import("esbuild").BuildOptions} */
-const library = { ...base, external: ["socket.io-client", "backbone", "underscore"], minifyWhitespace: true, minifySyntax: true, sourcemap: "linked" };
+const library = { ...base, external: ["socket.io-client", "backbone", "underscore", "react", "vue", "svelte"], minifyWhitespace: true, minifySyntax: true, sourcemap: "linked" };
 
 /** The modules that `headgate/backbone` is made of. */
 const HELPERS = ["live-collection", "notification-list"];
@@ -56,13 +58,23 @@ const outside = (path, filter) => ({
 });
 
 /**
- * Make one file of the package. The Backbone part imports the client as the file beside it, so that a page has one of it.
- * @param {string} entry @param {"esm" | "cjs"} format @param {string} name of the file in dist @param {import("esbuild").Plugin[]} [beside] more files beside it
+ * Make one file of the package. Parts import the client, and the stores, as the files beside them, so that a page has one of each.
+ * @param {string} entry @param {"esm" | "cjs"} format @param {string} name of the file in dist @param {import("esbuild").BuildOptions} [more]
  */
-function publish(entry, format, name, beside = []) {
-  const index = format === "esm" ? "./headgate.js" : "./headgate.cjs";
-  return build({ ...library, entryPoints: [entry], format, outfile: resolve(DIST, name), plugins: [outside(index, INDEX), outside(SOCKET_IO, /^\.\/socketio\.js$/), ...beside] });
+function publish(entry, format, name, { plugins = [], ...more } = {}) {
+  const ending = format === "esm" ? "js" : "cjs";
+  const beside = [outside(`./headgate.${ending}`, INDEX), outside(SOCKET_IO, /^\.\/socketio\.js$/), outside(`./headgate.store.${ending}`, /^\.\/store\.js$/)];
+  return build({ ...library, ...more, entryPoints: [entry], format, outfile: resolve(DIST, name), plugins: [...beside, ...plugins] });
 }
+
+/** Parts of the package in both formats: for frameworks, and the stores that these share. */
+const FRAMEWORKS = {
+  store: {},
+  // For a server that renders: what uses it belongs to the page.
+  react: { banner: { js: '"use client";' } },
+  vue: {},
+  svelte: {},
+};
 
 /** `import Backbone from "backbone"` in a page without modules: the page's own. @type {import("esbuild").Plugin} */
 const backboneOfThePage = {
@@ -90,7 +102,8 @@ const gzip = (/** @type {Uint8Array | string} */ contents) => gzipSync(contents,
 async function pageSize(source) {
   const { outputFiles } = await build({
     // tsconfig.json leads `headgate` to the sources, and a page gets what is published.
-    ...base, tsconfigRaw: {}, stdin: { contents: source, resolveDir: WEB }, minify: true, write: false, format: "esm", external: ["socket.io-client", "backbone", SOCKET_IO],
+    ...base, tsconfigRaw: {}, stdin: { contents: source, resolveDir: WEB }, minify: true, write: false, format: "esm",
+    external: ["socket.io-client", "backbone", SOCKET_IO, "react", "vue", "svelte"],
   });
   return gzip(outputFiles[0].contents);
 }
@@ -103,12 +116,16 @@ await Promise.all([
   publish("src/index.js", "cjs", "headgate.cjs"),
   publish("src/socketio.js", "esm", SOCKET_IO),
   // Files of their own, so that the bundler of a page leaves out those that the page does not import.
-  publish("src/backbone.js", "esm", "headgate.backbone.js", HELPERS.map((name) => outside(`./headgate.${name}.js`, new RegExp(`/${name}\\.js$`)))),
+  publish("src/backbone.js", "esm", "headgate.backbone.js", { plugins: HELPERS.map((name) => outside(`./headgate.${name}.js`, new RegExp(`/${name}\\.js$`))) }),
   build({
     ...library, entryPoints: HELPERS.map((name) => ({ in: `src/${name}.js`, out: `headgate.${name}` })), format: "esm", outdir: DIST, splitting: true,
     chunkNames: "headgate.any-id-collection", plugins: [outside("./headgate.js", INDEX)],
   }),
   publish("src/backbone.js", "cjs", "headgate.backbone.cjs"),
+  ...Object.entries(FRAMEWORKS).flatMap(([name, more]) => [
+    publish(`src/${name}.js`, "esm", `headgate.${name}.js`, more),
+    publish(`src/${name}.js`, "cjs", `headgate.${name}.cjs`, more),
+  ]),
   build({ ...global, outfile: "dist/headgate.global.js" }),
   build({ ...global, outfile: "dist/headgate.global.min.js", minify: true }),
   build({ ...base, entryPoints: ["src/socket.io.js"], format: "esm", outfile: "dist/headgate.socket.io.js", minify: true, banner }),
@@ -125,6 +142,7 @@ for (const [name, made] of Object.entries(SERVED)) {
 }
 await buildDemo();
 
+/** @type {Record<string, [size: number, most: number]>} */
 const sizes = {
   "page with connect": [await pageSize(`import { connect } from "headgate"; window.gate = connect();`), MOST.connect],
   "page with connect and the Backbone helpers": [
@@ -134,6 +152,11 @@ const sizes = {
   "script tag": [gzip(await readFile(resolve(DIST, "headgate.global.min.js"))), MOST.script],
   "socket.io-client and the transport by it, where no WebSocket gets through": [gzip(await readFile(resolve(DIST, "headgate.socket.io.js"))), Infinity],
 };
+const page = (/** @type {string[]} */ ...parts) =>
+  pageSize(["index", ...parts].map((part, nth) => `import * as part${nth} from "./dist/headgate${part === "index" ? "" : `.${part}`}.js"; window.part${nth} = part${nth};`).join(""));
+const [plain, stores] = [await page(), await page("store")];
+sizes["all of headgate/store, beside the client"] = [stores - plain, MOST_MORE.store];
+for (const name of /** @type {const} */ (["react", "vue", "svelte"])) sizes[`headgate/${name}, beside headgate/store`] = [(await page("store", name)) - stores, MOST_MORE[name]];
 for (const [name, [size]] of Object.entries(sizes)) console.log(`${name}: ${size} bytes gzip`);
 const heavy = Object.entries(sizes).filter(([, [size, most]]) => size > most);
 if (heavy.length) throw new Error(`heavier than allowed: ${heavy.map(([name, [, most]]) => `${name} (${most})`).join(", ")}`);

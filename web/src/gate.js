@@ -61,7 +61,7 @@ export class Gate extends Dispatcher {
 
   /** Connect, if not connected: at the start, and again after a refusal. @returns {this} */
   open() {
-    this.#session.connection.open();
+    this.#session.open();
     return this;
   }
 

@@ -77,6 +77,11 @@ export class Follow {
     return this.#running.size > 0 || this.#rolledBack !== undefined;
   }
 
+  /** Whether what is held shows every event: it was fetched while the subscription was active, and nothing was lost since. */
+  get current() {
+    return this.#subscription.is("active") && !this.busy && this.#fetches.every(({ current }) => current);
+  }
+
   /** The gap of which a fetch has not been answered. */
   get #rolledBack() {
     return this.#fetches.find(({ rolledBack }) => rolledBack)?.rolledBack;

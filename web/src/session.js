@@ -111,7 +111,8 @@ export function createSession(gate, address, options) {
     status: status.take,
   };
   const arrivals = createArrivals(gate, options.inboxLimit ?? 10_000, takes, connection, tell);
-  const unwatchPage = watchPage(connection.wake, connection.pause, connection.offline);
+  /** @type {(() => void) | undefined} */
+  let unwatchPage;
 
   function greeting() {
     const resume = cursor.resume();
@@ -187,6 +188,12 @@ export function createSession(gate, address, options) {
     replay,
     refresh,
 
+    /** Connect. Until then there is no timer and no listener: a gate that is only made costs nothing. */
+    open() {
+      if (connection.status() !== "closed") unwatchPage ??= watchPage(connection.wake, connection.pause, connection.offline);
+      connection.open();
+    },
+
     /** Wait until a pattern is active. @param {string} pattern @returns {Promise<void>} rejected when it will not be by itself */
     async subscribed(pattern) {
       const error = await until(pattern, () => subscriptions.find(pattern)?.is("active"));
@@ -214,7 +221,7 @@ export function createSession(gate, address, options) {
     /** No timer and no listener is left. */
     close() {
       connection.close();
-      unwatchPage();
+      unwatchPage?.();
       requests.clear();
       clear();
       arrivals.close();

@@ -9,6 +9,10 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import ts from "typescript";
 import * as live from "#headgate/backbone";
+import * as react from "#headgate/react";
+import * as store from "#headgate/store";
+import * as svelte from "#headgate/svelte";
+import * as vue from "#headgate/vue";
 import * as headgate from "#headgate";
 
 const require = createRequire(import.meta.url);
@@ -35,8 +39,9 @@ describe("an application in strict TypeScript", { skip: !isBuilt }, () => {
     await mkdir(join(folder, "node_modules/headgate"), { recursive: true });
     run("tar", "-xzf", join(folder, packed), "-C", join(folder, "node_modules/headgate"), "--strip-components=1");
     for (const kind of ["mts", "cts"]) await cp(join(WEB, "test/types/consumer.ts"), join(folder, `consumer.${kind}`));
+    await cp(join(WEB, "test/types/frameworks.ts"), join(folder, "frameworks.mts"));
     await writeFile(join(folder, "wrong.mts"), 'import { connect } from "headgate";\nexport const wrong: number = connect().status;\n');
-    await writeFile(join(folder, "tsconfig.json"), JSON.stringify({ compilerOptions: SETTINGS, files: ["consumer.mts", "consumer.cts", "wrong.mts"] }));
+    await writeFile(join(folder, "tsconfig.json"), JSON.stringify({ compilerOptions: SETTINGS, files: ["consumer.mts", "consumer.cts", "frameworks.mts", "wrong.mts"] }));
   });
 
   after(() => rm(folder, { recursive: true, force: true }));
@@ -68,10 +73,13 @@ describe("the declarations", () => {
     return source.statements.filter((each) => ts.canHaveModifiers(each) && ts.getModifiers(each)?.some(({ kind }) => kind === ts.SyntaxKind.ExportKeyword));
   }
 
-  for (const [file, module] of [["index.d.ts", headgate], ["backbone.d.ts", live]]) {
+  const modules = { "index.d.ts": headgate, "backbone.d.ts": live, "store.d.ts": store, "react.d.ts": react, "vue.d.ts": vue, "svelte.d.ts": svelte };
+  for (const [file, module] of Object.entries(modules)) {
     it(`name what the package exports: ${file}`, async () => {
-      const names = (await exported(file)).filter((each) => ts.isClassDeclaration(each) || ts.isFunctionDeclaration(each)).map(({ name }) => name.text);
-      assert.deepEqual([...new Set(names)].sort(), Object.keys(module).sort());
+      const statements = await exported(file);
+      const names = statements.filter((each) => ts.isClassDeclaration(each) || ts.isFunctionDeclaration(each)).map(({ name }) => name.text);
+      const constants = statements.filter(ts.isVariableStatement).flatMap(({ declarationList }) => declarationList.declarations.map(({ name }) => name.text));
+      assert.deepEqual([...new Set([...names, ...constants])].sort(), Object.keys(module).sort());
     });
 
     it(`name the members of its classes: ${file}`, async () => {
@@ -96,7 +104,7 @@ describe("the declarations", () => {
   });
 
   it("say in one line what the reader of a tooltip needs", async () => {
-    for (const file of ["index.d.ts", "backbone.d.ts"]) {
+    for (const file of Object.keys(modules)) {
       const text = await readFile(join(WEB, "types", file), "utf8");
       assert.deepEqual(text.split("\n").filter((line) => /^\s+\/\*\*(?!.*\*\/)/.test(line)), []);
       for (const [comment] of text.matchAll(/\/\*\*.*?\*\//gs)) assert.ok(comment.length < 100, comment);

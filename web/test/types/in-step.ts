@@ -1,7 +1,9 @@
 /** The public types (web/types) beside those that the sources are checked with: a field that one has and the other lacks does not compile. */
+import type { CollectionOptions, CollectionSnapshot } from "../../src/collection-store.js";
 import type { ConnectOptions } from "../../src/connect.js";
 import type { Status } from "../../src/connection-state.js";
 import type { Standing } from "../../src/cursor.js";
+import type { EventsSnapshot, EventsStoreOptions } from "../../src/events-store.js";
 import type { Fate, Range } from "../../src/gaps.js";
 import type { HeadgateEvent, Receipt, SubscribeOptions, Subscription } from "../../src/gate.js";
 import type { Change, LiveOptions } from "../../src/live.js";
@@ -11,6 +13,7 @@ import type { StreamOptions } from "../../src/stream.js";
 import type { SubscriptionState } from "../../src/subscription.js";
 import type * as live from "../../types/backbone.js";
 import type * as types from "../../types/index.js";
+import type * as stores from "../../types/store.js";
 
 /** The fields that only one of two types has, those of a union apart. */
 type Odd<A, B> = Exclude<keyof A, keyof B> | Exclude<keyof B, keyof A>;
@@ -35,6 +38,11 @@ none<Odd<Limits, types.Limits>>();
 none<Odd<Welcome, types.Welcome>>();
 none<Odd<LiveOptions, live.LiveOptions>>();
 none<Odd<Change, live.Change>>();
+none<Odd<EventsSnapshot, stores.EventsSnapshot>>();
+none<Odd<EventsStoreOptions, stores.EventsStoreOptions>>();
+none<Odd<CollectionOptions, stores.CollectionOptions>>();
+none<Odd<CollectionSnapshot, stores.CollectionSnapshot>>();
+none<OddWords<CollectionSnapshot["status"], stores.CollectionStatus>>();
 none<OddWords<Status, types.Status>>();
 none<OddWords<Standing, types.Standing>>();
 none<OddWords<SubscriptionState, types.SubscriptionState>>();

@@ -1,0 +1,12 @@
+import { GateProvider } from "headgate/react";
+import { StrictMode } from "react";
+import { createRoot } from "react-dom/client";
+import { Board } from "./Board";
+
+createRoot(document.querySelector("#app")!).render(
+  <StrictMode>
+    <GateProvider url={location.origin}>
+      <Board />
+    </GateProvider>
+  </StrictMode>,
+);

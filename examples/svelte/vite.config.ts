@@ -1,0 +1,10 @@
+import { svelte } from "@sveltejs/vite-plugin-svelte";
+import { defineConfig } from "vite";
+
+const gateway = "http://127.0.0.1:8000";
+
+export default defineConfig({
+  plugins: [svelte()],
+  // In development the page and the gateway are of one origin, as they are behind a proxy in production.
+  server: { proxy: { "/orders": gateway, "/socket.io": { target: gateway, ws: true } } },
+});

@@ -1,0 +1,74 @@
+"""The boards of examples/react, /vue and /svelte, built with the packed client, in Chromium against a real gateway."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from headgate.publisher import Publisher
+from tests.examples.conftest import OpenShop
+from tests.support.redis_server import wait_until
+
+pytestmark = pytest.mark.nightly
+FRAMEWORKS = ["react", "vue", "svelte"]
+
+
+def lines(page: Page, panel: str) -> list[str]:
+    return [text.strip() for text in page.locator(f"#{panel} li").all_inner_texts()]
+
+
+def wait_for_subscriptions(page: Page, wanted: list[str]) -> None:
+    """Look until the gate's subscriptions are these: one that ends is there until the gateway has answered."""
+
+    def are_there() -> bool:
+        page.locator("#list").click()
+        return sorted(page.locator("#toast").inner_text().split()) == sorted(wanted)
+
+    wait_until(are_there, f"the subscriptions {wanted}")
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_board_shows_what_happens_and_loses_nothing_over_a_restart(
+    page: Page, open_shop: OpenShop, publisher: Publisher, framework: str
+) -> None:
+    """Orders are loaded, made and shipped; both panels show each event once, also those from while the gateway was away."""
+    shop = open_shop(framework)
+    page.goto(shop.url)
+    expect(page.locator("#status")).to_have_text("live")
+    expect(page.locator("#standing")).to_have_text("current")
+    page.locator("#create").click()
+    expect(page.locator("#orders li")).to_contain_text("Order 1: new")
+    page.get_by_role("button", name="Ship").click()
+    expect(page.locator("#orders li")).to_contain_text("Order 1: shipped")
+    expect(page.locator("#toast")).to_have_text("Order 1 was shipped")
+    expected = ["orders.1.created 1", "orders.1.shipped 2"]
+    for panel in ("left", "right"):
+        expect(page.locator(f"#{panel} li")).to_have_count(2)
+        assert lines(page, panel) == expected
+    shop.kill()
+    expect(page.locator("#status")).not_to_have_text("live")
+    for number in range(2, 12):
+        publisher.publish(f"orders.{number}.created", {"id": number, "version": 1, "status": "new"})
+        expected.append(f"orders.{number}.created 1")
+    shop.start()
+    for panel in ("left", "right"):
+        expect(page.locator(f"#{panel} li")).to_have_count(12)
+        assert lines(page, panel) == expected
+    expect(page.locator("#orders li")).to_have_count(11)
+    expect(page.locator("#status")).to_have_text("live")
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_components_of_one_pattern_share_a_subscription_that_ends_with_the_last(
+    page: Page, open_shop: OpenShop, framework: str
+) -> None:
+    """The gate has each pattern once, keeps it while one panel is mounted, and unsubscribes when none is."""
+    page.goto(open_shop(framework).url)
+    expect(page.locator("#status")).to_have_text("live")
+    others = ["orders.*.*", "orders.*.shipped"]
+    wait_for_subscriptions(page, ["orders.#", *others])
+    for panel, left in (("left", ["orders.#"]), ("right", [])):
+        page.locator(f"#{panel} h2 button").click()
+        expect(page.locator(f"#{panel}")).to_have_count(0)
+        page.locator("#create").click()
+        wait_for_subscriptions(page, [*left, *others])

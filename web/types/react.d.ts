@@ -1,0 +1,56 @@
+/** The types of `headgate/react`. */
+import type { ReactElement, ReactNode } from "react";
+import type { AnyTopics, ConnectOptions, EventCallback, Gate, PayloadOf, Status, SubscribeOptions } from "./index.js";
+import type { CollectionOptions, CollectionSnapshot, EventsSnapshot, EventsStoreOptions } from "./store.js";
+
+/** A gate of the application's, or the address of one. */
+export interface GateProviderProps {
+  /** The application's own; it is not closed here. */
+  gate?: Gate<any> | undefined;
+  /** Connected while this is mounted, default the page's origin. */
+  url?: string | undefined;
+  /** Read when it connects; a `token` function is always the latest. */
+  options?: ConnectOptions | undefined;
+  children?: ReactNode;
+}
+
+/** Options of useLiveCollection. */
+export interface LiveCollectionOptions<Item extends object = any> extends CollectionOptions<Item> {
+  /** Another key is another collection. */
+  key?: string | undefined;
+}
+
+/** A live collection as it stands. */
+export interface LiveCollection<Item extends object = any> extends CollectionSnapshot<Item> {
+  /** Load again now. */
+  readonly reload: () => void;
+}
+
+/** The hooks, for an application's topics. */
+export interface Hooks<Topics = AnyTopics> {
+  /** The gate of the GateProvider above. */
+  useGate: () => Gate<Topics>;
+  /** The connection in one word. */
+  useGateStatus: () => Status;
+  /** The last events of a pattern. */
+  useEvents: <Pattern extends string>(pattern: Pattern, options?: EventsStoreOptions) => EventsSnapshot<PayloadOf<Topics, Pattern>>;
+  /** Call a handler for each event, without rendering. */
+  useSubscription: <Pattern extends string>(pattern: Pattern, handler: EventCallback<PayloadOf<Topics, Pattern>>, options?: SubscribeOptions) => void;
+  /** Plain objects, kept in step by events. */
+  useLiveCollection: <Item extends object = any>(topic: string, options?: LiveCollectionOptions<Item>) => LiveCollection<Item>;
+}
+
+/** Give a gate to the components below. */
+export function GateProvider(props: GateProviderProps): ReactElement;
+/** The gate of the GateProvider above. */
+export const useGate: Hooks["useGate"];
+/** The connection in one word. */
+export const useGateStatus: Hooks["useGateStatus"];
+/** The last events of a pattern. */
+export const useEvents: Hooks["useEvents"];
+/** Call a handler for each event, without rendering. */
+export const useSubscription: Hooks["useSubscription"];
+/** Plain objects, kept in step by events. */
+export const useLiveCollection: Hooks["useLiveCollection"];
+/** The hooks, with the types of your topics. */
+export function hooksFor<Topics>(): Hooks<Topics>;

@@ -1,0 +1,89 @@
+/** The types of `headgate/store`. */
+import type { Gate, HeadgateError, HeadgateEvent, PayloadOf, Status, SubscribeOptions, SubscriptionState, ToldGap } from "./index.js";
+
+/** A value that changes: what React's useSyncExternalStore takes. */
+export interface Store<Snapshot> {
+  /** Be told of each new snapshot; returns the function that ends it. */
+  subscribe: (listener: () => void) => () => void;
+  /** The present snapshot, the same object until there is another. */
+  getSnapshot: () => Snapshot;
+  /** The one that a server renders. */
+  getServerSnapshot: () => Snapshot;
+}
+
+/** Options of a store of events. */
+export interface EventsStoreOptions extends SubscribeOptions {
+  /** Events that are held, default 100. */
+  limit?: number | undefined;
+}
+
+/** The last events of a pattern. */
+export interface EventsSnapshot<Data = any> {
+  /** Oldest first. */
+  readonly events: readonly HeadgateEvent<Data>[];
+  /** Events that will not come, as far as they are numbered. */
+  readonly missed: number;
+  /** The latest notice of events that do not come by themselves. */
+  readonly gap: ToldGap | null;
+  readonly status: SubscriptionState;
+  /** Why the gateway refuses the pattern. */
+  readonly error: HeadgateError | null;
+}
+
+/** `behind`: events may be missing. `current`: none is. */
+export type CollectionStatus = "loading" | "behind" | "current" | "failed";
+
+/** Options of a live collection. */
+export interface CollectionOptions<Item extends object = any> {
+  /** Brings all items from the server. */
+  load?: ((how: { signal: AbortSignal }) => readonly Item[] | Promise<readonly Item[]>) | undefined;
+  /** Items that came with the page. */
+  initial?: readonly Item[] | undefined;
+  /** Default `<topic>.*.*`. */
+  pattern?: string | undefined;
+  /** Reads an event instead of the convention. */
+  mapping?: ((event: HeadgateEvent) => ItemChange<Item> | null | undefined) | undefined;
+  /** Default `id`. */
+  idAttribute?: string | undefined;
+  /** Default `version`. */
+  versionAttribute?: string | undefined;
+  /** Items that are held, default 10000. */
+  limit?: number | undefined;
+  /** Default 1000: a load after a gap waits up to this. */
+  resyncSpreadMs?: number | undefined;
+}
+
+/** A change of an item that an event brings. */
+export interface ItemChange<Item extends object = any> {
+  /** `upsert`: add or update. `merge`: update an item that is known. */
+  op: "upsert" | "merge" | "remove" | "ignore";
+  id?: any;
+  attributes?: Partial<Item> | undefined;
+}
+
+/** A live collection as it stands. */
+export interface CollectionSnapshot<Item extends object = any> {
+  readonly items: readonly Item[];
+  readonly status: CollectionStatus;
+  /** Why it could not be loaded, or the gateway refuses the pattern. */
+  readonly error: any;
+  /** Items beyond the limit. */
+  readonly dropped: number;
+}
+
+/** A store of a live collection. */
+export interface CollectionStore<Item extends object = any> extends Store<CollectionSnapshot<Item>> {
+  /** Load again now, if anybody listens. */
+  reload: () => void;
+}
+
+/** The last events of a pattern, in log order. */
+export function eventsStore<Topics, Pattern extends string>(
+  gate: Gate<Topics>,
+  pattern: Pattern,
+  options?: EventsStoreOptions,
+): Store<EventsSnapshot<PayloadOf<Topics, Pattern>>>;
+/** Plain objects, kept in step by events. */
+export function collectionStore<Item extends object = any>(gate: Gate<any>, topic: string, options?: CollectionOptions<Item>): CollectionStore<Item>;
+/** The connection in one word. */
+export function statusStore(gate: Gate<any>): Store<Status>;

@@ -301,10 +301,7 @@ export function createConnection(address, options, owner) {
     },
 
     /** Disconnect for good. */
-    close() {
-      leave("close", "closed", null);
-      transport.close();
-    },
+    close: () => leave("close", "closed", null),
   };
 
   /** @param {string | null | undefined} token @param {boolean} given */

@@ -215,7 +215,6 @@ export function createSession(gate, address, options) {
     close() {
       connection.close();
       unwatchPage();
-      requests.clear();
       clear();
       arrivals.close();
     },

@@ -301,7 +301,10 @@ export function createConnection(address, options, owner) {
     },
 
     /** Disconnect for good. */
-    close: () => leave("close", "closed", null),
+    close() {
+      leave("close", "closed", null);
+      transport.close();
+    },
   };
 
   /** @param {string | null | undefined} token @param {boolean} given */

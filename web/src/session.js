@@ -214,6 +214,7 @@ export function createSession(gate, address, options) {
     close() {
       connection.close();
       unwatchPage();
+      requests.clear();
       clear();
       arrivals.close();
     },

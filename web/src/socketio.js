@@ -37,37 +37,37 @@ export function createSocketIo(address, { io, path, transports, socketOptions },
     owner.lost(reason, retryAfterS);
   }
 
-  function listen() {
-    socket.onAny((name, ...args) => wanted && owner.arrived(name, args));
-    socket.on("disconnect", (reason, details) => lost(reasonOfDisconnect(reason, details)));
-    socket.on("connect_error", (/** @type {any} */ error) => {
-      // Only a refusal by the namespace carries `data`; anything else is the network, or a gateway that is not ready.
-      if (!("data" in error)) {
-        const { reason, retryAfterS } = reasonOfError(error);
-        lost(reason, retryAfterS);
-      } else if (wanted) {
-        wanted = false;
-        owner.refused({ message: error.message, ...error.data });
-      }
-    });
-  }
+  socket.onAny((name, ...args) => wanted && owner.arrived(name, args));
+  socket.on("disconnect", (reason, details) => lost(reasonOfDisconnect(reason, details)));
+  socket.on("connect_error", (/** @type {any} */ error) => {
+    // Only a refusal by the namespace carries `data`; anything else is the network, or a gateway that is not ready.
+    if (!("data" in error)) {
+      const { reason, retryAfterS } = reasonOfError(error);
+      lost(reason, retryAfterS);
+    } else if (wanted) {
+      wanted = false;
+      owner.refused({ message: error.message, ...error.data });
+    }
+  });
 
   function disconnect() {
     wanted = false;
     socket.disconnect();
     // A request must not be sent twice, or on another connection than its own.
     socket.sendBuffer = [];
-    socket.off().offAny();
   }
 
   return {
     connect() {
       wanted = true;
       nth++;
-      listen();
       socket.connect();
     },
     disconnect,
+    close() {
+      disconnect();
+      socket.off().offAny();
+    },
     probe() {
       const mine = nth;
       if (!socket.connected) return;

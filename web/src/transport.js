@@ -12,7 +12,8 @@
  *
  * @typedef {object} Transport
  * @property {() => void} connect begin; not called while one is under way
- * @property {() => void} disconnect end the connection or the attempt, if there is one; no timer and no listener is left
+ * @property {() => void} disconnect end the connection or the attempt, if there is one
+ * @property {() => void} close the same, for good
  * @property {() => void} probe ask the gateway for a sign of life: without one in PROBE_MS (and a little) the connection is lost
  * @property {(name: string, body: object, timeoutMs: number) => Promise<any>} request returns the acknowledgement
  *
@@ -71,6 +72,10 @@ export function createTransport(address, options, owner) {
     disconnect() {
       generation++;
       present?.disconnect();
+    },
+    close() {
+      generation++;
+      present?.close();
     },
     probe: () => present?.probe(),
     request: async (...request) => present?.request(...request),

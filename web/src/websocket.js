@@ -185,6 +185,7 @@ export function createWebSocket(address, { WebSocket, path = "/socket.io", conne
   return {
     connect: dial,
     disconnect,
+    close: disconnect,
 
     probe() {
       // The gateway answers a ping, and anything else that comes is a sign of life too.

@@ -23,8 +23,8 @@ const STATIC = resolve(WEB, "../gateway/headgate/static");
 /** Files of dist that the gateway serves, by the name that it gives them. */
 const SERVED = { "headgate.js": "headgate.global.min.js", "headgate.socket.io.js": "headgate.socket.io.js" };
 
-/** The most bytes, gzip, that pages may load (docs/decisions/0021-own-websocket-core.md). */
-const MOST = { connect: 11_840, backbone: 16_064, script: 17_664 };
+/** The most bytes, gzip, that pages may load (docs/decisions/0025-the-weight-of-a-page.md). */
+const MOST = { connect: 11_776, backbone: 16_000, script: 17_600 };
 /** The most that an entry point adds to a page with `connect`, the framework's own apart. */
 const MOST_MORE = { store: 3_584, react: 1_024, vue: 768, svelte: 512 };
 
@@ -58,13 +58,15 @@ const outside = (path, filter) => ({
 });
 
 /**
- * Make one file of the package. Parts import the client, and the stores, as the files beside them, so that a page has one of each.
+ * Make one file of the package. Parts import the client, the stores and the parts of the Backbone helpers as the files beside them, so that
+ * a page has one of each, and its bundler leaves out those that it does not import.
  * @param {string} entry @param {"esm" | "cjs"} format @param {string} name of the file in dist @param {import("esbuild").BuildOptions} [more]
  */
-function publish(entry, format, name, { plugins = [], ...more } = {}) {
+function publish(entry, format, name, more = {}) {
   const ending = format === "esm" ? "js" : "cjs";
-  const beside = [outside(`./headgate.${ending}`, INDEX), outside(SOCKET_IO, /^\.\/socketio\.js$/), outside(`./headgate.store.${ending}`, /^\.\/store\.js$/)];
-  return build({ ...library, ...more, entryPoints: [entry], format, outfile: resolve(DIST, name), plugins: [...beside, ...plugins] });
+  const parts = ["store", ...(format === "esm" ? HELPERS : [])].map((part) => outside(`./headgate.${part}.${ending}`, new RegExp(`^\\./${part}\\.js$`)));
+  const plugins = [outside(`./headgate.${ending}`, INDEX), outside(SOCKET_IO, /^\.\/socketio\.js$/), ...parts];
+  return build({ ...library, ...more, entryPoints: [entry], format, outfile: resolve(DIST, name), plugins });
 }
 
 /** Parts of the package in both formats: for frameworks, and the stores that these share. */
@@ -115,8 +117,8 @@ await Promise.all([
   publish("src/index.js", "esm", "headgate.js"),
   publish("src/index.js", "cjs", "headgate.cjs"),
   publish("src/socketio.js", "esm", SOCKET_IO),
+  publish("src/backbone.js", "esm", "headgate.backbone.js"),
   // Files of their own, so that the bundler of a page leaves out those that the page does not import.
-  publish("src/backbone.js", "esm", "headgate.backbone.js", { plugins: HELPERS.map((name) => outside(`./headgate.${name}.js`, new RegExp(`/${name}\\.js$`))) }),
   build({
     ...library, entryPoints: HELPERS.map((name) => ({ in: `src/${name}.js`, out: `headgate.${name}` })), format: "esm", outdir: DIST, splitting: true,
     chunkNames: "headgate.any-id-collection", plugins: [outside("./headgate.js", INDEX)],

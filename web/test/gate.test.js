@@ -768,6 +768,23 @@ describe("connection", () => {
     }
   });
 
+  it("has no timer until it is opened, and none when it is opened after its end", async () => {
+    const timers = countTimers();
+    gate = connect("http://gateway.test", { io: gateway.io, autoConnect: false });
+    gate.on("a", () => {});
+    await settle();
+    assert.equal(timers.started, 0);
+    gate.open();
+    assert.ok(timers.pending.size > 0);
+    gate.close();
+    gate.open();
+    assert.equal(timers.pending.size, 0);
+    const never = connect("http://gateway.test", { io: gateway.io, autoConnect: false });
+    never.close();
+    never.open();
+    assert.equal(timers.pending.size, 0);
+  });
+
   it("leaves nothing behind when closed", async () => {
     const timers = countTimers();
     const handler = mock.fn();

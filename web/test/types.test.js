@@ -22,7 +22,7 @@ const isBuilt = import.meta.resolve("#headgate").includes("/dist/");
 const COMPILERS = ["typescript-5.4", "typescript-7"];
 const SETTINGS = {
   strict: true, exactOptionalPropertyTypes: true, noUncheckedIndexedAccess: true, noEmit: true, skipLibCheck: false,
-  module: "nodenext", target: "es2022", lib: ["es2022", "dom", "dom.iterable"], types: [],
+  module: "nodenext", jsx: "react-jsx", target: "es2022", lib: ["es2022", "dom", "dom.iterable"], types: [],
 };
 
 // On the sources there is nothing to see here.
@@ -40,8 +40,13 @@ describe("an application in strict TypeScript", { skip: !isBuilt }, () => {
     run("tar", "-xzf", join(folder, packed), "-C", join(folder, "node_modules/headgate"), "--strip-components=1");
     for (const kind of ["mts", "cts"]) await cp(join(WEB, "test/types/consumer.ts"), join(folder, `consumer.${kind}`));
     await cp(join(WEB, "test/types/frameworks.ts"), join(folder, "frameworks.mts"));
+    // The page on frameworks has a block for React, and one for the stores.
+    const page = await readFile(new URL("../../docs/frameworks.md", import.meta.url), "utf8");
+    const [react, ...more] = [...page.matchAll(/```tsx?\n(.*?)```/gs)].map(([, code]) => code);
+    await writeFile(join(folder, "page.tsx"), react);
+    await writeFile(join(folder, "page.mts"), more.join("\n"));
     await writeFile(join(folder, "wrong.mts"), 'import { connect } from "headgate";\nexport const wrong: number = connect().status;\n');
-    await writeFile(join(folder, "tsconfig.json"), JSON.stringify({ compilerOptions: SETTINGS, files: ["consumer.mts", "consumer.cts", "frameworks.mts", "wrong.mts"] }));
+    await writeFile(join(folder, "tsconfig.json"), JSON.stringify({ compilerOptions: SETTINGS, files: ["consumer.mts", "consumer.cts", "frameworks.mts", "page.tsx", "page.mts", "wrong.mts"] }));
   });
 
   after(() => rm(folder, { recursive: true, force: true }));

@@ -15,7 +15,7 @@ import secrets
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from enum import StrEnum
+from enum import Enum, StrEnum
 from functools import lru_cache
 from time import monotonic, sleep
 from types import TracebackType
@@ -37,6 +37,8 @@ from .errors import (
     SettingsError,
 )
 from .event import MAX_DEPTH, check_event_id, check_json
+from .redis import batches
+from .redis.batches import in_batches
 from .redis.client import Client, at, call_many, drop_idle, is_forbidden, open_client
 from .redis.connections import Command
 from .redis.durability import Durability, not_waited, read_durable
@@ -108,6 +110,22 @@ class Prepared:
         return len(self.command[_PAYLOAD])  # type: ignore[arg-type]
 
 
+class _Entry(Enum):
+    """The entry to the log that this Redis user may take, by the function that is called for several events."""
+
+    BATCH = batches.FUNCTION
+    EACH = _TRUSTED
+    CHECKED = _STRICT
+
+
+# The next entry to try where Redis forbids one.
+_NEXT_ENTRY = {_Entry.BATCH: _Entry.EACH, _Entry.EACH: _Entry.CHECKED}
+_COST = {
+    _Entry.EACH: "so each event is a call of its own",
+    _Entry.CHECKED: "so Redis checks every payload again",
+}
+
+
 class Fate(StrEnum):
     """The fate of an event that was published: what `Publisher.check` answers."""
 
@@ -175,7 +193,7 @@ class Publisher:
         self._checked_last: object = None
         self._strict_namespace = strict_namespace
         self._remembered = remembered(self._client)
-        self._function = _TRUSTED
+        self._entry = _Entry.BATCH
         self._durable = read_durable(durable)
         self._timeout_s = timeout_s
         self._wait_ms = round(1000 * timeout_s * _SHARE_OF_WAITING)
@@ -362,7 +380,7 @@ class Publisher:
         if len(payload) > self._max_payload_bytes:
             raise PayloadTooLarge(len(payload), self._max_payload_bytes, "publisher")
         event_id = secrets.token_hex(16) if event_id is None else check_event_id(event_id)
-        return "FCALL", self._function, 1, key, topic, payload, event_id
+        return "FCALL", _TRUSTED, 1, key, topic, payload, event_id
 
     def _confirmed(self, receipts: list[Receipt], wish: Durability, waited: Any) -> list[Receipt]:
         """Return the receipts with what is known of the writes, or raise NotDurable."""
@@ -400,43 +418,60 @@ class Publisher:
 
     def _fcall(self, command: Command) -> Any:
         self._check_library(str(command[_KEY]))
-        try:
-            return call_function(self._client, *command)
-        except BusRefused as error:
-            if command[1] != _TRUSTED or not is_forbidden(error):
-                raise
+        if self._entry is not _Entry.CHECKED:
+            try:
+                return call_function(self._client, *command)
+            except BusRefused as error:
+                if not is_forbidden(error):
+                    raise
         reply = call_function(self._client, *_strict(command))
-        self._stay_strict()
+        self._stay_with(_Entry.CHECKED)
         return reply
 
-    def _fcall_many(self, batch: Sequence[Command]) -> list[Any]:
-        key = str(batch[0][_KEY])
+    def _fcall_many(self, commands: Sequence[Command]) -> list[Any]:
+        """Send events, and perhaps a command that waits for them; return a reply for each."""
+        key = str(commands[0][_KEY])
         self._check_library(key)
-        replies = call_many(self._client, batch)
-        if any(is_missing(reply) for reply in replies):
-            ensure_loaded(self._client, key)
-            replies = call_many(self._client, batch)
-        if batch[0][1] == _TRUSTED and all(
-            isinstance(reply, BusRefused) and is_forbidden(reply) for reply in replies[: len(batch) - _waits(batch)]
-        ):
-            batch = [_strict(command) for command in batch]
-            replies = call_many(self._client, batch)
-            if not any(isinstance(reply, BusRefused) and is_forbidden(reply) for reply in replies):
-                self._stay_strict()
+        count = len(commands) - _waits(commands)
+        events, waits = commands[:count], commands[count:]
+        entry = began = _Entry.EACH if self._entry is _Entry.BATCH and count == 1 else self._entry
+        replies = self._exchange(key, entry, events, waits)
+        while entry in _NEXT_ENTRY and all(_is_no_right(reply) for reply in replies[:count]):
+            entry = _NEXT_ENTRY[entry]
+            replies = self._exchange(key, entry, events, waits)
+        if entry is not began and not any(_is_no_right(reply) for reply in replies[:count]):
+            self._stay_with(entry)
         # A server that cannot write now has refused all, or all from one on: sent again, each event keeps its place.
-        answers = replies[: len(batch) - _waits(batch)]
+        answers = replies[:count]
         first = next((index for index, reply in enumerate(answers) if isinstance(reply, BusUnavailable)), None)
         if first is not None and all(isinstance(reply, BusUnavailable) for reply in answers[first:]):
             raise answers[first]
         return replies
 
-    def _stay_strict(self) -> None:
-        """Call the strict function from now on: this user may call it, and not the other one."""
-        if self._function == _TRUSTED:
-            self._function = _STRICT
+    def _exchange(self, key: str, entry: _Entry, events: Sequence[Command], waits: Sequence[Command]) -> list[Any]:
+        """Send events by an entry, in one round trip; return a reply for each, and those of `waits`."""
+        gathered = in_batches(events) if entry is _Entry.BATCH else []
+        calls: Sequence[Command] = [batch.command for batch in gathered] or events
+        if entry is _Entry.CHECKED:
+            calls = [_strict(call) for call in events]
+        calls = [*calls, *waits]
+        replies = call_many(self._client, calls)
+        if any(is_missing(reply) for reply in replies):
+            ensure_loaded(self._client, key)
+            replies = call_many(self._client, calls)
+        if not gathered:
+            return replies
+        each = [reply for batch, said in zip(gathered, replies, strict=False) for reply in batch.replies(said)]
+        return each + replies[len(gathered) :]
+
+    def _stay_with(self, entry: _Entry) -> None:
+        """Go on by this entry: this user may take it, and not the one before."""
+        if self._entry is not entry:
+            self._entry = entry
+            wanted = _Entry.BATCH if entry is _Entry.EACH else _Entry.EACH
             log.warning(
-                "this Redis user may not call %s, so Redis checks every payload again (%s): allow +fcall|%s for less work there",
-                *(_TRUSTED, _STRICT, _TRUSTED),
+                "this Redis user may not call %s, %s (%s): allow +fcall|%s for less work there",
+                *(wanted.value, _COST[entry], entry.value, wanted.value),
             )
 
     def _refuse_unserved(self, namespace: str) -> None:
@@ -480,12 +515,16 @@ class Publisher:
 
 
 def _strict(command: Command) -> Command:
-    """Return the call of the strict function for one of the trusted one; any other command as it is."""
-    return command if command[1] != _TRUSTED else (command[0], _STRICT, *command[2:])
+    """Return the call of the strict function for one of the trusted one."""
+    return (command[0], _STRICT, *command[2:])
+
+
+def _is_no_right(reply: Any) -> bool:
+    return isinstance(reply, BusRefused) and is_forbidden(reply)
 
 
 def _receipt(reply: Any, event_id: str, *, new_id: bool) -> Receipt:
-    """Return the receipt that a function answers: the trusted one with a text, the strict one with a list."""
+    """Return the receipt that a function answers: the trusted one with a text, the others with its parts."""
     epoch, offset, duplicate = reply.split() if isinstance(reply, bytes) else reply
     return Receipt(epoch.decode(), int(offset), bool(int(duplicate)) and not new_id, event_id)
 

@@ -11,12 +11,12 @@ from __future__ import annotations
 import hashlib
 import logging
 import math
-import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from enum import Enum, StrEnum
 from functools import lru_cache
+from os import urandom
 from time import monotonic, sleep
 from types import TracebackType
 from typing import Any, Final, Literal, TypeAlias, TypeVar
@@ -235,7 +235,7 @@ class Publisher:
             InvalidRequest: `durable` is none of its values; nothing was published.
         """
         wish = self._durable if durable is None else read_durable(durable)
-        namespace = self._namespace if namespace is None else check_namespace(namespace)
+        namespace = self._named(namespace)
         event_id = _new_ids(1)[0] if id is None else check_event_id(id)
         command = self._call(log_key(namespace), topic if user is None else user_topic(user, topic), data, event_id)
         words = command if by is None else (*command, _name_of(by))
@@ -323,7 +323,7 @@ class Publisher:
         Raises:
             UnknownNamespace: as `prepare`.
         """
-        namespace = self._namespace if namespace is None else check_namespace(namespace)
+        namespace = self._named(namespace)
         key, name = log_key(namespace), None if by is None else _name_of(by)
         prepared: list[Prepared | HeadgateError] = []
         for (topic, data, event_id), new_id in zip(events, _new_ids(len(events)), strict=True):
@@ -397,6 +397,12 @@ class Publisher:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
+
+    def _named(self, namespace: str | None) -> str:
+        """Return the namespace that a caller means."""
+        if namespace is None or namespace == self._namespace:
+            return self._namespace
+        return check_namespace(namespace)
 
     def _call(self, key: str, topic: str, data: object, event_id: str) -> _Call:
         """Return the call that appends an event which is right; `key` and `event_id` have been checked. Raises as `publish`."""
@@ -560,7 +566,7 @@ def _waits(batch: Sequence[Command]) -> int:
 
 def _new_ids(count: int) -> Sequence[str]:
     """Return ids that nobody has used: 128 random bits each, asked for at once."""
-    digits = secrets.token_hex(_ID_BYTES * count)
+    digits = urandom(_ID_BYTES * count).hex()  # what `secrets` does, without its layers
     return [digits[at : at + 2 * _ID_BYTES] for at in range(0, len(digits), 2 * _ID_BYTES)]
 
 

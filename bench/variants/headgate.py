@@ -72,9 +72,16 @@ def _missing() -> str:
     return "" if _HEADGATE.exists() else "headgate is not installed in this Python"
 
 
+def functions() -> list[str]:
+    """Return the functions with which this Headgate publishes."""
+    source = resources.files("headgate.redis").joinpath("log.lua").read_text()
+    known = ("headgate_publish", "headgate_append", "headgate_append_batch")
+    return [name for name in known if f"'{name}'" in source]
+
+
 def has_append() -> bool:
     """Return whether the library of this Headgate has the entry for publishers that have checked the payload themselves."""
-    return "'headgate_append'" in resources.files("headgate.redis").joinpath("log.lua").read_text()
+    return "headgate_append" in functions()
 
 
 def _append_missing() -> str:

@@ -31,6 +31,7 @@ _HEADER = re.compile(rb"hg1 ([0-9a-f]{16}) ([1-9][0-9]{0,15}) ([0-9]{1,16}) ([A-
 # The characters of an id, which are all that a header holds beside its spaces.
 _HEADER_CHARACTERS = b" ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.:~-"
 _decode_json = msgspec.json.Decoder().decode
+_encode_json = msgspec.json.Encoder().encode
 
 
 # A Struct is made in a tenth of the time of a frozen dataclass. No container is in it, so it needs no garbage collection.
@@ -136,6 +137,32 @@ def check_json(data: bytes) -> None:
         raise NotSerializable(f"nested deeper than {MAX_DEPTH} levels") from error
     except msgspec.DecodeError as error:
         raise NotSerializable(str(error)) from error
+    _check_depth(data)
+
+
+class JsonText(bytes):
+    """JSON text that `compact_json` has made; nobody needs to check it again."""
+
+    __slots__ = ()
+
+
+def compact_json(text: bytes | bytearray | memoryview | msgspec.Raw) -> JsonText:
+    """Return JSON text as it is published: checked as `check_json` does, without blanks.
+
+    Raises:
+        NotSerializable: with the reason.
+    """
+    try:
+        data = JsonText(_encode_json(_decode_json(text)))
+        if not data.isascii():
+            data.decode()
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise NotSerializable(str(error)) from error
+    _check_depth(data)
+    return data
+
+
+def _check_depth(data: bytes) -> None:
     # Cheap bound first: only data with that many openers can be too deep.
     if data.count(b"[") + data.count(b"{") > MAX_DEPTH and _is_too_deep(data):
         raise NotSerializable(f"nested deeper than {MAX_DEPTH} levels")

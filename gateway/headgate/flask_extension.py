@@ -145,19 +145,16 @@ class Headgate:
         """
         served = self._attached().served(namespace)
         publisher = self._find_publisher()
-        outcomes: list[Receipt | HeadgateError | None] = []
-        prepared: list[Prepared] = []
-        for topic, data, event_id in events:
-            try:
-                prepared.append(publisher.prepare(topic, data, event_id, served, by=by))
-                outcomes.append(None)
-            except HeadgateError as error:
-                outcomes.append(error)
+        prepared = publisher.prepare_each(events, served, by=by)
+        right = [event for event in prepared if isinstance(event, Prepared)]
         if self._gateway is not None:
-            published = iter(self._gateway.publish_queues[served].publish(prepared))
+            published = self._gateway.publish_queues[served].publish(right)
         else:
-            published = iter(_published(publisher, prepared))
-        return [next(published) if outcome is None else outcome for outcome in outcomes]
+            published = _published(publisher, right)
+        if len(right) == len(prepared):
+            return published
+        outcomes = iter(published)
+        return [next(outcomes) if isinstance(event, Prepared) else event for event in prepared]
 
     def revoke(self, *, user: str | None = None, token_id: str | None = None, for_s: int = DEFAULT_REVOKED_S) -> None:
         """Refuse a user, or one token, for `for_s` seconds, on every gateway; 0 lifts it. May switch greenlets.
@@ -292,7 +289,7 @@ class Headgate:
         return [body]
 
 
-def _published(publisher: Publisher, events: Sequence[Prepared]) -> Sequence[Receipt | HeadgateError]:
+def _published(publisher: Publisher, events: Sequence[Prepared]) -> list[Receipt | HeadgateError]:
     """Publish without a gateway; where Redis does not answer, that is the outcome of each event."""
     try:
         return publisher.publish_prepared(events)

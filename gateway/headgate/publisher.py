@@ -11,12 +11,12 @@ from __future__ import annotations
 import hashlib
 import logging
 import math
-import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from enum import StrEnum
+from enum import Enum, StrEnum
 from functools import lru_cache
+from os import urandom
 from time import monotonic, sleep
 from types import TracebackType
 from typing import Any, Final, Literal, TypeAlias, TypeVar
@@ -36,7 +36,9 @@ from .errors import (
     PayloadTooLarge,
     SettingsError,
 )
-from .event import MAX_DEPTH, check_event_id, check_json
+from .event import MAX_DEPTH, JsonText, check_event_id, check_json
+from .redis import batches
+from .redis.batches import in_batches
 from .redis.client import Client, at, call_many, drop_idle, is_forbidden, open_client
 from .redis.connections import Command
 from .redis.durability import Durability, not_waited, read_durable
@@ -61,6 +63,9 @@ _PAYLOAD: Final = 5
 _ID: Final = 6
 # Hexadecimal digits of a publisher's name: 128 bits, so that nobody finds a second name for another's.
 _BY_LENGTH = 32
+_ID_BYTES = 16
+# Ids that are made at once.
+NEW_IDS = 64
 # Of `timeout_s`, how long a command may wait for replicas or the disk: Redis' answer must come before the attempt is given up.
 _SHARE_OF_WAITING = 0.8
 # Answers of a server from which another one is taking over, or has: nothing has run, and it passes by itself.
@@ -93,19 +98,32 @@ class Receipt:
     fsynced: bool | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
+# A Struct is made in a tenth of the time of a frozen dataclass.
+class Prepared(msgspec.Struct, frozen=True, gc=False):
     """An event that is ready to be sent: the command, and the id that it carries (`has_new_id`: nobody has used it before)."""
 
     command: Command
     namespace: str
     has_new_id: bool
     id: str
+    size_bytes: int
+    """The length of the payload."""
 
-    @property
-    def size_bytes(self) -> int:
-        """The length of the payload."""
-        return len(self.command[_PAYLOAD])  # type: ignore[arg-type]
+
+class _Entry(Enum):
+    """The entry to the log that this Redis user may take, by the function that is called for several events."""
+
+    BATCH = batches.FUNCTION
+    EACH = _TRUSTED
+    CHECKED = _STRICT
+
+
+# The next entry to try where Redis forbids one.
+_NEXT_ENTRY = {_Entry.BATCH: _Entry.EACH, _Entry.EACH: _Entry.CHECKED}
+_COST = {
+    _Entry.EACH: "so each event is a call of its own",
+    _Entry.CHECKED: "so Redis checks every payload again",
+}
 
 
 class Fate(StrEnum):
@@ -175,7 +193,7 @@ class Publisher:
         self._checked_last: object = None
         self._strict_namespace = strict_namespace
         self._remembered = remembered(self._client)
-        self._function = _TRUSTED
+        self._entry = _Entry.BATCH
         self._durable = read_durable(durable)
         self._timeout_s = timeout_s
         self._wait_ms = round(1000 * timeout_s * _SHARE_OF_WAITING)
@@ -217,8 +235,9 @@ class Publisher:
             InvalidRequest: `durable` is none of its values; nothing was published.
         """
         wish = self._durable if durable is None else read_durable(durable)
-        namespace = self._namespace if namespace is None else check_namespace(namespace)
-        command = self._command(topic if user is None else user_topic(user, topic), data, id, namespace)
+        namespace = self._named(namespace)
+        event_id = _new_ids(1)[0] if id is None else check_event_id(id)
+        command = self._call(log_key(namespace), topic if user is None else user_topic(user, topic), data, event_id)
         words = command if by is None else (*command, _name_of(by))
         self._refuse_unserved(namespace)
         if wish is None:
@@ -253,15 +272,17 @@ class Publisher:
         """
         wish = self._durable if durable is None else read_durable(durable)
         namespace = self._namespace if namespace is None else check_namespace(namespace)
+        key = log_key(namespace)
         batch: list[_Call] = []
         generated: list[bool] = []
+        new_ids = _endless_ids()
         size = 0
         for event in events:
             topic, data, event_id = event if len(event) == 3 else (*event, None)
             if len(batch) >= MAX_BATCH_EVENTS:
                 raise LimitReached("batch_events", MAX_BATCH_EVENTS)
             try:
-                command = self._command(topic, data, event_id, namespace)
+                command = self._call(key, topic, data, next(new_ids) if event_id is None else check_event_id(event_id))
             except HeadgateError as error:
                 error.add_note(f"event number {len(batch)} of the batch")
                 raise
@@ -289,9 +310,31 @@ class Publisher:
         self, topic: str, data: object, id: str | None = None, namespace: str | None = None, *, by: str | None = None
     ) -> Prepared:
         """Return an event that is checked and encoded, for `publish_prepared`. Arguments and errors as `publish`; never waits."""
-        namespace = self._namespace if namespace is None else check_namespace(namespace)
-        command = self._command(topic, data, id, namespace)
-        return Prepared(command if by is None else (*command, _name_of(by)), namespace, id is None, command[_ID])
+        (prepared,) = self.prepare_each([(topic, data, id)], namespace, by=by)
+        if isinstance(prepared, HeadgateError):
+            raise prepared
+        return prepared
+
+    def prepare_each(
+        self, events: Sequence[tuple[str, object, str | None]], namespace: str | None = None, *, by: str | None = None
+    ) -> list[Prepared | HeadgateError]:
+        """Return each of some events (topic, data, id) as `prepare` does, or its error.
+
+        Raises:
+            UnknownNamespace: as `prepare`.
+        """
+        namespace = self._named(namespace)
+        key, name = log_key(namespace), None if by is None else _name_of(by)
+        prepared: list[Prepared | HeadgateError] = []
+        for (topic, data, event_id), new_id in zip(events, _new_ids(len(events)), strict=True):
+            try:
+                call = self._call(key, topic, data, new_id if event_id is None else check_event_id(event_id))
+            except HeadgateError as error:
+                prepared.append(error)
+                continue
+            command = call if name is None else (*call, name)
+            prepared.append(Prepared(command, namespace, event_id is None, call[_ID], len(call[_PAYLOAD])))
+        return prepared
 
     def publish_prepared(self, events: Sequence[Prepared]) -> list[Receipt | HeadgateError]:
         """Publish events of one namespace in order and in one round trip; return a receipt, or what Redis said, for each.
@@ -355,14 +398,19 @@ class Publisher:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
-    def _command(self, topic: str, data: object, event_id: str | None, namespace: str) -> _Call:
-        key = log_key(namespace)
+    def _named(self, namespace: str | None) -> str:
+        """Return the namespace that a caller means."""
+        if namespace is None or namespace == self._namespace:
+            return self._namespace
+        return check_namespace(namespace)
+
+    def _call(self, key: str, topic: str, data: object, event_id: str) -> _Call:
+        """Return the call that appends an event which is right; `key` and `event_id` have been checked. Raises as `publish`."""
         check_topic(topic)
         payload = encode_data(data)
         if len(payload) > self._max_payload_bytes:
             raise PayloadTooLarge(len(payload), self._max_payload_bytes, "publisher")
-        event_id = secrets.token_hex(16) if event_id is None else check_event_id(event_id)
-        return "FCALL", self._function, 1, key, topic, payload, event_id
+        return "FCALL", _TRUSTED, 1, key, topic, payload, event_id
 
     def _confirmed(self, receipts: list[Receipt], wish: Durability, waited: Any) -> list[Receipt]:
         """Return the receipts with what is known of the writes, or raise NotDurable."""
@@ -400,43 +448,60 @@ class Publisher:
 
     def _fcall(self, command: Command) -> Any:
         self._check_library(str(command[_KEY]))
-        try:
-            return call_function(self._client, *command)
-        except BusRefused as error:
-            if command[1] != _TRUSTED or not is_forbidden(error):
-                raise
+        if self._entry is not _Entry.CHECKED:
+            try:
+                return call_function(self._client, *command)
+            except BusRefused as error:
+                if not is_forbidden(error):
+                    raise
         reply = call_function(self._client, *_strict(command))
-        self._stay_strict()
+        self._stay_with(_Entry.CHECKED)
         return reply
 
-    def _fcall_many(self, batch: Sequence[Command]) -> list[Any]:
-        key = str(batch[0][_KEY])
+    def _fcall_many(self, commands: Sequence[Command]) -> list[Any]:
+        """Send events, and perhaps a command that waits for them; return a reply for each."""
+        key = str(commands[0][_KEY])
         self._check_library(key)
-        replies = call_many(self._client, batch)
-        if any(is_missing(reply) for reply in replies):
-            ensure_loaded(self._client, key)
-            replies = call_many(self._client, batch)
-        if batch[0][1] == _TRUSTED and all(
-            isinstance(reply, BusRefused) and is_forbidden(reply) for reply in replies[: len(batch) - _waits(batch)]
-        ):
-            batch = [_strict(command) for command in batch]
-            replies = call_many(self._client, batch)
-            if not any(isinstance(reply, BusRefused) and is_forbidden(reply) for reply in replies):
-                self._stay_strict()
+        count = len(commands) - _waits(commands)
+        events, waits = commands[:count], commands[count:]
+        entry = began = _Entry.EACH if self._entry is _Entry.BATCH and count == 1 else self._entry
+        replies = self._exchange(key, entry, events, waits)
+        while entry in _NEXT_ENTRY and all(_is_no_right(reply) for reply in replies[:count]):
+            entry = _NEXT_ENTRY[entry]
+            replies = self._exchange(key, entry, events, waits)
+        if entry is not began and not any(_is_no_right(reply) for reply in replies[:count]):
+            self._stay_with(entry)
         # A server that cannot write now has refused all, or all from one on: sent again, each event keeps its place.
-        answers = replies[: len(batch) - _waits(batch)]
+        answers = replies[:count]
         first = next((index for index, reply in enumerate(answers) if isinstance(reply, BusUnavailable)), None)
         if first is not None and all(isinstance(reply, BusUnavailable) for reply in answers[first:]):
             raise answers[first]
         return replies
 
-    def _stay_strict(self) -> None:
-        """Call the strict function from now on: this user may call it, and not the other one."""
-        if self._function == _TRUSTED:
-            self._function = _STRICT
+    def _exchange(self, key: str, entry: _Entry, events: Sequence[Command], waits: Sequence[Command]) -> list[Any]:
+        """Send events by an entry, in one round trip; return a reply for each, and those of `waits`."""
+        gathered = in_batches(events) if entry is _Entry.BATCH else []
+        calls: Sequence[Command] = [batch.command for batch in gathered] or events
+        if entry is _Entry.CHECKED:
+            calls = [_strict(call) for call in events]
+        calls = [*calls, *waits]
+        replies = call_many(self._client, calls)
+        if any(is_missing(reply) for reply in replies):
+            ensure_loaded(self._client, key)
+            replies = call_many(self._client, calls)
+        if not gathered:
+            return replies
+        each = [reply for batch, said in zip(gathered, replies, strict=False) for reply in batch.replies(said)]
+        return each + replies[len(gathered) :]
+
+    def _stay_with(self, entry: _Entry) -> None:
+        """Go on by this entry: this user may take it, and not the one before."""
+        if self._entry is not entry:
+            self._entry = entry
+            wanted = _Entry.BATCH if entry is _Entry.EACH else _Entry.EACH
             log.warning(
-                "this Redis user may not call %s, so Redis checks every payload again (%s): allow +fcall|%s for less work there",
-                *(_TRUSTED, _STRICT, _TRUSTED),
+                "this Redis user may not call %s, %s (%s): allow +fcall|%s for less work there",
+                *(wanted.value, _COST[entry], entry.value, wanted.value),
             )
 
     def _refuse_unserved(self, namespace: str) -> None:
@@ -480,12 +545,16 @@ class Publisher:
 
 
 def _strict(command: Command) -> Command:
-    """Return the call of the strict function for one of the trusted one; any other command as it is."""
-    return command if command[1] != _TRUSTED else (command[0], _STRICT, *command[2:])
+    """Return the call of the strict function for one of the trusted one."""
+    return (command[0], _STRICT, *command[2:])
+
+
+def _is_no_right(reply: Any) -> bool:
+    return isinstance(reply, BusRefused) and is_forbidden(reply)
 
 
 def _receipt(reply: Any, event_id: str, *, new_id: bool) -> Receipt:
-    """Return the receipt that a function answers: the trusted one with a text, the strict one with a list."""
+    """Return the receipt that a function answers: the trusted one with a text, the others with its parts."""
     epoch, offset, duplicate = reply.split() if isinstance(reply, bytes) else reply
     return Receipt(epoch.decode(), int(offset), bool(int(duplicate)) and not new_id, event_id)
 
@@ -495,6 +564,18 @@ def _waits(batch: Sequence[Command]) -> int:
     return int(batch[-1][0] != "FCALL")
 
 
+def _new_ids(count: int) -> Sequence[str]:
+    """Return ids that nobody has used: 128 random bits each, asked for at once."""
+    digits = urandom(_ID_BYTES * count).hex()  # what `secrets` does, without its layers
+    return [digits[at : at + 2 * _ID_BYTES] for at in range(0, len(digits), 2 * _ID_BYTES)]
+
+
+def _endless_ids() -> Iterator[str]:
+    """Yield new ids, for a batch whose number of events is not known before its last."""
+    while True:
+        yield from _new_ids(NEW_IDS)
+
+
 @lru_cache(maxsize=1024)  # a service that publishes is one user
 def _name_of(by: str) -> str:
     """Return a publisher's name as Redis keeps it beside ids: the user's may have any characters, and any length."""
@@ -502,12 +583,14 @@ def _name_of(by: str) -> str:
 
 
 def encode_data(data: object) -> bytes:
-    """Return `data` as compact, strict JSON text; `msgspec.Raw` is checked and returned as it is.
+    """Return `data` as compact, strict JSON text; `msgspec.Raw` is checked and returned as it is, `JsonText` returned.
 
     Raises:
         NotSerializable: an unknown type, NaN or infinity, a key that is not a string, nesting deeper than MAX_DEPTH, a lone
             surrogate.
     """
+    if type(data) is JsonText:
+        return data
     if type(data) is msgspec.Raw:
         payload = bytes(data)
         check_json(payload)

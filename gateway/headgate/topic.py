@@ -12,12 +12,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 from .errors import InvalidPattern, InvalidTopic, UnknownNamespace
 
 DEFAULT_NAMESPACE = "notifications"
 MAX_TOPIC_BYTES = 255
 MAX_TOPIC_WORDS = 8
+# Topics that were found right and are remembered, of at most MAX_TOPIC_BYTES each.
+MAX_KNOWN_TOPICS = 4096
 # The first word of topics that belong to one user (`users.<user>.…`).
 USERS = "users"
 
@@ -36,10 +39,18 @@ def check_topic(topic: object) -> str:
     Raises:
         InvalidTopic: with the first rule that it breaks.
     """
+    return _known_topic(topic) if type(topic) is str else _checked_topic(topic)
+
+
+def _checked_topic(topic: object) -> str:
     fault = _fault(topic, _TOPIC, "words are letters, digits, _ and -, joined by single dots; wildcards are for patterns")
     if fault:
         raise InvalidTopic(topic, fault)
     return topic  # type: ignore[return-value]
+
+
+# A service publishes to the same topics again and again.
+_known_topic = lru_cache(maxsize=MAX_KNOWN_TOPICS)(_checked_topic)
 
 
 def check_pattern(pattern: object) -> str:

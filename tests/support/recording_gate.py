@@ -45,7 +45,7 @@ class RecordingGate:
         outcomes: list[Receipt | HeadgateError] = []
         for topic, data, event_id in events:
             try:
-                value = msgspec.json.decode(data) if isinstance(data, msgspec.Raw) else data
+                value = msgspec.json.decode(data) if isinstance(data, msgspec.Raw | bytes) else data
                 outcomes.append(self.publish(topic, value, event_id, namespace, by=by))
             except HeadgateError as error:
                 outcomes.append(error)

@@ -51,6 +51,27 @@ def redis_client(redis_url: str) -> Iterator[Client]:
 
 
 @pytest.fixture
+def limited_url(redis_server: EmbeddedRedis) -> str:
+    """The URL of that Redis for the user whom `as_user` makes."""
+    return f"unix://limited:pass@{redis_server.url.removeprefix('unix://')}"
+
+
+@pytest.fixture
+def as_user(redis_client: Client, limited_url: str) -> Iterator[Callable[..., Client]]:
+    """Return a client of a user who has these rights only, on the keys and channels of logs."""
+    clients: list[Client] = []
+
+    def open_as(*rights: str) -> Client:
+        call(redis_client, "ACL", "SETUSER", "limited", "reset", "on", ">pass", "~hg:*", "resetchannels", "&hg:*", *rights)
+        clients.append(open_client(limited_url))
+        return clients[-1]
+
+    yield open_as
+    for each in clients:
+        each.close()
+
+
+@pytest.fixture
 def start_redis(tmp_path: Path) -> Iterator[Callable[..., EmbeddedRedis]]:
     """Start further private servers, `start_redis(name)`, each in a folder of its own; they end with the test."""
     with contextlib.ExitStack() as started:

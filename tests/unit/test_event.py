@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headgate.errors import HeadgateError, InvalidEvent, NotSerializable, PayloadTooLarge
-from headgate.event import MAX_DEPTH, Event, check_event_id, check_json, decode_message, read_offset
+from headgate.event import MAX_DEPTH, Event, check_event_id, check_json, compact_json, decode_message, read_offset
 
 EPOCH = "0123456789abcdef"
 EVENT = Event("orders.42", b'{"a":1}', "x:1", 1_700_000_000_000, EPOCH, 7)
@@ -130,6 +130,21 @@ def test_a_payload_that_is_not_strict_json_is_refused(payload: bytes) -> None:
         decode(payload)
     with pytest.raises(NotSerializable):
         decode(encode_message(EVENT)[: -len(EVENT.data)] + payload)
+    with pytest.raises(NotSerializable):
+        compact_json(payload)
+
+
+@given(JSON, st.sampled_from((None, 1)))
+def test_compact_json_is_the_same_value_without_blanks_and_needs_no_further_check(value: Any, indent: int | None) -> None:
+    """A reader finds the same, and `check_json` nothing."""
+    text = json.dumps(value, indent=indent, ensure_ascii=indent is None).encode()
+
+    compact = compact_json(text)
+
+    check_json(compact)
+    assert json.loads(compact) == value
+    assert compact == compact_json(compact)
+    assert len(compact) <= len(json.dumps(value, separators=(",", ":")).encode())
 
 
 @pytest.mark.parametrize(("opening", "closing"), [(b"[", b"]"), (b'{"a":', b"}")])
@@ -140,6 +155,8 @@ def test_nesting_is_limited_exactly(opening: bytes, closing: bytes) -> None:
     for depth in (MAX_DEPTH + 1, 100_000):
         with pytest.raises(NotSerializable, match="nested deeper"):
             check_json(opening * depth + b"1" + closing * depth)
+        with pytest.raises(NotSerializable):
+            compact_json(opening * depth + b"1" + closing * depth)
 
 
 def test_brackets_in_strings_are_no_nesting() -> None:

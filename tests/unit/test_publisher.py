@@ -30,7 +30,7 @@ from headgate import (
     UnknownNamespace,
 )
 from headgate.event import MAX_DEPTH, check_json
-from headgate.publisher import MAX_BATCH_EVENTS, PublishManyError, Receipt, encode_data, find_redis_url
+from headgate.publisher import MAX_BATCH_EVENTS, Prepared, PublishManyError, Receipt, encode_data, find_redis_url
 
 
 @pytest.fixture
@@ -200,6 +200,20 @@ def test_a_batch_is_bounded(publisher: Publisher, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("headgate.publisher.MAX_BATCH_BYTES", 100)
     with pytest.raises(LimitReached, match="batch_bytes"):
         publisher.publish_many([("a", "x" * 60), ("a", "x" * 60)])
+
+
+def test_each_event_without_an_id_gets_one_of_its_own(publisher: Publisher) -> None:
+    """Alone or in a batch, however long; an id that is given is kept, and a wrong one refused in its place."""
+    events = [("a", number, "mine" if number == 70 else "no id" if number == 80 else None) for number in range(150)]
+
+    prepared = publisher.prepare_each(events)
+
+    ids = [event.id for event in prepared if isinstance(event, Prepared)]
+    ids += [publisher.prepare("a", 1).id for _ in range(2)]
+    assert len(ids) == len(set(ids)) == 151
+    assert all(re.fullmatch(r"[0-9a-f]{32}", each) for each in ids if each != "mine")
+    assert isinstance(prepared[80], InvalidEvent)
+    assert [event.has_new_id for event in prepared[70:72] if isinstance(event, Prepared)] == [False, True]
 
 
 def test_an_empty_batch_needs_no_redis(publisher: Publisher) -> None:

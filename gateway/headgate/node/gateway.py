@@ -114,6 +114,7 @@ class Gateway:
             expiry=self._expiry,
             refusals=refusals,
             publisher=self.publisher,
+            publish_queues=self.publish_queues,
             commands=self._commands,
         )
         for namespace in self.namespaces.values():

@@ -28,6 +28,7 @@ from headgate.transport.socketio_face import RequestHandler, SocketIOFace
 from .connection import connection_of
 from .logins import Logins
 from .namespace import Namespace
+from .publish_queue import PublishQueue
 from .refusals import Refusals
 
 Body = Mapping[str, Any]
@@ -46,11 +47,12 @@ class Handlers:
         expiry: Expiry[Client],
         refusals: Refusals,
         publisher: Publisher,
+        publish_queues: Mapping[str, PublishQueue],
         commands: Redis,
     ) -> None:
         self._sockets = sockets
         self._logins, self._admission, self._expiry, self._refusals = logins, admission, expiry, refusals
-        self._publisher, self._commands = publisher, commands
+        self._publisher, self._publish_queues, self._commands = publisher, publish_queues, commands
 
     def requests(self, namespace: Namespace) -> dict[str, RequestHandler]:
         """Return the handlers of the requests of a namespace's clients, by the name of the request."""
@@ -111,7 +113,10 @@ class Handlers:
             raise Forbidden("publish to", topic)
         event_id = check_event_id(body["id"]) if body.get("id") is not None else None
         try:
-            receipt = self._publisher.publish(topic, body["data"], id=event_id, namespace=namespace.name, by=client.identity.user)
+            prepared = self._publisher.prepare(topic, body["data"], event_id, namespace.name, by=client.identity.user)
+            (receipt,) = self._publish_queues[namespace.name].publish([prepared])
+            if isinstance(receipt, HeadgateError):
+                raise receipt
         except PayloadTooLarge as error:
             raise PayloadTooLarge(error.size, error.limit, "gateway") from error
         return {"id": receipt.id, "epoch": receipt.epoch, "offset": receipt.offset, "duplicate": receipt.duplicate}

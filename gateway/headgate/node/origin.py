@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -111,6 +112,7 @@ def _forwarded(environ: Mapping[str, Any], name: str, proxies: int) -> str | Non
     return parts[-max(1, min(proxies, len(parts)))] if parts else None
 
 
+@lru_cache(maxsize=256)  # a gateway has few names; a stranger's are forgotten again
 def _name(authority: str) -> str | None:
     """Return the host of `host:port` as it is compared; None where it is none."""
     found = _AUTHORITY.fullmatch(authority)

@@ -52,6 +52,19 @@ class _Round:
         self.outcomes: Sequence[Outcome] = ()
         self.ended = Signal()
 
+    def take(self, events: Sequence[Prepared], first: int) -> int:
+        """Take events from `first` on, as many as there is room for; return how many. There is room for one."""
+        count, size_bytes = 0, self.size_bytes
+        room = MAX_ROUND_EVENTS - len(self.events)
+        for event in events[first : first + room]:
+            if size_bytes >= MAX_ROUND_BYTES:
+                break
+            size_bytes += event.size_bytes
+            count += 1
+        self.events += events[first : first + count]
+        self.size_bytes = size_bytes
+        return count
+
     def has_room(self) -> bool:
         return len(self.events) < MAX_ROUND_EVENTS and self.size_bytes < MAX_ROUND_BYTES
 
@@ -103,17 +116,14 @@ class PublishQueue:
     def _gather(self, events: Sequence[Prepared]) -> list[tuple[_Round, int, int]]:
         """Give events their places in rounds; return these: round, first, end."""
         places: list[tuple[_Round, int, int]] = []
-        for event in events:
+        taken = 0
+        while taken < len(events):
             if not self._rounds or not self._rounds[-1].has_room():
                 self._rounds.append(_Round())
             found = self._rounds[-1]
-            at = len(found.events)
-            found.events.append(event)
-            found.size_bytes += event.size_bytes
-            if places and places[-1][0] is found:
-                places[-1] = (found, places[-1][1], at + 1)
-            else:
-                places.append((found, at, at + 1))
+            first = len(found.events)
+            taken += found.take(events, taken)
+            places.append((found, first, len(found.events)))
         return places
 
     def _outcomes_at(self, places: Sequence[tuple[_Round, int, int]]) -> list[Outcome]:

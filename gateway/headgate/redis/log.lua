@@ -7,6 +7,7 @@
 --
 --   FCALL    headgate_publish   1 hg:{N}:log <topic> <payload> [<id> [<by>]]               → [epoch, offset, duplicate 0/1]
 --   FCALL    headgate_append    1 hg:{N}:log <topic> <payload> [<id> [<by>]]               → '<epoch> <offset> <duplicate 0/1>'
+--   FCALL    headgate_append_batch 1 hg:{N}:log (<topic> <payload> <id or ''> <by or ''>)…  → lines, in the order of the events
 --   FCALL    headgate_configure 1 hg:{N}:log <max_events> <max_age_ms> <max_payload_bytes> [<max_bytes, or ''> [sharded]]
 --                                                → [epoch, offset, first, time_ms, version, lineage, server, replica 0/1]
 --   FCALL_RO headgate_head      1 hg:{N}:log [<epoch>]
@@ -24,6 +25,12 @@
 -- A payload that is no JSON does no harm there: each gateway checks every message and every entry, and sets a bad one aside
 -- (quarantine). An operator allows them apart by their names (`+fcall|headgate_publish`; docs/operations.md). Its answer is one text,
 -- because a list costs Redis 0.9 µs more. Decision 22 has the measurements.
+--
+-- `headgate_append_batch` does for each of its events what `headgate_append` does: one that is refused keeps no other out, and takes no
+-- offset. They come one behind the other, and nobody's between. All share one look at the time, the head and the ids, and one write
+-- of ids and head. A line of the answer is `<epoch> <offset> <n>`: n new events from that offset on, or, with 0, one whose id was
+-- known; or `-<error>`: one that was refused. While a slot moves, the whole rest is refused, so that no event overtakes another.
+-- Decision 32 has the measurements.
 --
 -- Epochs. An epoch is written by one process of Redis, the one that began it. The process remembers the offset of the newest
 -- event that it has written in it, and goes on in it only while the head says the same. In any other case (another process, after
@@ -59,7 +66,7 @@
 --
 -- Raise VERSION with every change: an older library is replaced by a newer one, never the other way round.
 
-local VERSION = 9
+local VERSION = 10
 
 local HARD_MAX_PAYLOAD_BYTES = 1024 * 1024
 local MAX_TOPIC_BYTES, MAX_TOPIC_WORDS = 255, 8
@@ -67,6 +74,8 @@ local MAX_ID_LENGTH = 128
 local MAX_BY_LENGTH = 64
 local MAX_NAMESPACE_LENGTH = 64
 local MAX_DEPTH = 64
+-- While a batch is appended, Redis does nothing else.
+local MAX_BATCH_EVENTS = 256
 local IDEMPOTENCY_MS = 300000
 -- A hash of ids holds those of so many events at most: the more, the more bytes the log may have.
 local LEAST_IDS, LOG_BYTES_PER_ID = 65536, 4096
@@ -574,20 +583,38 @@ local function may_open(name)
     or may('HSET', name.epochs, '', '') or may('XRANGE', name.log, '-', '+')
 end
 
+-- The rights to publish an event on its channels.
+local function may_announce(name, head, topic, user)
+  local publish = head.sharded and 'SPUBLISH' or 'PUBLISH'
+  return may(publish, name.channel .. topic, '') or user and may(publish, name.users .. user, '')
+    or head.sharded and (may(publish, name.feed, '') or may('MGET', name.log, name.head))
+end
+
 -- The rights of an event, but for those of its first write (of the id, or XADD), which refuses by itself. `fully`: those of rarer steps
 -- too, and of every write.
 local function may_publish(name, head, topic, id, user, fully)
-  local publish = head.sharded and 'SPUBLISH' or 'PUBLISH'
   return fully and (may('XADD', name.log, '1-0', 'topic', '') or may_open(name)) or may('HSET', name.head, 'offset', '1')
-    or may(publish, name.channel .. topic, '') or fully and id and may('HSET', name.id .. '1', '', '')
-    or user and may(publish, name.users .. user, '')
-    or head.sharded and (may(publish, name.feed, '') or may('MGET', name.log, name.head))
+    or fully and id and may('HSET', name.id .. '1', '', '') or may_announce(name, head, topic, user)
 end
 
 -- An id counts for its topic, and for the user on whose behalf it is published: whoever may publish one topic, or guesses an id,
 -- must not make another's event look like a repetition. Neither topics nor `by` hold a colon or a slash.
 local function id_of(topic, id, by)
   return topic .. ':' .. (by and by .. '/' or '') .. id
+end
+
+-- The epoch and offset of a receipt that counts; nil for one that is too old, or of a log that was replaced. Returns nil and an error
+-- if that cannot be known here.
+local function read_receipt(name, head, receipt)
+  local epoch, offset, told = match(receipt, '^(%x+)-(%d+)-(%d+)$')
+  if not told or head.clock - tonumber(told) >= IDEMPOTENCY_MS then return end
+  if epoch ~= head.epoch then
+    -- Receipt and event are written in one step, so they are lost together; but a receipt outlives a log that was replaced.
+    local known = try('HMGET', name.epochs, epoch)
+    if known.err then return nil, try_again(known) end
+    if not known[1] then return nil, moving(name) end
+  end
+  return epoch, offset
 end
 
 -- The receipt of an id that counts: its epoch, offset, key and text; nil without one. Returns nil and an error if that cannot be
@@ -605,14 +632,8 @@ local function recall(name, head, id)
   if found.err then return nil, try_again(found) end
   local receipt = found[1]
   if not receipt then return end
-  local epoch, offset, told = match(receipt, '^(%x+)-(%d+)-(%d+)$')
-  if not told or head.clock - tonumber(told) >= IDEMPOTENCY_MS then return end
-  if epoch ~= head.epoch then
-    -- Receipt and event are written in one step, so they are lost together; but a receipt outlives a log that was replaced.
-    local known = try('HMGET', name.epochs, epoch)
-    if known.err then return nil, try_again(known) end
-    if not known[1] then return nil, moving(name) end
-  end
+  local epoch, offset = read_receipt(name, head, receipt)
+  if not epoch then return nil, offset end
   return { epoch = epoch, offset = offset, key = key, receipt = receipt }
 end
 
@@ -659,10 +680,11 @@ local function turn_ids(name, head)
   return true
 end
 
-local function remember_id(name, head, id)
+-- Remember ids for a while: each, and behind it the receipt of its event.
+local function remember_ids(name, head, ...)
   local turned = turn_ids(name, head)
   local key = name.id .. whole(head.own.ids)
-  call('HSET', key, id, receipt_of(head, head.offset_text))
+  call('HSET', key, ...)
   if turned and is_allowed('PEXPIRE', key, '1') then call('PEXPIRE', key, FORGOTTEN_MS) end
 end
 
@@ -674,9 +696,9 @@ local function entry(head, place, topic, event_id, time, time_text, payload, sum
   return place, 'topic', topic, 'id', event_id, 'time', time_text, 'data', payload, 'sum', sum, 'clock', whole(head.clock)
 end
 
--- Append at the next offset, and trim in the same step. A stream that is ahead of its head (one of them was lost, or restored) is
--- replaced by a new log. Returns nil and an error, or the event's id.
-local function append(name, head, topic, id, time, payload)
+-- Append at the next offset, and trim in the same step, or leave that to the next event (`later`). A stream that is ahead of its head
+-- (one of them was lost, or restored) is replaced by a new log. Returns nil and an error, or the event's id.
+local function append(name, head, topic, id, time, payload, later)
   local offset, sum = head.offset + 1, head.sum + #topic + #payload + ENTRY_BYTES
   local offset_text, time_text = whole(offset), time == head.time and head.time_text or whole(time)
   local event_id, place = id or head.epoch .. '-' .. offset_text, offset_text .. '-0'
@@ -684,7 +706,7 @@ local function append(name, head, topic, id, time, payload)
   local added
   if head.offset == 0 then
     added = try('XADD', name.log, entry(head, place, topic, event_id, time, time_text, payload, whole(sum)))
-  elseif first > head.first then
+  elseif not later and (first > head.first or head.is_trim_due) then
     added = try(
       'XADD', name.log, 'NOMKSTREAM', 'MINID', '=', whole(first),
       entry(head, place, topic, event_id, time, time_text, payload, whole(sum))
@@ -702,60 +724,76 @@ local function append(name, head, topic, id, time, payload)
     -- Nothing goes for an event that this user may not append.
     local refused = may('XADD', name.log, '1-0', 'topic', '') or may_open(name) or begin_log(name, head)
     if refused then return nil, refused end
-    return append(name, head, topic, id, time, payload)
+    return append(name, head, topic, id, time, payload, later)
   end
+  head.is_trim_due = later and (head.is_trim_due or first > head.first)
   head.offset, head.offset_text, head.time, head.time_text, head.sum = offset, offset_text, time, time_text, sum
   head.first, head.first_time, head.first_sum = first, first_time, first_sum
   return event_id
 end
 
-local function publish(keys, args, trusted, answer)
-  local name, wrong_key = names(keys)
-  if not name then return wrong_key end
-  local topic, payload, id, by = args[1], args[2], args[3], args[4]
-  if #args < 2 or #args > 4 then
-    return refusal('invalid_request', { reason = 'expected topic, payload, perhaps an id, and then perhaps whose it is' })
-  end
+-- The user of an event's topic, or false; nil and a refusal where a part of the event is not what it must be.
+local function read_event(topic, id, by)
   local user, fault = read_topic(topic)
-  if fault then return refusal('invalid_topic', { topic = shown(topic), reason = fault }) end
+  if fault then return nil, refusal('invalid_topic', { topic = shown(topic), reason = fault }) end
   if id and not is_event_id(id) then
-    return refusal('invalid_event', {
+    return nil, refusal('invalid_event', {
       field = 'id', reason = 'expected 1 to ' .. MAX_ID_LENGTH .. ' characters of A-Z a-z 0-9 _ . : ~ -',
     })
   end
   if by and not is_by(by) then
-    return refusal('invalid_event', { field = 'by', reason = 'expected 1 to ' .. MAX_BY_LENGTH .. ' characters of A-Z a-z 0-9 _ -' })
+    return nil, refusal('invalid_event', {
+      field = 'by', reason = 'expected 1 to ' .. MAX_BY_LENGTH .. ' characters of A-Z a-z 0-9 _ -',
+    })
   end
-  local head, unreadable = read_head(name)
-  if not head then return unreadable end
-  local limit = min(head.max_payload_bytes, HARD_MAX_PAYLOAD_BYTES)
-  if #payload > limit then
-    return refusal('payload_too_large', { size = #payload, limit = limit, where = 'bus' })
-  end
-  fault = not trusted and json_fault(payload)
-  if fault then return refusal('not_serializable', { reason = fault }) end
+  return user
+end
 
+-- Refuse a payload that is larger than the log takes.
+local function size_fault(head, payload)
+  local limit = min(head.max_payload_bytes, HARD_MAX_PAYLOAD_BYTES)
+  return #payload > limit and refusal('payload_too_large', { size = #payload, limit = limit, where = 'bus' })
+end
+
+-- The message of the event that was appended last.
+local function message_of(head, event_id, payload)
+  return 'hg1 ' .. head.epoch .. ' ' .. head.offset_text .. ' ' .. head.time_text .. ' ' .. event_id .. '\n' .. payload
+end
+
+-- Publish a message on the channels of its event.
+local function announce(name, head, topic, user, message)
+  local command = head.sharded and 'SPUBLISH' or 'PUBLISH'
+  call(command, name.channel .. topic, message)
+  -- With a pattern for every user of a gateway, Redis would compare each event with all of them: their channel costs nothing.
+  if user then call(command, name.users .. user, topic .. '\n' .. message) end
+  -- There are no sharded patterns.
+  if head.sharded then call(command, name.feed, topic .. '\n' .. message) end
+end
+
+-- One event that is right, in a log that may have to begin. Returns its epoch, its offset, and 1 if its id was known or else 0; or nil
+-- and an error.
+local function take(name, head, topic, user, payload, id, by, trusted)
   local time = read_time(name, head)
   local begins = not head.exists or needs_epoch(head)
   local refused = may_publish(name, head, topic, id, user, begins or not trusted)
     or is_trim_read(head, #topic + #payload + ENTRY_BYTES) and may('XRANGE', name.log, '-', '+')
-  if refused then return refused end
+  if refused then return nil, refused end
   local own_id = id and id_of(topic, id, by)
   local claimed = own_id and not begins and claim(name, head, own_id)
   if own_id and head.exists and not claimed then
     local known, unknown = recall(name, head, own_id)
-    if unknown then return unknown end
+    if unknown then return nil, unknown end
     refused = may('HSET', name.id .. '1', '', '')
     if known then
       -- A write of the same, so that a publisher that waits for replicas behind it (WAIT) waits for the event too.
       if not refused then call('HSET', known.key, own_id, known.receipt) end
-      return answer(known.epoch, known.offset, 1)
+      return known.epoch, known.offset, 1
     end
-    if refused then return refused end
+    if refused then return nil, refused end
   end
   if begins then
     refused = (head.exists and begin_epoch or begin_log)(name, head)
-    if refused then return refused end
+    if refused then return nil, refused end
   end
   local event_id, not_appended = append(name, head, topic, id, time, payload)
   if not event_id then
@@ -765,24 +803,193 @@ local function publish(keys, args, trusted, answer)
     elseif claimed then
       try('HSET', claimed, own_id, '')
     end
-    return not_appended
+    return nil, not_appended
   end
-  if own_id and not (claimed and not head.began) then remember_id(name, head, own_id) end
+  if own_id and not (claimed and not head.began) then
+    remember_ids(name, head, own_id, receipt_of(head, head.offset_text))
+  end
   write_head(name, head)
-  local message =
-    'hg1 ' .. head.epoch .. ' ' .. head.offset_text .. ' ' .. head.time_text .. ' ' .. event_id .. '\n' .. payload
-  local command = head.sharded and 'SPUBLISH' or 'PUBLISH'
-  call(command, name.channel .. topic, message)
-  -- With a pattern for every user of a gateway, Redis would compare each event with all of them: their channel costs nothing.
-  if user then call(command, name.users .. user, topic .. '\n' .. message) end
-  -- There are no sharded patterns.
-  if head.sharded then call(command, name.feed, topic .. '\n' .. message) end
-  return answer(head.epoch, head.offset_text, 0)
+  announce(name, head, topic, user, message_of(head, event_id, payload))
+  return head.epoch, head.offset_text, 0
+end
+
+local function publish(keys, args, trusted, answer)
+  local name, wrong_key = names(keys)
+  if not name then return wrong_key end
+  local topic, payload, id, by = args[1], args[2], args[3], args[4]
+  if #args < 2 or #args > 4 then
+    return refusal('invalid_request', { reason = 'expected topic, payload, perhaps an id, and then perhaps whose it is' })
+  end
+  local user, refused = read_event(topic, id, by)
+  if refused then return refused end
+  local head, unreadable = read_head(name)
+  if not head then return unreadable end
+  refused = size_fault(head, payload)
+  if refused then return refused end
+  local fault = not trusted and json_fault(payload)
+  if fault then return refusal('not_serializable', { reason = fault }) end
+  local epoch, offset, duplicate = take(name, head, topic, user, payload, id, by, trusted)
+  if not epoch then return offset end
+  return answer(epoch, offset, duplicate)
 end
 
 local function as_list(epoch, offset, duplicate) return { epoch, tonumber(offset), duplicate } end
 
 local function as_text(epoch, offset, duplicate) return epoch .. ' ' .. offset .. ' ' .. duplicate end
+
+-- A batch -------------------------------------------------------------------------------------------------------------------
+
+-- The events of a batch, with a `fault` where one is none.
+local function read_batch(head, args)
+  local events = {}
+  for at = 1, #args, 4 do
+    local topic, payload, id, by = args[at], args[at + 1], args[at + 2], args[at + 3]
+    id, by = id ~= '' and id or nil, by ~= '' and by or nil
+    local user, fault = read_event(topic, id, by)
+    fault = fault or size_fault(head, payload)
+    -- All fields at once: a table that grows costs as much as a command.
+    events[#events + 1] = {
+      topic = topic, payload = payload, id = id, by = by, user = user, own_id = not fault and id and id_of(topic, id, by), fault = fault,
+      same = nil, key = nil, receipt = nil, epoch = nil, offset = nil, is_new = nil, message = nil,
+    }
+  end
+  return events
+end
+
+-- Set the fault of all events of a batch from one on that have none.
+local function refuse_from(events, first, fault)
+  for index = first, #events do events[index].fault = events[index].fault or fault end
+end
+
+-- Find which events have an id that is known: in the log (`epoch`, `offset`, and the `key` and `receipt` of the last of them), or of an
+-- event in front of it (`same`). Returns an error, or nil.
+local function recall_batch(name, head, events, first)
+  local own, ids, places, seen = head.own, {}, {}, {}
+  for index = first, #events do
+    local event = events[index]
+    if event.own_id then
+      event.same = seen[event.own_id]
+      if not event.same then
+        ids[#ids + 1], places[#places + 1], seen[event.own_id] = event.own_id, event, event
+      end
+    end
+  end
+  if #ids == 0 then return end
+  local refused = may('HSET', name.id .. '1', '', '') or (in_cluster or head.sharded) and moving(name, head)
+  if refused then return refused end
+  for number = own.ids, own.ids == own.oldest_ids and own.ids or own.ids - 1, -1 do
+    local key = name.id .. whole(number)
+    local found = try('HMGET', key, unpack(ids))
+    if found.err then return try_again(found) end
+    for index, event in ipairs(places) do
+      if found[index] and not event.receipt then
+        event.key, event.receipt = key, found[index]
+        local epoch, offset = read_receipt(name, head, event.receipt)
+        if not epoch and offset then return offset end
+        event.epoch, event.offset = epoch, offset
+      end
+    end
+  end
+end
+
+-- Append what is new of a batch, to a log that this process writes: one look at all ids, one write of them and of the head.
+local function append_new(name, head, events, first)
+  local time = read_time(name, head)
+  local refused = may('HSET', name.head, 'offset', '1') or recall_batch(name, head, events, first)
+  if refused then return refuse_from(events, first, refused) end
+  local last, known
+  for index = first, #events do
+    local event = events[index]
+    if event.epoch then
+      known = event
+    elseif not event.same and not event.fault then
+      last = event
+    end
+  end
+  local channels, ids, added = {}, {}, {}
+  for index = first, #events do
+    local event = events[index]
+    local topic, user, payload = event.topic, event.user, event.payload
+    if event.same then
+      event.epoch, event.offset, event.fault = event.same.epoch, event.same.offset, event.same.fault
+    elseif not event.epoch and not event.fault then
+      if channels[topic] == nil then channels[topic] = may_announce(name, head, topic, user) or false end
+      local fault = channels[topic]
+        or is_trim_read(head, #topic + #payload + ENTRY_BYTES) and may('XRANGE', name.log, '-', '+')
+      local event_id
+      if not fault then
+        event_id, fault = append(name, head, topic, event.id, time, payload, event ~= last)
+      end
+      if event_id then
+        -- Another log has begun, and is known from here on.
+        if head.began then write_head(name, head) end
+        event.epoch, event.offset, event.is_new = head.epoch, head.offset_text, true
+        event.message = message_of(head, event_id, payload)
+        added[#added + 1] = event
+        if event.own_id then ids[#ids + 1], ids[#ids + 2] = event.own_id, receipt_of(head, head.offset_text) end
+      else
+        event.fault = fault
+        -- In order or not at all: those behind it would otherwise overtake it.
+        if find(fault.err, '^TRYAGAIN') then refuse_from(events, index + 1, fault) end
+      end
+    end
+  end
+  if #ids > 0 then remember_ids(name, head, unpack(ids)) end
+  if #added > 0 then
+    write_head(name, head)
+    for _, event in ipairs(added) do announce(name, head, event.topic, event.user, event.message) end
+  elseif known then
+    -- As in `take`: a publisher that waits for replicas waits for this event too.
+    call('HSET', known.key, known.own_id, known.receipt)
+  end
+end
+
+-- What has become of a batch, a line for each run of new events, each event that was known, and each that was refused.
+local function told_batch(events)
+  local lines, index = {}, 1
+  while index <= #events do
+    local event, count = events[index], 0
+    if event.fault then
+      lines[#lines + 1] = '-' .. string.gsub(event.fault.err, '%c', ' ')
+    else
+      while events[index + count] and events[index + count].is_new and events[index + count].epoch == event.epoch do
+        count = count + 1
+      end
+      lines[#lines + 1] = event.epoch .. ' ' .. event.offset .. ' ' .. count
+    end
+    index = index + max(count, 1)
+  end
+  return table.concat(lines, '\n')
+end
+
+local function append_batch(keys, args)
+  local name, wrong_key = names(keys)
+  if not name then return wrong_key end
+  if #args == 0 or #args % 4 ~= 0 or #args > 4 * MAX_BATCH_EVENTS then
+    return refusal('invalid_request', {
+      reason = 'expected topic, payload, id and by (each of these two may be empty) of 1 to ' .. MAX_BATCH_EVENTS .. ' events',
+    })
+  end
+  local head, unreadable = read_head(name)
+  if not head then return unreadable end
+  local events, index = read_batch(head, args), 1
+  -- One by one until this process writes the log.
+  while index <= #events and (not head.exists or needs_epoch(head)) do
+    local event = events[index]
+    if not event.fault then
+      local epoch, offset, duplicate = take(name, head, event.topic, event.user, event.payload, event.id, event.by, true)
+      if epoch then
+        event.epoch, event.offset, event.is_new = epoch, offset, duplicate == 0
+      else
+        event.fault = offset
+        if find(offset.err, '^TRYAGAIN') then refuse_from(events, index + 1, offset) end
+      end
+    end
+    index = index + 1
+  end
+  if index <= #events then append_new(name, head, events, index) end
+  return told_batch(events)
+end
 
 -- Configure, head, version ------------------------------------------------------------------------------------------------
 
@@ -888,6 +1095,7 @@ end
 
 register('headgate_publish', function(keys, args) return publish(keys, args, false, as_list) end)
 register('headgate_append', function(keys, args) return publish(keys, args, true, as_text) end)
+register('headgate_append_batch', append_batch)
 -- A Redis that is full must let these in: it stays full without a trim, and a gateway that cannot begin does not trim.
 register('headgate_configure', configure, 'allow-oom')
 register('headgate_trim', function(keys, args) return upkeep(keys, args, true) end, 'allow-oom')

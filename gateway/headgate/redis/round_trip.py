@@ -155,6 +155,12 @@ def _receive(sock: socket.socket, count: int) -> list[Any]:
         return replies
 
 
+def reply_error(text: bytes) -> Exception:
+    """Return redis-py's error for the text of an error reply."""
+    error: Exception = _parse_error(text.decode("utf-8", "replace"))
+    return error
+
+
 class _Unfinished(Exception):
     """The reply goes on in bytes that have not come yet."""
 
@@ -170,7 +176,7 @@ def read_reply(data: bytes, at: int) -> tuple[Any, int]:
         raise _Unfinished
     kind, text, after = data[at], data[at + 1 : end], end + 2
     if kind == _ERROR:
-        return _parse_error(text.decode("utf-8", "replace")), after
+        return reply_error(text), after
     if kind == _STATUS:
         return text, after
     try:

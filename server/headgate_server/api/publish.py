@@ -24,7 +24,8 @@ from werkzeug.http import parse_options_header
 
 from headgate.auth.audit import audit
 from headgate.auth.identity import Identity
-from headgate.errors import Forbidden, HeadgateError, InvalidRequest, LimitReached, NotSerializable, PayloadTooLarge
+from headgate.errors import Forbidden, HeadgateError, InvalidRequest, LimitReached, PayloadTooLarge
+from headgate.event import JsonText, compact_json
 from headgate.runtime.logging import told
 from headgate.runtime.rates import Rates
 from headgate.settings import Settings
@@ -65,8 +66,6 @@ class _Batch(msgspec.Struct, forbid_unknown_fields=True):
 
 _decode_one = msgspec.json.Decoder(_One).decode
 _decode_batch = msgspec.json.Decoder(_Batch).decode
-_decode = msgspec.json.Decoder().decode
-_encode = msgspec.json.Encoder().encode
 T = TypeVar("T")
 _BAD_JSON = (msgspec.DecodeError, UnicodeError, RecursionError)
 
@@ -117,35 +116,38 @@ class PublishApi:
         if len(batch.events) > limit:
             raise LimitReached("batch_events", limit)
         namespace, identity = self._caller(asked, known, batch.namespace)
-        outcomes: list[Receipt | HeadgateError | None] = []
+        errors: dict[int, HeadgateError] = {}
         events: list[tuple[str, object, str | None]] = []
-        for event in batch.events:
+        granted: set[str] = set()
+        for index, event in enumerate(batch.events):
+            topic = event.topic
             try:
                 data = self._encoded(event)
-                check_topic(event.topic)
-                self._check_grant(asked, namespace, identity, event.topic)
+                if topic not in granted:
+                    check_topic(topic)
+                    self._check_grant(asked, namespace, identity, topic)
+                    granted.add(topic)
             except HeadgateError as error:
-                outcomes.append(error)
+                errors[index] = error
             else:
-                outcomes.append(None)
-                events.append((event.topic, data, event.id))
+                events.append((topic, data, event.id))
         self._count(identity, len(events))
-        published = iter(self._gate.publish_each(events, namespace, by=identity.user))
-        return _batch_answer([next(published) if outcome is None else outcome for outcome in outcomes])
+        published = self._gate.publish_each(events, namespace, by=identity.user)
+        if errors:
+            rest = iter(published)
+            published = [errors.get(index) or next(rest) for index in range(len(batch.events))]
+        return _batch_answer(published)
 
     def _caller(self, asked: Asked, known: tuple[str, Identity], namespace: str | None) -> tuple[str, Identity]:
         """Return the namespace that a request names, and the identity of its caller there."""
         wanted = (namespace if namespace is not None else self._settings.namespaces[0]).removeprefix("/")
         return known if known[0] == wanted else (wanted, caller(self._gate, wanted, asked.environ))
 
-    def _encoded(self, event: _Event) -> msgspec.Raw:
+    def _encoded(self, event: _Event) -> JsonText:
         """Return the data of an event as it is published: compact."""
         if (size := len(event.data)) > self._settings.max_payload_bytes:
             raise PayloadTooLarge(size, self._settings.max_payload_bytes, "http")
-        try:
-            return msgspec.Raw(_encode(_decode(event.data)))
-        except _BAD_JSON as error:
-            raise NotSerializable(str(error)) from error
+        return compact_json(event.data)
 
     def _check_grant(self, asked: Asked, namespace: str, identity: Identity, topic: str) -> None:
         if not identity.may_publish(topic):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -21,7 +21,7 @@ from headgate.errors import (
 )
 from headgate.event import check_event_id, decode_message
 from headgate.redis import keys
-from headgate.redis.client import Client, call, open_client
+from headgate.redis.client import Client, call
 from headgate.redis.functions import SOURCE, ensure_loaded
 from headgate.redis.log import read_entry
 from headgate.redis.subscriber_link import SubscriberLink
@@ -41,21 +41,6 @@ def client(redis_client: Client) -> Client:
     """A client of an empty Redis that has the library."""
     ensure_loaded(redis_client)
     return redis_client
-
-
-@pytest.fixture
-def as_user(client: Client, redis_server: Any) -> Iterator[Callable[..., Client]]:
-    """Return a client of a user who has these rights only."""
-    clients: list[Client] = []
-
-    def open_as(*rights: str) -> Client:
-        call(client, "ACL", "SETUSER", "limited", "reset", "on", ">pass", "~hg:*", "resetchannels", "&hg:*", *rights)
-        clients.append(open_client(f"unix://limited:pass@{redis_server.url.removeprefix('unix://')}"))
-        return clients[-1]
-
-    yield open_as
-    for each in clients:
-        each.close()
 
 
 def append(client: Client, topic: str | bytes = "a.b", payload: str | bytes = "1", *more: str) -> tuple[str, int, int]:

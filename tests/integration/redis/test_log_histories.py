@@ -10,7 +10,7 @@ import pytest
 from headgate.errors import HeadgateError
 from headgate.redis import keys
 from headgate.redis.client import Client, call
-from headgate.redis.functions import ensure_loaded
+from headgate.redis.functions import LOG_LIBRARY, ensure_loaded
 from tests.support.wall_clock import WallClock
 
 NAMESPACE = "orders"
@@ -37,6 +37,7 @@ class History:
         happen, *_ = self.random.choices(
             [
                 self.publish,
+                self.batch,
                 self.again,
                 self.forget,
                 self.copy,
@@ -46,14 +47,17 @@ class History:
                 self.configure,
                 self.refuse,
             ],
-            [60, 10, 3, 3, 3, 1, 8, 3, 4],
+            [50, 14, 10, 3, 3, 3, 1, 8, 3, 4],
         )
         happen()
 
-    def publish(self, event_id: str | None = None) -> None:
+    def payload(self) -> bytes:
         self.number += 1
+        return b'"%d%s"' % (self.number, b"x" * self.random.choice((0, 100, 90_000)))
+
+    def publish(self, event_id: str | None = None) -> None:
         self.clock.advance(self.random.choice((0, 1, 700)))
-        payload = b'"%d%s"' % (self.number, b"x" * self.random.choice((0, 100, 90_000)))
+        payload = self.payload()
         event_id = event_id or self.random.choice((None, f"id-{self.number}"))
         said = call(self.client, "FCALL", self.entry(), 1, KEY, "a", payload, *([event_id] if event_id else []))
         epoch, offset, duplicate = said.split() if isinstance(said, bytes) else said
@@ -68,19 +72,59 @@ class History:
             self.ids[event_id] = position
         self.look(position, payload)
 
+    def batch(self) -> None:
+        """Publish several at once: new ones, known ids, an id twice, and some that are refused, which keep no other out."""
+        self.clock.advance(self.random.choice((0, 1, 700)))
+        words: list[str | bytes] = []
+        expected: list[tuple[str, bytes]] = []
+        for _ in range(self.random.randrange(1, 12)):
+            payload = self.payload()
+            event_id = self.random.choice(("", f"id-{self.number}", f"id-{self.number - 1}", *list(self.ids)[-2:]))
+            fault = self.random.choice(("", "", "", "", "topic", "id", "size"))
+            words += ("a." if fault == "topic" else "a", b"1" * 100_001 if fault == "size" else payload)
+            words += ("b/" if fault == "id" else event_id, "")
+            expected.append((fault or event_id, payload))
+        said = call(self.client, "FCALL", "headgate_append_batch", 1, KEY, *words)
+        newest: tuple[tuple[str, int], bytes] | None = None
+        answers: list[tuple[str, int, bool] | None] = []
+        for line in said.decode().split("\n"):
+            epoch, _, numbers = line.partition(" ")
+            if line.startswith("-HEADGATE "):
+                answers.append(None)
+                continue
+            first, count = (int(number) for number in numbers.split())
+            answers += [(epoch, first + index, True) for index in range(count)] or [(epoch, first, False)]
+        for (wanted, payload), answer in zip(expected, answers, strict=True):
+            assert (answer is None) == (wanted in ("topic", "id", "size"))
+            if answer is None:
+                continue
+            position = answer[:2]
+            if wanted in self.ids or not answer[2]:
+                assert not answer[2]
+                assert self.ids[wanted] == position
+                continue
+            assert position not in self.told
+            self.told[position] = payload
+            newest = (position, payload)
+            if wanted:
+                self.ids[wanted] = position
+        if newest:
+            self.look(*newest)
+
     def again(self) -> None:
         """Publish under an id that may be known."""
         if self.ids:
             self.publish(self.random.choice(list(self.ids)))
 
     def look(self, position: tuple[str, int], payload: bytes) -> None:
-        """The newest entry is that event, offsets are contiguous, the sums add up, and the retention holds."""
+        """The newest entry is that event, the others are as told, offsets have no hole, sums add up, and the retention holds."""
         entries = [(int(entry_id.partition(b"-")[0]), fields) for entry_id, fields in call(self.client, "XRANGE", KEY, "-", "+")]
         weights = [len(fields[b"topic"]) + len(fields[b"data"]) + ENTRY_BYTES for _, fields in entries]
         assert (entries[-1][0], entries[-1][1][b"data"]) == (position[1], payload)
         assert [offset for offset, _ in entries] == list(range(entries[0][0], position[1] + 1))
         sums = [int(fields[b"sum"]) for _, fields in entries]
         assert [after - before for before, after in pairwise(sums)] == weights[1:]
+        assert all(self.told.get((position[0], offset), fields[b"data"]) == fields[b"data"] for offset, fields in entries)
         assert len(entries) <= self.max_events
         assert sum(weights) <= MIB
         epoch, offset = call(self.client, "HMGET", HEAD, "epoch", "offset")
@@ -149,3 +193,37 @@ def test_no_history_breaks_a_log(redis_client: Client, seed: int) -> None:
         history.step()
 
     assert len(history.told) > STEPS // 4
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        # A batch that forgets what it has written, its ids, ids that are known, an id twice, or to trim.
+        ("if #added > 0 then\n    write_head(name, head)", "if #added > 0 then"),
+        ("if #ids > 0 then remember_ids(name, head, unpack(ids)) end", ""),
+        ("event.epoch, event.offset = epoch, offset\n", ""),
+        ("event.same = seen[event.own_id]", ""),
+        ("payload, event ~= last)", "payload, true)"),
+        # A batch in which an event that is refused takes an offset, or ends the batch.
+        ("if event.same then", "if event.fault then head.offset = head.offset + 1 end if event.same then"),
+        ("local topic, user, payload = event.topic", "if event.fault then break end local topic, user, payload = event.topic"),
+        ("fault = fault or size_fault(head, payload)\n", ""),
+        # A batch that goes on in an epoch that another process has written.
+        ("while index <= #events and (not head.exists or needs_epoch(head)) do", "while index <= #events and not head.exists do"),
+    ],
+)
+def test_a_fault_in_a_batch_is_found(redis_client: Client, monkeypatch: pytest.MonkeyPatch, right: str, wrong: str) -> None:
+    """A rule of the batch that is left out breaks a history: the test above would not miss it."""
+    assert LOG_LIBRARY.source.count(right) == 1
+    monkeypatch.setattr(LOG_LIBRARY, "source", LOG_LIBRARY.source.replace(right, wrong))
+
+    with pytest.raises((AssertionError, HeadgateError, ValueError)):
+        _try_histories(redis_client)
+
+
+def _try_histories(client: Client) -> None:
+    for seed in range(4):
+        call(client, "FLUSHALL")
+        history = History(client, seed)
+        for _ in range(STEPS):
+            history.step()

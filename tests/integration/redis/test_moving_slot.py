@@ -59,15 +59,22 @@ class Caller:
         return reply
 
     def publish(self, node: Node, event_id: str | None = None, *, asking: bool = False) -> None:
-        """Publish another event by each of the two functions in turn, and keep the receipt if there is one."""
+        """Publish another event by each of the three functions in turn, and keep the receipt if there is one."""
         self._number += 1
         payload = str(self._number)
-        more = [event_id] if event_id else []
-        function = "headgate_append" if self._number % 2 else "headgate_publish"
+        function = ("headgate_append", "headgate_append_batch", "headgate_publish")[self._number % 3]
+        if function == "headgate_append_batch":
+            more = [event_id or "", ""]
+        else:
+            more = [event_id] if event_id else []
         reply = self.call(node, "FCALL", function, 1, self.log, "t", payload, *more, asking=asking)
-        if isinstance(reply, bytes):
-            epoch, offset, duplicate = reply.split()
-            reply = [epoch, int(offset), int(duplicate)]
+        if isinstance(reply, bytes) and reply.startswith(b"-"):
+            self.answers.discard("ok")
+            self.answers.add(reply[1:].split()[0].decode())
+        elif isinstance(reply, bytes):
+            epoch, offset, count = reply.split()
+            is_known = int(count) == 0 if function == "headgate_append_batch" else int(count)
+            reply = [epoch, int(offset), is_known]
         if isinstance(reply, list) and not reply[2]:
             assert reply[1] not in self.appended, f"two receipts for {reply[1]}"
             self.appended[int(reply[1])] = (payload, event_id)

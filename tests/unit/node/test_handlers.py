@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -14,9 +14,10 @@ from headgate.auth.admission import Admission
 from headgate.auth.expiry import Expiry
 from headgate.auth.identity import ANONYMOUS, Handshake, Identity
 from headgate.delivery.client import Client
-from headgate.errors import BusUnavailable, PayloadTooLarge, Unauthorized, UnauthorizedReason
+from headgate.errors import BusUnavailable, HeadgateError, LimitReached, PayloadTooLarge, Unauthorized, UnauthorizedReason
 from headgate.node.handlers import Handlers
 from headgate.node.logins import Logins
+from headgate.node.publish_queue import PublishQueue
 from headgate.node.refusals import Refusals
 from headgate.publisher import Publisher
 from headgate.settings import Settings
@@ -37,16 +38,22 @@ class RecordedSockets:
 
 
 class RecordedPublisher:
-    """A publisher that takes everything but what is too large."""
+    """A publisher and its queue, which take everything but what is too large for the publisher, or for Redis."""
 
     def __init__(self) -> None:
         self.published: list[tuple[str, Any, str]] = []
+        self.error: HeadgateError | None = None
 
-    def publish(self, topic: str, data: Any, *, id: str | None, namespace: str, by: str) -> Any:
+    def prepare(self, topic: str, data: Any, id: str | None, namespace: str, *, by: str) -> Any:
         if data == "large":
             raise PayloadTooLarge(9, 8, "publisher")
-        self.published.append((topic, data, by))
-        return SimpleNamespace(id=id or "e-1", epoch="e", offset=1, duplicate=False)
+        return SimpleNamespace(topic=topic, data=data, id=id or "e-1", by=by)
+
+    def publish(self, events: Sequence[Any]) -> list[Any]:
+        if self.error is not None:
+            return [self.error] * len(events)
+        self.published += [(event.topic, event.data, event.by) for event in events]
+        return [SimpleNamespace(id=event.id, epoch="e", offset=1, duplicate=False) for event in events]
 
 
 class Desk:
@@ -69,6 +76,7 @@ class Desk:
             expiry=self.expiry,
             refusals=Refusals(100),
             publisher=cast(Publisher, self.publisher),
+            publish_queues={self.namespace.name: cast(PublishQueue, self.publisher)},
             commands=cast(Any, None),
         )
         self.requests = self.handlers.requests(self.namespace.real())
@@ -134,8 +142,21 @@ def test_a_publish_that_may_not_be_is_refused(body: dict[str, Any], refused: str
 
 def test_a_payload_that_is_too_large_is_refused_by_the_gateway() -> None:
     """`where` is the place that the client talks to, not the publisher inside."""
-    answer = Desk().ask("publish", {"topic": "orders.1", "data": "large"})
+    desk = Desk()
+    answer = desk.ask("publish", {"topic": "orders.1", "data": "large"})
     assert (code(answer), answer["error"]["where"]) == ("payload_too_large", "gateway")
+    desk.publisher.error = PayloadTooLarge(9, 8, "bus")
+    answer = desk.ask("publish", {"topic": "orders.1", "data": "as large as Redis takes"})
+    assert (code(answer), answer["error"]["where"]) == ("payload_too_large", "gateway")
+
+
+@pytest.mark.parametrize("error", [BusUnavailable("no answer"), LimitReached("publish_queue_events", 20_000, 1)])
+def test_a_publish_that_redis_or_the_queue_refuses_is_told_so(error: HeadgateError) -> None:
+    """With the error's own code, and whether to try again."""
+    desk = Desk()
+    desk.publisher.error = error
+    answer = desk.ask("publish", {"topic": "orders.1", "data": 1})
+    assert (code(answer), answer["error"]["retry"]) == (error.code, True)
 
 
 def test_the_anonymous_have_seen_nothing() -> None:

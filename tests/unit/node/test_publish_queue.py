@@ -19,7 +19,7 @@ Outcome = Receipt | HeadgateError
 
 
 def event(name: str, size: int = 1) -> Prepared:
-    return Prepared(("FCALL", "headgate_publish", 1, "key", "a", b"x" * size, name), "notifications", True, name)
+    return Prepared(("FCALL", "headgate_publish", 1, "key", "a", b"x" * size, name), "notifications", True, name, size)
 
 
 class Redis:

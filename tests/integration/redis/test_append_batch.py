@@ -1,0 +1,239 @@
+"""The function for a batch in a real Redis: each event as by `headgate_append`, and one look, write and answer for all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from headgate.errors import BusRefused, HeadgateError, InvalidRequest, InvalidTopic, PayloadTooLarge
+from headgate.publisher import Publisher
+from headgate.redis import batches, keys
+from headgate.redis.batches import in_batches
+from headgate.redis.client import Client, call
+from headgate.redis.functions import SOURCE, ensure_loaded
+from headgate.redis.subscriber_link import SubscriberLink
+from tests.support.redis_server import DEADLINE_S
+
+NAMESPACE = "orders"
+KEY, HEAD = keys.log_key(NAMESPACE), keys.head_key(NAMESPACE)
+IDS = f"hg:{{{NAMESPACE}}}:id:"
+RIGHTS = ["-@all", "+fcall", "+time", "+hmget", "+hset", "+hsetnx", "+unlink", "+xadd", "+xinfo", "+xrange", "+publish"]
+Event = tuple[str, str, str, str]
+shared = settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
+EVENTS = st.lists(
+    st.tuples(
+        st.sampled_from(["a", "b.c", "users.ada.mail", "a..b"]),
+        st.sampled_from(["1", '"x"', "1" * 30]),
+        st.sampled_from(["", "", "one", "two", "three", "no/id"]),
+        st.sampled_from(["", "", "ann", "no/name"]),
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+@pytest.fixture
+def client(redis_client: Client) -> Client:
+    """A client of an empty Redis that has the library, and a log that takes 20 bytes."""
+    ensure_loaded(redis_client)
+    call(redis_client, "FCALL", "headgate_configure", 1, KEY, 100, 600_000, 20)
+    return redis_client
+
+
+def append_batch(client: Client, events: Sequence[Event], key: str = KEY) -> list[Any]:
+    """Append a batch; return (offset, whether it was known) or the error of each event."""
+    (batch,) = in_batches([("FCALL", "headgate_append", 1, key, *event) for event in events])
+    replies = batch.replies(call(client, *batch.command))
+    return [reply if isinstance(reply, HeadgateError) else (reply[1], reply[2]) for reply in replies]
+
+
+def append_each(client: Client, events: Sequence[Event], key: str) -> list[Any]:
+    """Append the same events one by one."""
+    outcomes: list[Any] = []
+    for topic, payload, event_id, by in events:
+        more = [event_id, by] if by and event_id else [event_id] if event_id else []
+        try:
+            _, offset, known = call(client, "FCALL", "headgate_append", 1, key, topic, payload, *more).split()
+            outcomes.append((int(offset), int(known)))
+        except HeadgateError as error:
+            outcomes.append(error)
+    return outcomes
+
+
+def entries(client: Client, key: str = KEY) -> list[tuple[bytes, bytes, bytes]]:
+    return [(entry_id, fields[b"topic"], fields[b"data"]) for entry_id, fields in call(client, "XRANGE", key, "-", "+")]
+
+
+def forget(client: Client) -> None:
+    """Make the process forget what it has written, as another process has never known it."""
+    call(client, "FUNCTION", "LOAD", "REPLACE", SOURCE)
+
+
+@shared
+@given(st.lists(EVENTS, min_size=1, max_size=3), st.booleans())
+def test_a_batch_does_what_its_events_do_one_by_one(client: Client, rounds: list[list[Event]], forgets: bool) -> None:
+    """The same receipts, errors, entries, ids and numbers of the head, in a log that is new, goes on, or begins an epoch."""
+    call(client, "FLUSHALL")
+    namespaces = ("one", "other")
+    keys_ = [keys.log_key(name) for name in namespaces]
+    for key in keys_:
+        call(client, "FCALL", "headgate_configure", 1, key, 6, 600_000, 20)
+    for events in rounds:
+        # `by` without an id says nothing, and the function for one event has no place for it.
+        events = [(topic, payload, event_id, by if event_id else "") for topic, payload, event_id, by in events]
+        if forgets:
+            forget(client)
+
+        together = append_batch(client, events, keys_[0])
+        apart = append_each(client, events, keys_[1])
+
+        assert [repr(outcome) for outcome in together] == [repr(outcome) for outcome in apart]
+        assert entries(client, keys_[0]) == entries(client, keys_[1])
+        heads = [call(client, "HMGET", keys.head_key(name), "offset", "max_events", "ids", "nth") for name in namespaces]
+        ids = [sorted(call(client, "HGETALL", f"hg:{{{name}}}:id:1")) for name in namespaces]
+        assert (heads[0], ids[0]) == (heads[1], ids[1])
+
+
+def test_listeners_hear_the_events_of_a_batch_in_order(client: Client, redis_url: str) -> None:
+    """Each with its place in the log, on the channel of its topic, and on that of its user."""
+    link = SubscriberLink(redis_url)
+    link.connect()
+    link.settimeout(DEADLINE_S)
+    link.send(("SUBSCRIBE", keys.channel(NAMESPACE, "a"), keys.channel(NAMESPACE, "b"), keys.user_channel(NAMESPACE, "ada")))
+    heard: list[Any] = []
+    while len(heard) < 3:
+        heard += link.read()
+
+    append_batch(
+        client, [("a", "1", "x", ""), ("b", "2", "", ""), ("a..", "3", "", ""), ("a", "4", "x", ""), ("users.ada.m", "5", "", "")]
+    )
+    append_batch(client, [("a", "6", "", "")])
+
+    while len(heard) < 7:
+        heard += link.read()
+    link.close()
+    said = [
+        (bytes(channel).rpartition(b"}")[2], bytes(message).split(b" ")[2], bytes(message)[-2:])
+        for _, channel, message in heard[3:]
+    ]
+    assert said == [(b":a", b"1", b"\n1"), (b":b", b"2", b"\n2"), (b"/users.ada", b"3", b"\n5"), (b":a", b"4", b"\n6")]
+
+
+def test_a_batch_reads_and_writes_the_head_the_time_and_the_ids_once(client: Client) -> None:
+    """The commands that events share are one each; every event has one XADD and one PUBLISH."""
+    append_batch(client, [("a", "1", "first", ""), ("a", "1", "second", "")])
+    call(client, "CONFIG", "RESETSTAT")
+
+    append_batch(client, [("a", "1", f"id-{number}", "") for number in range(50)])
+
+    stats = call(client, "INFO", "commandstats")
+    counts = {name.removeprefix("cmdstat_"): said["calls"] for name, said in stats.items()}
+    counts.pop("config|resetstat", None)
+    assert counts == {"fcall": 1, "time": 1, "hmget": 2, "hset": 2, "xadd": 50, "publish": 50}
+
+
+def test_a_full_log_is_trimmed_once_and_exactly(client: Client) -> None:
+    """By the last event that is new, also when others that are refused or known are behind it."""
+    call(client, "FCALL", "headgate_configure", 1, KEY, 5, 600_000, 20)
+    append_batch(client, [("a", "1", f"id-{number}", "") for number in range(8)])
+    assert [entry[0] for entry in entries(client)] == [b"%d-0" % offset for offset in range(4, 9)]
+
+    append_batch(client, [("a", "1", "", ""), ("a", "1", "", ""), ("a..", "1", "", ""), ("a", "1", "id-7", "")])
+
+    assert [entry[0] for entry in entries(client)] == [b"%d-0" % offset for offset in range(6, 11)]
+
+
+def test_what_is_no_batch_is_refused_whole(client: Client) -> None:
+    """Another number of arguments, none, or too many events: nothing is written."""
+    for words in ((), ("a", "1", ""), ("a", "1", "", "", "b"), ("a", "1", "", "") * 257):
+        with pytest.raises(InvalidRequest):
+            call(client, "FCALL", batches.FUNCTION, 1, KEY, *words)
+    assert entries(client) == []
+    assert len(append_batch(client, [("a", "1", "", "")] * 100)) == 100
+
+
+def test_the_errors_of_events_are_those_of_the_function_for_one(client: Client) -> None:
+    """With their parts, in the places of their events."""
+    wrong, good, large = append_batch(client, [("a b", "1", "", ""), ("a", "1", "", ""), ("a", "1" * 21, "", "")])
+
+    assert isinstance(wrong, InvalidTopic)
+    assert good == (1, 0)
+    assert isinstance(large, PayloadTooLarge)
+    assert large.parts == {"size": 21, "limit": 20, "where": "bus"}
+
+
+@pytest.mark.parametrize("missing", ["+xadd", "+hset", "+publish", "+hmget"])
+def test_a_right_that_is_missing_leaves_no_trace(client: Client, as_user: Callable[..., Client], missing: str) -> None:
+    """Neither events nor ids, in a log that goes on and in one that would begin an epoch."""
+    append_batch(client, [("a", "1", "first", "")])
+    before = (call(client, "HGETALL", HEAD), call(client, "HGETALL", f"{IDS}1"), entries(client))
+    limited = as_user(*[right for right in RIGHTS if right != missing])
+
+    for _ in range(2):
+        try:
+            outcomes = append_batch(limited, [("a", "2", "second", ""), ("b", "3", "", "")])
+        except BusRefused as error:
+            outcomes = [error, error]
+        assert all(isinstance(outcome, BusRefused) for outcome in outcomes)
+        assert (call(client, "HGETALL", HEAD), call(client, "HGETALL", f"{IDS}1"), entries(client)) == before
+        forget(client)
+
+    assert append_batch(client, [("a", "2", "second", "")]) == [(2, 0)]
+
+
+def test_a_channel_that_is_forbidden_refuses_its_events_alone(client: Client, as_user: Callable[..., Client]) -> None:
+    """The rest of the batch lands."""
+    limited = as_user(*RIGHTS, "resetchannels", f"&{keys.channel(NAMESPACE, 'a')}")
+
+    first, refused, second = append_batch(limited, [("a", "1", "", ""), ("b", "2", "", ""), ("a", "3", "", "")])
+
+    assert (first, second) == ((1, 0), (2, 0))
+    assert isinstance(refused, BusRefused)
+
+
+def test_a_user_who_may_append_each_event_and_no_batch_publishes_one_by_one(
+    client: Client, as_user: Callable[..., Client], limited_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The publisher finds out once, and its log says what to allow."""
+    rights = [right for right in RIGHTS if right != "+fcall"]
+    limited = as_user(*rights, "+fcall|headgate_append", "+fcall_ro", "+zcard", "+zrange")
+    with Publisher(limited_url, namespace=NAMESPACE) as publisher:
+        call(client, "CONFIG", "RESETSTAT")
+        for _ in range(2):
+            assert len(publisher.publish_many([("a", 1), ("a", 2)])) == 2
+        publisher.publish("a", 3)
+
+    limited.close()
+    assert len(entries(client)) == 5
+    assert call(client, "INFO", "commandstats")["cmdstat_fcall"]["calls"] == 5
+    said = [record.getMessage() for record in caplog.records if batches.FUNCTION in record.getMessage()]
+    assert len(said) == 1
+    assert f"allow +fcall|{batches.FUNCTION}" in said[0]
+
+
+def test_a_publisher_sends_batches(client: Client, redis_url: str) -> None:
+    """250 events are three calls, and 250 receipts in order; an event that is known is a duplicate."""
+    with Publisher(redis_url, namespace=NAMESPACE) as publisher:
+        publisher.publish("a", 0, id="known")
+        call(client, "CONFIG", "RESETSTAT")
+        receipts = publisher.publish_many([("a", number, "known" if number == 200 else None) for number in range(250)])
+        assert call(client, "INFO", "commandstats")["cmdstat_fcall"]["calls"] == 3
+
+    assert [receipt.offset for receipt in receipts] == [*range(2, 202), 1, *range(202, 251)]
+    assert [receipt.duplicate for receipt in receipts] == [number == 200 for number in range(250)]
+
+
+def test_ids_count_from_one_hash_of_ids_to_the_next(client: Client) -> None:
+    """A batch looks into the newest and the one before, and begins a new one when it is time."""
+    append_batch(client, [("a", "1", "old", "")])
+    call(client, "HSET", HEAD, "ids_first", 0, "ids_time", 1)
+    forget(client)  # the next event begins an epoch, and reads when ids began
+    outcomes = [append_batch(client, [("a", "1", each, "") for each in ids]) for ids in (("x",), ("y", "z"), ("x", "y", "w"))]
+
+    assert outcomes == [[(2, 0)], [(3, 0), (4, 0)], [(2, 1), (3, 1), (5, 0)]]

@@ -22,6 +22,7 @@ from headgate.delivery.state import Phase
 from headgate.event import Event
 from headgate.protocol.packets import Overflow
 from headgate.transport.limits import TransportLimits
+from headgate.transport.peer_socket import NativeSocket
 from headgate.transport.session import Session, SessionServer
 from tests.support.websocket_codec import TEXT, frame_at
 
@@ -83,7 +84,7 @@ class WiredClient:
         self.connection = Session(cast(SessionServer, self.server), "sid")
         ours, self._browser = socket.socketpair()
         self._browser.setblocking(False)
-        self.connection.start_websocket(ours.detach())
+        self.connection.start_websocket(NativeSocket(fileno=ours.detach()))
         self.reader = RecordingReader()
         self.client = Client(NAMESPACE, "session", Identity("user"), self.connection, self.reader)
         self.client.welcome()

@@ -232,13 +232,13 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
             headers = [("Set-Cookie", self._cookie(sid))] if self.cookie else []
             return _respond(start_response, opening.packet, headers + cors)
         try:
-            fd, received = detach(environ, start_response, accept + opening.wire)
+            sock, received = detach(environ, start_response, accept + opening.wire)
         except (CannotDetach, OSError) as error:
             session.end(f"handshake failed: {error}", abort=True)
             if isinstance(error, CannotDetach):
                 raise Refused(BAD_REQUEST, "501 Not Implemented", str(error)) from error
             return []
-        session.start_websocket(fd, received)
+        session.start_websocket(sock, received)
         return []
 
     def _opening(self, sid: str, upgrades: list[str]) -> dict[str, object]:
@@ -258,12 +258,12 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
         if not self.allow_upgrades:
             raise Refused(BAD_REQUEST, detail="this server does not upgrade")
         try:
-            fd, received = detach(environ, start_response, switching_protocols(environ))
+            sock, received = detach(environ, start_response, switching_protocols(environ))
         except CannotDetach as error:
             raise Refused(BAD_REQUEST, "501 Not Implemented", str(error)) from error
         except OSError:
             return []
-        session.probe(fd, received)
+        session.probe(sock, received)
         return []
 
     def _get(self, session: Session, environ: WSGIEnvironment, start_response: StartResponse, cors: Headers) -> Iterable[bytes]:

@@ -19,6 +19,7 @@ from headgate.transport.engineio_http import BAD_REQUEST, FORBIDDEN, UNKNOWN_SES
 from headgate.transport.http_handler import HttpHandler
 from headgate.transport.http_server import HTTPServer
 from headgate.transport.limits import TransportLimits
+from headgate.transport.peer_socket import NativeSocket
 from headgate.transport.session_state import SessionState
 from tests.support.session_clock import Clock, controlled_clock, read_all, turn
 from tests.support.websocket_codec import TEXT, frame_at, handshake, masked
@@ -396,7 +397,7 @@ class TestEnds:
         (session,) = engine.server.sockets.values()
         ours, theirs = socket.socketpair()
         with theirs:
-            session.probe(ours.detach())
+            session.probe(NativeSocket(fileno=ours.detach()))
             theirs.sendall(masked(TEXT, "2probe") + masked(TEXT, "5"))
             turn()
             assert session.state is SessionState.OPEN

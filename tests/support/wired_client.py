@@ -21,6 +21,7 @@ from headgate.delivery.router import Router
 from headgate.delivery.state import Phase
 from headgate.event import Event
 from headgate.protocol.packets import Overflow
+from headgate.runtime.loop import spawn
 from headgate.transport.limits import TransportLimits
 from headgate.transport.peer_socket import NativeSocket
 from headgate.transport.session import Session, SessionServer
@@ -55,6 +56,9 @@ class _Server:
     limits: TransportLimits
     deadlines: _Deadlines = field(default_factory=_Deadlines)
     ended_because: list[str] = field(default_factory=list)
+
+    def start(self, work: Callable[[], None]) -> None:
+        spawn(work)
 
     def deliver(self, sid: str, message: str | bytes) -> None:
         pass

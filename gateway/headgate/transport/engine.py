@@ -19,6 +19,7 @@ from engineio.packet import MESSAGE, Packet
 
 from headgate.metrics import SESSIONS_ENDED
 from headgate.protocol.frames import Frame
+from headgate.runtime.loop import spawn
 
 from .detach import CannotDetach, PollWatch, detach
 from .engineio_http import (
@@ -84,6 +85,8 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
         )
         self.deadlines = Deadlines(tick_s=min(0.25, shortest_s / 5))
         self.final_frames = FinalFrames(self.deadlines)
+        # A greenlet for each time that messages wait, so that an application has locals of its own in it.
+        self.start: Callable[[Callable[[], None]], object] = spawn
 
     # -- what a session needs (SessionServer) -------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ last message.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from headgate.protocol.frames import Frame
@@ -49,6 +50,9 @@ class SessionServer(Protocol):
     deadlines: Deadlines
     limits: TransportLimits
     final_frames: FinalFrames
+
+    def start(self, work: Callable[[], None], /) -> object:
+        """Run a function in a greenlet, starting in the next turn of the loop."""
 
     def deliver(self, sid: str, message: str | bytes) -> None:
         """One message for the application; called in order, in the session's own greenlet; may wait."""
@@ -233,6 +237,10 @@ class Session(Outbox):
         return self._receiver
 
     # -- what the receiver asks ---------------------------------------------------------------------------------------
+
+    def start(self, work: Callable[[], None]) -> None:
+        """Messages wait: deliver them."""
+        self._server.start(work)
 
     def deliver(self, message: str | bytes) -> None:
         """One message is next."""

@@ -22,6 +22,8 @@ import socketio
 from socketio.packet import CONNECT_ERROR
 
 from headgate.protocol.frames import message_frame
+from headgate.runtime.loop import spawn
+from headgate.runtime.workers import Workers
 
 from .engine import EngineServer, OneTooMany
 from .fast_packet import FastPacket
@@ -204,6 +206,10 @@ class SocketIOFace:
             ConnectionResetError: the client is gone.
         """
         return self._engine.handshake(request)
+
+    def reuse_greenlets(self, reuse: bool) -> None:
+        """Say whether handlers may run in greenlets in which others have run. Not if they run code of an application."""
+        self._engine.start = Workers().start if reuse else spawn
 
     # -- connect, disconnect, dispatch --------------------------------------------------------------------------------
 

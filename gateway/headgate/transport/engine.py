@@ -53,6 +53,10 @@ if TYPE_CHECKING:
 Headers = list[tuple[str, str]]
 
 _TO_URL = bytes.maketrans(b"+/", b"-_")
+_IDS_AT_ONCE = 64
+_ids: list[str] = []
+# Two processes must never hand out the same.
+os.register_at_fork(after_in_child=_ids.clear)
 _to_json = msgspec.json.encode
 
 
@@ -77,6 +81,8 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
             ping_timeout_s=self.ping_timeout,
             max_message_bytes=self.max_http_buffer_size,
         )
+        self._opening_limits: TransportLimits | None = None
+        self._openings: dict[bool, bytes] = {}
         shortest_s = min(
             self.limits.ping_interval_s,
             self.limits.ping_timeout_s,
@@ -103,8 +109,11 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
             self.sockets.pop(sid, None)
 
     def generate_id(self) -> str:
-        """Return a session's, or a client's, id: 120 random bits. engineio's own takes three times as long."""
-        return binascii.b2a_base64(os.urandom(15), newline=False).translate(_TO_URL).decode()
+        """Return a session's, or a client's, id: 120 random bits, of which the kernel gives those of many ids at once."""
+        if not _ids:
+            fresh = binascii.b2a_base64(os.urandom(15 * _IDS_AT_ONCE), newline=False).translate(_TO_URL).decode()
+            _ids.extend(fresh[at : at + 20] for at in range(0, len(fresh), 20))
+        return _ids.pop()
 
     # -- what python-socketio asks of the engine ----------------------------------------------------------------------
 
@@ -228,8 +237,8 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
             raise Refused(FORBIDDEN, "401 Unauthorized")
         if session.closed:  # its connect handler has ended it
             raise Refused(FORBIDDEN, "401 Unauthorized")
-        upgrades = [] if websocket or not self.allow_upgrades or "websocket" not in self.transports else ["websocket"]
-        opening = Frame(b"0" + _to_json(self._opening(sid, upgrades)))
+        upgrades = not websocket and self.allow_upgrades and "websocket" in self.transports
+        opening = Frame(b'0{"sid":"%b",%b' % (sid.encode(), self._opening(upgrades)))
         if not websocket:
             session.start_polling()
             headers = [("Set-Cookie", self._cookie(sid))] if self.cookie else []
@@ -244,14 +253,20 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
         session.start_websocket(sock, received)
         return []
 
-    def _opening(self, sid: str, upgrades: list[str]) -> dict[str, object]:
-        return {
-            "sid": sid,
-            "upgrades": upgrades,
-            "pingInterval": round(self.limits.ping_interval_s * 1000),
-            "pingTimeout": round(self.limits.ping_timeout_s * 1000),
-            "maxPayload": self.limits.max_message_bytes,
-        }
+    def _opening(self, upgrades: bool) -> bytes:
+        """Return the opening packet behind its session id: the same for all, until the limits change."""
+        limits = self.limits
+        if limits is not self._opening_limits:
+            self._opening_limits, self._openings = limits, {}
+        if upgrades not in self._openings:
+            said = {
+                "upgrades": ["websocket"] if upgrades else [],
+                "pingInterval": round(limits.ping_interval_s * 1000),
+                "pingTimeout": round(limits.ping_timeout_s * 1000),
+                "maxPayload": limits.max_message_bytes,
+            }
+            self._openings[upgrades] = _to_json(said)[1:]
+        return self._openings[upgrades]
 
     def _cookie(self, sid: str) -> str:
         attributes = self.cookie if isinstance(self.cookie, dict) else {"name": self.cookie, "path": "/", "SameSite": "Lax"}

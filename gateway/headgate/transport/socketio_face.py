@@ -111,6 +111,12 @@ class _Members(socketio.Manager):  # type: ignore[misc]
         self.pending_connect.setdefault(namespace, set()).add(sid)
         return sid
 
+    def sid_from_eio_sid(self, eio_sid: str, namespace: str) -> str | None:
+        """Return the client of a session in a namespace, if it has one there. Most that ask have none yet."""
+        rooms = self.rooms.get(namespace)
+        pairs = None if rooms is None else rooms.get(None)
+        return None if pairs is None else pairs._invm.get(eio_sid)
+
     def connect(self, sid: str, namespace: str) -> str:
         """Its connect handler has let a client in."""
         pending = self.pending_connect.get(namespace)

@@ -80,7 +80,9 @@ class Headgate:
         if is_patched():
             _ = self.gateway  # made now, so that a fault ends the start and not the first request
             # Flask never sees a request for a socket, so nothing in it can have anything to say.
-            self.add_route("GET", SOCKET_PATH, self._handshake, lambda app: True)
+            from .transport.http_routes import NeverWaits  # only here: the package needs gevent
+
+            self.add_route("GET", SOCKET_PATH, NeverWaits(self._handshake), lambda app: True)
         add_page_files(app)
         self._front = app.wsgi_app = self._in_front_of(app)  # type: ignore[assignment, method-assign]
 

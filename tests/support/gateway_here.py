@@ -24,6 +24,7 @@ from headgate.node import gateway as gateway_module
 from headgate.node.gateway import Gateway
 from headgate.settings import Settings
 from headgate.transport import server as server_module
+from headgate.transport.peer_socket import NativeSocket
 from headgate.transport.session import Session
 from tests.support.bus_here import CooperativeLink, join, on_the_model
 from tests.support.loop_clock import LoopClock
@@ -69,7 +70,7 @@ class ClientHere(SocketIOClient):
         if receive_buffer_bytes is not None:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
         self._socket.setblocking(False)
-        self.session.start_websocket(ours.detach())
+        self.session.start_websocket(NativeSocket(fileno=ours.detach()))
         self.join(auth)
 
     def send_packet(self, packet: str) -> None:

@@ -54,6 +54,10 @@ class SessionServer:
         self.ends: list[str] = []
         self.delivering: Callable[[], None] = lambda: None
 
+    def start(self, work: Callable[[], None]) -> None:
+        """In a greenlet of its own."""
+        gevent.spawn(work)
+
     def deliver(self, sid: str, message: str | bytes) -> None:
         """Record a message, when the application has handled it."""
         self.delivering()

@@ -21,6 +21,7 @@ from headgate.protocol.frames import Frame
 from headgate.transport import outbox
 from headgate.transport import server as server_module
 from headgate.transport.limits import TransportLimits
+from headgate.transport.peer_socket import NativeSocket
 from headgate.transport.server import Server
 from headgate.transport.session import Session
 from tests.support.session_clock import read_all, turn
@@ -107,7 +108,7 @@ class Browser:
         self._sock: socket.socket | None = None
         if websocket:
             ours, self._sock = socket.socketpair()
-            self.session.start_websocket(ours.detach())
+            self.session.start_websocket(NativeSocket(fileno=ours.detach()))
         else:
             self.session.start_polling()
 

@@ -21,7 +21,9 @@ from headgate.delivery.router import Router
 from headgate.delivery.state import Phase
 from headgate.event import Event
 from headgate.protocol.packets import Overflow
+from headgate.runtime.loop import spawn
 from headgate.transport.limits import TransportLimits
+from headgate.transport.peer_socket import NativeSocket
 from headgate.transport.session import Session, SessionServer
 from tests.support.websocket_codec import TEXT, frame_at
 
@@ -55,6 +57,9 @@ class _Server:
     deadlines: _Deadlines = field(default_factory=_Deadlines)
     ended_because: list[str] = field(default_factory=list)
 
+    def start(self, work: Callable[[], None]) -> None:
+        spawn(work)
+
     def deliver(self, sid: str, message: str | bytes) -> None:
         pass
 
@@ -83,7 +88,7 @@ class WiredClient:
         self.connection = Session(cast(SessionServer, self.server), "sid")
         ours, self._browser = socket.socketpair()
         self._browser.setblocking(False)
-        self.connection.start_websocket(ours.detach())
+        self.connection.start_websocket(NativeSocket(fileno=ours.detach()))
         self.reader = RecordingReader()
         self.client = Client(NAMESPACE, "session", Identity("user"), self.connection, self.reader)
         self.client.welcome()

@@ -30,9 +30,10 @@ MAX_TOKEN_BYTES = 8192
 # Headers that would have us take a key, or a rule, from the token itself.
 _REFUSED_HEADERS = frozenset(("crit", "b64", "jku", "jwk", "x5u", "x5c"))
 # Between the alphabets of base64url and base64; a letter that only the other one has becomes one that neither has.
-_FROM_URL = str.maketrans("-_+/", "+/\0\0")
+_FROM_URL = bytes.maketrans(b"-_+/", b"+/\0\0")
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 # The last letter of a text whose length leaves so many over four: its bits behind the last byte are 0. Never is one left over.
+_PADDING = (b"", b"", b"==", b"=")
 _LAST_LETTERS: tuple[Collection[str], ...] = ((), (), _LETTERS[::16], _LETTERS[::4])
 
 
@@ -215,7 +216,7 @@ def _decode_part(part: str) -> bytes:
     if spare and bare[-1:] not in _LAST_LETTERS[spare]:
         raise Unauthorized(Reason.MALFORMED)  # no length of base64, or other bits behind the last byte
     try:
-        return binascii.a2b_base64(bare.translate(_FROM_URL) + "=" * (-spare % 4), strict_mode=True)
+        return binascii.a2b_base64(bare.encode().translate(_FROM_URL) + _PADDING[spare], strict_mode=True)
     except ValueError:
         raise Unauthorized(Reason.MALFORMED) from None
 

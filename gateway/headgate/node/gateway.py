@@ -87,6 +87,7 @@ class Gateway:
             limits=_transport_limits(settings),
             allowed_origins="*" if "*" in settings.allowed_origins else origin_check(settings),
         )
+        self._sockets.reuse_greenlets(authenticator is None)
         admission: Admission[Client] = Admission(settings.max_clients_per_user, settings.max_clients_per_address)
         # Development is one machine: there an address says nothing about who it is.
         pending = PendingSessions(0 if settings.dev else settings.max_clients_per_address)
@@ -150,6 +151,7 @@ class Gateway:
     @authenticator.setter
     def authenticator(self, authenticator: Authenticator) -> None:
         self._logins.authenticator = authenticator
+        self._sockets.reuse_greenlets(False)
 
     def identify(self, handshake: Handshake) -> Identity:
         """Return the identity behind a request, as a CONNECT would have it. Raises as `Logins.identify` does."""

@@ -45,6 +45,7 @@ __all__ = [
     "READ",
     "WRITE",
     "Greenlet",
+    "Idle",
     "Lock",
     "Share",
     "Signal",
@@ -165,6 +166,23 @@ class Share:
 def spawn(function: Callable[..., Any], *args: Any) -> Greenlet:
     """Run `function` in a greenlet of its own, starting in the next turn of the loop. Callable from the hub."""
     return gevent.spawn(function, *args)  # type: ignore[no-any-return]
+
+
+class Idle:
+    """The rest of the calling greenlet: it waits until somebody wakes it. A third of the cost of a Signal."""
+
+    __slots__ = ("_greenlet", "_hub")
+
+    def __init__(self) -> None:
+        self._greenlet, self._hub = gevent.getcurrent(), gevent.get_hub()
+
+    def wait(self) -> None:
+        """Wait until `wake`. Of the greenlet that made it, and once."""
+        self._hub.switch()
+
+    def wake(self) -> None:
+        """Let the greenlet go on in the next turn of the loop. Once. Callable from the hub."""
+        self._hub.loop.run_callback(self._greenlet.switch)
 
 
 def sleep(seconds: float = 0) -> None:

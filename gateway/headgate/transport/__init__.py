@@ -12,6 +12,7 @@ An outgoing event comes from the fan-out (delivery/), framed once for everybody:
 An incoming message begins as an HTTP request:
 
     http_server    accepts connections, within descriptors (descriptors) and per address (http_connections, peer_address)
+    first_request  the first request of a connection: a WebSocket's is answered here, before there is a greenlet
     http_handler   one HTTP connection: request_headers, http_body, http_limits for each part, http_answers of its own
     http_routes      requests that are answered below WSGI, when their head is plain (request_head)
     engine         Engine.IO: handshakes, polls, bodies (engineio_http); the one file that imports python-engineio

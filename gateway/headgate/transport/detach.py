@@ -17,9 +17,10 @@ from gevent import pywsgi
 
 from headgate.runtime.loop import READ, Watcher, io_watcher
 
+from .first_request import FirstRequest
 from .http_handler import HttpHandler
 from .http_limits import Part
-from .peer_socket import AcceptedSocket, native
+from .peer_socket import AcceptedSocket, NativeSocket, native
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIEnvironment
@@ -40,16 +41,21 @@ class CannotDetach(Exception):
     """The WSGI server is not gevent's pywsgi over a plain socket: there is nothing to take over."""
 
 
-def detach(environ: WSGIEnvironment, start_response: StartResponse, first_bytes: bytes) -> tuple[int, bytes]:
+def detach(environ: WSGIEnvironment, start_response: StartResponse, first_bytes: bytes) -> tuple[NativeSocket, bytes]:
     """Take the request's socket away from the HTTP server and write `first_bytes` to it.
 
     Returns:
-        The file descriptor, non-blocking, now the caller's to close; the bytes already received behind the request.
+        The socket, non-blocking, now the caller's to close; the bytes already received behind the request.
 
     Raises:
         CannotDetach: under another WSGI server, or over TLS inside this process (terminate TLS in front of it).
         OSError: the client is gone.
     """
+    first = environ.get("headgate.handler")
+    if isinstance(first, FirstRequest):  # there is no handler yet
+        taken = first.detach(first_bytes)
+        del environ["headgate.handler"]
+        return taken
     handler = _handler_of(environ, start_response)
     if handler is None or handler.socket is None or isinstance(handler.socket, gevent.ssl.SSLSocket):
         raise CannotDetach("WebSocket needs gevent's pywsgi server over a plain socket (TLS ends in front of it)")
@@ -71,7 +77,7 @@ def detach(environ: WSGIEnvironment, start_response: StartResponse, first_bytes:
     handler.close_connection = True
     environ["wsgi.input"] = BytesIO()  # the reader behind it would keep 8 KiB for as long as anyone keeps the environ
     environ.pop("headgate.handler", None)
-    return sock.detach(), received
+    return NativeSocket(fileno=sock.detach()), received
 
 
 class PollWatch:

@@ -19,6 +19,7 @@ from engineio.packet import MESSAGE, Packet
 
 from headgate.metrics import SESSIONS_ENDED
 from headgate.protocol.frames import Frame
+from headgate.runtime.loop import spawn
 
 from .detach import CannotDetach, PollWatch, detach
 from .engineio_http import (
@@ -52,6 +53,10 @@ if TYPE_CHECKING:
 Headers = list[tuple[str, str]]
 
 _TO_URL = bytes.maketrans(b"+/", b"-_")
+_IDS_AT_ONCE = 64
+_ids: list[str] = []
+# Two processes must never hand out the same.
+os.register_at_fork(after_in_child=_ids.clear)
 _to_json = msgspec.json.encode
 
 
@@ -76,6 +81,8 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
             ping_timeout_s=self.ping_timeout,
             max_message_bytes=self.max_http_buffer_size,
         )
+        self._opening_limits: TransportLimits | None = None
+        self._openings: dict[bool, bytes] = {}
         shortest_s = min(
             self.limits.ping_interval_s,
             self.limits.ping_timeout_s,
@@ -84,6 +91,8 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
         )
         self.deadlines = Deadlines(tick_s=min(0.25, shortest_s / 5))
         self.final_frames = FinalFrames(self.deadlines)
+        # A greenlet for each time that messages wait, so that an application has locals of its own in it.
+        self.start: Callable[[Callable[[], None]], object] = spawn
 
     # -- what a session needs (SessionServer) -------------------------------------------------------------------------
 
@@ -100,8 +109,11 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
             self.sockets.pop(sid, None)
 
     def generate_id(self) -> str:
-        """Return a session's, or a client's, id: 120 random bits. engineio's own takes three times as long."""
-        return binascii.b2a_base64(os.urandom(15), newline=False).translate(_TO_URL).decode()
+        """Return a session's, or a client's, id: 120 random bits, of which the kernel gives those of many ids at once."""
+        if not _ids:
+            fresh = binascii.b2a_base64(os.urandom(15 * _IDS_AT_ONCE), newline=False).translate(_TO_URL).decode()
+            _ids.extend(fresh[at : at + 20] for at in range(0, len(fresh), 20))
+        return _ids.pop()
 
     # -- what python-socketio asks of the engine ----------------------------------------------------------------------
 
@@ -225,30 +237,36 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
             raise Refused(FORBIDDEN, "401 Unauthorized")
         if session.closed:  # its connect handler has ended it
             raise Refused(FORBIDDEN, "401 Unauthorized")
-        upgrades = [] if websocket or not self.allow_upgrades or "websocket" not in self.transports else ["websocket"]
-        opening = Frame(b"0" + _to_json(self._opening(sid, upgrades)))
+        upgrades = not websocket and self.allow_upgrades and "websocket" in self.transports
+        opening = Frame(b'0{"sid":"%b",%b' % (sid.encode(), self._opening(upgrades)))
         if not websocket:
             session.start_polling()
             headers = [("Set-Cookie", self._cookie(sid))] if self.cookie else []
             return _respond(start_response, opening.packet, headers + cors)
         try:
-            fd, received = detach(environ, start_response, accept + opening.wire)
+            sock, received = detach(environ, start_response, accept + opening.wire)
         except (CannotDetach, OSError) as error:
             session.end(f"handshake failed: {error}", abort=True)
             if isinstance(error, CannotDetach):
                 raise Refused(BAD_REQUEST, "501 Not Implemented", str(error)) from error
             return []
-        session.start_websocket(fd, received)
+        session.start_websocket(sock, received)
         return []
 
-    def _opening(self, sid: str, upgrades: list[str]) -> dict[str, object]:
-        return {
-            "sid": sid,
-            "upgrades": upgrades,
-            "pingInterval": round(self.limits.ping_interval_s * 1000),
-            "pingTimeout": round(self.limits.ping_timeout_s * 1000),
-            "maxPayload": self.limits.max_message_bytes,
-        }
+    def _opening(self, upgrades: bool) -> bytes:
+        """Return the opening packet behind its session id: the same for all, until the limits change."""
+        limits = self.limits
+        if limits is not self._opening_limits:
+            self._opening_limits, self._openings = limits, {}
+        if upgrades not in self._openings:
+            said = {
+                "upgrades": ["websocket"] if upgrades else [],
+                "pingInterval": round(limits.ping_interval_s * 1000),
+                "pingTimeout": round(limits.ping_timeout_s * 1000),
+                "maxPayload": limits.max_message_bytes,
+            }
+            self._openings[upgrades] = _to_json(said)[1:]
+        return self._openings[upgrades]
 
     def _cookie(self, sid: str) -> str:
         attributes = self.cookie if isinstance(self.cookie, dict) else {"name": self.cookie, "path": "/", "SameSite": "Lax"}
@@ -258,12 +276,12 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
         if not self.allow_upgrades:
             raise Refused(BAD_REQUEST, detail="this server does not upgrade")
         try:
-            fd, received = detach(environ, start_response, switching_protocols(environ))
+            sock, received = detach(environ, start_response, switching_protocols(environ))
         except CannotDetach as error:
             raise Refused(BAD_REQUEST, "501 Not Implemented", str(error)) from error
         except OSError:
             return []
-        session.probe(fd, received)
+        session.probe(sock, received)
         return []
 
     def _get(self, session: Session, environ: WSGIEnvironment, start_response: StartResponse, cors: Headers) -> Iterable[bytes]:

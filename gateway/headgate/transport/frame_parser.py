@@ -18,6 +18,11 @@ from websockets.frames import Opcode
 from websockets.streams import StreamReader
 from websockets.utils import accept_key
 
+try:
+    from websockets.speedups import apply_mask
+except ImportError:
+    from websockets.utils import apply_mask
+
 __all__ = ["MAX_FRAGMENTS", "Inbound", "Opcode", "ProtocolViolation", "accept_key"]
 
 # A message in more pieces than this is an attack: browsers send one piece.
@@ -28,6 +33,9 @@ FRAGMENTS_PER_MESSAGE = 16
 
 # The bit of a frame's first byte that tells control from data (RFC 6455 section 5.2).
 CONTROL = 0x08
+# The first byte of a text frame that is a whole message; the bit of the second that says that it is masked (a client's is); and
+# the size that stands for two more bytes of size (section 5.2).
+_FINAL_TEXT, _MASKED, _SIZE_FOLLOWS = 0x81, 0x80, 126
 # RFC 6455 section 7.4.1.
 NORMAL, PROTOCOL_ERROR, INVALID_DATA, POLICY, TOO_BIG = 1000, 1002, 1007, 1008, 1009
 _VALID_CLOSE = {1000, 1001, 1002, 1003, 1007, 1008, 1009, 1010, 1011, 1012, 1013, 1014}
@@ -69,8 +77,11 @@ class Inbound:
         Raises:
             ProtocolViolation: too big (1009), malformed (1002), not UTF-8 (1007), too many fragments (1008).
         """
-        self._reader.feed_data(data)
         try:
+            if self.at_rest and (text := self._whole_text(data)) is not None:
+                yield Opcode.TEXT, text
+                return
+            self._reader.feed_data(data)
             while (frame := self._next_frame()) is not None:
                 if (message := self._accept(frame)) is not None:
                     yield message
@@ -80,6 +91,25 @@ class Inbound:
             raise ProtocolViolation(PROTOCOL_ERROR, str(error)) from error
         except UnicodeDecodeError as error:
             raise ProtocolViolation(INVALID_DATA, f"text is not UTF-8 at byte {error.start}") from error
+
+    def _whole_text(self, data: bytes) -> bytes | None:
+        """Return the message of a single text frame of which all has come, as most do; None for anything else.
+
+        Raises:
+            UnicodeDecodeError: it is not UTF-8.
+        """
+        if len(data) < 6 or data[0] != _FINAL_TEXT:
+            return None
+        size, start = data[1] - _MASKED, 6
+        if size == _SIZE_FOLLOWS:
+            size, start = int.from_bytes(data[2:4]), 8
+            if size < _SIZE_FOLLOWS:
+                return None
+        if not 0 <= size <= min(self._max_bytes, 65535) or len(data) != start + size or (start == 6 and size > _SIZE_FOLLOWS):
+            return None
+        text = apply_mask(data[start:], data[start - 4 : start])
+        text.decode()
+        return text
 
     def _next_frame(self) -> WebSocketFrame | None:
         if self._parser is None:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 
 NO_ROOM_TEXT = "this gateway has no room for more connections now; try again later, or another gateway"
+ROUTE_FAILED_TEXT = "the server failed; its log says why"
 # Clients that were refused together come back apart.
 RETRY_AFTER_S = (1, 5)
 

@@ -30,7 +30,8 @@ from gevent import pywsgi
 
 from headgate.metrics import HTTP_ENDED
 
-from .http_answers import Answer, error_answer
+from .first_request import Beginning
+from .http_answers import ROUTE_FAILED_TEXT, Answer, error_answer
 from .http_body import RequestBody
 from .http_connections import HttpConnections
 from .http_limits import HttpLimits, Part
@@ -79,6 +80,9 @@ class HandlerServer(Protocol):
         """Return a new WSGI environment, without a request."""
 
 
+_FROM_THE_START = Beginning()
+
+
 class _TooSlow(TimeoutError):
     """A peer kept us waiting for longer than it may. Of this errno pywsgi prints no traceback; an application sees an OSError."""
 
@@ -102,10 +106,14 @@ class _Incoming(io.RawIOBase):
 class _Routed:
     """A request that a route answers (http_routes.RoutedRequest)."""
 
-    __slots__ = ("_handler", "environ", "head", "route")
+    __slots__ = ("_handler", "counted", "environ", "head", "route")
 
-    def __init__(self, handler: HttpHandler, head: Head, route: Route, environ: WSGIEnvironment) -> None:
+    def __init__(
+        self, handler: HttpHandler, head: Head, route: Route, environ: WSGIEnvironment, *, counted: bool = False
+    ) -> None:
         self._handler, self.head, self.route, self.environ = handler, head, route, environ
+        self.counted = counted  # it has been let in, or refused, already
+        environ["headgate.handler"] = handler
 
     def body(self) -> bytes:
         """As http_routes.RoutedRequest."""
@@ -119,7 +127,7 @@ class HttpHandler(pywsgi.WSGIHandler):  # type: ignore[misc]
     wsgi_input: RequestBody
     environ: WSGIEnvironment | None
 
-    def __init__(self, sock: PeerSocket, address: object, server: HandlerServer) -> None:
+    def __init__(self, sock: PeerSocket, address: object, server: HandlerServer, beginning: Beginning = _FROM_THE_START) -> None:
         # Without it, the answer after a WebSocket upgrade waits 40 ms for the browser's delayed acknowledgement.
         if sock.family in (socket.AF_INET, socket.AF_INET6):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -128,7 +136,6 @@ class HttpHandler(pywsgi.WSGIHandler):  # type: ignore[misc]
         sock.settimeout(0.0)  # a caller that wants to wait says for how long
         super().__init__(sock, address, server, rfile=io.BufferedReader(_Incoming(self), _READ_BYTES))
         self.broken = False  # nobody knows where the next request would begin
-        self._heard = False  # a silent connection is closed in silence
         self._body_bytes = self._turn_bytes = self._waits = 0
         self._chunked = False
         self._is_plain = type(sock) is gevent.socket.socket  # below TLS the socket does not tell what can be read
@@ -136,7 +143,10 @@ class HttpHandler(pywsgi.WSGIHandler):  # type: ignore[misc]
         self._routed: _Routed | None = None
         self._routed_block = b""
         self._unread_bytes = 0
+        self._received, self._heard = beginning.received, bool(beginning.received)
+        self._answered = beginning.answered
         self.begin(Part.HEADERS)
+        self._pace.waited(beginning.waited_s)
 
     # -- bytes in and out ---------------------------------------------------------------------------------------------
 
@@ -146,6 +156,10 @@ class HttpHandler(pywsgi.WSGIHandler):  # type: ignore[misc]
         Raises:
             OSError: it kept us waiting for too long, the body is longer than it may be, or the connection broke.
         """
+        if self._received:
+            piece, self._received = self._received[: len(memoryview(buffer))], self._received[len(memoryview(buffer)) :]
+            memoryview(buffer)[: len(piece)] = piece
+            return len(piece)
         try:
             # The next request is hardly ever there when the last one has been answered: asking for it would be in vain, twice.
             waits = self.part is Part.IDLE and self._is_plain
@@ -253,7 +267,7 @@ class HttpHandler(pywsgi.WSGIHandler):  # type: ignore[misc]
                 gevent.sleep(0)  # the next request may be here already, and the one behind it
         outcome: Outcome
         try:
-            routed = self._next_routed(again) if self.server.routes else None
+            routed = self._answered_before() or (self._next_routed(again) if self.server.routes else None)
         except OSError:
             outcome = None
         else:
@@ -261,6 +275,13 @@ class HttpHandler(pywsgi.WSGIHandler):  # type: ignore[misc]
         return self._late_headers() if outcome is None and self._heard and self.socket is not None else outcome
 
     # -- a request for a route ------------------------------------------------------------------------------------------
+
+    def _answered_before(self) -> _Routed | None:
+        """Return the request that was answered before we had the connection (first_request.py), if there is one."""
+        answered, self._answered = self._answered, None
+        if answered is not None:
+            self._routed = _Routed(self, answered.head, lambda _: answered.answer, answered.environ, counted=True)
+        return None if answered is None else self._routed
 
     def _next_routed(self, again: bool) -> _Routed | None:
         """Wait for the next request; return it, with its head read, if there is a route for it, and else None with nothing read.
@@ -283,21 +304,10 @@ class HttpHandler(pywsgi.WSGIHandler):  # type: ignore[misc]
             route = None if head is None else self.server.routes.get((head.method, head.path))
             if head is None or route is None:
                 return None
-            routed = self._routed = _Routed(self, head, route, self._environ_of(head))
+            routed = self._routed = _Routed(self, head, route, head.environ(self.server.get_environ(), self.client_address))
             self._routed_block = block
         self.rfile.read(end)
         return routed
-
-    def _environ_of(self, head: Head) -> WSGIEnvironment:
-        """Return the WSGI environment of a plain head, as `get_environ` makes it, but for the body."""
-        environ: WSGIEnvironment = self.server.get_environ()
-        environ["REQUEST_METHOD"], environ["SCRIPT_NAME"] = head.method, ""
-        environ["PATH_INFO"], environ["QUERY_STRING"], environ["SERVER_PROTOCOL"] = head.path, head.query, "HTTP/1.1"
-        if isinstance(self.client_address, tuple):
-            environ["REMOTE_ADDR"], environ["REMOTE_PORT"] = (str(part) for part in self.client_address[:2])
-        environ |= head.fields
-        environ["headgate.handler"] = self
-        return environ
 
     def _answer_routed(self, routed: _Routed) -> Outcome:
         """Answer a request, or give it to the application if its route leaves it to that."""
@@ -309,7 +319,8 @@ class HttpHandler(pywsgi.WSGIHandler):  # type: ignore[misc]
         self.server.connections.work(self.socket)
         self.begin(Part.BODY)
         try:
-            answer = self.server.refusal(self.socket, routed.environ) or routed.route(routed)
+            refusal = None if routed.counted else self.server.refusal(self.socket, routed.environ)
+            answer = refusal or routed.route(routed)
             if self.socket is None:
                 return None  # detached
             if answer is not None:
@@ -319,7 +330,7 @@ class HttpHandler(pywsgi.WSGIHandler):  # type: ignore[misc]
             return None  # of the connection: nobody is there to be answered
         except Exception:
             log.exception("route failed", path=head.path)
-            self._sendall(error_answer("500 Internal Server Error", "the server failed; its log says why"))
+            self._sendall(error_answer("500 Internal Server Error", ROUTE_FAILED_TEXT))
             return None
         self.wsgi_input = self._rest_of_body()
         self.environ = {**routed.environ, "wsgi.input": self.wsgi_input, "wsgi.input_terminated": True}

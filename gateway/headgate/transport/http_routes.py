@@ -10,6 +10,7 @@ leaves to the application, arrives there.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 if TYPE_CHECKING:
@@ -40,4 +41,20 @@ class RoutedRequest(Protocol):
 # The answer; None leaves the request to the application. None also when the route has detached the socket (detach.py).
 # It must leave a request to the application before it reads the body or has an effect.
 Route: TypeAlias = "Callable[[RoutedRequest], Answer | None]"
+
+
+@dataclass(frozen=True, slots=True)
+class NeverWaits:
+    """A route that never switches greenlets, and reads no body. The first request of a connection is asked of it in the hub.
+
+    None from it means that it has detached the socket, or leaves the request to the application.
+    """
+
+    route: Route
+
+    def __call__(self, request: RoutedRequest) -> Answer | None:
+        """Answer a request."""
+        return self.route(request)
+
+
 Routes: TypeAlias = Mapping[tuple[str, str], Route]

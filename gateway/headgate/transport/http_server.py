@@ -19,20 +19,22 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+import gevent.socket
 import structlog
 from gevent import pywsgi
 
 from headgate.metrics import ACCEPT_FAILURES, HTTP_CONNECTIONS, HTTP_ENDED
-from headgate.runtime.loop import later, native_close
+from headgate.runtime.loop import later
 
 from .descriptors import HeldDescriptors, descriptor_limit, has_room, places
+from .first_request import Beginning, FirstRequests
 from .http_answers import NO_ROOM_TEXT, Answer, error_answer, refusing, retry_after_s, too_many_text
 from .http_connections import HttpConnections
 from .http_handler import HttpHandler
 from .http_limits import HttpLimits
-from .http_routes import Routes
+from .http_routes import NeverWaits, Routes
 from .peer_address import address_key, address_of
-from .peer_socket import AcceptedSocket, PeerSocket, close_hard, native
+from .peer_socket import NativeSocket, PeerSocket, close_hard, native
 
 if TYPE_CHECKING:
     from wsgiref.types import WSGIApplication, WSGIEnvironment
@@ -63,6 +65,7 @@ class HTTPServer(pywsgi.WSGIServer):  # type: ignore[misc]
     handler_class = HttpHandler
     # In one turn of the loop: connections that are ended for others close theirs in the next.
     max_accept = 32
+    _first: FirstRequests | None = None
 
     def __init__(
         self,
@@ -79,7 +82,10 @@ class HTTPServer(pywsgi.WSGIServer):  # type: ignore[misc]
         self.routes = routes or {}
         # Behind the path comes the query, or the version.
         self.route_starts = tuple(f"{method} {path}{end}".encode() for method, path in self.routes for end in "? ")
-        self.connections: HttpConnections[PeerSocket] = HttpConnections()
+        self.connections: HttpConnections[PeerSocket | NativeSocket] = HttpConnections()
+        below = not self.ssl_enabled and any(isinstance(route, NeverWaits) for route in self.routes.values())
+        if below:
+            self._first = FirstRequests(self)
         HTTP_CONNECTIONS.set_function(lambda: len(self.connections))
         self._held = HeldDescriptors()
         self._places_were_taken = False
@@ -92,10 +98,12 @@ class HTTPServer(pywsgi.WSGIServer):  # type: ignore[misc]
 
     def close(self) -> None:
         """Accept no connections any more. Idempotent."""
+        if self._first is not None:
+            self._first.close()
         super().close()
         self._held.close()
 
-    def do_read(self) -> tuple[AcceptedSocket, object] | None:
+    def do_read(self) -> tuple[NativeSocket, object] | None:
         """Accept a connection; None when there is none, or when there is nothing left to have it with."""
         for _ in range(self.max_accept):
             self._hold()
@@ -103,21 +111,45 @@ class HTTPServer(pywsgi.WSGIServer):  # type: ignore[misc]
             if not room and not self._lend():
                 return None
             try:
-                accepted: tuple[AcceptedSocket, object] | None = super().do_read()
+                descriptor, address = self.socket._accept()
+            except BlockingIOError:
+                return None
             except OSError as error:
                 if error.errno not in _EXHAUSTED:
                     raise
                 self._back_off(error)
                 return None
-            if accepted is None:
-                return None
-            sock, address = accepted
+            sock = NativeSocket(self.socket.family, self.socket.type, self.socket.proto, descriptor)
+            sock.setblocking(False)
             if self._take_in(sock, address) if room else self._take_reserved_place(sock):
-                return accepted
+                return sock, address
         return None
 
+    def do_handle(self, sock: NativeSocket, address: object) -> None:
+        """Serve a connection that `do_read` has accepted."""
+        if self._first is not None:
+            self._first.take(sock, address)
+        else:
+            self.hand_over(sock, address, Beginning())
+
+    def hand_over(self, sock: NativeSocket, address: object, beginning: Beginning) -> None:
+        """Give a connection to a handler, in a greenlet of its own."""
+        family, kind, protocol = sock.family, sock.type, sock.proto
+        ours = gevent.socket.socket(family, kind, protocol, fileno=sock.detach())
+        self.connections.replace(sock, ours)
+        super().do_handle(ours, address, *(() if self.ssl_enabled else (beginning,)))
+
+    def handle(self, sock: PeerSocket, address: object, beginning: Beginning | None = None) -> None:
+        """Serve a connection until it is over. Switches greenlets."""
+        self.handler_class(sock, address, self, beginning or Beginning()).handle()
+
+    def drop(self, sock: NativeSocket) -> None:
+        """Forget a connection that is over, and close it."""
+        self.connections.close(sock)
+        sock.close()
+
     def do_close(self, sock: PeerSocket, *args: object) -> None:
-        """A connection is over, or has been detached."""
+        """The handler of a connection is done with it: it is over, or has been detached."""
         self.connections.close(sock)
         super().do_close(sock, *args)
 
@@ -127,11 +159,11 @@ class HTTPServer(pywsgi.WSGIServer):  # type: ignore[misc]
         if self.limits.proxies:
             self.connections.attribute(sock, None)
 
-    def has_reserved_place(self, sock: PeerSocket) -> bool:
+    def has_reserved_place(self, sock: PeerSocket | NativeSocket) -> bool:
         """Return whether a connection has a reserved place: for one request."""
         return self.connections.address_of(sock) == RESERVED
 
-    def refusal(self, sock: PeerSocket, environ: WSGIEnvironment) -> Answer | None:
+    def refusal(self, sock: PeerSocket | NativeSocket, environ: WSGIEnvironment) -> Answer | None:
         """Let a request count; return the answer that refuses it if there is no room for it.
 
         Behind a proxy of ours it counts for the client that the proxy names.
@@ -151,7 +183,7 @@ class HTTPServer(pywsgi.WSGIServer):  # type: ignore[misc]
         HTTP_ENDED.labels("too many of address").inc()
         return refusing("429 Too Many Requests", too_many_text(limit), 1)
 
-    def _take_in(self, sock: AcceptedSocket, address: object) -> bool:
+    def _take_in(self, sock: NativeSocket, address: object) -> bool:
         """Count a connection, if need be in place of another that waits for its peer; refuse it when there is no such one.
 
         Behind a proxy all connections come from the proxy, so an address of its own tells nothing: `refusal` asks for each
@@ -175,7 +207,7 @@ class HTTPServer(pywsgi.WSGIServer):  # type: ignore[misc]
         connections.open(sock, key)
         return True
 
-    def _take_reserved_place(self, sock: AcceptedSocket) -> bool:
+    def _take_reserved_place(self, sock: NativeSocket) -> bool:
         self._tell("no room for new clients", descriptors=descriptor_limit(), http_connections=len(self.connections))
         self.connections.open(sock, RESERVED)
         return True
@@ -217,12 +249,12 @@ class HTTPServer(pywsgi.WSGIServer):  # type: ignore[misc]
             native(sock).shutdown(socket.SHUT_RDWR)  # not the cooperative one, which raises in the greenlet that waits
         return True
 
-    def _refuse(self, sock: AcceptedSocket, status: str, reason: str, told: str) -> bool:
+    def _refuse(self, sock: NativeSocket, status: str, reason: str, told: str) -> bool:
         HTTP_ENDED.labels(reason).inc()
         with suppress(OSError):
-            native(sock).send(error_answer(status, told, retry_after_s()))
-            native(sock).recv(_READ_BYTES)  # closing it with a request unread would take the answer back
-        native_close(sock.detach())
+            sock.send(error_answer(status, told, retry_after_s()))
+            sock.recv(_READ_BYTES)  # closing it with a request unread would take the answer back
+        sock.close()
         return False
 
     def _back_off(self, error: OSError) -> None:

@@ -8,10 +8,11 @@ socket), `resume` when it may go on; `emptied` when nothing waits any more: the 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from time import monotonic
 from typing import Protocol
 
-from headgate.runtime.loop import sleep, spawn
+from headgate.runtime.loop import sleep
 
 # So much may wait for the application before we stop reading; at the lower level we go on.
 FULL_MESSAGES, LOW_MESSAGES = 64, 16
@@ -22,6 +23,9 @@ SLICE_S = 0.005
 
 class InboxOwner(Protocol):
     """The receiver of the session."""
+
+    def start(self, work: Callable[[], None]) -> None:
+        """Run this in a greenlet, starting in the next turn of the loop."""
 
     def deliver(self, message: str | bytes) -> None:
         """Hand one message to the application. May wait; the owner handles what it raises."""
@@ -57,7 +61,7 @@ class Inbox:
             self._owner.pause()
         if not self._working:
             self._working = True
-            spawn(self._work)
+            self._owner.start(self._work)
 
     def discard(self) -> None:
         """Forget the messages that wait: the server has ended the session."""

@@ -5,10 +5,11 @@ gevent's own methods wait for the peer, and switch greenlets; those of `native` 
 
 from __future__ import annotations
 
+import _socket
 import socket
 import struct
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
@@ -56,28 +57,16 @@ class AcceptedSocket(PeerSocket, Protocol):
         """Return the descriptor."""
 
 
-class NativeSocket(Protocol):
-    """The standard library's socket, in its non-blocking mode."""
-
-    def recv(self, size: int, flags: int = 0, /) -> bytes:
-        """Read what there is."""
-
-    def recv_into(self, buffer: WriteableBuffer, /) -> int:
-        """Read what there is; 0 at the end."""
-
-    def send(self, data: bytes, /) -> int:
-        """Write what the kernel takes."""
-
-    def shutdown(self, how: int, /) -> None:
-        """End a direction, or both."""
+# In its non-blocking mode. The C type itself: smaller than socket.socket, and out of reach of monkey-patching.
+NativeSocket: TypeAlias = _socket.socket
 
 
-def native(sock: PeerSocket) -> NativeSocket:
-    """Return the socket below gevent's. (A private corner of gevent: `_sock`.)"""
-    return sock._sock  # type: ignore[attr-defined, no-any-return]
+def native(sock: PeerSocket | NativeSocket) -> NativeSocket:
+    """Return the socket below gevent's, or itself. (A private corner of gevent: `_sock`.)"""
+    return sock if isinstance(sock, NativeSocket) else sock._sock  # type: ignore[attr-defined]
 
 
-def close_hard(sock: PeerSocket) -> None:
+def close_hard(sock: PeerSocket | NativeSocket) -> None:
     """Let closing a socket throw away what the kernel holds for its peer, for which it would try for many minutes."""
     with suppress(OSError):
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

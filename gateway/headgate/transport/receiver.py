@@ -8,6 +8,7 @@ A receiver exists only while the browser has sent something lately: an idle sess
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from headgate.protocol.frames import Frame
@@ -37,6 +38,9 @@ class ReceivingSession(Protocol):
 
     def pong_received(self) -> None:
         """The browser answered a ping."""
+
+    def start(self, work: Callable[[], None]) -> None:
+        """Run this in a greenlet, starting in the next turn of the loop."""
 
     def deliver(self, message: str | bytes) -> None:
         """Hand one message to the application. May wait."""
@@ -114,6 +118,10 @@ class Receiver:
             self._inbox.discard()
 
     # -- what the inbox asks ------------------------------------------------------------------------------------------
+
+    def start(self, work: Callable[[], None]) -> None:
+        """Messages wait: deliver them."""
+        self._session.start(work)
 
     def deliver(self, message: str | bytes) -> None:
         """One message is next."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .request_headers import MAX_HEADER_LINES
 
@@ -52,6 +52,15 @@ class Head(NamedTuple):
     fields: Mapping[str, str]
     body_bytes: int
     ends: bool
+
+    def environ(self, base: dict[str, Any], client_address: object) -> dict[str, Any]:
+        """Return `base`, the WSGI environment of the server, with this request in it, as pywsgi makes it, but for the body."""
+        base["REQUEST_METHOD"], base["SCRIPT_NAME"] = self.method, ""
+        base["PATH_INFO"], base["QUERY_STRING"], base["SERVER_PROTOCOL"] = self.path, self.query, "HTTP/1.1"
+        if isinstance(client_address, tuple):
+            base["REMOTE_ADDR"], base["REMOTE_PORT"] = str(client_address[0]), str(client_address[1])
+        base |= self.fields
+        return base
 
 
 def read_head(block: bytes) -> Head | None:

@@ -8,6 +8,7 @@ last message.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from headgate.protocol.frames import Frame
@@ -19,6 +20,7 @@ from .heartbeat import Heartbeat
 from .limits import TransportLimits
 from .long_poll import LongPoll
 from .outbox import Outbox
+from .peer_socket import NativeSocket
 from .receiver import Receiver
 from .send_queue import ClientQueue
 from .session_state import (
@@ -48,6 +50,9 @@ class SessionServer(Protocol):
     deadlines: Deadlines
     limits: TransportLimits
     final_frames: FinalFrames
+
+    def start(self, work: Callable[[], None], /) -> object:
+        """Run a function in a greenlet, starting in the next turn of the loop."""
 
     def deliver(self, sid: str, message: str | bytes) -> None:
         """One message for the application; called in order, in the session's own greenlet; may wait."""
@@ -115,9 +120,9 @@ class Session(Outbox):
         self._advance(SessionStep.START_POLLING)
         self._start_deadlines()
 
-    def start_websocket(self, fd: int, already_received: bytes = b"") -> None:
+    def start_websocket(self, sock: NativeSocket, already_received: bytes = b"") -> None:
         """Begin the life of a session on this WebSocket; one that ended meanwhile closes it."""
-        wire = self._websocket(fd, self)
+        wire = self._websocket(sock, self)
         if self.closed:
             wire.lose(SERVER_DISCONNECT)
             return
@@ -143,10 +148,10 @@ class Session(Outbox):
 
     # -- the upgrade --------------------------------------------------------------------------------------------------
 
-    def probe(self, fd: int, already_received: bytes = b"") -> None:
+    def probe(self, sock: NativeSocket, already_received: bytes = b"") -> None:
         """Begin to move to this WebSocket (Engine.IO: 2probe, 3probe, 5). A session has one, or one that is tried, at most."""
         probe = UpgradeProbe(self)
-        wire = probe.socket = self._websocket(fd, probe)
+        wire = probe.socket = self._websocket(sock, probe)
         if self.state is not SessionState.POLLING:
             wire.close(POLICY, "this session has its WebSocket already")
             return
@@ -180,10 +185,10 @@ class Session(Outbox):
             self._advance(SessionStep.DROP_PROBE)
             self._probe = None
 
-    def _websocket(self, fd: int, owner: Session | UpgradeProbe) -> WebSocket:
+    def _websocket(self, sock: NativeSocket, owner: Session | UpgradeProbe) -> WebSocket:
         limits = self.limits
         return WebSocket(
-            fd, owner, self._server.deadlines, limits.max_message_bytes, limits.send_buffer_bytes, limits.write_deadline_s
+            sock, owner, self._server.deadlines, limits.max_message_bytes, limits.send_buffer_bytes, limits.write_deadline_s
         )
 
     # -- what the WebSocket and the polls bring -----------------------------------------------------------------------
@@ -232,6 +237,10 @@ class Session(Outbox):
         return self._receiver
 
     # -- what the receiver asks ---------------------------------------------------------------------------------------
+
+    def start(self, work: Callable[[], None]) -> None:
+        """Messages wait: deliver them."""
+        self._server.start(work)
 
     def deliver(self, message: str | bytes) -> None:
         """One message is next."""

@@ -22,6 +22,8 @@ import socketio
 from socketio.packet import CONNECT_ERROR
 
 from headgate.protocol.frames import message_frame
+from headgate.runtime.loop import spawn
+from headgate.runtime.workers import Workers
 
 from .engine import EngineServer, OneTooMany
 from .fast_packet import FastPacket
@@ -108,6 +110,12 @@ class _Members(socketio.Manager):  # type: ignore[misc]
         pairs[sid] = eio_sid
         self.pending_connect.setdefault(namespace, set()).add(sid)
         return sid
+
+    def sid_from_eio_sid(self, eio_sid: str, namespace: str) -> str | None:
+        """Return the client of a session in a namespace, if it has one there. Most that ask have none yet."""
+        rooms = self.rooms.get(namespace)
+        pairs = None if rooms is None else rooms.get(None)
+        return None if pairs is None else pairs._invm.get(eio_sid)
 
     def connect(self, sid: str, namespace: str) -> str:
         """Its connect handler has let a client in."""
@@ -204,6 +212,10 @@ class SocketIOFace:
             ConnectionResetError: the client is gone.
         """
         return self._engine.handshake(request)
+
+    def reuse_greenlets(self, reuse: bool) -> None:
+        """Say whether handlers may run in greenlets in which others have run. Not if they run code of an application."""
+        self._engine.start = Workers().start if reuse else spawn
 
     # -- connect, disconnect, dispatch --------------------------------------------------------------------------------
 

@@ -9,7 +9,6 @@ writes by what the owner's queue hands over (at most JOIN_BYTES at a time), a cl
 
 from __future__ import annotations
 
-import _socket
 import socket
 import struct
 from collections.abc import Callable
@@ -19,6 +18,7 @@ from headgate.protocol.frames import close_frame, pong_frame
 from headgate.runtime.loop import READ, WRITE, Watcher, io_watcher
 
 from .frame_parser import NORMAL, Inbound, Opcode, ProtocolViolation
+from .peer_socket import NativeSocket
 from .timers import Deadlines, monotonic
 
 # One recv; also what one client may have parsed before another gets its turn.
@@ -79,20 +79,19 @@ class WebSocket:
 
     def __init__(
         self,
-        fd: int,
+        sock: NativeSocket,
         owner: WebSocketOwner,
         deadlines: Deadlines,
         max_message_bytes: int,
         send_buffer_bytes: int,
         write_deadline_s: float,
     ) -> None:
-        # The C type itself: smaller than socket.socket, and out of reach of monkey-patching.
-        self._sock = _socket.socket(fileno=fd)
-        self._sock.setblocking(False)
-        self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
-        if self._sock.family in (socket.AF_INET, socket.AF_INET6):
-            self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.send: Callable[[bytes | memoryview], int] = self._sock.send
+        self._sock = sock
+        sock.setblocking(False)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
+        if sock.family in (socket.AF_INET, socket.AF_INET6):
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.send: Callable[[bytes | memoryview], int] = sock.send
         self._owner: WebSocketOwner | None = owner
         self._deadlines = deadlines
         self._max_message_bytes = max_message_bytes
@@ -102,7 +101,7 @@ class WebSocket:
         self._unsent: memoryview | None = None
         self._pong: bytes | None = None
         self._flushing = False
-        self._reader: Watcher = io_watcher(fd, READ)
+        self._reader: Watcher = io_watcher(sock.fileno(), READ)
         self._writer: Watcher | None = None
         self._lingered = 0
         self.writing = False

@@ -1,6 +1,6 @@
 """A WebSocket handshake below WSGI has the answers that it has through the application, byte for byte.
 
-Real HTTP over loopback, in the test's own process, to a gateway on a model of Redis that is served in both ways.
+Real HTTP over loopback, in the test's own process, to a gateway on a model of Redis that is served in three ways.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gevent import socket as cooperative
 
 from headgate.settings import Settings
 from headgate.transport.http_limits import HttpLimits
-from headgate.transport.http_routes import RoutedRequest
+from headgate.transport.http_routes import NeverWaits, RoutedRequest
 from headgate.transport.http_server import HTTPServer
 from tests.support.gateway_here import DEADLINE_S, GatewayOnModel, StartGatewayOnModel
 from tests.support.model_redis import NAMESPACE
@@ -51,12 +51,13 @@ REQUESTS: dict[str, tuple[str, dict[str, str | None]]] = {
 
 
 class Ways:
-    """A gateway that is served twice: `through` the application, and `below` it."""
+    """A gateway that is served three times: `through` the application, `below` it, and `at_once`, before there is a greenlet."""
 
     def __init__(self, gateway: GatewayOnModel) -> None:
         self.gateway = gateway
         self.routed = 0
         self.through, self.below = self._served({}), self._served({("GET", "/socket.io/"): self._route})
+        self.at_once = self._served({("GET", "/socket.io/"): NeverWaits(self._route)})
 
     def _served(self, routes: dict[tuple[str, str], Any]) -> HTTPServer:
         application = self.gateway.gateway.wsgi_app(_nothing)
@@ -84,14 +85,14 @@ class Ways:
         return re.sub(rb"Date: [^\r]+", b"Date:", received)
 
     def close(self) -> None:
-        """Stop both servers."""
-        self.through.stop(timeout=0)
-        self.below.stop(timeout=0)
+        """Stop the servers."""
+        for server in (self.through, self.below, self.at_once):
+            server.stop(timeout=0)
 
 
 @pytest.fixture
 def ways(gateway_on_model: StartGatewayOnModel) -> Iterator[Ways]:
-    """One gateway, served in both ways."""
+    """One gateway, served in three ways."""
     anyone: dict[str, Any] = {"anonymous_subscribe": ("#",), "anonymous_namespaces": (NAMESPACE,)}
     ways = Ways(gateway_on_model(dev=False, max_clients_per_address=3, **anyone))
     yield ways
@@ -105,26 +106,28 @@ def test_an_answer_is_the_same_below_the_application(ways: Ways, case: str) -> N
     through = ways.answer(ways.through, query, changes)
     assert ways.routed == 0
     assert ways.answer(ways.below, query, changes) == through
+    assert ways.answer(ways.at_once, query, changes) == through
     assert through.startswith(b"HTTP/1.1 ")
-    assert ways.routed == 1
+    assert ways.routed == 2
 
 
 def test_one_session_too_many_of_an_address_is_refused_in_the_same_words(ways: Ways) -> None:
     """429, whichever way it came."""
-    socks = [opened(ways.below) for _ in range(3)]
+    socks = [opened(server) for server in (ways.below, ways.at_once, ways.at_once)]
     for sock in socks:
         sock.sendall(request(QUERY, {}))
         assert sock.recv(65536).startswith(b"HTTP/1.1 101 ")
-    answers = [ways.answer(server, QUERY, {}) for server in (ways.through, ways.below)]
-    assert answers[0] == answers[1]
+    answers = [ways.answer(server, QUERY, {}) for server in (ways.through, ways.below, ways.at_once)]
+    assert answers[0] == answers[1] == answers[2]
     assert answers[0].startswith(b"HTTP/1.1 429 ")
     for sock in socks:
         sock.close()
 
 
-def test_a_connect_that_comes_with_the_handshake_is_read(ways: Ways) -> None:
+@pytest.mark.parametrize("way", ["below", "at_once"])
+def test_a_connect_that_comes_with_the_handshake_is_read(ways: Ways, way: str) -> None:
     """A client need not wait for the answer."""
-    with opened(ways.below) as sock:
+    with opened(getattr(ways, way)) as sock:
         sock.sendall(request(QUERY, {}) + masked(TEXT, f"40/{NAMESPACE},"))
         received = b""
         while b"welcome" not in received:
@@ -133,14 +136,16 @@ def test_a_connect_that_comes_with_the_handshake_is_read(ways: Ways) -> None:
             received += data
 
 
-def test_a_client_that_is_gone_leaves_no_session(ways: Ways) -> None:
+@pytest.mark.parametrize("way", ["below", "at_once"])
+def test_a_client_that_is_gone_leaves_no_session(ways: Ways, way: str) -> None:
     """It has sent its request, and has closed the connection before the answer."""
-    sock = opened(ways.below)
+    server = getattr(ways, way)
+    sock = opened(server)
     sock.sendall(request(QUERY, {}))
     sock.close()
     sessions = ways.gateway.gateway._sockets._engine.sockets
     with gevent.Timeout(DEADLINE_S):
-        while not ways.routed or sessions or len(ways.below.connections):
+        while not ways.routed or sessions or len(server.connections):
             gevent.sleep(0.001)
 
 

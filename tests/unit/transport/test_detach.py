@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,6 +15,7 @@ from gevent import pywsgi
 from headgate.transport.detach import CannotDetach, PollWatch, detach
 from headgate.transport.http_handler import HttpHandler
 from headgate.transport.http_server import HTTPServer
+from headgate.transport.peer_socket import NativeSocket
 from tests.support.session_clock import turn
 from tests.support.wsgi import Said
 
@@ -70,7 +70,7 @@ def test_a_socket_is_taken_away_with_the_bytes_behind_the_request(
     serve: Callable[..., Served], handler_class: type[pywsgi.WSGIHandler], behind: bytes
 ) -> None:
     """The answer goes out first; nothing is waited for, and the handler reads, writes and closes it no more."""
-    taken: list[tuple[int, bytes]] = []
+    taken: list[tuple[NativeSocket, bytes]] = []
 
     def application(environ: dict[str, Any], start_response: Any) -> list[bytes]:
         taken.append(detach(environ, start_response, b"the answer"))
@@ -80,15 +80,15 @@ def test_a_socket_is_taken_away_with_the_bytes_behind_the_request(
 
     served = serve(application, handler_class=handler_class)
     served.send(REQUEST + behind)
-    ((fd, received),) = taken
-    with socket.socket(fileno=fd) as sock:
-        assert received == behind
-        assert served.greenlet.dead
-        assert not os.get_blocking(fd)
-        sock.send(b" and more")
-        assert served.peer.recv(100) == b"the answer and more"
-        served.peer.sendall(b"later")
-        assert sock.recv(100) == b"later"
+    ((sock, received),) = taken
+    assert received == behind
+    assert served.greenlet.dead
+    assert not os.get_blocking(sock.fileno())
+    sock.send(b" and more")
+    assert served.peer.recv(100) == b"the answer and more"
+    served.peer.sendall(b"later")
+    assert sock.recv(100) == b"later"
+    sock.close()
 
 
 def test_a_socket_of_another_server_cannot_be_taken_away() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
+import re
 import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -19,6 +21,7 @@ from headgate.transport.engineio_http import BAD_REQUEST, FORBIDDEN, UNKNOWN_SES
 from headgate.transport.http_handler import HttpHandler
 from headgate.transport.http_server import HTTPServer
 from headgate.transport.limits import TransportLimits
+from headgate.transport.peer_socket import NativeSocket
 from headgate.transport.session_state import SessionState
 from tests.support.session_clock import Clock, controlled_clock, read_all, turn
 from tests.support.websocket_codec import TEXT, frame_at, handshake, masked
@@ -396,7 +399,7 @@ class TestEnds:
         (session,) = engine.server.sockets.values()
         ours, theirs = socket.socketpair()
         with theirs:
-            session.probe(ours.detach())
+            session.probe(NativeSocket(fileno=ours.detach()))
             theirs.sendall(masked(TEXT, "2probe") + masked(TEXT, "5"))
             turn()
             assert session.state is SessionState.OPEN
@@ -506,3 +509,21 @@ def test_packets_for_a_session_that_is_over_are_dropped(engine: Engine) -> None:
         engine.server.get_session("nobody")
 
     assert engine.ends == []
+
+
+def test_ids_are_many_and_a_forked_process_has_others(engine: Engine) -> None:
+    """Random bits are fetched for many ids at once, and those of a parent are not its child's."""
+    ids = [engine.server.generate_id() for _ in range(200)]
+    assert len(set(ids)) == 200
+    assert all(re.fullmatch(r"[A-Za-z0-9_-]{20}", made) for made in ids)
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        os.write(writing, engine.server.generate_id().encode())
+        os._exit(0)
+    os.close(writing)
+    os.waitpid(child, 0)
+    with open(reading, "rb") as told:
+        made = told.read().decode()
+    assert len(made) == 20
+    assert made not in [engine.server.generate_id() for _ in range(200)]

@@ -46,6 +46,37 @@ def refused(stream: bytes, limit: int = LIMIT) -> int:
     return violation.value.code
 
 
+def outcome(stream: bytes, cuts: list[int], limit: int) -> object:
+    """Return the messages of a stream that arrives cut at these places, or the code and reason of its fault."""
+    try:
+        return fed(stream, cuts, limit)
+    except ProtocolViolation as violation:
+        return violation.code, violation.reason
+
+
+@pytest.mark.parametrize("size", [0, 1, 125, 126, 127, LIMIT, LIMIT + 1, 65535, 65536])
+@pytest.mark.parametrize("limit", [LIMIT, 100_000])
+@pytest.mark.parametrize("filling", [b"a", b"\xff"])
+def test_a_text_that_comes_at_once_means_what_it_means_in_pieces(size: int, limit: int, filling: bytes) -> None:
+    """Most messages are one frame that has come whole, and are read in one step: with every limit, and every fault."""
+    stream = sent(Opcode.TEXT, filling * size)
+    assert outcome(stream, [], limit) == outcome(stream, [1, 3, 7], limit)
+
+
+@pytest.mark.parametrize(
+    "stream",
+    [
+        bytes([0x81, 0xFE, 0, 5]) + bytes(4) + b"hello",  # a size that needs no further bytes
+        bytes([0x81, 0x05]) + b"hello",  # without a mask
+        bytes([0xC1, 0x85]) + bytes(4) + b"hello",  # a reserved bit
+        bytes([0x81, 0xFF]) + bytes(7) + bytes([5]) + bytes(4) + b"hello",
+    ],
+)
+def test_an_odd_frame_that_comes_at_once_means_what_it_means_in_pieces(stream: bytes) -> None:
+    """It is left to the parser."""
+    assert outcome(stream, [], LIMIT) == outcome(stream, [1, 3], LIMIT)
+
+
 @given(
     st.lists(st.tuples(st.text(max_size=30), st.integers(1, 4)), max_size=6),
     st.lists(st.integers(0, 5000), max_size=20),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -20,6 +19,7 @@ from headgate.transport.http_handler import HttpHandler
 from headgate.transport.http_limits import HttpLimits
 from headgate.transport.http_routes import RoutedRequest
 from headgate.transport.http_server import HTTPServer
+from headgate.transport.peer_socket import NativeSocket
 from tests.support.http_peer import FOREVER, Pause, Peer
 from tests.support.session_clock import turn
 from tests.support.wsgi import Said
@@ -246,7 +246,7 @@ def test_a_connection_leaves_nothing_behind_that_only_the_garbage_collector_find
 
 def test_a_route_may_take_the_socket_away(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the bytes behind the request, for a WebSocket; the handler reads, writes and closes it no more."""
-    taken: list[tuple[int, bytes]] = []
+    taken: list[tuple[NativeSocket, bytes]] = []
 
     def take(request: RoutedRequest) -> None:
         taken.append(detach(dict(request.environ), Said(), b"the answer"))
@@ -257,11 +257,11 @@ def test_a_route_may_take_the_socket_away(monkeypatch: pytest.MonkeyPatch) -> No
     theirs.sendall(b"GET /socket?a=b HTTP/1.1\r\nHost: test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nbehind")
     turn()
     try:
-        ((fd, received),) = taken
-        with socket.socket(fileno=fd) as sock:
-            assert (received, greenlet.dead, os.get_blocking(fd)) == (b"behind", True, False)
-            sock.send(b" and more")
-            assert theirs.recv(100) == b"the answer and more"
+        ((sock, received),) = taken
+        assert (received, greenlet.dead, os.get_blocking(sock.fileno())) == (b"behind", True, False)
+        sock.send(b" and more")
+        assert theirs.recv(100) == b"the answer and more"
+        sock.close()
     finally:
         theirs.close()
         greenlet.kill()

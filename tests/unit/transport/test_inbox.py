@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import gevent
 
@@ -15,6 +16,9 @@ class Owner:
     def __init__(self) -> None:
         self.delivered: list[str | bytes] = []
         self.done = False
+
+    def start(self, work: Callable[[], None]) -> None:
+        gevent.spawn(work)
 
     def deliver(self, message: str | bytes) -> None:
         ends_s = time.monotonic() + SLICE_S

@@ -10,6 +10,7 @@ import pytest
 
 from headgate.protocol.frames import Frame
 from headgate.transport.limits import TransportLimits
+from headgate.transport.peer_socket import NativeSocket
 from headgate.transport.send_queue import MAX_CONTROL_FRAMES
 from headgate.transport.session import Session
 from headgate.transport.websocket import WebSocket
@@ -40,7 +41,7 @@ class Line:
         self.client = Client()
         self.session.owners = (self.client,)
         ours, self.browser = socket.socketpair()
-        self.session.start_websocket(ours.detach())
+        self.session.start_websocket(NativeSocket(fileno=ours.detach()))
 
     @property
     def wire(self) -> WebSocket:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import gevent
 import pytest
 
 from headgate.protocol.frames import Frame
@@ -41,6 +42,10 @@ class Session:
     def pong_received(self) -> None:
         """Count."""
         self.pongs += 1
+
+    def start(self, work: Callable[[], None]) -> None:
+        """In a greenlet."""
+        gevent.spawn(work)
 
     def deliver(self, message: str | bytes) -> None:
         """Record a message."""

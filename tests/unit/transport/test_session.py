@@ -20,6 +20,7 @@ from headgate.transport.heartbeat import Pulse
 from headgate.transport.inbox import FULL_MESSAGES
 from headgate.transport.limits import TransportLimits
 from headgate.transport.long_poll import SessionClosed
+from headgate.transport.peer_socket import NativeSocket
 from headgate.transport.session import Session
 from headgate.transport.session_state import IllegalStep, SessionState, SessionStep, following
 from headgate.transport.websocket import WebSocket
@@ -86,10 +87,10 @@ class Browser:
             sock.close()
         turn()
 
-    def _dial(self) -> int:
+    def _dial(self) -> NativeSocket:
         ours, theirs = socket.socketpair()
         self.socks.append(theirs)
-        return ours.detach()
+        return NativeSocket(fileno=ours.detach())
 
     def _ask(self) -> list[bytes] | str:
         try:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from typing import cast
 
 import pytest
 
+from headgate.transport.peer_socket import NativeSocket
+from headgate.transport.timers import Deadlines
 from headgate.transport.upgrade import MAX_CONTROLS, UpgradeProbe
 from headgate.transport.websocket import WebSocket
 from tests.support.session_clock import Clock, controlled_clock, read_all, turn
@@ -41,7 +44,14 @@ class Browser:
         self.session = Session()
         self.probe = UpgradeProbe(self.session)
         ours, self.sock = socket.socketpair()
-        self.websocket = self.probe.socket = WebSocket(ours.detach(), self.probe, clock, 1000, 65536, 10.0)  # type: ignore[arg-type]
+        self.websocket = self.probe.socket = WebSocket(
+            NativeSocket(fileno=ours.detach()),
+            self.probe,
+            cast(Deadlines, clock),
+            1000,
+            65536,
+            10.0,
+        )
         self.websocket.open()
 
     def send(self, *frames: bytes) -> list[tuple[int, bytes]]:

@@ -8,6 +8,7 @@ from typing import cast
 
 import pytest
 
+from headgate.transport.peer_socket import NativeSocket
 from headgate.transport.timers import Deadlines
 from headgate.transport.websocket import LINGER_S, WebSocket
 from tests.support.session_clock import Clock, controlled_clock, read_all, turn
@@ -63,7 +64,7 @@ def pair() -> Iterator[tuple[WebSocket, Scripted, socket.socket]]:
     ours, theirs = socket.socketpair()
     owner = Scripted()
     timer = Deadlines(1.0)
-    wire = WebSocket(ours.detach(), owner, timer, 1000, 65536, 10.0)
+    wire = WebSocket(NativeSocket(fileno=ours.detach()), owner, timer, 1000, 65536, 10.0)
     theirs.settimeout(5)
     yield wire, owner, theirs
     wire.lose("the test is over")
@@ -228,7 +229,7 @@ def test_a_reader_lives_while_it_accepts_bytes_however_slowly(clock: Clock) -> N
     """The write deadline is for progress, not for all that waits; without progress the socket is dropped with its bytes."""
     ours, theirs = socket.socketpair()
     owner = Scripted()
-    wire = WebSocket(ours.detach(), owner, cast(Deadlines, clock), 1000, 4096, 10.0)
+    wire = WebSocket(NativeSocket(fileno=ours.detach()), owner, cast(Deadlines, clock), 1000, 4096, 10.0)
     with theirs:
         fill(wire)
         wire.finish_frame(b"x" * 1_000_000)

@@ -24,7 +24,7 @@ const STATIC = resolve(WEB, "../gateway/headgate/static");
 const SERVED = { "headgate.js": "headgate.global.min.js", "headgate.socket.io.js": "headgate.socket.io.js" };
 
 /** The most bytes, gzip, that pages may load (docs/decisions/0021-own-websocket-core.md). */
-const MOST = { connect: 12_544, backbone: 16_768, script: 17_664 };
+const MOST = { connect: 11_840, backbone: 16_064, script: 17_664 };
 
 const { version } = JSON.parse(await readFile(resolve(WEB, "package.json"), "utf8"));
 const banner = { js: `/*! headgate ${version} | MIT */` };
@@ -33,6 +33,12 @@ const banner = { js: `/*! headgate ${version} | MIT */` };
 const base = { absWorkingDir: WEB, bundle: true, target: "es2022", platform: "browser", logLevel: "warning", legalComments: "none", dropLabels: ["STRICT"] };
 /** @type {import("esbuild").BuildOptions} */
 const library = { ...base, external: ["socket.io-client", "backbone", "underscore"], minifyWhitespace: true, minifySyntax: true, sourcemap: "linked" };
+
+/** The modules that `headgate/backbone` is made of. */
+const HELPERS = ["live-collection", "notification-list"];
+
+/** The module of `headgate` as the modules of its other entry points import it. */
+const INDEX = /^\.\/index\.js$/;
 
 /** The transport by socket.io-client, which nothing imports but dynamically: one file is enough for both formats. */
 const SOCKET_IO = "./headgate.socketio.js";
@@ -51,11 +57,11 @@ const outside = (path, filter) => ({
 
 /**
  * Make one file of the package. The Backbone part imports the client as the file beside it, so that a page has one of it.
- * @param {string} entry @param {"esm" | "cjs"} format @param {string} name of the file in dist
+ * @param {string} entry @param {"esm" | "cjs"} format @param {string} name of the file in dist @param {import("esbuild").Plugin[]} [beside] more files beside it
  */
-function publish(entry, format, name) {
+function publish(entry, format, name, beside = []) {
   const index = format === "esm" ? "./headgate.js" : "./headgate.cjs";
-  return build({ ...library, entryPoints: [entry], format, outfile: resolve(DIST, name), plugins: [outside(index, /^\.\/index\.js$/), outside(SOCKET_IO, /^\.\/socketio\.js$/)] });
+  return build({ ...library, entryPoints: [entry], format, outfile: resolve(DIST, name), plugins: [outside(index, INDEX), outside(SOCKET_IO, /^\.\/socketio\.js$/), ...beside] });
 }
 
 /** `import Backbone from "backbone"` in a page without modules: the page's own. @type {import("esbuild").Plugin} */
@@ -83,8 +89,8 @@ const gzip = (/** @type {Uint8Array | string} */ contents) => gzipSync(contents,
  */
 async function pageSize(source) {
   const { outputFiles } = await build({
-    ...base, stdin: { contents: source, resolveDir: WEB }, minify: true, write: false, format: "esm", external: ["socket.io-client", "backbone"],
-    plugins: [outside(SOCKET_IO, /^\.\/socketio\.js$/)],
+    // tsconfig.json leads `headgate` to the sources, and a page gets what is published.
+    ...base, tsconfigRaw: {}, stdin: { contents: source, resolveDir: WEB }, minify: true, write: false, format: "esm", external: ["socket.io-client", "backbone", SOCKET_IO],
   });
   return gzip(outputFiles[0].contents);
 }
@@ -96,7 +102,12 @@ await Promise.all([
   publish("src/index.js", "esm", "headgate.js"),
   publish("src/index.js", "cjs", "headgate.cjs"),
   publish("src/socketio.js", "esm", SOCKET_IO),
-  publish("src/backbone.js", "esm", "headgate.backbone.js"),
+  // Files of their own, so that the bundler of a page leaves out those that the page does not import.
+  publish("src/backbone.js", "esm", "headgate.backbone.js", HELPERS.map((name) => outside(`./headgate.${name}.js`, new RegExp(`/${name}\\.js$`)))),
+  build({
+    ...library, entryPoints: HELPERS.map((name) => ({ in: `src/${name}.js`, out: `headgate.${name}` })), format: "esm", outdir: DIST, splitting: true,
+    chunkNames: "headgate.any-id-collection", plugins: [outside("./headgate.js", INDEX)],
+  }),
   publish("src/backbone.js", "cjs", "headgate.backbone.cjs"),
   build({ ...global, outfile: "dist/headgate.global.js" }),
   build({ ...global, outfile: "dist/headgate.global.min.js", minify: true }),

@@ -105,7 +105,7 @@ def test_a_loop_gets_every_event_and_leaves_nothing_behind(open_page: OpenPage, 
         """() => {
             page.looped = (async () => {
                 const got = [];
-                for await (const { data } of page.gate.events("loops.*")) if (got.push(data) === 3) return got;
+                for await (const { data } of headgate.events(page.gate, "loops.*")) if (got.push(data) === 3) return got;
             })();
             return page.gate.subscribed("loops.*");
         }"""

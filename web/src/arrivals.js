@@ -11,7 +11,9 @@
  *
  * @import { Dispatcher } from "./dispatcher.js"
  */
+import { camelCase } from "./field-names.js";
 import { createInbox } from "./inbox.js";
+import { EVENT } from "./protocol.js";
 
 /**
  * @param {Dispatcher} gate
@@ -33,7 +35,7 @@ export function createArrivals(gate, limit, takes, connection, tell) {
   /** @param {[name: string, args: any[]]} message */
   function take([name, args]) {
     try {
-      if (Object.hasOwn(takes, name)) takes[name](...args);
+      if (Object.hasOwn(takes, name)) takes[name](...(name === EVENT ? args : camelCase(args)));
     } catch (error) {
       gate._handlerFailed(error, name);
     }
@@ -41,7 +43,7 @@ export function createArrivals(gate, limit, takes, connection, tell) {
 
   /** @param {"on" | "off"} state */
   function tellPressure(state) {
-    tell("delivery:backpressure", { state, queued: inbox.depth(), queued_bytes: 0, discarded: 0, where: "browser" });
+    tell("delivery:backpressure", { state, queued: inbox.depth(), queuedBytes: 0, discarded: 0, where: "browser" });
   }
 
   return inbox;

@@ -9,11 +9,11 @@ const SHARE = 0.5;
 
 /**
  * Return a function that takes one request out of the budget and returns 0, or else how many milliseconds to wait for one.
- * @param {any} limits the gateway's {inbound_per_s, inbound_burst}; without them all is NaN, and nothing ever waits
+ * @param {any} limits the gateway's {inboundPerS, inboundBurst}; without them all is NaN, and nothing ever waits
  */
-export function createBudget({ inbound_per_s, inbound_burst }) {
-  const eachMs = 1000 / (inbound_per_s * SHARE);
-  const savedMs = Math.max(0, inbound_burst * SHARE - 1) * eachMs;
+export function createBudget({ inboundPerS, inboundBurst }) {
+  const eachMs = 1000 / (inboundPerS * SHARE);
+  const savedMs = Math.max(0, inboundBurst * SHARE - 1) * eachMs;
   let nextMs = -Infinity;
   return () => {
     const nowMs = performance.now();

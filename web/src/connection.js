@@ -125,11 +125,11 @@ export function createConnection(address, options, owner) {
   }
 
   /** @param {HeadgateError} error @param {number} [retryAfterS] */
-  function refused(error, retryAfterS = error.parts.retry_after_s) {
+  function refused(error, retryAfterS = error.parts.retryAfterS) {
     const another = error.retry || (tokens.refused() && ++refusals < MAX_REFUSALS);
     const delayMs = another ? delayAfterMs(retryAfterS, nextDelayMs()) : null;
     if (!another) refusal = error;
-    leave(another ? "lose" : "refuse", error.message, delayMs, () => owner.tell("connection:refused", error, { delay_ms: delayMs }));
+    leave(another ? "lose" : "refuse", error.message, delayMs, () => owner.tell("connection:refused", error, { delayMs }));
   }
 
   /**
@@ -151,7 +151,7 @@ export function createConnection(address, options, owner) {
     owner.down();
     owner.changed();
     // Nothing is changed after this: a handler may have begun another attempt.
-    if (wasUp) owner.tell("connection:down", { reason, delay_ms: delayMs });
+    if (wasUp) owner.tell("connection:down", { reason, delayMs });
     tell?.();
   }
 

@@ -7,6 +7,8 @@
  * function failed), `refused` (a refusal without a code of ours). Their text is made of the code and the parts.
  */
 
+import { camelCase } from "./field-names.js";
+
 export class HeadgateError extends Error {
   /**
    * @param {string} code wire word
@@ -26,10 +28,10 @@ export class HeadgateError extends Error {
 
 /**
  * Return the error that a refusal on the wire describes.
- * @param {any} refusal `{code, message, retry, …parts}`; anything else becomes code `refused`
+ * @param {any} refusal `{code, message, retry, …parts}` of the wire; anything else becomes code `refused`
  */
 export function fromWire(refusal) {
-  const { code = "refused", message, retry, ...parts } = Object(refusal);
+  const { code = "refused", message, retry, ...parts } = Object(camelCase(refusal));
   return new HeadgateError(code, parts, retry, message);
 }
 

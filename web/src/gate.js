@@ -4,10 +4,10 @@
  * In: handlers from the application. Out: handler calls, lifecycle events (their names have a colon, which no topic has).
  * session.js keeps up the exchange with the gateway.
  *
- * Lifecycle events: `connection:up` {session, user, resumed, epoch, offset, limits, …} · `connection:down` {reason, delay_ms} ·
- * `connection:refused` HeadgateError (refused, no token, or `unreachable`), {delay_ms} · `connection:unauthorized` HeadgateError (the gateway disconnects this client: its token has expired
- * or was revoked) · `connection:moving` {reason, within_s} · `delivery:gap` {patterns, from, to, count, bytes, reason,
- * recoverable, repairing, lost} · `delivery:backpressure` {state, queued, queued_bytes, discarded, conflated, where} ·
+ * Lifecycle events: `connection:up` {session, user, resumed, epoch, offset, limits, …} · `connection:down` {reason, delayMs} ·
+ * `connection:refused` HeadgateError (refused, no token, or `unreachable`), {delayMs} · `connection:unauthorized` HeadgateError (the gateway disconnects this client: its token has expired
+ * or was revoked) · `connection:moving` {reason, withinS} · `delivery:gap` {patterns, from, to, count, bytes, reason,
+ * recoverable, repairing, lost} · `delivery:backpressure` {state, queued, queuedBytes, discarded, conflated, where} ·
  * `delivery:resumed` {epoch, offset, repaired?: {patterns, from, to, count}} · `delivery:error` {error, pattern?, topic?} ·
  * `status:change` {status, previous, reason}, each change · `state:change` state.
  *
@@ -36,7 +36,6 @@ import { Dispatcher, isTopic, report } from "./dispatcher.js";
 import { checkPayload } from "./payload.js";
 import { PUBLISH, SEEN } from "./protocol.js";
 import { createSession } from "./session.js";
-import { EventStream } from "./stream.js";
 import { checkPattern, checkTopic } from "./topic.js";
 
 export class Gate extends Dispatcher {
@@ -107,24 +106,17 @@ export class Gate extends Dispatcher {
   }
 
   /**
-   * Events of a pattern as an async iterator: `for await (const event of gate.events("orders.#"))`. It is subscribed from the
-   * first turn of the loop until the loop is left, the signal aborts or the gate closes. A refusal is thrown into the loop.
-   * @param {string} pattern
-   * @param {SubscribeOptions & { limit?: number }} [options] `limit`: events that may wait for the loop, default 256
-   * @returns {AsyncIterableIterator<HeadgateEvent, void, void>}
-   * @throws {HeadgateError} `invalid_pattern`
-   */
-  events(pattern, options = {}) {
-    return new EventStream(this, checkPattern(pattern), options, this.#closing.signal, this.#session.ended);
-  }
-
-  /**
    * Return a promise for the gateway's acknowledgement of a pattern that has handlers.
    * @param {string} pattern
    * @returns {Promise<void>} rejected with the refusal
    */
   subscribed(pattern) {
     return this.#session.subscribed(pattern);
+  }
+
+  /** Wait until a pattern will not be active any more by itself, and return why. @param {string} pattern */
+  _ended(pattern) {
+    return this.#session.ended(pattern);
   }
 
   /**
@@ -135,7 +127,7 @@ export class Gate extends Dispatcher {
    * @returns {Promise<Receipt>} rejected with HeadgateError; `retry` says whether to try again
    */
   async publish(topic, data, { id } = {}) {
-    const body = { topic: checkTopic(topic), data: checkPayload(data, this.state.limits.max_payload_bytes), id };
+    const body = { topic: checkTopic(topic), data: checkPayload(data, this.state.limits.maxPayloadBytes), id };
     return this.#session.connection.request(PUBLISH, body);
   }
 

@@ -3,4 +3,5 @@ export { connect } from "./connect.js";
 export { Dispatcher } from "./dispatcher.js";
 export { HeadgateError } from "./errors.js";
 export { Gate } from "./gate.js";
+export { events } from "./stream.js";
 export { checkPattern, checkTopic, matches } from "./topic.js";

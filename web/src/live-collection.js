@@ -18,6 +18,8 @@ import { byConvention, isStale, sound } from "./live.js";
 import { Follow } from "./live-follow.js";
 import { LiveModel } from "./live-model.js";
 
+export { LiveModel };
+
 // Beside the collections, not in fields: Backbone's constructor calls `initialize`, which may fetch, before there are fields.
 /** @type {WeakMap<object, Record>} */
 const records = new WeakMap();

@@ -19,13 +19,13 @@ export function checkPayload(data, limit = Infinity) {
   } catch (/** @type {any} */ error) {
     throw new HeadgateError("not_serializable", { reason: error.message }, false, undefined, error);
   }
-  const size = byteLength(text);
-  if (size > limit) throw new HeadgateError("payload_too_large", { size, limit, where: "browser" });
+  checkSize(text, limit);
   // Parsed again, so that the data that was measured is sent: Socket.IO would take an ArrayBuffer for a binary attachment.
   return JSON.parse(text);
 }
 
-/** Return the length of a text in UTF-8. @param {string} text */
-export function byteLength(text) {
-  return new Blob([text]).size;
+/** Refuse a text that is longer in UTF-8. @param {string} text @param {number} limit @throws {HeadgateError} `payload_too_large` */
+export function checkSize(text, limit) {
+  const { size } = new Blob([text]);
+  if (size > limit) throw new HeadgateError("payload_too_large", { size, limit, where: "browser" });
 }

@@ -1,14 +1,15 @@
 /**
  * The wire: names of messages and shapes of their bodies. Mirrors gateway/headgate/protocol/packets.py; docs/protocol.md describes
- * every message, and `tests/golden/wire.json` is read by both sides' tests. No I/O.
+ * every message, and `tests/golden/wire.json` is read by both sides' tests. Fields of notices and errors are written here as the client has
+ * them (field-names.js). No I/O.
  *
  * @typedef {"catch_up" | "latest" | "drop"} Overflow the policy of a subscription when its client queue is full
  * @typedef {{ offset: number, epoch?: string } | { time: number } | { last: number }} Since where in the log a subscription starts
  * @typedef {{ epoch: string, offset: number }} Position a place in the log
  * @typedef {{ pattern: string, overflow?: Overflow, since?: Since }} SubscribeRequest
- * @typedef {{ code: string, message: string, retry?: boolean, retry_after_s?: number, [part: string]: any }} WireError
+ * @typedef {{ code: string, message: string, retry?: boolean, retryAfterS?: number, [part: string]: any }} WireError
  * @typedef {{ pattern: string, ok: boolean, error?: WireError }} SubscribeResult
- * @typedef {{ max_payload_bytes?: number, inbound_per_s?: number, inbound_burst?: number, [name: string]: any }} Limits
+ * @typedef {{ maxPayloadBytes?: number, inboundPerS?: number, inboundBurst?: number, [name: string]: any }} Limits
  *
  * @typedef {object} Welcome
  * @property {string} session
@@ -19,7 +20,7 @@
  * @property {boolean | null} resumed null: the client did not ask to resume
  * @property {Position | null} [from] where the gateway goes on for a client that resumes; null: nowhere in the log that it knows
  * @property {SubscribeResult[]} subscriptions
- * @property {number} [heartbeat_s]
+ * @property {number} [heartbeatS]
  *
  * @typedef {{ id?: string | null, time: number, offset?: number, replayed?: boolean }} EventMeta time in ms since 1970
  *
@@ -33,8 +34,8 @@
  * @property {boolean} recoverable
  * @property {string} [epoch] of `rolled_back`: in which the log goes on behind `from - 1`
  *
- * @typedef {{ state: "warning" | "on" | "off", queued: number, queued_bytes: number, discarded: number, conflated?: number }} Backpressure
- * @typedef {{ bus?: "up" | "down", moving?: { reason: string, within_s: number }, ended?: { pattern: string, error: WireError }[],
+ * @typedef {{ state: "warning" | "on" | "off", queued: number, queuedBytes: number, discarded: number, conflated?: number }} Backpressure
+ * @typedef {{ bus?: "up" | "down", moving?: { reason: string, withinS: number }, ended?: { pattern: string, error: WireError }[],
  *   unauthorized?: WireError }} Status `ended`: subscriptions that a new token no longer grants; `unauthorized`: why the gateway disconnects this client
  */
 

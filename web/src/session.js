@@ -142,6 +142,15 @@ export function createSession(gate, address, options) {
     return connection.refusal() ?? (subscription.is("refused") ? subscription.error : undefined);
   }
 
+  /** Wait until something is so, or a pattern will not be active by itself. Return why not. @param {string} pattern @param {() => unknown} isSo */
+  async function until(pattern, isSo) {
+    for (;;) {
+      const error = hopeless(pattern);
+      if (error || isSo()) return error;
+      await next();
+    }
+  }
+
   function tellState() {
     for (const change of moves.splice(0)) gate.trigger(STATUS_CHANGE, change);
     if (gate._heard(STATE_CHANGE)) gate.trigger(STATE_CHANGE, state());
@@ -180,22 +189,12 @@ export function createSession(gate, address, options) {
 
     /** Wait until a pattern is active. @param {string} pattern @returns {Promise<void>} rejected when it will not be by itself */
     async subscribed(pattern) {
-      for (;;) {
-        const error = hopeless(pattern);
-        if (error) throw error;
-        if (subscriptions.find(pattern)?.is("active")) return;
-        await next();
-      }
+      const error = await until(pattern, () => subscriptions.find(pattern)?.is("active"));
+      if (error) throw error;
     },
 
     /** Wait until a pattern will not be active any more by itself, and return why. @param {string} pattern */
-    async ended(pattern) {
-      for (;;) {
-        const error = hopeless(pattern);
-        if (error) return error;
-        await next();
-      }
-    },
+    ended: (pattern) => until(pattern, () => false),
 
     /** A pattern gets a handler. @param {string} pattern @param {Wishes} wishes */
     handlerComes(pattern, wishes) {

@@ -27,7 +27,7 @@ export function createStatus({ subscriptions, connection, tell, changed }) {
       bus = link;
       if (moving) {
         // Anywhere in the time given, so that the next gateway does not get every client at once.
-        connection.move(moving.reason, Math.random() * moving.within_s * 1000);
+        connection.move(moving.reason, Math.random() * moving.withinS * 1000);
         tell("connection:moving", moving);
       }
       for (const { pattern, error } of ended) tell("delivery:error", subscriptions.end(pattern, fromWire(error)));

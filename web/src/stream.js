@@ -1,5 +1,5 @@
 /**
- * The stream: `gate.events`, events of a pattern as an async iterator, bounded.
+ * The stream: `events(gate, pattern)`, events of a pattern as an async iterator, bounded.
  *
  * A loop body that is slower than the events come makes them wait here. Beyond `limit` the oldest are discarded, and
  * `delivery:gap` says how many and which, with `where: "iterator"`, before the loop sees anything later.
@@ -7,12 +7,14 @@
  * It is an iterator written out, not an async generator: a generator's `return()` waits for a `next()` that is under way, so
  * a loop without events could not be left.
  *
- * @import { HeadgateError } from "./errors.js"
+ * It is a function beside the gate and not a method of it, so that the bundler of a page without such loops leaves this file out.
+ *
  * @import { Gate, HeadgateEvent, SubscribeOptions, Subscription } from "./gate.js"
- * @typedef {SubscribeOptions & { limit?: number }} StreamOptions `limit`: events that may wait for the loop
+ * @typedef {SubscribeOptions & { limit?: number }} StreamOptions `limit`: events that may wait for the loop, default 256
  * @typedef {IteratorResult<HeadgateEvent, void>} Turn
  */
 import { Machine } from "./machine.js";
+import { checkPattern } from "./topic.js";
 
 const DEFAULT_LIMIT = 256;
 
@@ -26,8 +28,21 @@ export const STREAM = {
   ended: {},
 };
 
+/**
+ * Return the events of a pattern for a loop: `for await (const event of events(gate, "orders.#"))`. The pattern is subscribed from the first turn of the
+ * loop until the loop is left, the signal aborts or the gate closes. A refusal is thrown into the loop.
+ * @param {Gate} gate
+ * @param {string} pattern
+ * @param {StreamOptions} [options]
+ * @returns {AsyncIterableIterator<HeadgateEvent, void, void>}
+ * @throws {HeadgateError} `invalid_pattern`
+ */
+export function events(gate, pattern, options = {}) {
+  return new EventStream(gate, checkPattern(pattern), options);
+}
+
 /** @implements {AsyncIterableIterator<HeadgateEvent, void, void>} */
-export class EventStream {
+class EventStream {
   #life = new Machine(STREAM, "new");
   /** @type {HeadgateEvent[]} */
   #line = [];
@@ -44,16 +59,13 @@ export class EventStream {
    * @param {Gate} gate
    * @param {string} pattern
    * @param {StreamOptions} options
-   * @param {AbortSignal} closed of the gate
-   * @param {(pattern: string) => Promise<HeadgateError>} refused resolves with why the pattern will not be active any more by itself
    */
-  constructor(gate, pattern, { limit = DEFAULT_LIMIT, signal, ...options }, closed, refused) {
+  constructor(gate, pattern, { limit = DEFAULT_LIMIT, signal, ...options }) {
     this.gate = gate;
     this.pattern = pattern;
     this.limit = limit;
+    this.signal = signal;
     this.options = options;
-    this.signals = signal ? [closed, signal] : [closed];
-    this.refused = refused;
   }
 
   [Symbol.asyncIterator]() {
@@ -93,12 +105,10 @@ export class EventStream {
 
   #open() {
     this.#subscription = this.gate.subscribe(this.pattern, this.options, (_data, event) => this.#take(event));
-    for (const signal of this.signals) {
-      if (signal.aborted) return this.#end();
-      signal.addEventListener("abort", this.#leave);
-    }
+    if (this.signal?.aborted) return this.#end();
+    this.signal?.addEventListener("abort", this.#leave);
     // `disconnected`: its handlers were removed, or the gate was closed. That is an end, not a fault.
-    void this.refused(this.pattern).then((error) => this.#end(error.code === "disconnected" ? undefined : error));
+    void this.gate._ended(this.pattern).then((error) => this.#end(error?.code === "disconnected" ? undefined : error));
   }
 
   #leave = () => void this.return();
@@ -128,7 +138,7 @@ export class EventStream {
     if (!this.#life.offer("end")) return;
     this.#error = error;
     this.#subscription?.close();
-    for (const signal of this.signals) signal.removeEventListener("abort", this.#leave);
+    this.signal?.removeEventListener("abort", this.#leave);
     for (const resolve of this.#waiters.splice(0)) resolve(this.next());
   }
 }

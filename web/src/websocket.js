@@ -12,10 +12,9 @@
  * @typedef {"closed" | "opening" | "joining" | "joined"} WebSocketState
  * @typedef {"dial" | "open" | "join" | "close"} Step
  */
-import { HeadgateError } from "./errors.js";
 import { Machine } from "./machine.js";
-import { CLOSE, createPackets, PING, PONG } from "./packets.js";
-import { byteLength } from "./payload.js";
+import { createPackets, PING, PONG } from "./packets.js";
+import { checkSize } from "./payload.js";
 import { PROBE_MS } from "./protocol.js";
 import { reasonOf } from "./reason.js";
 
@@ -51,8 +50,8 @@ export function createWebSocket(address, { WebSocket, path = "/socket.io", conne
   /** The present one, and the way to give up asking why there is none. */
   let socket = /** @type {globalThis.WebSocket} */ (/** @type {unknown} */ (null));
   let asking = new AbortController();
-  /** Requests that wait for their acknowledgement. @type {Map<number, (error: unknown, reply?: any) => void>} */
-  let requests = new Map();
+  /** Requests that wait for their acknowledgement. @type {Map<number | undefined, (reply?: any) => void>} */
+  const requests = new Map();
   let nth = 0;
   /** How many WebSockets in a row could not be opened before socket.io-client is tried: one that had worked gets another chance. */
   let chances = 1;
@@ -88,27 +87,23 @@ export function createWebSocket(address, { WebSocket, path = "/socket.io", conne
   /** @param {any} text */
   function heard(text) {
     dueMs = performance.now() + silenceMs;
-    if (text === PING) return socket.send(PONG);
-    if (text === packets.disconnect || text === CLOSE) return lost("io server disconnect");
-    let event, packet;
+    let packet;
     try {
-      event = life.is("joined") ? packets.event(text) : null;
-      packet = event ? null : packets.other(text);
+      packet = packets.read(text);
     } catch {
       return lost(PARSE_ERROR);
     }
-    if (event) owner.arrived(event[0], event.slice(1));
-    else if (packet) take(packet);
-  }
-
-  /** @param {import("./packets.js").Packet} packet */
-  function take({ kind, data, id }) {
-    if (kind === "acknowledge") requests.get(id)?.(undefined, data[0]);
+    const { kind, data, id } = packet;
+    if (kind === "event") {
+      if (life.is("joined")) owner.arrived(data[0], data.slice(1));
+    } else if (kind === "ping") socket.send(PONG);
+    else if (kind === "acknowledge") requests.get(id)?.(data[0]);
+    else if (kind === "close" || kind === "leave") lost("io server disconnect");
     else if (kind === "refuse" && life.is("joining")) {
       leave();
       owner.refused({ message: data.message, ...data.data });
     } else if (kind === "open" && life.offer("open")) opened(data);
-    else if (kind !== "join" || !life.offer("join")) lost(PARSE_ERROR);
+    else if (kind && !(kind === "join" && life.offer("join"))) lost(PARSE_ERROR);
   }
 
   /** @param {{ pingInterval: number, pingTimeout: number, maxPayload: number }} session */
@@ -179,9 +174,7 @@ export function createWebSocket(address, { WebSocket, path = "/socket.io", conne
     if (!life.offer("close")) return;
     clearTimeout(timer);
     socket.close();
-    const ended = requests;
-    requests = new Map();
-    for (const settle of ended.values()) settle(Error("the connection ended"));
+    for (const settle of requests.values()) settle();
   }
 
   function disconnect() {
@@ -201,24 +194,21 @@ export function createWebSocket(address, { WebSocket, path = "/socket.io", conne
       listen(Math.min(PROBE_MS, dueMs - performance.now()));
     },
 
-    request(name, body, timeoutMs) {
-      return new Promise((resolve, reject) => {
-        if (!life.is("joined")) throw Error("there is no connection");
+    request: (name, body, timeoutMs) =>
+      new Promise((resolve, reject) => {
         const id = nth++;
         const text = packets.request(id, name, body);
-        const size = byteLength(text);
-        if (size > maxPayload) throw new HeadgateError("payload_too_large", { size, limit: maxPayload, where: "browser" });
-        /** @param {unknown} error @param {any} [reply] */
-        const settle = (error, reply) => {
+        checkSize(text, maxPayload);
+        /** @param {any} [reply] */
+        const settle = (reply) => {
           requests.delete(id);
           clearTimeout(deadline);
-          if (error) reject(error);
-          else resolve(reply);
+          if (reply) resolve(reply);
+          else reject(Error("no answer"));
         };
-        const deadline = setTimeout(() => settle(Error("no answer in time")), timeoutMs);
+        const deadline = setTimeout(settle, timeoutMs);
         requests.set(id, settle);
         socket.send(text);
-      });
-    },
+      }),
   };
 }

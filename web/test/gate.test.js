@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { getEventListeners } from "node:events";
 import { afterEach, beforeEach, describe, it, mock } from "node:test";
-import { connect } from "#headgate";
+import { connect, events } from "#headgate";
 import { FakeGateway, settle } from "./fake-gateway.js";
 
 const OPTIONS = { reconnectDelayMinMs: 1, reconnectDelayMaxMs: 2 };
@@ -511,7 +511,7 @@ describe("connection", () => {
 
   it("stops after a refusal that asking again cannot change, and starts again on open()", async () => {
     const refused = [];
-    open({ token: "bad" }).on("connection:refused", (error, { delay_ms }) => refused.push([error.code, delay_ms]));
+    open({ token: "bad" }).on("connection:refused", (error, { delayMs }) => refused.push([error.code, delayMs]));
     await gateway.until(() => gateway.connects.length === 1);
     gateway.refuse({ code: "unauthorized", message: "no", retry: false });
     assert.deepEqual(refused, [["unauthorized", null]]);
@@ -524,7 +524,7 @@ describe("connection", () => {
   it("rejects those that wait for a subscription when the connection is refused for good", async () => {
     open({ token: "bad" }).on("connection:refused", () => {});
     const subscription = gate.subscribe("a", () => {});
-    const waiting = [subscription.ready, gate.subscribed("a"), gate.events("b").next()];
+    const waiting = [subscription.ready, gate.subscribed("a"), events(gate, "b").next()];
     await gateway.until(() => gateway.connects.length === 1);
     gateway.refuse({ code: "unauthorized", message: "no", retry: false });
     for (const each of [...waiting, subscription.ready]) await assert.rejects(each, { code: "unauthorized" });
@@ -546,17 +546,19 @@ describe("connection", () => {
 
   it("waits as long as a refusal asks for, and comes back", async () => {
     const delays = [];
-    open({ token: "t" }).on("connection:refused", (_error, { delay_ms }) => delays.push(delay_ms));
+    const parts = [];
+    open({ token: "t" }).on("connection:refused", (error, { delayMs }) => delays.push(delayMs) && parts.push(error.parts));
     await gateway.until(() => gateway.connects.length === 1);
     gateway.refuse({ code: "limit_reached", message: "too many", retry: true, retry_after_s: 0.01, name: "clients_per_user" });
     assert.ok(delays[0] >= 10 && delays[0] <= 15, String(delays));
+    assert.deepEqual(parts, [{ retryAfterS: 0.01, name: "clients_per_user" }]);
     await gateway.welcome({}, 2);
     assert.equal(gate.state.connection, "up");
   });
 
   it("tells the gateway's own answer when long-polling is refused", async () => {
     const messages = [];
-    open().on("connection:refused", ({ parts }, { delay_ms }) => messages.push([parts.reason, delay_ms]));
+    open().on("connection:refused", ({ parts }, { delayMs }) => messages.push([parts.reason, delayMs]));
     const answers = [
       { status: 400, responseText: '{"code":1,"message":"Session ID unknown"}' },
       { status: 502, responseText: "<h1>nginx</h1>" },
@@ -638,12 +640,21 @@ describe("connection", () => {
 
   it("tells bus and backpressure", async () => {
     const notices = [];
-    open().on("delivery:backpressure", ({ state, where }) => notices.push([state, where]));
+    open().on("delivery:backpressure", (notice) => notices.push(notice));
     await gateway.welcome();
     gateway.emit("status", { bus: "down" });
     assert.equal(gate.state.bus, "down");
     gateway.emit("backpressure", { state: "warning", queued: 200, queued_bytes: 5, discarded: 0 });
-    assert.deepEqual(notices, [["warning", "gateway"]]);
+    assert.deepEqual(notices, [{ state: "warning", queued: 200, queuedBytes: 5, discarded: 0, where: "gateway" }]);
+  });
+
+  it("leaves the names in an event's data as they are", async () => {
+    const got = [];
+    open().subscribe("orders.*", (data, event) => got.push(data, event.data));
+    await gateway.welcome();
+    const data = { unit_price: 3, lines: [{ line_no: 1 }] };
+    gateway.event("orders.1", data, 101);
+    assert.deepEqual(got, [data, data]);
   });
 
   it("ignores messages of a later protocol", async () => {
@@ -737,7 +748,7 @@ describe("connection", () => {
   it("leaves no listener on the application's signals when closed", async () => {
     const { signal } = new AbortController();
     open().subscribe("a", { signal }, () => {});
-    const turn = gate.events("b", { signal }).next();
+    const turn = events(gate, "b", { signal }).next();
     assert.equal(getEventListeners(signal, "abort").length, 2);
     gate.close();
     assert.equal((await turn).done, true);
@@ -1228,7 +1239,7 @@ describe("publishing", () => {
 describe("iterating", () => {
   it("yields events and leaves with the loop", async () => {
     open();
-    const iterator = gate.events("a.#");
+    const iterator = events(gate, "a.#");
     const first = iterator.next();
     await gateway.welcome();
     gateway.event("a.b", 1, 101);
@@ -1240,7 +1251,7 @@ describe("iterating", () => {
   it("is bounded, and tells which events it discarded", async () => {
     const gaps = [];
     open().on("delivery:gap", (gap) => gaps.push([gap.count, gap.from, gap.to, gap.where]));
-    const iterator = gate.events("a", { limit: 2 });
+    const iterator = events(gate, "a", { limit: 2 });
     const first = iterator.next();
     await gateway.welcome();
     for (let offset = 101; offset <= 106; offset++) gateway.event("a", null, offset);
@@ -1256,7 +1267,7 @@ describe("iterating", () => {
 
   it("has the pattern subscribed in the first turn of the loop, until the loop is left", async () => {
     open();
-    const iterator = gate.events("a.#");
+    const iterator = events(gate, "a.#");
     assert.deepEqual(Object.keys(gate.state.subscriptions), []);
     const first = iterator.next();
     assert.deepEqual(Object.keys(gate.state.subscriptions), ["a.#"]);
@@ -1271,18 +1282,18 @@ describe("iterating", () => {
   it("is left at once though a turn waits for an event", async () => {
     open();
     await gateway.welcome();
-    const iterator = gate.events("a");
+    const iterator = events(gate, "a");
     const turns = [iterator.next(), iterator.next()];
     assert.deepEqual(await iterator.return(), { value: undefined, done: true });
     assert.deepEqual(await Promise.all(turns), [{ value: undefined, done: true }, { value: undefined, done: true }]);
-    const thrown = gate.events("a");
+    const thrown = events(gate, "a");
     await assert.rejects(thrown.throw(new Error("mine")), { message: "mine" });
   });
 
   it("throws a refusal into the loop, behind the events that have come", async () => {
     open().on("delivery:error", () => {});
     const refusal = { code: "forbidden", message: "not allowed", retry: false };
-    const iterator = gate.events("a");
+    const iterator = events(gate, "a");
     const first = iterator.next();
     await gateway.welcome();
     gateway.event("a", 1, 101);
@@ -1297,13 +1308,13 @@ describe("iterating", () => {
 
   it("is refused a name that is no pattern at once", () => {
     open();
-    assert.throws(() => gate.events("a..b"), { code: "invalid_pattern" });
+    assert.throws(() => events(gate, "a..b"), { code: "invalid_pattern" });
   });
 
   it("ends when the gate is closed or the signal says so", async () => {
     open();
     const leaving = new AbortController();
-    const [one, two] = [gate.events("a", { signal: leaving.signal }), gate.events("b")];
+    const [one, two] = [events(gate, "a", { signal: leaving.signal }), events(gate, "b")];
     const ends = [one.next(), two.next()];
     leaving.abort();
     assert.equal((await ends[0]).done, true);

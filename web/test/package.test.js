@@ -36,15 +36,14 @@ async function inPage(file, globals = {}) {
 
 /** The short suite of every form: an event, a loop, models whose ids are names of every object or Backbone's own. */
 const WORKS = {
-  "gives its handlers events, and its loops": async ({ connect }) => {
+  "gives its handlers events, and its loops": async ({ connect, events }) => {
     const gateway = new FakeGateway();
     const gate = connect("http://gateway.test", { io: gateway.io });
     const got = new Promise((resolve) => gate.on("a.*", resolve));
     await gateway.welcome();
     gateway.event("a.b", 7, 101);
     assert.equal(await got, 7);
-    // Its code is another file in two of the formats.
-    const next = gate.events("a.#").next();
+    const next = events(gate, "a.#").next();
     gateway.event("a.c", 8, 102);
     assert.equal((await next).value.data, 8);
     gate.close();
@@ -174,10 +173,25 @@ describe("the built package", { skip: !import.meta.resolve("#headgate").includes
     assert.equal(outputs.filter(holds).length, 1);
   });
 
+  it("leaves out of a page what the page does not import", async () => {
+    const page = async (/** @type {string} */ source) => {
+      const { metafile, outputFiles } = await build({
+        stdin: { contents: source, resolveDir: WEB }, tsconfigRaw: {}, bundle: true, format: "esm", write: false, metafile: true, external: ["socket.io-client", "backbone"],
+      });
+      const [{ inputs }] = Object.values(metafile.outputs);
+      return { text: outputFiles[0].text, files: Object.keys(inputs).filter((path) => inputs[path].bytesInOutput).map((path) => path.split("/").at(-1)) };
+    };
+    const plain = await page('import { connect } from "headgate"; connect();');
+    assert.doesNotMatch(plain.text, /asyncIterator|LiveModel/);
+    assert.match((await page('import { connect, events } from "headgate"; events(connect(), "a");')).text, /asyncIterator/);
+    const { files } = await page('import { NotificationList } from "headgate/backbone"; new NotificationList([], {});');
+    assert.ok(files.includes("headgate.notification-list.js") && !files.includes("headgate.live-collection.js"), String(files));
+  });
+
   it("goes on at a step that a table of states does not name, where the sources throw", async () => {
-    for (const file of ["headgate.js", "headgate.cjs", "headgate.backbone.js", "headgate.backbone.cjs", "headgate.global.js", "headgate.global.min.js"]) {
+    for (const file of ["headgate.js", "headgate.cjs", "headgate.live-collection.js", "headgate.notification-list.js", "headgate.backbone.cjs", "headgate.global.js", "headgate.global.min.js"]) {
       const code = await readFile(new URL(`../dist/${file}`, import.meta.url), "utf8");
-      assert.match(code, /"catch_up"|"planned"/, file);
+      assert.match(code, /"catch_up"|"planned"|restart:"requested"/, file);
       assert.doesNotMatch(code, /no step|STRICT/, file);
     }
   });

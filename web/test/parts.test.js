@@ -150,13 +150,13 @@ describe("Budget", () => {
   });
 
   it("lets half of the burst go at once, then half of the rate", () => {
-    const take = taker({ inbound_per_s: 10, inbound_burst: 8 });
+    const take = taker({ inboundPerS: 10, inboundBurst: 8 });
     assert.deepEqual([1, 2, 3, 4].map(() => take(0)), [0, 0, 0, 0]);
     assert.deepEqual([0, 100, 200, 200].map(take), [200, 100, 0, 200]);
   });
 
   it("saves up no more than the burst", () => {
-    const take = taker({ inbound_per_s: 10, inbound_burst: 4 });
+    const take = taker({ inboundPerS: 10, inboundBurst: 4 });
     assert.deepEqual([1, 2, 3].map(() => take(1_000_000)), [0, 0, 200]);
   });
 });

@@ -78,7 +78,7 @@ const connectOf = (socket) => JSON.parse(socket.sent.find((text) => text.startsW
 function note() {
   const told = [];
   gate.on("connection:down", ({ reason }) => told.push(reason));
-  gate.on("connection:refused", (error, { delay_ms }) => told.push([error.code, error.parts.reason, delay_ms]));
+  gate.on("connection:refused", (error, { delayMs }) => told.push([error.code, error.parts.reason, delayMs]));
   return told;
 }
 
@@ -104,14 +104,22 @@ describe("packets", () => {
     it(`are read as socket.io's parser reads them: ${name}`, () => {
       let expected;
       new Decoder().on("decoded", ({ data }) => (expected = data)).add(packet);
-      assert.deepEqual(createPackets(`/${golden.namespace}`).event(`4${packet}`), expected);
+      assert.deepEqual(createPackets(`/${golden.namespace}`).read(`4${packet}`).data, expected);
+    });
+  }
+
+  for (const text of ['42/a,"x"', "42/a,", "42/a,[1]", "42/a,{", '45/a,1-["x"]', new ArrayBuffer(2)]) {
+    it(`that are none of an event are not taken for one: ${text}`, () => {
+      assert.throws(() => createPackets("/a").read(text));
     });
   }
 
   it("of another namespace are no events", () => {
-    assert.equal(createPackets("/a").event('42/b,["x"]'), null);
-    assert.equal(createPackets("/a").other('43/b,1["x"]'), null);
-    assert.deepEqual(createPackets("/").event('42["x",1]'), ["x", 1]);
+    assert.deepEqual(createPackets("/a").read('42/b,["x"]'), {});
+    assert.deepEqual(createPackets("/a").read('42["x"]'), {});
+    assert.deepEqual(createPackets("/").read('42/b,["x"]'), {});
+    assert.deepEqual(createPackets("/a").read('43/b,1["x"]'), {});
+    assert.deepEqual(createPackets("/").read('42["x",1]').data, ["x", 1]);
   });
 });
 

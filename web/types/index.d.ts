@@ -39,10 +39,10 @@ export type CallbackFor<Topics, Name extends string> = Name extends keyof Lifecy
 /** The arguments of each lifecycle event. */
 export interface LifecycleEvents {
   "connection:up": [welcome: Welcome];
-  "connection:down": [end: { reason: string; delay_ms: number | null }];
-  "connection:refused": [error: HeadgateError, next: { delay_ms: number | null }];
+  "connection:down": [end: { reason: string; delayMs: number | null }];
+  "connection:refused": [error: HeadgateError, next: { delayMs: number | null }];
   "connection:unauthorized": [error: HeadgateError];
-  "connection:moving": [move: { reason: string; within_s: number }];
+  "connection:moving": [move: { reason: string; withinS: number }];
   "delivery:gap": [gap: ToldGap];
   "delivery:backpressure": [notice: Backpressure];
   "delivery:resumed": [resumed: { epoch?: string; offset?: number; repaired?: { patterns: string[]; from: number | null; to: number | null; count: number } }];
@@ -69,7 +69,7 @@ export interface Welcome {
   resumed: boolean | null;
   from?: Position | null;
   subscriptions: { pattern: string; ok: boolean; error?: { code: string; message: string; [part: string]: any } }[];
-  heartbeat_s?: number;
+  heartbeatS?: number;
 }
 
 /** Events in offsets `from` to `to` that this client did not get. */
@@ -91,7 +91,7 @@ export interface ToldGap extends Gap {
   repairing: boolean;
   /** Its events will not come. */
   lost: boolean;
-  /** `iterator`: a loop over `gate.events` was too slow. */
+  /** `iterator`: a loop over `events` was too slow. */
   where?: "iterator";
 }
 
@@ -99,7 +99,7 @@ export interface ToldGap extends Gap {
 export interface Backpressure {
   state: "warning" | "on" | "off";
   queued: number;
-  queued_bytes: number;
+  queuedBytes: number;
   discarded: number;
   conflated?: number;
   where: "gateway" | "browser";
@@ -107,9 +107,9 @@ export interface Backpressure {
 
 /** Limits of the gateway. */
 export interface Limits {
-  max_payload_bytes?: number;
-  inbound_per_s?: number;
-  inbound_burst?: number;
+  maxPayloadBytes?: number;
+  inboundPerS?: number;
+  inboundBurst?: number;
   [name: string]: any;
 }
 
@@ -248,7 +248,7 @@ export interface SubscribeOptions {
   signal?: AbortSignal | undefined;
 }
 
-/** Options of `gate.events`. */
+/** Options of `events`. */
 export interface EventsOptions extends SubscribeOptions {
   /** Events that may wait for the loop, default 256. */
   limit?: number | undefined;
@@ -290,7 +290,7 @@ export interface Listenable {
 
 /** Names to handlers, as Backbone.Events. */
 export class Dispatcher<Topics = AnyTopics> {
-  /** Bind a handler. */
+  /** Bind a handler, as Backbone does. */
   on<Name extends keyof LifecycleEvents>(name: Name, callback: (this: any, ...args: LifecycleEvents[Name]) => any, context?: any): this;
   on<Name extends keyof Topics & string>(name: Name, callback: EventCallback<Topics[Name]>, context?: any, options?: SubscribeOptions): this;
   on<Name extends string>(name: Name, callback: CallbackFor<Topics, Name>, context?: any, options?: SubscribeOptions): this;
@@ -335,8 +335,6 @@ export class Gate<Topics = AnyTopics> extends Dispatcher<Topics> {
   subscribe<Name extends keyof Topics & string>(pattern: Name, options: SubscribeOptions, handler: EventCallback<Topics[Name]>): Subscription;
   subscribe<Name extends string>(pattern: Name, handler: EventCallback<PayloadOf<Topics, Name>>): Subscription;
   subscribe<Name extends string>(pattern: Name, options: SubscribeOptions, handler: EventCallback<PayloadOf<Topics, Name>>): Subscription;
-  /** Events of a pattern, for `for await`. */
-  events<Name extends string>(pattern: Name, options?: EventsOptions): AsyncIterableIterator<HeadgateEvent<PayloadOf<Topics, Name>>>;
   /** Wait until a pattern is active. */
   subscribed(pattern: string): Promise<void>;
   /** Publish an event, if the token grants it. */
@@ -353,6 +351,12 @@ export class Gate<Topics = AnyTopics> extends Dispatcher<Topics> {
 
 /** Connect to a gateway; `Topics` maps patterns to payloads. */
 export function connect<Topics = AnyTopics>(url?: string | undefined, options?: ConnectOptions): Gate<Topics>;
+/** Events of a pattern, for `for await`. */
+export function events<Topics, Name extends string>(
+  gate: Gate<Topics>,
+  pattern: Name,
+  options?: EventsOptions,
+): AsyncIterableIterator<HeadgateEvent<PayloadOf<Topics, Name>>>;
 /** Return the topic if it is one. */
 export function checkTopic(topic: unknown): string;
 /** Return the pattern if it is one. */

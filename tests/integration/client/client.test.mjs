@@ -4,7 +4,7 @@ import { spawn } from "node:child_process";
 import { after, afterEach, before, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import Backbone from "backbone";
-import { connect } from "headgate";
+import { connect, events } from "headgate";
 import { LiveCollection } from "headgate/backbone";
 import { io } from "socket.io-client";
 import { GatewayProcess, until } from "./gateway-process.mjs";
@@ -51,7 +51,7 @@ describe("against a real gateway", () => {
   it("is told the limits, and refuses what is above them", async () => {
     const gate = open();
     await isUp(gate);
-    assert.equal(gate.state.limits.max_payload_bytes, 65536);
+    assert.equal(gate.state.limits.maxPayloadBytes, 65536);
     const fits = "x".repeat(65536 - 2);
     const { offset } = await gate.publish("size", fits);
     assert.ok(offset > 0);
@@ -292,7 +292,7 @@ describe("against a real gateway", () => {
     /** @type {any[]} */
     const got = [];
     const loop = (async () => {
-      for await (const event of gate.events("iterate.*")) {
+      for await (const event of events(gate, "iterate.*")) {
         got.push(event.data);
         if (got.length === 3) break;
       }
@@ -312,7 +312,7 @@ describe("against a real gateway", () => {
 
   it("lets the process end once it is closed", async () => {
     const script = `
-      import { connect } from "headgate";
+      import { connect, events } from "headgate";
       const gate = connect(${JSON.stringify(gateway.url)});
       gate.once("end.me", () => gate.close());
       gate.once("connection:up", () => gate.publish("end.me", 1).catch(() => {}));

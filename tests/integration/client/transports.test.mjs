@@ -102,7 +102,7 @@ for (const [way, options] of Object.entries(WAYS)) {
       const gate = open(options);
       const got = new Promise((resolve) => gate.once("large", resolve));
       await isUp(gate);
-      const data = "x".repeat(gate.state.limits.max_payload_bytes - 2);
+      const data = "x".repeat(gate.state.limits.maxPayloadBytes - 2);
       await gate.publish("large", data);
       assert.equal(await got, data);
       await assert.rejects(gate.publish("a", 1, { id: "no spaces" }), { code: "invalid_event", retry: false });

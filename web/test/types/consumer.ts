@@ -1,6 +1,6 @@
 /** An application with strict settings: each line compiles, or must not and says so. Compiled as a module and for `require`. */
 import type { AnyTopics, ConnectOptions, ErrorCode, EventCallback, Gate, HeadgateEvent, PayloadOf, State, Status, Subscription } from "headgate";
-import { connect, HeadgateError, matches } from "headgate";
+import { connect, events, HeadgateError, matches } from "headgate";
 import { LiveCollection, LiveModel, NotificationList } from "headgate/backbone";
 
 /** Compiles if two types are one. */
@@ -71,7 +71,7 @@ gate.listenTo(gate, "plain", (nothing: null) => nothing);
 gate.listenTo({ on() {}, off() {} }, "anything", () => {}).stopListening();
 
 // Lifecycle events.
-gate.on("connection:refused", (error, { delay_ms }) => [error.code, delay_ms?.toFixed()]);
+gate.on("connection:refused", (error, { delayMs }) => [error.code, delayMs?.toFixed()]);
 gate.on("connection:down", ({ reason }) => reason.length);
 gate.on("delivery:gap", (gap) => [gap.count, gap.reason === "rolled_back" && gap.epoch, gap.repairing]);
 gate.on("status:change", ({ status, previous, reason }) => [status === "live", previous, reason.length]);
@@ -98,8 +98,8 @@ subscription.status = "idle";
 
 // Loops, publishing, the rest.
 async function work() {
-  for await (const { data, topic } of gate.events("orders.*.shipped", { limit: 10, signal: maybe })) console.log(data.carrier, topic.length);
-  for await (const event of gate.events("orders.42.*")) sure<Same<typeof event.data, Shipped | Order>>();
+  for await (const { data, topic } of events(gate, "orders.*.shipped", { limit: 10, signal: maybe })) console.log(data.carrier, topic.length);
+  for await (const event of events(gate, "orders.42.*")) sure<Same<typeof event.data, Shipped | Order>>();
   const { offset } = await gate.publish("orders.1.shipped", { carrier: "UPS" }, { id: "x" });
   await gate.publish(`orders.${id}.created`, { id: 1, status: "new" });
   // @ts-expect-error another payload

@@ -24,7 +24,7 @@ const STATIC = resolve(WEB, "../gateway/headgate/static");
 const SERVED = { "headgate.js": "headgate.global.min.js", "headgate.socket.io.js": "headgate.socket.io.js" };
 
 /** The most bytes, gzip, that pages may load (docs/decisions/0021-own-websocket-core.md). */
-const MOST = { connect: 11_840, backbone: 16_064, script: 17_664 };
+const MOST = { connect: 11_840, backbone: 16_064, offline: 15_360, script: 17_664 };
 
 const { version } = JSON.parse(await readFile(resolve(WEB, "package.json"), "utf8"));
 const banner = { js: `/*! headgate ${version} | MIT */` };
@@ -109,6 +109,8 @@ await Promise.all([
     chunkNames: "headgate.any-id-collection", plugins: [outside("./headgate.js", INDEX)],
   }),
   publish("src/backbone.js", "cjs", "headgate.backbone.cjs"),
+  publish("src/offline.js", "esm", "headgate.offline.js"),
+  publish("src/offline.js", "cjs", "headgate.offline.cjs"),
   build({ ...global, outfile: "dist/headgate.global.js" }),
   build({ ...global, outfile: "dist/headgate.global.min.js", minify: true }),
   build({ ...base, entryPoints: ["src/socket.io.js"], format: "esm", outfile: "dist/headgate.socket.io.js", minify: true, banner }),
@@ -130,6 +132,10 @@ const sizes = {
   "page with connect and the Backbone helpers": [
     await pageSize(`import { connect } from "headgate"; import * as live from "headgate/backbone"; window.page = [connect(), live];`),
     MOST.backbone,
+  ],
+  "page with connect and an outbox": [
+    await pageSize(`import { connect } from "headgate"; import { createOutbox } from "headgate/offline"; window.outbox = createOutbox(connect());`),
+    MOST.offline,
   ],
   "script tag": [gzip(await readFile(resolve(DIST, "headgate.global.min.js"))), MOST.script],
   "socket.io-client and the transport by it, where no WebSocket gets through": [gzip(await readFile(resolve(DIST, "headgate.socket.io.js"))), Infinity],

@@ -9,6 +9,7 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import ts from "typescript";
 import * as live from "#headgate/backbone";
+import * as offline from "#headgate/offline";
 import * as headgate from "#headgate";
 
 const require = createRequire(import.meta.url);
@@ -66,7 +67,7 @@ describe("the declarations", () => {
     return source.statements.filter((each) => ts.canHaveModifiers(each) && ts.getModifiers(each)?.some(({ kind }) => kind === ts.SyntaxKind.ExportKeyword));
   }
 
-  for (const [file, module] of [["index.d.ts", headgate], ["backbone.d.ts", live]]) {
+  for (const [file, module] of [["index.d.ts", headgate], ["backbone.d.ts", live], ["offline.d.ts", offline]]) {
     it(`name what the package exports: ${file}`, async () => {
       const names = (await exported(file)).filter((each) => ts.isClassDeclaration(each) || ts.isFunctionDeclaration(each)).map(({ name }) => name.text);
       assert.deepEqual([...new Set(names)].sort(), Object.keys(module).sort());
@@ -94,7 +95,7 @@ describe("the declarations", () => {
   });
 
   it("say in one line what the reader of a tooltip needs", async () => {
-    for (const file of ["index.d.ts", "backbone.d.ts"]) {
+    for (const file of ["index.d.ts", "backbone.d.ts", "offline.d.ts"]) {
       const text = await readFile(join(WEB, "types", file), "utf8");
       assert.deepEqual(text.split("\n").filter((line) => /^\s+\/\*\*(?!.*\*\/)/.test(line)), []);
       for (const [comment] of text.matchAll(/\/\*\*.*?\*\//gs)) assert.ok(comment.length < 100, comment);

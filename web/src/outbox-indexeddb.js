@@ -7,6 +7,7 @@
  * @import { Entry } from "./outbox-entry.js"
  * @import { Bounds, Store } from "./outbox-memory.js"
  */
+import { isUnderWay } from "./outbox-entry.js";
 import { checkRoom } from "./outbox-memory.js";
 
 const DATABASE = "headgate-outbox";
@@ -37,24 +38,21 @@ export function createIndexedDbStore(queue, bounds) {
   });
 
   /**
-   * Run one transaction. When the promise is resolved, all of it is on disk: an entry that was sent must be known as such also
-   * after a power failure.
-   * @param {(rows: IDBObjectStore, totals: { events: number, bytes: number }) => Promise<unknown>} act may change the totals
+   * Run one transaction.
+   * @param {IDBTransactionDurability} durability `strict`: when the promise is resolved, it survives a power failure too
+   * @param {(rows: IDBObjectStore, sums: IDBObjectStore) => Promise<unknown>} act
    */
-  async function change(act) {
+  async function change(durability, act) {
     // An entry of a tab that nobody knows to live would be told by another one.
     await lives;
-    const transaction = (await opened).transaction([ENTRIES, TOTALS], "readwrite", { durability: "strict" });
+    const transaction = (await opened).transaction([ENTRIES, TOTALS], "readwrite", { durability });
     const ended = new Promise((resolve, reject) => {
       transaction.oncomplete = resolve;
       transaction.onabort = () => reject(transaction.error);
     });
     ended.catch(() => {});
     try {
-      const sums = transaction.objectStore(TOTALS);
-      const totals = (await result(sums.get(queue))) ?? { events: 0, bytes: 0 };
-      await act(transaction.objectStore(ENTRIES), totals);
-      sums.put(totals, queue);
+      await act(transaction.objectStore(ENTRIES), transaction.objectStore(TOTALS));
     } catch (error) {
       if (!transaction.error) transaction.abort();
       throw error;
@@ -67,26 +65,28 @@ export function createIndexedDbStore(queue, bounds) {
     outlives: true,
 
     add: (entry) =>
-      change(async (rows, totals) => {
-        checkRoom(bounds, totals, entry.bytes);
-        totals.events++;
-        totals.bytes += entry.bytes;
+      change("strict", async (rows, sums) => {
+        const { events, bytes } = (await result(sums.get(queue))) ?? { events: 0, bytes: 0 };
+        checkRoom(bounds, { events, bytes }, entry.bytes);
+        sums.put({ events: events + 1, bytes: bytes + entry.bytes }, queue);
         await result(rows.add({ ...entry, queue }));
       }),
 
     async entries() {
+      // As long a way as that of `change`: what was added before is there.
+      await lives;
       const rows = (await opened).transaction(ENTRIES).objectStore(ENTRIES);
       return result(rows.index(QUEUE).getAll(queue));
     },
 
-    // It keeps the name of its queue: it was read with it.
-    put: (entry) => change((rows) => result(rows.put(entry))),
+    // It was read with the name of its queue, and keeps it. An entry that is about to be sent must be known as such: of any other step, losing it means to doubt.
+    put: (entry) => change(isUnderWay(entry) ? "strict" : "relaxed", (rows) => result(rows.put(entry))),
 
     remove: (entry) =>
-      change(async (rows, totals) => {
+      change("relaxed", async (rows, sums) => {
         if (!(await result(rows.getKey(entry.key)))) return;
-        totals.events--;
-        totals.bytes -= entry.bytes;
+        const { events, bytes } = await result(sums.get(queue));
+        sums.put({ events: events - 1, bytes: bytes - entry.bytes }, queue);
         await result(rows.delete(entry.key));
       }),
 

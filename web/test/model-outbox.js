@@ -101,10 +101,11 @@ export class OutboxWorld {
     lock.holder = lock.line.shift();
     const { tab, act, resolve, reject } = lock.holder;
     const release = () => {
-      if (lock.holder?.act === act) lock.holder = null;
+      if (!tab.isAlive) return;
+      lock.holder = null;
       this.grant();
     };
-    act().then((value) => tab.isAlive && (release(), resolve(value)), (error) => tab.isAlive && (release(), reject(error)));
+    act().finally(release).then(resolve, reject);
   }
 }
 
@@ -149,7 +150,10 @@ export class ModelTab {
     const request = { id, tab: this, user: this.state.user, sentMs: this.world.nowMs };
     this.#requests.add(request);
     this.world.later(request, () => {
-      if (this.world.nowMs - request.sentMs > LATEST_MS) return;
+      if (this.world.nowMs - request.sentMs > LATEST_MS) {
+        if (this.#requests.delete(request)) request.reject(new HeadgateError("timeout", {}, true));
+        return;
+      }
       const { receipt, error } = this.world.append(request);
       this.world.later(request, () => {
         if (!this.#requests.delete(request)) return;

@@ -301,7 +301,7 @@ describe("outboxes of pages that are killed, cut off and reloaded at every step"
       try {
         for (const told of (await history(seed)).told.values()) for (const word of told) words.add(word);
       } catch (error) {
-        throw new Error(`HEADGATE_SEED=${seed}`, { cause: error });
+        throw new Error(`HEADGATE_SEED=${seed}: ${/** @type {Error} */ (error).message}`, { cause: error });
       }
     }
     // Otherwise the histories would prove nothing about that way to end.

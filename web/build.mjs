@@ -26,7 +26,7 @@ const SERVED = { "headgate.js": "headgate.global.min.js", "headgate.socket.io.js
 /** The most bytes, gzip, that pages may load (docs/decisions/0025-the-weight-of-a-page.md). */
 const MOST = { connect: 11_776, backbone: 16_000, script: 17_600 };
 /** The most that an entry point adds to a page with `connect`, the framework's own apart. */
-const MOST_MORE = { store: 3_584, react: 1_024, vue: 768, svelte: 512 };
+const MOST_MORE = { store: 3_584, react: 1_024, vue: 768, svelte: 512, offline: 3_584 };
 
 const { version } = JSON.parse(await readFile(resolve(WEB, "package.json"), "utf8"));
 const banner = { js: `/*! headgate ${version} | MIT */` };
@@ -69,13 +69,14 @@ function publish(entry, format, name, more = {}) {
   return build({ ...library, ...more, entryPoints: [entry], format, outfile: resolve(DIST, name), plugins });
 }
 
-/** Parts of the package in both formats: for frameworks, and the stores that these share. */
-const FRAMEWORKS = {
+/** Parts of the package in both formats: for frameworks, the stores that these share, the outbox. */
+const PARTS = {
   store: {},
   // For a server that renders: what uses it belongs to the page.
   react: { banner: { js: '"use client";' } },
   vue: {},
   svelte: {},
+  offline: {},
 };
 
 /** `import Backbone from "backbone"` in a page without modules: the page's own. @type {import("esbuild").Plugin} */
@@ -124,7 +125,7 @@ await Promise.all([
     chunkNames: "headgate.any-id-collection", plugins: [outside("./headgate.js", INDEX)],
   }),
   publish("src/backbone.js", "cjs", "headgate.backbone.cjs"),
-  ...Object.entries(FRAMEWORKS).flatMap(([name, more]) => [
+  ...Object.entries(PARTS).flatMap(([name, more]) => [
     publish(`src/${name}.js`, "esm", `headgate.${name}.js`, more),
     publish(`src/${name}.js`, "cjs", `headgate.${name}.cjs`, more),
   ]),
@@ -158,6 +159,7 @@ const page = (/** @type {string[]} */ ...parts) =>
   pageSize(["index", ...parts].map((part, nth) => `import * as part${nth} from "./dist/headgate${part === "index" ? "" : `.${part}`}.js"; window.part${nth} = part${nth};`).join(""));
 const [plain, stores] = [await page(), await page("store")];
 sizes["all of headgate/store, beside the client"] = [stores - plain, MOST_MORE.store];
+sizes["all of headgate/offline, beside the client"] = [(await page("offline")) - plain, MOST_MORE.offline];
 for (const name of /** @type {const} */ (["react", "vue", "svelte"])) sizes[`headgate/${name}, beside headgate/store`] = [(await page("store", name)) - stores, MOST_MORE[name]];
 for (const [name, [size]] of Object.entries(sizes)) console.log(`${name}: ${size} bytes gzip`);
 const heavy = Object.entries(sizes).filter(([, [size, most]]) => size > most);

@@ -1,7 +1,8 @@
 """An application around the browser client, served by test_client_*.py as `headgate serve tests.e2e.client_app:app`.
 
-`/client` is a page with the script-tag build, Backbone and client_page.js under a strict Content-Security-Policy; `/elsewhere`
-a page without; `POST /token?life=<seconds>` what an application's sign-in gives. Tokens decide who may see what.
+`/client` is a page with the script-tag build, Backbone and client_page.js under a strict Content-Security-Policy; `/outbox` one
+of modules with outbox_page.js, which a service worker loads while there is no network; `/elsewhere` a page without; `POST
+/token?life=<seconds>` what an application's sign-in gives. Tokens decide who may see what.
 """
 
 from __future__ import annotations
@@ -24,6 +25,17 @@ ASSETS = {
     "backbone.js": ROOT / "node_modules/backbone/backbone-min.js",
     "client_page.js": ROOT / "tests/e2e/client_page.js",
 }
+MODULES = {
+    "headgate.js": ROOT / "web/dist/headgate.js",
+    "headgate.offline.js": ROOT / "web/dist/headgate.offline.js",
+    "outbox_page.js": ROOT / "tests/e2e/outbox_page.js",
+    "outbox_worker.js": ROOT / "tests/e2e/outbox_worker.js",
+}
+OUTBOX_PAGE = (
+    '<!doctype html><html lang="en"><title>outbox</title><link rel="icon" href="data:,"><body>'
+    '<script type="module" src="/modules/outbox_page.js"></script></body></html>'
+)
+OUTBOX_POLICY = "default-src 'none'; script-src 'self'; connect-src 'self'; img-src data:"
 PAGE = (
     '<!doctype html><html lang="en"><title>client</title><link rel="icon" href="data:,"><body><ul id="list"></ul>'
     + "".join(
@@ -42,6 +54,18 @@ def client() -> Response:
     return Response(PAGE, headers={"Content-Security-Policy": POLICY})
 
 
+@app.get("/outbox")
+def outbox() -> Response:
+    return Response(OUTBOX_PAGE, headers={"Content-Security-Policy": OUTBOX_POLICY})
+
+
+@app.get("/modules/<name>")
+def module(name: str) -> Response:
+    answer = send_file(MODULES[name], mimetype="text/javascript")
+    answer.headers["Service-Worker-Allowed"] = "/"
+    return answer
+
+
 @app.get("/elsewhere")
 def elsewhere() -> str:
     return "<!doctype html><title>elsewhere</title>"
@@ -56,4 +80,4 @@ def asset(name: str) -> Response:
 def token() -> str:
     tokens = Tokens.configured(Settings.read(os.environ))
     assert tokens is not None
-    return tokens.mint("ann", ["#"], ["#"], int(request.args["life"]))
+    return tokens.mint(request.args.get("user", "ann"), ["#"], ["#"], int(request.args["life"]))

@@ -39,6 +39,7 @@ import { createSession } from "./session.js";
 import { checkPattern, checkTopic } from "./topic.js";
 
 export class Gate extends Dispatcher {
+  #address;
   #session;
   /** Removes our listeners from the application's signals when the gate closes. */
   #closing = new AbortController();
@@ -46,7 +47,13 @@ export class Gate extends Dispatcher {
   /** @param {string} address origin and namespace @param {SessionOptions} options */
   constructor(address, options) {
     super();
+    this.#address = address;
     this.#session = createSession(this, address, options);
+  }
+
+  /** Origin and namespace. */
+  get address() {
+    return this.#address;
   }
 
   /** Where the connection is, in one word; `status:change` tells each change. */

@@ -3,5 +3,6 @@ export { connect } from "./connect.js";
 export { Dispatcher } from "./dispatcher.js";
 export { HeadgateError } from "./errors.js";
 export { Gate } from "./gate.js";
+export { checkPayload } from "./payload.js";
 export { events } from "./stream.js";
 export { checkPattern, checkTopic, matches } from "./topic.js";

@@ -9,6 +9,7 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import ts from "typescript";
 import * as live from "#headgate/backbone";
+import * as offline from "#headgate/offline";
 import * as react from "#headgate/react";
 import * as store from "#headgate/store";
 import * as svelte from "#headgate/svelte";
@@ -78,7 +79,7 @@ describe("the declarations", () => {
     return source.statements.filter((each) => ts.canHaveModifiers(each) && ts.getModifiers(each)?.some(({ kind }) => kind === ts.SyntaxKind.ExportKeyword));
   }
 
-  const modules = { "index.d.ts": headgate, "backbone.d.ts": live, "store.d.ts": store, "react.d.ts": react, "vue.d.ts": vue, "svelte.d.ts": svelte };
+  const modules = { "index.d.ts": headgate, "backbone.d.ts": live, "offline.d.ts": offline, "store.d.ts": store, "react.d.ts": react, "vue.d.ts": vue, "svelte.d.ts": svelte };
   for (const [file, module] of Object.entries(modules)) {
     it(`name what the package exports: ${file}`, async () => {
       const statements = await exported(file);

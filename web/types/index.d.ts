@@ -49,6 +49,21 @@ export interface LifecycleEvents {
   "delivery:error": [failure: DeliveryError];
   "status:change": [change: StatusChange];
   "state:change": [state: State];
+  /** An outbox (`headgate/offline`) has kept a publish. */
+  "publish:queued": [notice: PublishNotice];
+  /** It is in the log. */
+  "publish:receipt": [notice: PublishNotice & { receipt: Receipt }];
+  /** It was not published; with the code `outcome_unknown` it may have been. */
+  "publish:refused": [notice: PublishNotice & { error: HeadgateError }];
+}
+
+/** A publish of an outbox. */
+export interface PublishNotice {
+  id: string;
+  topic: string;
+  data: any;
+  /** A page that has ended has published it. */
+  restored: boolean;
 }
 
 /** A handler that threw (`topic`), or a subscription that was refused (`pattern`). */
@@ -178,6 +193,9 @@ export type ErrorCode =
   | "closed"
   | "token_unavailable"
   | "unreachable"
+  | "expired"
+  | "outcome_unknown"
+  | "storage_failed"
   | "refused";
 
 /** The one error of the client. */
@@ -324,6 +342,8 @@ export class Dispatcher<Topics = AnyTopics> {
 /** A dispatcher whose topics are subscribed at the gateway. */
 export class Gate<Topics = AnyTopics> extends Dispatcher<Topics> {
   constructor(address: string, options: ConnectOptions);
+  /** Origin and namespace. */
+  readonly address: string;
   /** The connection in one word. */
   readonly status: Status;
   /** A snapshot of everything. */
@@ -359,6 +379,8 @@ export function events<Topics, Name extends string>(
 ): AsyncIterableIterator<HeadgateEvent<PayloadOf<Topics, Name>>>;
 /** Return the topic if it is one. */
 export function checkTopic(topic: unknown): string;
+/** Return data as plain JSON data. Throws `not_serializable`, and `payload_too_large` above `limit` bytes. */
+export function checkPayload(data: unknown, limit?: number): any;
 /** Return the pattern if it is one. */
 export function checkPattern(pattern: unknown): string;
 /** Whether a topic matches a pattern. */

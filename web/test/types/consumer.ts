@@ -2,6 +2,7 @@
 import type { AnyTopics, ConnectOptions, ErrorCode, EventCallback, Gate, HeadgateEvent, PayloadOf, State, Status, Subscription } from "headgate";
 import { connect, events, HeadgateError, matches } from "headgate";
 import { LiveCollection, LiveModel, NotificationList } from "headgate/backbone";
+import { createOutbox, type Outbox } from "headgate/offline";
 
 /** Compiles if two types are one. */
 type Same<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false;
@@ -141,6 +142,15 @@ const handler: EventCallback<Order> = (order, { data }) => [order.id, data.statu
 free.on("a", handler).subscribe("a", handler);
 const loose: Gate = free;
 const event: HeadgateEvent<Order> | undefined = undefined;
+
+// An outbox: the topics are those of its gate.
+const outbox: Outbox<Topics> = createOutbox(gate, { storage: "indexeddb", user: "ana", maxAgeMs: undefined });
+void outbox.publish("orders.42.shipped", { carrier: "UPS" }, { id: undefined }).then(({ offset }) => offset + 1);
+// @ts-expect-error another payload
+void outbox.publish("orders.42.shipped", { carrier: 1 });
+void createOutbox(free).publish("a.b", 1);
+gate.on("publish:refused", ({ error, topic, restored }) => console.log(error.code, topic.length, restored));
+void outbox.pending().then(([first]) => first?.id);
 
 // Models.
 const model = new LiveModel<Order>({ id: 1, status: "new" }, { gate, topic: "orders" });

@@ -1,0 +1,175 @@
+"""Publishing without a connection, in Chromium against a real gateway: IndexedDB, reloads, several tabs, another user."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import BrowserContext, Page
+
+from headgate.redis.client import Client, call, open_client
+from headgate.redis.data_folder import find_private_redis
+from headgate.redis.keys import log_key
+from tests.e2e.conftest import DEADLINE_MS
+from tests.support.gateway_process import GatewayProcess, StartGateway
+
+SETTINGS = {
+    "PYTHONPATH": str(Path(__file__).parents[2]),
+    "HEADGATE_TOKEN_SECRET": "a secret of thirty-two bytes or more, for tests",
+    # Half of it is an outbox's own pace: at 50 per second, 200 publishes would take six seconds.
+    "HEADGATE_INBOUND_PER_S": "2000",
+    "HEADGATE_INBOUND_BURST": "2000",
+}
+POLL_MS = 20
+
+OpenPage = Callable[..., Page]
+
+
+@pytest.fixture(scope="module")
+def site(start_module_gateway: StartGateway) -> GatewayProcess:
+    """The application of client_app.py, with a private Redis."""
+    return start_module_gateway(SETTINGS, "tests.e2e.client_app:app")
+
+
+@pytest.fixture(scope="module")
+def redis(site: GatewayProcess) -> Iterator[Client]:
+    opened = open_client(find_private_redis(site.folder / "data"))
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def open_page(context: BrowserContext, site: GatewayProcess) -> Iterator[OpenPage]:
+    """Open the page in a tab and return when its service worker has it. A page that raised an error fails its test."""
+    faults: list[str] = []
+
+    def open_one(query: str = "") -> Page:
+        page = context.new_page()
+        page.on("pageerror", lambda error: faults.append(str(error)))
+        page.goto(f"{site.url}/outbox?{query}")
+        wait_until(page, "window.page !== undefined")
+        return page
+
+    yield open_one
+    assert faults == []
+
+
+@pytest.fixture
+def logged(redis: Client) -> Callable[[], list[int]]:
+    """Return the numbers that the log holds since the test began, in its order."""
+    key = log_key("notifications")
+    last = call(redis, "XREVRANGE", key, "+", "-", "COUNT", 1)
+    after = f"({last[0][0].decode()}" if last else "-"
+
+    def read() -> list[int]:
+        entries = call(redis, "XRANGE", key, after, "+")
+        return [json.loads(fields[b"data"]) for _, fields in entries]
+
+    return read
+
+
+def wait_until(page: Page, condition: str) -> None:
+    give_up = time.monotonic() + DEADLINE_MS / 1000
+    while not page.evaluate(condition):
+        told = page.evaluate("[window.page?.gate.status, window.page?.receipts.length, window.page?.fates.length]")
+        assert time.monotonic() < give_up, f"not in time: {condition}; {told}"
+        page.wait_for_timeout(POLL_MS)
+
+
+def wait_until_up(page: Page) -> None:
+    wait_until(page, "page.gate.state.connection === 'up'")
+
+
+def pending(page: Page) -> int:
+    found: int = page.evaluate("page.outbox.pending().then(({ length }) => length)")
+    return found
+
+
+def wait_until_sent(page: Page) -> None:
+    wait_until(page, "page.outbox.pending().then(({ length }) => length === 0)")
+
+
+def test_publishes_of_a_page_without_network_survive_its_reload(
+    open_page: OpenPage, context: BrowserContext, logged: Callable[[], list[int]]
+) -> None:
+    """Two hundred, kept over a reload without network: the log has each once, in order, and the new page is told of each.
+
+    Two more than there is room for are refused at once, and there is room again when all are sent.
+    """
+    page = open_page()
+    wait_until_up(page)
+    context.set_offline(True)
+    wait_until(page, "page.gate.state.connection !== 'up'")
+    assert page.evaluate("page.publish(1, 202, page.open(200))") == 200
+    assert page.evaluate("page.fates") == ["limit_reached", "limit_reached"]
+    page.reload()
+    wait_until(page, "window.page !== undefined")
+    assert pending(page) == 200
+    assert logged() == []
+    context.set_offline(False)
+    wait_until(page, "page.receipts.length === 200")
+    assert logged() == page.evaluate("page.receipts") == list(range(1, 201))
+    assert page.evaluate("page.restored") == 200
+    page.evaluate("page.publish(203, 203, page.open(1))")
+    wait_until(page, "page.fates.length === 1")
+    assert page.evaluate("page.fates") == ["published"]
+
+
+def test_reloads_in_the_middle_of_sending_publish_nothing_twice(open_page: OpenPage, logged: Callable[[], list[int]]) -> None:
+    """An entry whose answer the reload has swallowed is sent again under its id."""
+    page = open_page()
+    wait_until_up(page)
+    page.evaluate("page.publish(1, 60)")
+    for _ in range(3):
+        # On a slow machine all of them may be sent before the first reload.
+        wait_until(page, "page.outbox.pending().then(({ length }) => length === 0 || page.receipts.length >= 5)")
+        page.reload()
+        wait_until(page, "window.page !== undefined")
+    wait_until_sent(page)
+    assert logged() == list(range(1, 61))
+
+
+def test_two_tabs_share_what_is_kept_and_each_entry_is_sent_once(
+    open_page: OpenPage, context: BrowserContext, logged: Callable[[], list[int]]
+) -> None:
+    """Each tab's promises are settled in that tab, whoever has sent its entries. When a tab ends, the others tell its entries."""
+    one, two, third = open_page(), open_page(), open_page()
+    context.set_offline(True)
+    for n in range(1, 31, 3):
+        for nth, page in enumerate((one, two, third)):
+            page.evaluate(f"page.publish({n + nth}, {n + nth})")
+    third.close()
+    context.set_offline(False)
+    for page in (one, two):
+        wait_until(page, "page.fates.length === 10")
+        assert page.evaluate("[...new Set(page.fates)]") == ["published"]
+    wait_until_sent(one)
+    assert logged() == list(range(1, 31))
+    own, others = [page.evaluate("page.receipts.filter((n) => n % 3 === 1)") for page in (one, two)]
+    assert (own, others) == (list(range(1, 31, 3)), [])
+    assert one.evaluate("page.restored") + two.evaluate("page.restored") == 10
+
+
+def test_entries_of_one_user_are_never_sent_as_another(
+    open_page: OpenPage, context: BrowserContext, logged: Callable[[], list[int]]
+) -> None:
+    """Signed out and in as another: the entries wait for the user who has published them."""
+    first = open_page()
+    context.set_offline(True)
+    assert first.evaluate("page.publish(1, 3)") == 3
+    first.close()
+    context.set_offline(False)
+    # A page of ben that asks for ann's outbox by mistake.
+    wrong = open_page("user=ben&outbox=ann")
+    wait_until_up(wrong)
+    wrong.evaluate("page.publish(5, 5)")
+    wait_until(wrong, "page.fates.length === 1")
+    assert wrong.evaluate("page.fates") == ["unauthorized"]
+    assert pending(wrong) == 3
+    assert logged() == []
+    again = open_page()
+    wait_until(again, "page.receipts.length === 3")
+    assert logged() == [1, 2, 3]

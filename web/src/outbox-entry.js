@@ -1,0 +1,97 @@
+/**
+ * An entry of the outbox: one publish, its states, the steps from each to the next, and which step is due. Pure functions, no I/O.
+ *
+ * An entry that was sent, and whose answer did not come, may be in the log. To send it again under its id is safe while Redis
+ * remembers the id (gateway/headgate/redis/log.lua: 300 s, or 65,536 events at least). Behind that nobody can tell whether
+ * another try would publish it twice, so there is none, and the publisher is told.
+ *
+ * @typedef {"queued" | "sending" | "doubtful" | "resending" | "published" | "refused" | "expired" | "unknown"} EntryState
+ * @typedef {"send" | "resend" | "confirm" | "refuse" | "hold" | "doubt" | "expire" | "forget"} EntryStep
+ *
+ * @typedef {object} Entry as it is kept
+ * @property {number} key the order in the outbox, given by the store
+ * @property {EntryState} state
+ * @property {string} tab the page that publishes it, and is told
+ * @property {string} ticket the name of its promise in that page
+ * @property {number} owner counts the users of that page: an entry of an earlier one is not sent
+ * @property {string} id
+ * @property {string} topic
+ * @property {any} data
+ * @property {number} bytes of the data as JSON
+ * @property {number} expiresMs wall clock
+ * @property {number} [sentMs] wall clock, the first send that may have arrived
+ * @property {number | null} [sentOffset] an offset of the log before that send
+ * @property {import("./gate.js").Receipt} [receipt] of a published one
+ * @property {{ code: string, parts: Record<string, any>, retry: boolean, message: string }} [error] of one that ended otherwise
+ *
+ * @typedef {object} View
+ * @property {number} nowMs wall clock
+ * @property {number} owner the present user of this page
+ * @property {number} offset an offset that the log has reached
+ * @property {boolean} isReady whether something can be sent now
+ */
+
+/** How long, and for how many events, an id counts on being remembered: well below what Redis keeps, as two clocks are compared. */
+export const REMEMBERED_MS = 240_000;
+export const REMEMBERED_EVENTS = 32_768;
+
+/**
+ * `send`, `resend`: the request is made · `confirm`: it has a receipt · `refuse`: it will not be published · `hold`: it was not
+ * published, and may be later · `doubt`: no answer came · `expire`: its time is over · `forget`: it may be in the log, and cannot be sent again.
+ *
+ * A refusal of a second try says nothing about the first.
+ * @type {Record<EntryState, Partial<Record<EntryStep, EntryState>>>}
+ */
+export const ENTRY = {
+  queued: { send: "sending", expire: "expired", refuse: "refused" },
+  sending: { confirm: "published", refuse: "refused", hold: "queued", doubt: "doubtful" },
+  doubtful: { resend: "resending", forget: "unknown" },
+  resending: { confirm: "published", refuse: "unknown", hold: "doubtful", doubt: "doubtful" },
+  published: {},
+  refused: {},
+  expired: {},
+  unknown: {},
+};
+
+/**
+ * Return the entry behind a step.
+ * @param {Entry} entry @param {EntryStep} step @param {Partial<Entry>} [more]
+ * @returns {Entry}
+ * @throws {Error} the table has no such step here
+ */
+export function take(entry, step, more) {
+  const state = ENTRY[entry.state][step];
+  if (!state) throw new Error(`headgate: no step "${step}" from "${entry.state}"`);
+  return { ...entry, ...more, state };
+}
+
+/** Return whether its fate is known. @param {Entry} entry */
+export const isSettled = ({ state }) => !Object.keys(ENTRY[state]).length;
+
+/** Return whether a request may be under way. @param {Entry} entry */
+export const isUnderWay = ({ state }) => state === "sending" || state === "resending";
+
+/**
+ * Return the step that is due for an entry that waits, and why, or undefined.
+ * @param {Entry} entry @param {View} view
+ * @returns {{ step: EntryStep, why?: string } | undefined}
+ */
+export function due(entry, { nowMs, owner, offset, isReady }) {
+  const isFirst = entry.state === "queued";
+  if (entry.owner !== owner) return { step: isFirst ? "refuse" : "forget", why: "another_user" };
+  if (nowMs >= entry.expiresMs) return { step: isFirst ? "expire" : "forget", why: "expired" };
+  if (isFirst) return isReady ? { step: "send" } : undefined;
+  if (!isRemembered(entry, nowMs, offset)) return { step: "forget", why: "id_forgotten" };
+  return isReady ? { step: "resend" } : undefined;
+}
+
+/** Return when an entry that waits has a step due though nothing can be sent. @param {Entry} entry */
+export function dueMs({ state, expiresMs, sentMs = 0 }) {
+  return state === "queued" ? expiresMs : Math.min(expiresMs, sentMs + REMEMBERED_MS);
+}
+
+/** A clock that went backwards proves nothing. @param {Entry} entry @param {number} nowMs @param {number} offset */
+function isRemembered({ sentMs = 0, sentOffset }, nowMs, offset) {
+  const ageMs = nowMs - sentMs;
+  return ageMs >= 0 && ageMs < REMEMBERED_MS && offset - (sentOffset ?? offset) < REMEMBERED_EVENTS;
+}

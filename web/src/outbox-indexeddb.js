@@ -1,0 +1,130 @@
+/**
+ * The store of an outbox in IndexedDB: entries outlive the page, and all tabs of the origin share them.
+ *
+ * The contract is in outbox-memory.js. A tab holds a Web Lock for as long as it lives, which is how the others know, and another
+ * one while it is alone. Notices go over a BroadcastChannel. Each queue (an address and a user) has its own entries, locks and channel.
+ *
+ * @import { Entry } from "./outbox-entry.js"
+ * @import { Bounds, Store } from "./outbox-memory.js"
+ */
+import { isUnderWay } from "./outbox-entry.js";
+import { checkRoom } from "./outbox-memory.js";
+
+const DATABASE = "headgate-outbox";
+const ENTRIES = "entries";
+const TOTALS = "totals";
+const QUEUE = "queue";
+
+/** @param {string} queue @param {Bounds} bounds @returns {Store} */
+export function createIndexedDbStore(queue, bounds) {
+  const name = `headgate outbox ${queue}`;
+  const tabs = `${name} tab `;
+  const tab = crypto.getRandomValues(new Uint32Array(4)).join("-");
+  const channel = new BroadcastChannel(name);
+  const opened = openDatabase();
+  // Each use of it says so again.
+  opened.catch(() => {});
+  /** Give up the lock of a tab that lives. */
+  let die = () => {};
+  /** @type {Promise<void>} */
+  const lives = new Promise((resolve) => {
+    const hold = () => {
+      resolve();
+      return new Promise((/** @type {(value?: undefined) => void} */ end) => {
+        die = end;
+      });
+    };
+    void navigator.locks.request(tabs + tab, hold);
+  });
+
+  /**
+   * Run one transaction.
+   * @param {IDBTransactionDurability} durability `strict`: when the promise is resolved, it survives a power failure too
+   * @param {(rows: IDBObjectStore, sums: IDBObjectStore) => Promise<unknown>} act
+   */
+  async function change(durability, act) {
+    // An entry of a tab that nobody knows to live would be told by another one.
+    await lives;
+    const transaction = (await opened).transaction([ENTRIES, TOTALS], "readwrite", { durability });
+    const ended = new Promise((resolve, reject) => {
+      transaction.oncomplete = resolve;
+      transaction.onabort = () => reject(transaction.error);
+    });
+    ended.catch(() => {});
+    try {
+      await act(transaction.objectStore(ENTRIES), transaction.objectStore(TOTALS));
+    } catch (error) {
+      if (!transaction.error) transaction.abort();
+      throw error;
+    }
+    await ended;
+  }
+
+  return {
+    tab,
+    outlives: true,
+
+    add: (entry) =>
+      change("strict", async (rows, sums) => {
+        const { events, bytes } = (await result(sums.get(queue))) ?? { events: 0, bytes: 0 };
+        checkRoom(bounds, { events, bytes }, entry.bytes);
+        sums.put({ events: events + 1, bytes: bytes + entry.bytes }, queue);
+        await result(rows.add({ ...entry, queue }));
+      }),
+
+    async entries() {
+      // As long a way as that of `change`: what was added before is there.
+      await lives;
+      const rows = (await opened).transaction(ENTRIES).objectStore(ENTRIES);
+      return result(rows.index(QUEUE).getAll(queue));
+    },
+
+    // It was read with the name of its queue, and keeps it. An entry that is about to be sent must be known as such: of any other step, losing it means to doubt.
+    put: (entry) => change(isUnderWay(entry) ? "strict" : "relaxed", (rows) => result(rows.put(entry))),
+
+    remove: (entry) =>
+      change("relaxed", async (rows, sums) => {
+        if (!(await result(rows.getKey(entry.key)))) return;
+        const { events, bytes } = await result(sums.get(queue));
+        sums.put({ events: events - 1, bytes: bytes - entry.bytes }, queue);
+        await result(rows.delete(entry.key));
+      }),
+
+    alone: async (act) => navigator.locks.request(name, act),
+
+    async living() {
+      const { held = [] } = await navigator.locks.query();
+      return new Set(held.flatMap(({ name: lock = "" }) => (lock.startsWith(tabs) ? [lock.slice(tabs.length)] : [])));
+    },
+
+    notify: (notice) => channel.postMessage(notice),
+
+    listen(hear) {
+      channel.onmessage = hear;
+    },
+
+    close() {
+      channel.close();
+      void lives.then(() => die());
+      void opened.then((database) => database.close(), () => {});
+    },
+  };
+}
+
+/** @returns {Promise<IDBDatabase>} */
+function openDatabase() {
+  const request = indexedDB.open(DATABASE, 1);
+  request.onupgradeneeded = () => {
+    request.result.createObjectStore(ENTRIES, { keyPath: "key", autoIncrement: true }).createIndex(QUEUE, QUEUE);
+    request.result.createObjectStore(TOTALS);
+  };
+  return result(request);
+}
+
+/** @template T @param {IDBRequest<T>} request @returns {Promise<T>} */
+function result(request) {
+  return new Promise((resolve, reject) => {
+    request.onsuccess = () => resolve(request.result);
+    request.onerror = () => reject(request.error);
+  });
+}

@@ -1,0 +1,273 @@
+/**
+ * Pages with an outbox, their storage, a network and a log in virtual time, driven by a seed. Nothing here knows how the outbox works: the log
+ * remembers ids as docs/protocol.md says, the storage and the locks do what a browser's do, and each step of any of them is a step of its own.
+ */
+import { HeadgateError } from "../src/index.js";
+import { checkRoom } from "../src/outbox-memory.js";
+
+/** As gateway/headgate/redis/log.lua has them. */
+const IDEMPOTENCY_MS = 300_000;
+const LEAST_IDS = 65_536;
+/** A request that a broken connection has left may arrive as late as this. */
+const LATEST_MS = 50_000;
+
+const realImmediate = setImmediate;
+/** Let every promise that can settle do so. */
+export const settle = () => new Promise((resolve) => realImmediate(resolve));
+
+/** A small generator with a seed (mulberry32). @param {number} seed */
+function randomFrom(seed) {
+  let state = seed >>> 0;
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
+
+export class OutboxWorld {
+  nowMs = 1e9;
+  /** The log: an entry of another publisher has no id. @type {{ id: string, offset: number, atMs: number }[]} */
+  log = [];
+  head = 0;
+  /** What waits to happen: operations of storages, requests on their way, answers, messages between tabs. */
+  steps = [];
+  timers = [];
+  /** The disk of the origin. */
+  rows = new Map();
+  totals = { events: 0, bytes: 0 };
+  nextKey = 1;
+  /** @type {ModelTab[]} */
+  tabs = [];
+  lock = { holder: null, line: [] };
+  /** Sent as another user than the one who published. */
+  faults = [];
+
+  constructor(seed, bounds) {
+    this.random = randomFrom(seed);
+    this.bounds = bounds;
+  }
+
+  below(n) {
+    return Math.floor(this.random() * n);
+  }
+
+  /** Take one of the steps that wait: storage and tabs keep their own order, anything else comes as it may. */
+  step() {
+    const lanes = new Map();
+    for (const step of this.steps) if (!lanes.has(step.lane)) lanes.set(step.lane, step);
+    const possible = [...lanes.values()];
+    if (!possible.length) return false;
+    const chosen = possible[this.below(possible.length)];
+    this.steps.splice(this.steps.indexOf(chosen), 1);
+    chosen.act();
+    return true;
+  }
+
+  later(lane, act) {
+    this.steps.push({ lane, act });
+  }
+
+  /** Let time go by, and run the timers that are due. */
+  async pass(ms) {
+    this.nowMs += ms;
+    for (const timer of this.timers.filter(({ dueMs }) => dueMs <= this.nowMs)) {
+      this.timers.splice(this.timers.indexOf(timer), 1);
+      timer.act();
+      await settle();
+    }
+  }
+
+  /** The gateway takes a request: what it answers. */
+  append(request) {
+    const { id, tab } = request;
+    if (request.user !== "ana") this.faults.push(`${id} was sent as ${request.user}`);
+    const known = this.log.findLast((entry) => entry.id === id);
+    const isRemembered = known && this.nowMs - known.atMs < IDEMPOTENCY_MS && this.head - known.offset < LEAST_IDS;
+    const way = tab.rules ? this.below(10) : 9;
+    if (way === 0) return { error: new HeadgateError("forbidden", {}) };
+    if (way === 1) return { error: new HeadgateError("limit_reached", { name: "publish_per_s", retryAfterS: 1 }, true) };
+    if (way === 2) return { error: new HeadgateError("bus_unavailable", {}, true) };
+    if (way === 3) return { error: new HeadgateError("unauthorized", { reason: "left" }) };
+    if (!isRemembered) this.log.push({ id, offset: ++this.head, atMs: this.nowMs });
+    if (way === 4) return { error: new HeadgateError("bus_unavailable", {}, true) };
+    return { receipt: { epoch: "e", offset: isRemembered ? known.offset : this.head, duplicate: Boolean(isRemembered) } };
+  }
+
+  grant() {
+    const { lock } = this;
+    if (lock.holder || !lock.line.length) return;
+    lock.holder = lock.line.shift();
+    const { tab, act, resolve, reject } = lock.holder;
+    const release = () => {
+      if (!tab.isAlive) return;
+      lock.holder = null;
+      this.grant();
+    };
+    act().finally(release).then(resolve, reject);
+  }
+}
+
+/** One page: its gate, its part of the storage, its clock. */
+export class ModelTab {
+  isAlive = true;
+  rules = true;
+  status = "waiting";
+  state = { user: null, offset: null, limits: {} };
+  #listeners = new Map();
+  #heard = () => {};
+  /** Requests without an answer. */
+  #requests = new Set();
+
+  /** @param {OutboxWorld} world @param {string} name @param {(name: string, notice: any) => void} told */
+  constructor(world, name, told) {
+    this.world = world;
+    this.tab = name;
+    this.told = told;
+    world.tabs.push(this);
+  }
+
+  // The gate.
+
+  on(name, callback) {
+    this.#listeners.set(name, callback);
+  }
+
+  off(name) {
+    this.#listeners.delete(name);
+  }
+
+  trigger(name, notice) {
+    if (this.isAlive) this.told(name, notice);
+  }
+
+  _heard() {
+    return true;
+  }
+
+  publish(_topic, _data, { id }) {
+    const request = { id, tab: this, user: this.state.user, sentMs: this.world.nowMs };
+    this.#requests.add(request);
+    this.world.later(request, () => {
+      if (this.world.nowMs - request.sentMs > LATEST_MS) {
+        if (this.#requests.delete(request)) request.reject(new HeadgateError("timeout", {}, true));
+        return;
+      }
+      const { receipt, error } = this.world.append(request);
+      this.world.later(request, () => {
+        if (!this.#requests.delete(request)) return;
+        if (error) request.reject(error);
+        else request.resolve(receipt);
+      });
+    });
+    return new Promise((resolve, reject) => Object.assign(request, { resolve, reject }));
+  }
+
+  /** No request has an answer, and each may arrive all the same. */
+  end(code) {
+    for (const request of this.#requests) request.reject(new HeadgateError(code, {}, true));
+    this.#requests.clear();
+  }
+
+  cut() {
+    if (this.status !== "live") return;
+    this.status = "waiting";
+    this.end("disconnected");
+  }
+
+  /** @param {string} user */
+  connect(user) {
+    if (this.status === "live" || !this.isAlive) return;
+    this.status = "live";
+    this.state = { user, offset: this.world.head, limits: {} };
+    this.#listeners.get("connection:up")?.({ offset: this.world.head, limits: {} });
+  }
+
+  /** The process of the page ends: nothing of it goes on but what it has sent or handed to the storage. */
+  kill() {
+    const { world } = this;
+    this.isAlive = false;
+    this.#listeners.clear();
+    this.#requests.clear();
+    world.tabs.splice(world.tabs.indexOf(this), 1);
+    world.timers = world.timers.filter(({ tab }) => tab !== this);
+    world.lock.line = world.lock.line.filter(({ tab }) => tab !== this);
+    if (world.below(2)) world.steps = world.steps.filter(({ lane }) => lane !== this.store);
+    if (world.lock.holder?.tab === this) world.lock.holder = null;
+    world.grant();
+  }
+
+  // The clock.
+
+  clock = {
+    nowMs: () => this.world.nowMs,
+    after: (act, delayMs) => {
+      const timer = { act: () => this.isAlive && act(), dueMs: this.world.nowMs + delayMs, tab: this };
+      this.world.timers.push(timer);
+      return () => {
+        this.world.timers = this.world.timers.filter((each) => each !== timer);
+      };
+    },
+  };
+
+  // The storage.
+
+  /** An operation happens at a time of its own, and its end is heard of at another. */
+  #operate(act) {
+    const { world } = this;
+    return new Promise((resolve, reject) => {
+      world.later(this.store, () => {
+        let result;
+        let fault;
+        try {
+          result = act();
+        } catch (error) {
+          fault = error;
+        }
+        if (this.isAlive) world.later(this.store, () => this.isAlive && (fault ? reject(fault) : resolve(result)));
+      });
+    });
+  }
+
+  store = {
+    outlives: true,
+    add: (entry) =>
+      this.#operate(() => {
+        const { world } = this;
+        checkRoom(world.bounds, world.totals, entry.bytes);
+        world.totals.events++;
+        world.totals.bytes += entry.bytes;
+        const key = world.nextKey++;
+        world.rows.set(key, structuredClone({ ...entry, key }));
+        world.added(entry.id, key);
+      }),
+    entries: () => this.#operate(() => structuredClone([...this.world.rows.values()].sort((a, b) => a.key - b.key))),
+    put: (entry) => this.#operate(() => void this.world.rows.set(entry.key, structuredClone(entry))),
+    remove: (entry) =>
+      this.#operate(() => {
+        if (!this.world.rows.delete(entry.key)) return;
+        this.world.totals.events--;
+        this.world.totals.bytes -= entry.bytes;
+      }),
+    alone: (act) =>
+      new Promise((resolve, reject) => {
+        this.world.lock.line.push({ tab: this, act, resolve, reject });
+        this.world.grant();
+      }),
+    living: async () => new Set(this.world.tabs.map(({ tab }) => tab)),
+    notify: () => {
+      for (const other of this.world.tabs) if (other !== this) this.world.later(other.hears, () => other.isAlive && other.#heard());
+    },
+    listen: (hear) => {
+      this.#heard = hear;
+    },
+    close() {},
+  };
+  hears = {};
+
+  /** @override the store's own name of the page */
+  get storage() {
+    return Object.assign(this.store, { tab: this.tab });
+  }
+}

@@ -1,0 +1,34 @@
+/** The types of `headgate/offline`. */
+import type { Gate, PublishNotice, Receipt } from "./index.js";
+import type { AnyTopics, PayloadOf, Publishable } from "./topics.js";
+
+/** Options of an outbox. */
+export interface OutboxOptions {
+  /** `memory` (default) ends with the page; `indexeddb` outlives it and is shared by all tabs of the user. */
+  storage?: "memory" | "indexeddb" | undefined;
+  /** Whose publishes these are: nothing is sent while the gate is connected as another. Needed for `indexeddb`. */
+  user?: string | undefined;
+  /** Publishes that may wait, default 1000. */
+  maxEvents?: number | undefined;
+  /** JSON of all of them, default 1048576. */
+  maxBytes?: number | undefined;
+  /** Time after which one that was not sent is told as `expired`, default a day. */
+  maxAgeMs?: number | undefined;
+}
+
+/** Publishes that wait for a connection. */
+export interface Outbox<Topics = AnyTopics> {
+  /** Publish an event now, or when there is a connection. Resolved when it is in the log. */
+  publish<Topic extends string>(
+    topic: Topic & Publishable<Topics, Topic>,
+    data: PayloadOf<Topics, Topic>,
+    options?: { id?: string | undefined; maxAgeMs?: number | undefined },
+  ): Promise<Receipt>;
+  /** What is kept and not settled, oldest first. */
+  pending(): Promise<PublishNotice[]>;
+  /** Send nothing more. What is kept in IndexedDB is sent by the next page. */
+  close(): void;
+}
+
+/** Make the outbox of a gate. It ends with the gate. */
+export function createOutbox<Topics = AnyTopics>(gate: Gate<Topics>, options?: OutboxOptions): Outbox<Topics>;

@@ -45,6 +45,7 @@ from .redis.keys import log_key
 from .redis.lineage import alone
 from .redis.log import EventLog
 from .redis.registry import has_been_served, remembered
+from .schemas.check import OnViolation, open_check
 from .settings import HARD_MAX_PAYLOAD_BYTES, Settings
 from .topic import DEFAULT_NAMESPACE, check_namespace, check_topic, user_topic
 
@@ -150,10 +151,16 @@ class Publisher:
         durable: how far each event must have come before its receipt is given, unless `publish` is told otherwise: None: into
             the primary's memory; "replica" or a number: onto so many replicas (WAIT); "disk": synced to the primary's disk
             (WAITAOF, Redis 7.2). It costs a round trip to the replica, or a sync, for each call.
+        schemas: a folder with the JSON Schemas of topics, or "redis" for those of the registry; None: HEADGATE_SCHEMAS. Needs the
+            extra `schemas`.
+        schema_check: "off", "warn" or "refuse": publish an event that breaks a schema of its topic, log it too (seldom), or raise
+            SchemaViolation; None: HEADGATE_SCHEMA_CHECK.
+        on_schema_violation: called with the namespace and the SchemaViolation of each such event, for counting; must not wait.
 
     Raises:
         BusUnavailable: `redis_url` is None and no Redis is set or found.
         SettingsError, UnknownNamespace, InvalidRequest (`durable`): an argument, or a HEADGATE_ variable, is wrong.
+        InvalidSchema, MissingExtra: the folder's schemas cannot be used, or the extra is not installed.
     """
 
     def __init__(
@@ -165,6 +172,9 @@ class Publisher:
         timeout_s: float = 5.0,
         strict_namespace: bool = False,
         durable: Durable = None,
+        schemas: str | None = None,
+        schema_check: Literal["off", "warn", "refuse"] | None = None,
+        on_schema_violation: OnViolation | None = None,
     ) -> None:
         if not 1 <= max_payload_bytes <= HARD_MAX_PAYLOAD_BYTES:
             raise SettingsError([f"max_payload_bytes={max_payload_bytes}: expected 1 to {HARD_MAX_PAYLOAD_BYTES} bytes"])
@@ -179,6 +189,7 @@ class Publisher:
         self._durable = read_durable(durable)
         self._timeout_s = timeout_s
         self._wait_ms = round(1000 * timeout_s * _SHARE_OF_WAITING)
+        self._schemas = open_check(self._client, schemas, schema_check, on_schema_violation)
 
     def publish(
         self,
@@ -208,6 +219,7 @@ class Publisher:
         Raises:
             InvalidTopic, InvalidEvent (the id), UnknownNamespace, NotSerializable, PayloadTooLarge: nothing was sent, or
                 Redis refused it; nothing was published.
+            SchemaViolation: the data breaks a schema of its topic, and `schema_check` is "refuse"; nothing was published.
             NamespaceNotServed: the publisher is strict, and no gateway has served the namespace; nothing was published.
             BusRefused: Redis will not do it (out of memory, no permission, …); nothing was published.
             BusUnavailable: no answer, twice, or no server that takes it in time: not known whether it was published. Publish it
@@ -244,8 +256,8 @@ class Publisher:
 
         Raises:
             LimitReached: more than MAX_BATCH_EVENTS events or MAX_BATCH_BYTES of payload.
-            InvalidTopic, InvalidEvent, UnknownNamespace, NotSerializable, PayloadTooLarge: nothing was sent; a note on the
-                error tells the number of the event at fault.
+            InvalidTopic, InvalidEvent, UnknownNamespace, NotSerializable, PayloadTooLarge, SchemaViolation: nothing was sent; a
+                note on the error tells the number of the event at fault.
             NamespaceNotServed: as `publish`.
             PublishManyError: Redis refused some of them; it holds a receipt or an error for each.
             BusUnavailable: no answer, twice: not known which were published.
@@ -288,7 +300,10 @@ class Publisher:
     def prepare(
         self, topic: str, data: object, id: str | None = None, namespace: str | None = None, *, by: str | None = None
     ) -> Prepared:
-        """Return an event that is checked and encoded, for `publish_prepared`. Arguments and errors as `publish`; never waits."""
+        """Return an event that is checked and encoded, for `publish_prepared`. Arguments and errors as `publish`.
+
+        It waits for Redis only where the schemas of the registry have never been read, or not for a while.
+        """
         namespace = self._namespace if namespace is None else check_namespace(namespace)
         command = self._command(topic, data, id, namespace)
         return Prepared(command if by is None else (*command, _name_of(by)), namespace, id is None, command[_ID])
@@ -361,6 +376,8 @@ class Publisher:
         payload = encode_data(data)
         if len(payload) > self._max_payload_bytes:
             raise PayloadTooLarge(len(payload), self._max_payload_bytes, "publisher")
+        if self._schemas is not None:
+            self._schemas.check(namespace, topic, payload)
         event_id = secrets.token_hex(16) if event_id is None else check_event_id(event_id)
         return "FCALL", self._function, 1, key, topic, payload, event_id
 

@@ -33,8 +33,11 @@ describe("an application in strict TypeScript", { skip: !isBuilt }, () => {
     await mkdir(join(folder, "node_modules/headgate"), { recursive: true });
     run("tar", "-xzf", join(folder, packed), "-C", join(folder, "node_modules/headgate"), "--strip-components=1");
     for (const kind of ["mts", "cts"]) await cp(join(WEB, "test/types/consumer.ts"), join(folder, `consumer.${kind}`));
+    // The types that `headgate types` writes from schemas (tests/unit/schemas/test_typescript.py), and a page that uses them.
+    await cp(join(WEB, "../tests/golden/topics.ts"), join(folder, "topics.mts"));
+    await cp(join(WEB, "test/types/generated.ts"), join(folder, "generated.mts"));
     await writeFile(join(folder, "wrong.mts"), 'import { connect } from "headgate";\nexport const wrong: number = connect().status;\n');
-    await writeFile(join(folder, "tsconfig.json"), JSON.stringify({ compilerOptions: SETTINGS, files: ["consumer.mts", "consumer.cts", "wrong.mts"] }));
+    await writeFile(join(folder, "tsconfig.json"), JSON.stringify({ compilerOptions: SETTINGS, files: ["consumer.mts", "consumer.cts", "generated.mts", "wrong.mts"] }));
   });
 
   after(() => rm(folder, { recursive: true, force: true }));

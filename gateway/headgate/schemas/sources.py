@@ -86,7 +86,7 @@ class RegistrySource:
         try:
             version = read_version(self._client, namespace)
             if version is None and known.version != _NOTHING.version:
-                self._tell("the registry of namespace %r is empty; the schemas of before go on", namespace)
+                self._tell("the registry of namespace %r is empty, its schemas of before go on", namespace)
             elif version is not None and version != known.version:
                 found = self._read(namespace)
         except HeadgateError as error:

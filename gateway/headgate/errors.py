@@ -102,6 +102,41 @@ class PayloadTooLarge(HeadgateError):
         )
 
 
+class SchemaViolation(HeadgateError):
+    """Data that breaks a schema of its topic: which pattern's, where in the data (a JSON path), and why. Nothing was published.
+
+    No value of the data is in it, but names of its members may be.
+    """
+
+    code = "schema_violation"
+
+    def __init__(self, topic: str, pattern: str, path: Sequence[str | int], reason: str) -> None:
+        self.topic, self.pattern = topic, pattern
+        self.path = _printable("$" + "".join(map(_json_step, path)), 160)
+        self.reason = _printable(reason, 240)
+        super().__init__(
+            f"data for topic {topic!r} breaks the schema of {pattern!r} at {self.path}: {self.reason}",
+            topic=topic,
+            pattern=pattern,
+            path=self.path,
+            reason=self.reason,
+        )
+
+
+class InvalidSchema(HeadgateError):
+    """A file of schemas that cannot be used: no JSON, no schema, a bad pattern, a reference into nothing.
+
+    `pointer` is the place in the file (a JSON Pointer). Does not travel the wire.
+    """
+
+    code = "invalid_schema"
+
+    def __init__(self, name: str, reason: str, pointer: str = "") -> None:
+        self.name, self.reason, self.pointer = _printable(name, 300), _printable(reason, 400), _printable(pointer, 160)
+        at = f" at {self.pointer}" if pointer else ""
+        super().__init__(f"schema {self.name}{at}: {self.reason}", name=self.name, reason=self.reason, pointer=self.pointer)
+
+
 class UnknownNamespace(HeadgateError):
     """A namespace that this gateway does not serve."""
 
@@ -321,6 +356,13 @@ class SettingsError(HeadgateError):
 def leaving() -> BusUnavailable:
     """Return the error for a client that wants to join a gateway that drains."""
     return BusUnavailable("this gateway is about to stop: try again, at another")
+
+
+def _json_step(step: str | int) -> str:
+    """Return one step of a JSON path (RFC 9535)."""
+    if isinstance(step, int):
+        return f"[{step}]"
+    return f".{step}" if step.isidentifier() else f"[{step!r}]"
 
 
 def _printable(value: object, limit: int = 80) -> str:

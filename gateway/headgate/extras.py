@@ -16,6 +16,7 @@ EXTRAS = {
     ),
     "consumers": ("click", "hiredis", "jinja2", "prometheus_client", "structlog"),
     "apprise": ("apprise",),
+    "schemas": ("click", "jsonschema_rs", "yaml"),
 }  # fmt: skip
 
 

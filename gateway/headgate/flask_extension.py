@@ -249,7 +249,12 @@ class Headgate:
             return self._gateway.publisher
         with self._making:
             if self._publisher is None:
-                self._publisher = Publisher(find_redis_url(settings), max_payload_bytes=settings.max_payload_bytes)
+                self._publisher = Publisher(
+                    find_redis_url(settings),
+                    max_payload_bytes=settings.max_payload_bytes,
+                    schemas=settings.schemas,
+                    schema_check=settings.schema_check_in_force(),
+                )
         return self._publisher
 
     def _in_front_of(self, app: Flask) -> WSGIApplication:

@@ -28,6 +28,11 @@ ROLLED_BACK = Counter(
 CLIENTS = Gauge("headgate_clients", "Clients connected now.", ["namespace"])
 SUBSCRIPTIONS = Gauge("headgate_subscriptions", "Active subscriptions.", ["namespace"])
 REFUSED = Counter("headgate_refused_total", "Requests of clients that were refused.", ["namespace", "code"])
+SCHEMA_VIOLATIONS = Counter(
+    "headgate_schema_violations_total",
+    "Events that broke a schema of their topic, whether refused or let through.",
+    ["namespace"],
+)
 EVICTED = Counter("headgate_evicted_total", "Clients evicted because their identity ended.", ["namespace", "reason"])
 DISCARDED = Counter(
     "headgate_discarded_total", "Events that a full client queue left out and that were reported to the client.", ["namespace"]

@@ -47,6 +47,7 @@ from .redis.keys import log_key
 from .redis.lineage import alone
 from .redis.log import EventLog
 from .redis.registry import has_been_served, remembered
+from .schemas.check import OnViolation, open_check
 from .settings import HARD_MAX_PAYLOAD_BYTES, Settings
 from .topic import DEFAULT_NAMESPACE, check_namespace, check_topic, user_topic
 
@@ -168,10 +169,16 @@ class Publisher:
         durable: how far each event must have come before its receipt is given, unless `publish` is told otherwise: None: into
             the primary's memory; "replica" or a number: onto so many replicas (WAIT); "disk": synced to the primary's disk
             (WAITAOF, Redis 7.2). It costs a round trip to the replica, or a sync, for each call.
+        schemas: a folder with the JSON Schemas of topics, or "redis" for those of the registry; None: HEADGATE_SCHEMAS. Needs the
+            extra `schemas`.
+        schema_check: "off", "warn" or "refuse": publish an event that breaks a schema of its topic, log it too (seldom), or raise
+            SchemaViolation; None: HEADGATE_SCHEMA_CHECK.
+        on_schema_violation: called with the namespace and the SchemaViolation of each such event, for counting; must not wait.
 
     Raises:
         BusUnavailable: `redis_url` is None and no Redis is set or found.
         SettingsError, UnknownNamespace, InvalidRequest (`durable`): an argument, or a HEADGATE_ variable, is wrong.
+        InvalidSchema, MissingExtra: the folder's schemas cannot be used, or the extra is not installed.
     """
 
     def __init__(
@@ -183,6 +190,9 @@ class Publisher:
         timeout_s: float = 5.0,
         strict_namespace: bool = False,
         durable: Durable = None,
+        schemas: str | None = None,
+        schema_check: Literal["off", "warn", "refuse"] | None = None,
+        on_schema_violation: OnViolation | None = None,
     ) -> None:
         if not 1 <= max_payload_bytes <= HARD_MAX_PAYLOAD_BYTES:
             raise SettingsError([f"max_payload_bytes={max_payload_bytes}: expected 1 to {HARD_MAX_PAYLOAD_BYTES} bytes"])
@@ -197,6 +207,7 @@ class Publisher:
         self._durable = read_durable(durable)
         self._timeout_s = timeout_s
         self._wait_ms = round(1000 * timeout_s * _SHARE_OF_WAITING)
+        self._schemas = open_check(self._client, schemas, schema_check, on_schema_violation)
 
     def publish(
         self,
@@ -226,6 +237,7 @@ class Publisher:
         Raises:
             InvalidTopic, InvalidEvent (the id), UnknownNamespace, NotSerializable, PayloadTooLarge: nothing was sent, or
                 Redis refused it; nothing was published.
+            SchemaViolation: the data breaks a schema of its topic, and `schema_check` is "refuse"; nothing was published.
             NamespaceNotServed: the publisher is strict, and no gateway has served the namespace; nothing was published.
             BusRefused: Redis will not do it (out of memory, no permission, …); nothing was published.
             BusUnavailable: no answer, twice, or no server that takes it in time: not known whether it was published. Publish it
@@ -237,7 +249,7 @@ class Publisher:
         wish = self._durable if durable is None else read_durable(durable)
         namespace = self._named(namespace)
         event_id = _new_ids(1)[0] if id is None else check_event_id(id)
-        command = self._call(log_key(namespace), topic if user is None else user_topic(user, topic), data, event_id)
+        command = self._call(namespace, log_key(namespace), topic if user is None else user_topic(user, topic), data, event_id)
         words = command if by is None else (*command, _name_of(by))
         self._refuse_unserved(namespace)
         if wish is None:
@@ -263,8 +275,8 @@ class Publisher:
 
         Raises:
             LimitReached: more than MAX_BATCH_EVENTS events or MAX_BATCH_BYTES of payload.
-            InvalidTopic, InvalidEvent, UnknownNamespace, NotSerializable, PayloadTooLarge: nothing was sent; a note on the
-                error tells the number of the event at fault.
+            InvalidTopic, InvalidEvent, UnknownNamespace, NotSerializable, PayloadTooLarge, SchemaViolation: nothing was sent; a
+                note on the error tells the number of the event at fault.
             NamespaceNotServed: as `publish`.
             PublishManyError: Redis refused some of them; it holds a receipt or an error for each.
             BusUnavailable: no answer, twice: not known which were published.
@@ -282,7 +294,7 @@ class Publisher:
             if len(batch) >= MAX_BATCH_EVENTS:
                 raise LimitReached("batch_events", MAX_BATCH_EVENTS)
             try:
-                command = self._call(key, topic, data, next(new_ids) if event_id is None else check_event_id(event_id))
+                command = self._call(namespace, key, topic, data, next(new_ids) if event_id is None else check_event_id(event_id))
             except HeadgateError as error:
                 error.add_note(f"event number {len(batch)} of the batch")
                 raise
@@ -309,7 +321,10 @@ class Publisher:
     def prepare(
         self, topic: str, data: object, id: str | None = None, namespace: str | None = None, *, by: str | None = None
     ) -> Prepared:
-        """Return an event that is checked and encoded, for `publish_prepared`. Arguments and errors as `publish`; never waits."""
+        """Return an event that is checked and encoded, for `publish_prepared`. Arguments and errors as `publish`.
+
+        It waits for Redis only where the schemas of the registry have never been read, or not for a while.
+        """
         (prepared,) = self.prepare_each([(topic, data, id)], namespace, by=by)
         if isinstance(prepared, HeadgateError):
             raise prepared
@@ -328,7 +343,7 @@ class Publisher:
         prepared: list[Prepared | HeadgateError] = []
         for (topic, data, event_id), new_id in zip(events, _new_ids(len(events)), strict=True):
             try:
-                call = self._call(key, topic, data, new_id if event_id is None else check_event_id(event_id))
+                call = self._call(namespace, key, topic, data, new_id if event_id is None else check_event_id(event_id))
             except HeadgateError as error:
                 prepared.append(error)
                 continue
@@ -404,12 +419,14 @@ class Publisher:
             return self._namespace
         return check_namespace(namespace)
 
-    def _call(self, key: str, topic: str, data: object, event_id: str) -> _Call:
-        """Return the call that appends an event which is right; `key` and `event_id` have been checked. Raises as `publish`."""
+    def _call(self, namespace: str, key: str, topic: str, data: object, event_id: str) -> _Call:
+        """Return the call that appends an event which is right; all but `topic` and `data` have been checked. Raises as `publish`."""
         check_topic(topic)
         payload = encode_data(data)
         if len(payload) > self._max_payload_bytes:
             raise PayloadTooLarge(len(payload), self._max_payload_bytes, "publisher")
+        if self._schemas is not None:
+            self._schemas.check(namespace, topic, payload)
         return "FCALL", _TRUSTED, 1, key, topic, payload, event_id
 
     def _confirmed(self, receipts: list[Receipt], wish: Durability, waited: Any) -> list[Receipt]:

@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from .errors import SettingsError, UnknownNamespace
@@ -19,6 +19,8 @@ from .options import Kind, describe_options, integer, number, one_of, option, pa
 from .topic import DEFAULT_NAMESPACE, MAX_TOPIC_BYTES, MAX_TOPIC_WORDS, check_namespace
 
 PREFIX = "HEADGATE_"
+# The value of HEADGATE_SCHEMAS that is no folder.
+REGISTRY = "redis"
 HARD_MAX_PAYLOAD_BYTES = 1024 * 1024
 # RFC 7518, section 3.2: a secret is at least as long as the hash of HS256.
 MIN_SECRET_BYTES = 32
@@ -316,6 +318,16 @@ class Settings:
     fence_interval_s: float = option(
         1.0, number(0.05, 60, "seconds"), "Time between fences, which verify that everything up to the log's head has arrived."
     )
+    schemas: str | None = option(
+        None,
+        text("a folder, or `redis`"),
+        "JSON Schemas of topics: a folder of files, or `redis` for those of the registry. Needs the extra `schemas`.",
+    )
+    schema_check: Literal["off", "warn", "refuse"] = option(
+        "warn",
+        one_of("off", "warn", "refuse"),
+        "An event that breaks a schema of its topic (HEADGATE_SCHEMAS) is published unchecked, published and logged, or refused.",
+    )
     log_level: str = option("info", one_of("debug", "info", "warning", "error"), "Least severe log line to write.")
 
     @classmethod
@@ -361,6 +373,10 @@ class Settings:
         if name not in self.namespaces:
             raise UnknownNamespace(namespace, self.namespaces)
         return name
+
+    def schema_check_in_force(self) -> Literal["off", "warn", "refuse"]:
+        """Return how events are checked: without schemas not at all."""
+        return self.schema_check if self.schemas else "off"
 
     def values_for(self, declared: type[Any]) -> dict[str, Any]:
         """Return the settings that a dataclass has fields of the same name for."""

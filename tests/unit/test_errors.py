@@ -17,12 +17,14 @@ from headgate.errors import (
     InvalidEvent,
     InvalidPattern,
     InvalidRequest,
+    InvalidSchema,
     InvalidTopic,
     LimitReached,
     NamespaceNotServed,
     NotDurable,
     NotSerializable,
     PayloadTooLarge,
+    SchemaViolation,
     SettingsError,
     Unauthorized,
     UnauthorizedReason,
@@ -37,6 +39,8 @@ EXAMPLES: tuple[HeadgateError, ...] = (
     InvalidEvent("id", "too long"),
     NotSerializable("NaN"),
     PayloadTooLarge(70000, 65536, "publisher"),
+    SchemaViolation("orders.7.shipped", "orders.*.shipped", ("lines", 0, "sku"), 'the value is not of type "string"'),
+    InvalidSchema("orders.json", "is not JSON", "/properties"),
     UnknownNamespace("/admin", ("notifications",)),
     NamespaceNotServed("nobody", ("notifications",)),
     NotDurable(Receipt("0123456789abcdef", 7, False, "a1"), "0 of 1 replicas have it after 4 s"),
@@ -150,6 +154,8 @@ def test_a_hostile_name_is_shown_short_printable_and_encodable(value: object) ->
         InvalidPattern(value, "r"),
         UnknownNamespace(value, ()),
         Forbidden("read", str(value)),
+        SchemaViolation("t", "t", (str(value)[:70], 1), "r"),
+        InvalidSchema(str(value)[:70], "r"),
     ):
         text = str(error)
         assert len(text) < 200
@@ -189,3 +195,10 @@ def test_wrong_settings_are_told_one_per_line_and_counted() -> None:
     assert str(SettingsError(["A is wrong", "B is wrong"])) == "2 settings are wrong:\n  A is wrong\n  B is wrong"
     assert str(SettingsError(["A is wrong"])) == "1 setting is wrong:\n  A is wrong"
     assert SettingsError(["A", "B"]).faults == ("A", "B")
+
+
+def test_a_violation_says_where_in_the_data_as_a_json_path() -> None:
+    """RFC 9535: names that are none in a program are quoted."""
+    error = SchemaViolation("a", "#", ("lines", 0, "a b", "sku"), "too short")
+    assert str(error) == "data for topic 'a' breaks the schema of '#' at $.lines[0]['a b'].sku: too short"
+    assert SchemaViolation("a", "#", (), "no object").path == "$"

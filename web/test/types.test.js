@@ -46,8 +46,11 @@ describe("an application in strict TypeScript", { skip: !isBuilt }, () => {
     const [react, ...more] = [...page.matchAll(/```tsx?\n(.*?)```/gs)].map(([, code]) => code);
     await writeFile(join(folder, "page.tsx"), react);
     await writeFile(join(folder, "page.mts"), more.join("\n"));
+    // The types that `headgate types` writes from schemas (tests/unit/schemas/test_typescript.py), and a page that uses them.
+    await cp(join(WEB, "../tests/golden/topics.ts"), join(folder, "topics.mts"));
+    await cp(join(WEB, "test/types/generated.ts"), join(folder, "generated.mts"));
     await writeFile(join(folder, "wrong.mts"), 'import { connect } from "headgate";\nexport const wrong: number = connect().status;\n');
-    await writeFile(join(folder, "tsconfig.json"), JSON.stringify({ compilerOptions: SETTINGS, files: ["consumer.mts", "consumer.cts", "frameworks.mts", "page.tsx", "page.mts", "wrong.mts"] }));
+    await writeFile(join(folder, "tsconfig.json"), JSON.stringify({ compilerOptions: SETTINGS, files: ["consumer.mts", "consumer.cts", "frameworks.mts", "generated.mts", "page.tsx", "page.mts", "wrong.mts"] }));
   });
 
   after(() => rm(folder, { recursive: true, force: true }));

@@ -180,6 +180,7 @@ export type ErrorCode =
   | "invalid_request"
   | "not_serializable"
   | "payload_too_large"
+  | "schema_violation"
   | "unauthorized"
   | "forbidden"
   | "limit_reached"

@@ -1,5 +1,5 @@
 """The command line: `headgate publish`, `tail`, `serve`, `consume`, `consumers`, `dead-letters`, `token`, `revoke`, `check`,
-`settings` and `bench`.
+`settings`, `schemas`, `types`, `asyncapi` and `bench`.
 
 In: arguments, and for what is not given the environment (HEADGATE_…). Out: results on standard output, one clear line on
 standard error for every fault. Exit codes: 0, 1 for a fault, 2 for wrong usage, 130 after Ctrl-C.
@@ -27,6 +27,9 @@ _COMMANDS = {
     "revoke": ("access", "revoke"),
     "check": ("check", "check"),
     "settings": ("check", "settings"),
+    "schemas": ("schemas", "schemas"),
+    "types": ("types", "types"),
+    "asyncapi": ("types", "asyncapi"),
     "bench": ("bench", "bench"),
 }
 

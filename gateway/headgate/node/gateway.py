@@ -22,6 +22,7 @@ from headgate.auth.identity import Authenticator, Handshake, Identity
 from headgate.auth.revocation_watch import RevocationWatch
 from headgate.delivery.client import Client
 from headgate.errors import BusUnavailable, UnknownHost
+from headgate.metrics import SCHEMA_VIOLATIONS
 from headgate.publisher import Publisher
 from headgate.redis.client import open_client
 from headgate.redis.connections import is_open, redacted_address
@@ -68,7 +69,14 @@ class Gateway:
             raise BusUnavailable("no Redis: set HEADGATE_REDIS_URL, or start with `headgate serve`, which brings one")
         self.settings = settings
         warn_of_open_redis(settings.redis_url)
-        self.publisher = Publisher(settings.redis_url, max_payload_bytes=settings.max_payload_bytes, timeout_s=PUBLISH_TIMEOUT_S)
+        self.publisher = Publisher(
+            settings.redis_url,
+            max_payload_bytes=settings.max_payload_bytes,
+            timeout_s=PUBLISH_TIMEOUT_S,
+            schemas=settings.schemas,
+            schema_check=settings.schema_check_in_force(),
+            on_schema_violation=lambda namespace, _: SCHEMA_VIOLATIONS.labels(namespace).inc(),
+        )
         self._watchdog = Watchdog()
         self._commands = open_client(settings.redis_url, timeout_s=PUBLISH_TIMEOUT_S)
         self.registration = Registration(settings.redis_url, settings.namespaces)

@@ -62,6 +62,11 @@ def group_in_log(group: str, epoch: str) -> str:
     return f"{group}@{epoch}"
 
 
+def schemas_key(namespace: str) -> str:
+    """Return the key of the hash with the schemas of the namespace's topics (schemas/registry.py has its fields)."""
+    return f"hg:{{{namespace}}}:schemas"
+
+
 def seen_key(namespace: str, user: str) -> str:
     """Return the key of the sorted set of event ids that this user's browsers have shown (score: when that was told)."""
     return f"hg:{{{namespace}}}:seen:{user}"

@@ -30,6 +30,7 @@ STATUS_BY_CODE = {
     "unknown_namespace": 404,
     "conflict": 409,
     "payload_too_large": 413,
+    "schema_violation": 422,
     # Where waiting does not help; else 429.
     "limit_reached": 409,
     "bus_refused": 502,

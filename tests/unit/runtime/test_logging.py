@@ -6,7 +6,8 @@ import pytest
 import structlog
 
 from headgate.errors import BusUnavailable
-from headgate.runtime.logging import SELDOM_S, Seldom, Tracebacks, told
+from headgate.runtime.logging import Tracebacks, told
+from headgate.runtime.seldom import SELDOM_S, Seldom
 
 
 def test_a_name_is_due_once_in_a_while_with_the_count_between() -> None:

@@ -1,0 +1,123 @@
+"""`headgate schemas push`, `list`, `show` and `remove`: the registry of schemas in Redis. Imports click only."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from .options import namespace_option, redis_option
+from .output import fail, for_terminal, one_line_errors
+from .schema_source import folder_of
+
+if TYPE_CHECKING:
+    from headgate.redis.client import Client
+    from headgate.schemas.documents import Documents
+
+
+@click.group()
+def schemas() -> None:
+    """Keep the JSON Schemas of topics in Redis, for publishers on all machines (HEADGATE_SCHEMAS=redis)."""
+
+
+@schemas.command()
+@click.argument("folder", required=False)
+@namespace_option
+@redis_option
+@one_line_errors
+def push(folder: str | None, namespace: str, redis_url: str | None) -> None:
+    """Put the schemas of FOLDER in the place of those in the registry. Default: HEADGATE_SCHEMAS, else schemas."""
+    from headgate.schemas.catalogue import read_catalogue
+    from headgate.schemas.documents import read_folder
+    from headgate.schemas.registry import change_registry
+
+    found = read_folder(folder_of(folder))
+    topics = read_catalogue(found).topics
+    client, namespace = _open(namespace, redis_url)
+    before, after = change_registry(client, namespace, lambda _: found, anew=True)
+    for sign, names in (
+        ("+", after.texts.keys() - before.texts.keys()),
+        ("-", before.texts.keys() - after.texts.keys()),
+        ("~", {name for name in after.texts.keys() & before.texts.keys() if after.texts[name] != before.texts[name]}),
+    ):
+        for name in sorted(names):
+            click.echo(f"{sign} {name}")
+    click.echo(f"version {after.version}: {len(after.texts)} files for {len(topics)} patterns, in namespace {namespace}")
+
+
+@schemas.command("list")
+@namespace_option
+@redis_option
+@one_line_errors
+def list_(namespace: str, redis_url: str | None) -> None:
+    """Print the version of the registry and each schema: its pattern, file and size."""
+    from headgate.schemas.catalogue import read_catalogue
+
+    client, namespace = _open(namespace, redis_url)
+    held = _held(client, namespace)
+    catalogue = read_catalogue(held)
+    click.echo(f"version {held.version}")
+    for name, text in held.texts.items():
+        patterns = [pattern for pattern, file in catalogue.topics.items() if file == name]
+        click.echo(f"{', '.join(patterns) or '(definitions)'}\t{name}\t{len(text)} bytes")
+
+
+@schemas.command()
+@click.argument("name")
+@namespace_option
+@redis_option
+@one_line_errors
+def show(name: str, namespace: str, redis_url: str | None) -> None:
+    """Print one schema of the registry, by the NAME of its file or by its pattern."""
+    client, namespace = _open(namespace, redis_url)
+    held = _held(client, namespace)
+    click.echo(b"\n".join(map(for_terminal, held.texts[_file_of(held, name)].split(b"\n"))))
+
+
+@schemas.command()
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@namespace_option
+@redis_option
+@one_line_errors
+def remove(names: tuple[str, ...], namespace: str, redis_url: str | None) -> None:
+    """Remove schemas from the registry, by the NAMEs of their files or by their patterns."""
+    from headgate.schemas.catalogue import read_catalogue
+    from headgate.schemas.documents import Documents
+    from headgate.schemas.registry import change_registry
+
+    def without(held: Documents) -> Documents:
+        files = {_file_of(held, name) for name in names}
+        left = Documents({name: text for name, text in held.texts.items() if name not in files})
+        read_catalogue(left)  # nothing that is left refers to what goes
+        return left
+
+    client, namespace = _open(namespace, redis_url)
+    _, after = change_registry(client, namespace, without)
+    click.echo(f"version {after.version}: {len(after.texts)} files, in namespace {namespace}")
+
+
+def _open(namespace: str, redis_url: str | None) -> tuple[Client, str]:
+    from headgate.publisher import find_redis_url
+    from headgate.redis.client import open_client
+    from headgate.topic import check_namespace
+
+    return open_client(redis_url or find_redis_url()), check_namespace(namespace)
+
+
+def _held(client: Client, namespace: str) -> Documents:
+    from headgate.schemas.registry import read_registry
+
+    held = read_registry(client, namespace)
+    if held is None:
+        fail(f"no schemas are in the registry of namespace {namespace}: `headgate schemas push` puts them there")
+    return held
+
+
+def _file_of(held: Documents, name: str) -> str:
+    from headgate.errors import InvalidSchema
+    from headgate.schemas.catalogue import read_catalogue
+
+    file = name if name in held.texts else read_catalogue(held).topics.get(name)
+    if file is None:
+        raise InvalidSchema(name, f"is not in the registry; it has {', '.join(held.texts) or 'none'}")
+    return file

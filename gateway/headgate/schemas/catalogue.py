@@ -1,0 +1,213 @@
+"""The catalogue: documents that were read, which patterns have which, and where each reference leads. No I/O.
+
+In: documents. Out: a catalogue in which everything is as it should be, or one error that names the file, the place in it and
+what is allowed. It is the one reading: what is checked at publish, the types and the AsyncAPI document all come from it.
+
+A file is for the pattern that is its name without `.json`, or for those of `x-topic` (a pattern, or a list; needed where a
+file system has no `*`). A file whose name begins with `_`, or with `"x-topic": null`, has definitions for others and no
+topic.
+
+A reference leads to a schema in the same file or in another one of the folder, by file name or by `$id`, and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+from urllib.parse import unquote, urldefrag, urljoin
+
+import msgspec
+
+from headgate.errors import InvalidPattern, InvalidSchema, NotSerializable
+from headgate.event import check_json
+from headgate.topic import check_pattern, normal_form
+
+from .documents import SUFFIX, Documents
+from .keywords import TOPIC, dialect_fault, keyword_fault, parts
+from .validation import Validator, check_schema, pointer, validators
+
+# The address of a document without `$id`; a name that never leads anywhere (RFC 6761, section 6.4).
+_BASE = "https://schemas.invalid/"
+_SHARED = "_"
+
+
+class Place(NamedTuple):
+    """A schema: the file that it is in, and the JSON Pointer to it there."""
+
+    name: str
+    pointer: str
+
+    def below(self, *steps: str | int) -> Place:
+        """Return a place in this one."""
+        return Place(self.name, self.pointer + pointer(steps))
+
+    def __str__(self) -> str:
+        return f"{self.name}#{self.pointer}" if self.pointer else self.name
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """See the module. Made by `read_catalogue`.
+
+    Attributes:
+        documents: the texts.
+        schemas: file name → what the file says.
+        topics: pattern → file name, in the order of the patterns.
+        places: every schema in every file.
+        references: place of a schema with `$ref` → where it leads.
+    """
+
+    documents: Documents
+    schemas: Mapping[str, Any]
+    topics: Mapping[str, str]
+    places: Mapping[Place, Any]
+    references: Mapping[Place, Place]
+
+    @cached_property
+    def validators(self) -> Mapping[str, Validator]:
+        """A validator for each file, compiled once."""
+        return validators({name: (_address(name, schema), schema) for name, schema in self.schemas.items()})
+
+
+def read_catalogue(documents: Documents) -> Catalogue:
+    """Return the catalogue of documents.
+
+    Raises:
+        InvalidSchema: the first fault.
+    """
+    schemas = {name: _schema(name, text) for name, text in documents.texts.items()}
+    places: dict[Place, Any] = {}
+    anchors: dict[tuple[str, str], Place] = {}
+    for name, schema in schemas.items():
+        for place, part in _walk(Place(name, ""), schema):
+            places[place] = part
+            if isinstance(part, dict):
+                if fault := keyword_fault(part, root=not place.pointer):
+                    raise InvalidSchema(name, fault, place.pointer)
+                if "$anchor" in part and anchors.setdefault((name, part["$anchor"]), place) != place:
+                    raise InvalidSchema(name, f"$anchor {part['$anchor']!r} is there twice", place.pointer)
+    addresses: dict[str, str] = {}
+    for name, schema in schemas.items():
+        other = addresses.setdefault(_address(name, schema), name)
+        if other != name:
+            raise InvalidSchema(name, f"has the same $id as {other}", "/$id")
+    references = {
+        place: _target(place, part["$ref"], schemas, addresses, places, anchors)
+        for place, part in places.items()
+        if isinstance(part, dict) and "$ref" in part
+    }
+    _refuse_circles(places, references)
+    catalogue = Catalogue(documents, schemas, _topics(schemas), places, references)
+    _ = catalogue.validators  # what only the library can tell
+    return catalogue
+
+
+def _schema(name: str, text: bytes) -> Any:
+    try:
+        check_json(text)
+    except NotSerializable as error:
+        raise InvalidSchema(name, f"is not JSON: {error.parts['reason']}; expected one JSON Schema") from error
+    schema = msgspec.json.decode(text)
+    if isinstance(schema, dict) and (fault := dialect_fault(schema)):
+        raise InvalidSchema(name, fault, "/$schema")
+    check_schema(name, schema)
+    return schema
+
+
+def _walk(place: Place, schema: Any) -> Iterator[tuple[Place, Any]]:
+    yield place, schema
+    if isinstance(schema, dict):
+        for path, part, _ in parts(schema):
+            yield from _walk(place.below(*path), part)
+
+
+def _topics(schemas: Mapping[str, Any]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    forms: dict[tuple[str, ...], str] = {}
+    for name, schema in schemas.items():
+        for pattern in _patterns(name, schema):
+            form = normal_form(pattern)
+            if form in forms:
+                raise InvalidSchema(
+                    name, f"the pattern {pattern!r} has a schema already, in {forms[form]}; expected one file for it"
+                )
+            forms[form] = name
+            found[pattern] = name
+    return dict(sorted(found.items()))
+
+
+def _patterns(name: str, schema: Any) -> list[str]:
+    if not isinstance(schema, dict) or TOPIC not in schema:
+        if name.startswith(_SHARED):
+            return []
+        given: Any = [name.removesuffix(SUFFIX)]
+        hint = (
+            f'; or name the pattern in the file: "{TOPIC}": "orders.*.shipped"; definitions for other files begin with {_SHARED}'
+        )
+    else:
+        given, hint = schema[TOPIC], ""
+        given = [] if given is None else given if isinstance(given, list) else [given]
+    try:
+        return [check_pattern(pattern) for pattern in given]
+    except InvalidPattern as error:
+        where = f"/{TOPIC}" if not hint else ""
+        raise InvalidSchema(name, f"{error.message}{hint}", where) from error
+
+
+def _address(name: str, schema: Any) -> str:
+    """Return the address of a document without its fragment: its `$id`, or one made of its name."""
+    own = _BASE + name.replace("#", "%23")
+    return urldefrag(urljoin(own, schema["$id"])).url if isinstance(schema, dict) and "$id" in schema else own
+
+
+def _target(
+    place: Place,
+    reference: str,
+    schemas: Mapping[str, Any],
+    addresses: Mapping[str, str],
+    places: Mapping[Place, Any],
+    anchors: Mapping[tuple[str, str], Place],
+) -> Place:
+    own = _address(place.name, schemas[place.name])
+    address, fragment = urldefrag(reference)
+    name = place.name if not address else addresses.get(urljoin(own, address))
+    if name is None:
+        known = ", ".join(schemas)
+        raise InvalidSchema(
+            place.name,
+            f"$ref {reference[:80]!r} leads to no file of the folder, and nothing is fetched; there are {known[:200]}",
+            place.pointer,
+        )
+    fragment = unquote(fragment)
+    if fragment and not fragment.startswith("/"):
+        found = anchors.get((name, fragment))
+    else:
+        found = Place(name, pointer([step.replace("~1", "/").replace("~0", "~") for step in fragment.split("/")[1:]]))
+    if found is None or found not in places:
+        raise InvalidSchema(place.name, f"$ref {reference[:80]!r} leads to no schema in {name}", place.pointer)
+    return found
+
+
+def _refuse_circles(places: Mapping[Place, Any], references: Mapping[Place, Place]) -> None:
+    """Refuse a schema that refers to itself for the same value: it would say nothing, and types of it have no end."""
+    done: set[Place] = set()
+
+    def visit(place: Place, above: frozenset[Place]) -> None:
+        if place in above:
+            raise InvalidSchema(place.name, "refers to itself about the same value, which says nothing", place.pointer)
+        if place in done:
+            return
+        above |= {place}
+        part = places[place]
+        if isinstance(part, dict):
+            for path, _, in_place in parts(part):
+                if in_place:
+                    visit(place.below(*path), above)
+        if place in references:
+            visit(references[place], above)
+        done.add(place)
+
+    for place in places:
+        visit(place, frozenset())

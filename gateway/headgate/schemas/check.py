@@ -1,0 +1,96 @@
+"""The check at publish: does the data of an event hold against the schemas of its topic?
+
+In: each event, from the publisher, before it is sent. Out: nothing, or `SchemaViolation` (refuse), or a line in the log now
+and then (warn).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from headgate.errors import BusRefused, HeadgateError, InvalidSchema, SchemaViolation, SettingsError
+from headgate.redis.client import Client
+from headgate.runtime.seldom import Seldom
+from headgate.settings import REGISTRY, Settings
+
+from .sources import FolderSource, RegistrySource, Source
+
+OFF, WARN, REFUSE = MODES = ("off", "warn", "refuse")
+OnViolation = Callable[[str, SchemaViolation], object]
+
+log = logging.getLogger("headgate.schemas")
+
+
+class SchemaCheck:
+    """See the module.
+
+    Args:
+        source: of the schemas.
+        refuse: raise; otherwise warn.
+        on_violation: called with the namespace and the violation, in both cases; must not wait.
+        seldom: when a warning is worth a line.
+    """
+
+    def __init__(
+        self, source: Source, *, refuse: bool, on_violation: OnViolation | None = None, seldom: Seldom | None = None
+    ) -> None:
+        self._source, self._refuse, self._on_violation = source, refuse, on_violation
+        self._seldom = seldom or Seldom()
+
+    def check(self, namespace: str, topic: str, payload: bytes) -> None:
+        """Check the data of an event. May wait for Redis, where the schemas are the registry's.
+
+        Raises:
+            SchemaViolation: it breaks a schema, and is to be refused.
+            BusUnavailable, BusRefused: the registry's schemas have never been read, and it is to be refused.
+        """
+        try:
+            found = self._source.of(namespace).violation(topic, payload)
+        except HeadgateError as error:
+            self._tell("unread", "the schemas could not be read: %s", error)
+            if not self._refuse:
+                return
+            if isinstance(error, InvalidSchema):
+                raise BusRefused(error.message, told="the schemas of topics cannot be read") from error
+            raise
+        if found is None:
+            return
+        if self._on_violation is not None:
+            self._on_violation(namespace, found)
+        if self._refuse:
+            raise found
+        self._tell("violation", "published although %s", found)
+
+    def _tell(self, name: str, line: str, error: HeadgateError) -> None:
+        if (left_out := self._seldom.due(name)) is not None:
+            log.warning(line + "%s", error.message, f" ({left_out} more since the last line)" if left_out else "")
+
+
+def open_check(
+    client: Client, schemas: str | None, mode: str | None, on_violation: OnViolation | None = None
+) -> SchemaCheck | None:
+    """Return the check of a publisher, None where nothing is checked.
+
+    Args:
+        client: the publisher's, for the registry.
+        schemas: a folder, or REGISTRY; None: HEADGATE_SCHEMAS.
+        mode: one of MODES; None: HEADGATE_SCHEMA_CHECK.
+        on_violation: as `SchemaCheck`.
+
+    Raises:
+        SettingsError: `mode`, or a variable, is wrong.
+        InvalidSchema: the folder's schemas.
+        MissingExtra: the extra `schemas` is not installed.
+    """
+    if mode == OFF:
+        return None
+    if mode is not None and mode not in MODES:
+        raise SettingsError([f"schema_check={mode!r}: expected {', '.join(MODES[:-1])} or {MODES[-1]}"])
+    if schemas is None or mode is None:
+        set_ = Settings.from_environment("HEADGATE_SCHEMAS", "HEADGATE_SCHEMA_CHECK")
+        schemas, mode = schemas or set_.schemas, mode or set_.schema_check
+    if not schemas or mode == OFF:
+        return None
+    source: Source = RegistrySource(client) if schemas == REGISTRY else FolderSource(schemas)
+    return SchemaCheck(source, refuse=mode == REFUSE, on_violation=on_violation)

@@ -1,0 +1,88 @@
+"""The files of schemas as they are kept: JSON texts by file name, with a version. No I/O but reading a folder.
+
+In: a folder, or what the registry in Redis holds. Out: `Documents`, which are bounded in number and bytes. What the texts say
+is catalogue.py's matter.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from headgate.errors import InvalidSchema
+
+MAX_DOCUMENTS = 256
+MAX_DOCUMENT_BYTES = 64 * 1024
+# All of them: what one read of the registry brings.
+MAX_BYTES = 1024 * 1024
+SUFFIX = ".json"
+# Hexadecimal digits of a version: 64 bits.
+_VERSION_DIGITS = 16
+
+_NAME = re.compile(r"[A-Za-z0-9_*#][A-Za-z0-9_.*#-]{0,255}\.json", re.ASCII)
+_NAMES = f"a name of letters, digits, _, -, *, # and dots that ends with {SUFFIX}"
+# A team that tries one of these is told, and not left with a topic that nothing checks.
+_NOT_READ = (".yaml", ".yml", ".json5", ".jsonc", ".avsc")
+
+
+@dataclass(frozen=True, slots=True)
+class Documents:
+    """JSON texts by file name, in the order of their names. Made by `documents`."""
+
+    texts: Mapping[str, bytes]
+
+    def __hash__(self) -> int:
+        return hash(self.version)
+
+    @property
+    def version(self) -> str:
+        """The hash of all names and texts: the same texts have the same version everywhere."""
+        digest = hashlib.sha256()
+        for name, text in self.texts.items():
+            digest.update(b"%b\0%d\0%b" % (name.encode(), len(text), text))
+        return digest.hexdigest()[:_VERSION_DIGITS]
+
+
+def documents(texts: Mapping[str, bytes]) -> Documents:
+    """Return texts by file name as documents.
+
+    Raises:
+        InvalidSchema: a name cannot be, or there is too much.
+    """
+    found = {name: texts[name].strip() for name in sorted(texts)}
+    for name, text in found.items():
+        if not _NAME.fullmatch(name):
+            raise InvalidSchema(name, f"expected {_NAMES}")
+        if len(text) > MAX_DOCUMENT_BYTES:
+            raise InvalidSchema(name, f"{len(text)} bytes, at most {MAX_DOCUMENT_BYTES} are allowed")
+    if len(found) > MAX_DOCUMENTS:
+        raise InvalidSchema(max(found), f"{len(found)} files, at most {MAX_DOCUMENTS} are allowed")
+    if (size := sum(map(len, found.values()))) > MAX_BYTES:
+        raise InvalidSchema(max(found), f"{size} bytes in all files, at most {MAX_BYTES} are allowed")
+    return Documents(found)
+
+
+def read_folder(folder: str) -> Documents:
+    """Return the `*.json` files of a folder. Files of other kinds and hidden ones do not count.
+
+    Raises:
+        InvalidSchema: the folder cannot be read, holds folders or schemas of another format, or as `documents`.
+    """
+    texts: dict[str, bytes] = {}
+    try:
+        for path in sorted(Path(folder).iterdir()):
+            if path.name.startswith("."):
+                continue
+            if path.is_dir():
+                raise InvalidSchema(f"{path}/", f"a folder in the folder of schemas; expected files {SUFFIX} side by side")
+            if path.suffix.lower() in _NOT_READ:
+                raise InvalidSchema(str(path), f"expected JSON Schema in a file {SUFFIX}")
+            if path.suffix == SUFFIX:
+                with path.open("rb") as file:
+                    texts[path.name] = file.read(MAX_DOCUMENT_BYTES + 1)
+    except OSError as error:
+        raise InvalidSchema(str(error.filename or folder), f"cannot be read: {error.strerror}") from error
+    return documents(texts)

@@ -1,0 +1,83 @@
+"""The keywords of JSON Schema 2020-12: which hold schemas, which are read, which are refused. No I/O.
+
+A keyword that is none is refused with the one that it resembles: `requierd` would otherwise allow everything. Keywords of an
+application's own begin with `x-`.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+TOPIC = "x-topic"
+
+_ONE = {
+    "additionalProperties", "contains", "contentSchema", "else", "if", "items", "not", "propertyNames", "then",
+    "unevaluatedItems", "unevaluatedProperties",
+}  # fmt: skip
+_LIST = {"allOf", "anyOf", "oneOf", "prefixItems"}
+_BY_NAME = {"$defs", "definitions", "dependentSchemas", "patternProperties", "properties"}
+# These say something of the same value, so a reference in them that comes back has gone nowhere.
+_IN_PLACE = {"allOf", "anyOf", "dependentSchemas", "else", "if", "not", "oneOf", "then"}
+# Shown as a comment where there are types: a type cannot say them.
+SAID_IN_WORDS = (
+    "format", "pattern", "minLength", "maxLength", "minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum", "multipleOf",
+    "minItems", "maxItems", "uniqueItems", "minContains", "maxContains", "minProperties", "maxProperties", "contentEncoding",
+    "contentMediaType", "default",
+)  # fmt: skip
+# Named in a comment, without their value.
+NAMED_IN_WORDS = (
+    "contains", "contentSchema", "dependentRequired", "dependentSchemas", "if", "not", "patternProperties", "propertyNames",
+    "unevaluatedItems", "unevaluatedProperties",
+)  # fmt: skip
+_OTHERS = {
+    "$anchor", "$comment", "$id", "$ref", "$schema", "const", "dependentRequired", "deprecated", "description", "enum",
+    "examples", "readOnly", "required", "title", "type", "writeOnly",
+}  # fmt: skip
+_KNOWN = _ONE | _LIST | _BY_NAME | set(SAID_IN_WORDS) | _OTHERS
+_REFUSED = {
+    "$dynamicRef": "$ref",
+    "$dynamicAnchor": "$anchor",
+    "$recursiveRef": "$ref",
+    "$recursiveAnchor": "$anchor",
+    "$vocabulary": "keywords that begin with x-",
+    "additionalItems": "items beside prefixItems",
+    "dependencies": "dependentRequired or dependentSchemas",
+    "id": "$id",
+}
+
+
+def parts(schema: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any, bool]]:
+    """Yield each schema that stands directly in another: its path there, the schema, whether it is about the same value."""
+    for keyword, value in schema.items():
+        in_place = keyword in _IN_PLACE
+        if keyword in _ONE:
+            yield (keyword,), value, in_place
+        elif keyword in _LIST:
+            yield from (((keyword, str(index)), part, in_place) for index, part in enumerate(value))
+        elif keyword in _BY_NAME:
+            yield from (((keyword, name), part, in_place) for name, part in value.items())
+
+
+def keyword_fault(schema: Mapping[str, Any], *, root: bool) -> str | None:
+    """Return what is wrong with the keywords of one schema, and what is allowed instead; None where nothing is."""
+    for keyword in schema:
+        if keyword in _REFUSED:
+            return f"{keyword} is not supported; write {_REFUSED[keyword]}"
+        if keyword in ("$id", "$schema", TOPIC) and not root:
+            return f"{keyword} is allowed at the top of a file only"
+        if keyword not in _KNOWN and not keyword.startswith("x-"):
+            close = difflib.get_close_matches(keyword, _KNOWN, 1, 0.7)
+            hint = f"did you mean {close[0]}?" if close else "keywords of your own begin with x-"
+            return f"{keyword[:80]!r} is no keyword of JSON Schema; {hint}"
+    return None
+
+
+def dialect_fault(schema: Mapping[str, Any]) -> str | None:
+    """Return what is wrong with `$schema`, None where nothing is. Asked first: a library might fetch another dialect."""
+    dialect = schema.get("$schema", DIALECT)
+    if isinstance(dialect, str) and dialect.rstrip("#") == DIALECT:
+        return None
+    return f"$schema is {str(dialect)[:80]!r}; expected {DIALECT!r}, or no $schema"

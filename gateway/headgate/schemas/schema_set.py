@@ -1,0 +1,75 @@
+"""One version of the schemas, compiled: from a topic to what must hold for it. No I/O.
+
+In: documents. Out: for the data of an event the first schema that it breaks. Where several patterns match a topic, the
+schemas of all of them must hold: `orders.#` says what all orders have in common, and `orders.*.shipped` adds to it.
+
+A process compiles the same documents once, and remembers for MAX_TOPICS topics which schemas they have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+
+import msgspec
+
+from headgate.errors import SchemaViolation
+from headgate.topic import is_wildcard, matches
+
+from .catalogue import Catalogue, read_catalogue
+from .documents import Documents
+from .validation import Validator
+
+# Topics of which it is remembered which schemas they have; then all are forgotten.
+MAX_TOPICS = 4096
+# Versions that a process keeps compiled.
+MAX_COMPILED = 16
+
+_decode = msgspec.json.Decoder().decode
+
+
+@lru_cache(maxsize=MAX_COMPILED)
+def schema_set(documents: Documents) -> SchemaSet:
+    """Return documents as a set of schemas; the same documents, as the same set.
+
+    Raises:
+        InvalidSchema: as `read_catalogue`.
+    """
+    return SchemaSet(read_catalogue(documents))
+
+
+class SchemaSet:
+    """See the module."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        compiled = catalogue.validators
+        self._exact = {pattern: compiled[name] for pattern, name in catalogue.topics.items() if not is_wildcard(pattern)}
+        self._wildcards: dict[str, list[tuple[str, Validator]]] = {}  # by the first word
+        for pattern, name in catalogue.topics.items():
+            if is_wildcard(pattern):
+                self._wildcards.setdefault(pattern.partition(".")[0], []).append((pattern, compiled[name]))
+        self._found: dict[str, tuple[tuple[str, Validator], ...]] = {}
+        self.version = catalogue.documents.version
+
+    def violation(self, topic: str, payload: bytes) -> SchemaViolation | None:
+        """Return what is wrong with the data of a topic, by the first pattern in their order; None if all hold."""
+        found = self._found.get(topic)
+        if found is None:
+            if len(self._found) >= MAX_TOPICS:
+                self._found.clear()
+            found = self._found[topic] = tuple(sorted(self._matching(topic), key=lambda each: each[0]))
+        if not found:
+            return None
+        value = _decode(payload)
+        for pattern, validator in found:
+            if (fault := validator.fault(value)) is not None:
+                return SchemaViolation(topic, pattern, fault.path, fault.reason)
+        return None
+
+    def _matching(self, topic: str) -> Iterator[tuple[str, Validator]]:
+        if topic in self._exact:
+            yield topic, self._exact[topic]
+        for first in (topic.partition(".")[0], "*", "#"):
+            for pattern, validator in self._wildcards.get(first, ()):
+                if matches(pattern, topic):
+                    yield pattern, validator

@@ -1,0 +1,395 @@
+"""The shapes of data: what a schema says as far as types can say it. The writers of TypeScript and Python types begin here. No
+I/O.
+
+In: a catalogue. Out: `Model`: definitions by name, and the shape of each pattern's data. A shape holds whatever the schema
+lets through, and may hold more; the rest (`pattern`, `minimum`, `if`) becomes words of a comment.
+
+A schema becomes a definition of its own when a topic has it, when something refers to it, and when it is an object with
+members inside of something else. Its name comes from its `title`, else from its name in `$defs`, else from the words of its
+pattern or file, else from where it stands: `Order` and `lines` make `OrderLines`. Names that meet are told apart by the
+file's.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from headgate.errors import InvalidSchema
+
+from .catalogue import Catalogue, Place
+from .documents import SUFFIX
+from .keywords import NAMED_IN_WORDS, SAID_IN_WORDS
+
+_TYPES = ("boolean", "integer", "number", "string", "array", "object", "null")
+# Keywords that speak of values of one type only, and let any other value through.
+_OF_ARRAYS = {"items", "prefixItems", "contains", "minItems", "maxItems", "uniqueItems"}
+_OF_OBJECTS = {"properties", "required", "additionalProperties", "patternProperties", "propertyNames", "minProperties"}
+_MAX_SAID = 200
+# A longer title is a sentence, and no name.
+_MAX_TITLE = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Anything:
+    """Any JSON value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    """No value at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """A value of one of the types without parts: null, boolean, integer, number or string."""
+
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Exactly:
+    """One value, as JSON text."""
+
+    text: str
+
+    @property
+    def value(self) -> Any:
+        """The value."""
+        return json.loads(self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayOf:
+    """An array: first the places of `prefix`, of which so many must be there, then any number of `rest` (None: no more)."""
+
+    prefix: tuple[Shape, ...]
+    needed: int
+    rest: Shape | None
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A member of an object."""
+
+    name: str
+    shape: Shape
+    required: bool
+    words: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectOf:
+    """An object: its members, and the shape of all others (None: the schema says nothing of them; Nothing: there are none)."""
+
+    members: tuple[Member, ...]
+    rest: Shape | None
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """A value of any of these shapes."""
+
+    options: tuple[Shape, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AllOf:
+    """A value of all of these shapes."""
+
+    parts: tuple[Shape, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A value of a definition."""
+
+    name: str
+
+
+Shape: TypeAlias = Anything | Nothing | Plain | Exactly | ArrayOf | ObjectOf | OneOf | AllOf | Named
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A shape with a name, and what else is to be said of it."""
+
+    name: str
+    shape: Shape
+    words: tuple[str, ...]
+    place: Place
+
+
+@dataclass(slots=True)
+class Model:
+    """See the module. `topics`: pattern → shape, in the order of the patterns."""
+
+    definitions: dict[str, Definition] = field(default_factory=dict)
+    topics: dict[str, Named] = field(default_factory=dict)
+
+
+def read_model(catalogue: Catalogue, reserved: Iterable[str] = ()) -> Model:
+    """Return the shapes of all topics.
+
+    Args:
+        catalogue: the schemas.
+        reserved: names that no definition may have.
+
+    Raises:
+        InvalidSchema: two definitions have one name, or a schema has no type that its keywords speak of.
+    """
+    return _Reader(catalogue, frozenset(reserved)).model
+
+
+def words_of(schema: Any, name: str = "") -> tuple[str, ...]:
+    """Return what a comment says of a schema: its title if its name does not, description, and what a type cannot say."""
+    if not isinstance(schema, dict):
+        return ()
+    title, description = schema.get("title", ""), schema.get("description", "")
+    lines = [text for text in ("" if title == name else title, description) if text]
+    said = [f"{keyword}: {_short(schema[keyword])}" for keyword in SAID_IN_WORDS if keyword in schema]
+    named = [keyword for keyword in NAMED_IN_WORDS if keyword in schema]
+    if said:
+        lines.append("; ".join(said))
+    if named:
+        lines.append(f"also checked: {', '.join(named)}")
+    if schema.get("deprecated") is True:
+        lines.append("@deprecated")
+    return tuple(lines)
+
+
+class _Reader:
+    def __init__(self, catalogue: Catalogue, reserved: frozenset[str]) -> None:
+        self._catalogue, self._reserved = catalogue, reserved
+        self.model = Model()
+        self._origins: dict[str, Place] = {}
+        self._names = self._named_places()
+        for place, name in self._names.items():
+            self._claim(name, place)
+        for place, name in sorted(self._names.items(), key=lambda each: each[1]):
+            schema = catalogue.places[place]
+            self.model.definitions[name] = Definition(name, self._read(place, name, None), words_of(schema, name), place)
+        self.model.definitions = dict(sorted(self.model.definitions.items()))
+        for pattern, file in catalogue.topics.items():
+            self.model.topics[pattern] = Named(self._names[Place(file, "")])
+
+    # -- names ----------------------------------------------------------------------------------------------------
+
+    def _named_places(self) -> dict[Place, str]:
+        """Return the name of each place that has one wherever it is met: the topics' schemas, and what they refer to."""
+        roots = [Place(file, "") for file in self._catalogue.topics.values()]
+        found = dict.fromkeys([*roots, *self._reached(roots)])
+        proposed = {place: self._proposed(place) for place in found}
+        count: dict[str, int] = {}
+        for name in proposed.values():
+            count[name] = count.get(name, 0) + 1
+        return {place: name if count[name] == 1 else self._file_name(place) + name for place, name in proposed.items()}
+
+    def _reached(self, roots: Sequence[Place]) -> Iterator[Place]:
+        """Yield what the roots refer to, and what that refers to."""
+        under: dict[str, list[Place]] = {}
+        for place in self._catalogue.references:
+            under.setdefault(place.name, []).append(place)
+        seen, left = set(roots), list(roots)
+        while left:
+            root = left.pop()
+            for place in under.get(root.name, ()):
+                target = self._catalogue.references[place]
+                if f"{place.pointer}/".startswith(f"{root.pointer}/") and not _is_aside(place, root) and target not in seen:
+                    seen.add(target)
+                    left.append(target)
+                    yield target
+
+    def _proposed(self, place: Place) -> str:
+        schema = self._catalogue.places[place]
+        title = schema.get("title", "") if isinstance(schema, dict) else ""
+        last = place.pointer.rpartition("/")[2] if place.pointer else ""
+        name = (
+            (_pascal(title) if len(title) <= _MAX_TITLE else "")
+            or (_pascal(last) if last and not last.isdigit() else "")
+            or self._file_name(place)
+        )
+        return f"{name}Data" if name in self._reserved else name
+
+    def _file_name(self, place: Place) -> str:
+        """Return the name that a file gives: of its first pattern, else its own."""
+        patterns = [pattern for pattern, file in self._catalogue.topics.items() if file == place.name]
+        return _pascal(patterns[0] if patterns else "") or _pascal(place.name.removesuffix(SUFFIX)) or "Topic"
+
+    def _claim(self, name: str, place: Place) -> None:
+        if self._origins.setdefault(name, place) != place:
+            other = self._origins[name]
+            raise InvalidSchema(
+                place.name, f"its type would be named {name}, as that of {other}; give one a title", place.pointer
+            )
+
+    # -- shapes ---------------------------------------------------------------------------------------------------
+
+    def _shape(self, place: Place, name: str, inherited: frozenset[str] | None = None) -> Shape:
+        """Return the shape of a schema that stands in another: its own definition where it has members. `name`: for that."""
+        if place in self._names:
+            return Named(self._names[place])
+        shape = self._read(place, name, inherited)
+        if isinstance(shape, AllOf) or (isinstance(shape, ObjectOf) and shape.members):
+            return self._hoisted(place, name, shape)
+        return shape
+
+    def _hoisted(self, place: Place, name: str, shape: Shape) -> Named:
+        """Return a definition made of a shape that stands in another: of `name`, with a number where that is taken."""
+        number, free = 1, name
+        while free in self._reserved or self._origins.setdefault(free, place) != place:
+            number += 1
+            free = f"{name}{number}"
+        self.model.definitions[free] = Definition(free, shape, words_of(self._catalogue.places[place]), place)
+        return Named(free)
+
+    def _read(self, place: Place, name: str, inherited: frozenset[str] | None) -> Shape:
+        """Return the shape of a schema. `inherited`: the types that the schema around it lets the same value have."""
+        schema = self._catalogue.places[place]
+        if isinstance(schema, bool):
+            return Anything() if schema else Nothing()
+        types = self._types(place, schema, inherited)
+        parts: list[Shape] = []
+        if place in self._catalogue.references:
+            parts.append(Named(self._names[self._catalogue.references[place]]))
+        if (own := self._own(place, schema, name, types)) != Anything():
+            parts.append(own)
+        below = types if len(types) < len(_TYPES) else None
+        for index in range(len(schema.get("allOf", ()))):
+            part = place.below("allOf", index)
+            parts.append(Named(self._names[part]) if part in self._names else self._read(part, name, below))
+        for keyword in ("anyOf", "oneOf"):
+            if keyword in schema:
+                parts.append(self._either(place, keyword, schema[keyword], name, below))
+        return _all_of(parts)
+
+    def _either(self, place: Place, keyword: str, options: Sequence[Any], name: str, inherited: frozenset[str] | None) -> Shape:
+        shapes: list[Shape] = []
+        for index, option in enumerate(options):
+            title = _pascal(option.get("title", "")) if isinstance(option, dict) else ""
+            shapes.append(self._shape(place.below(keyword, index), name + (title or f"Option{index + 1}"), inherited))
+        return one_of(shapes)
+
+    def _types(self, place: Place, schema: Mapping[str, Any], inherited: frozenset[str] | None) -> frozenset[str]:
+        given = schema.get("type")
+        if given is not None:
+            types = frozenset([given] if isinstance(given, str) else given)
+            if "number" in types:
+                types |= {"integer"}
+            return types if inherited is None else types & inherited or types
+        if inherited is not None or "const" in schema or "enum" in schema:
+            return inherited or frozenset(_TYPES)
+        for keywords, wanted in ((_OF_OBJECTS, "object"), (_OF_ARRAYS, "array")):
+            if (odd := sorted(keywords & schema.keys())) and not {"$ref", "allOf"} & schema.keys():
+                raise InvalidSchema(
+                    place.name, f'{odd[0]} without a type lets every other value through; write "type": "{wanted}"', place.pointer
+                )
+        return frozenset(_TYPES)
+
+    def _own(self, place: Place, schema: Mapping[str, Any], name: str, types: frozenset[str]) -> Shape:
+        """Return what a schema says itself, apart from the schemas that it is put together of."""
+        if "const" in schema:
+            return Exactly(json.dumps(schema["const"]))
+        if "enum" in schema:
+            return one_of(Exactly(json.dumps(value)) for value in schema["enum"] if _is_of(value, types))
+        speaks = (_OF_OBJECTS | _OF_ARRAYS) & schema.keys()
+        if len(types) == len(_TYPES) or ("type" not in schema and not speaks):
+            if not speaks:
+                return Anything()
+            types = frozenset({"object"} if _OF_OBJECTS & speaks else {"array"})  # beside a $ref or an allOf that has the type
+        shapes: list[Shape] = []
+        for kind in _TYPES:
+            if kind not in types or (kind == "integer" and "number" in types):
+                continue
+            if kind == "array":
+                shapes.append(self._array(place, schema, name))
+            elif kind == "object":
+                shapes.append(self._object(place, schema, name, alone=len(types) == 1))
+            else:
+                shapes.append(Plain(kind))
+        return one_of(shapes)
+
+    def _array(self, place: Place, schema: Mapping[str, Any], name: str) -> Shape:
+        prefix = tuple(
+            self._shape(place.below("prefixItems", index), f"{name}{index + 1}")
+            for index in range(len(schema.get("prefixItems", ())))
+        )
+        rest: Shape | None = Anything()
+        if "items" in schema:
+            rest = self._shape(place.below("items"), f"{name}Item")
+        if rest == Nothing() or (isinstance(most := schema.get("maxItems"), int | float) and most <= len(prefix)):
+            rest = None
+        return ArrayOf(prefix, min(len(prefix), int(schema.get("minItems", 0))), rest)
+
+    def _object(self, place: Place, schema: Mapping[str, Any], name: str, *, alone: bool) -> Shape:
+        required = schema.get("required", ())
+        properties = schema.get("properties", {})
+        members = [
+            Member(
+                key,
+                self._shape(place.below("properties", key), name + (_pascal(key) or "Member")),
+                key in required,
+                words_of(part),
+            )
+            for key, part in properties.items()
+        ]
+        members += [Member(key, Anything(), True, ()) for key in dict.fromkeys(required) if key not in properties]
+        rest: Shape | None = None
+        if "additionalProperties" in schema:
+            rest = self._shape(place.below("additionalProperties"), f"{name}Value")
+        if "patternProperties" in schema:
+            rest = Anything()
+        shape = ObjectOf(tuple(members), rest)
+        if alone or not members:
+            return shape
+        return self._hoisted(place, f"{name}Object", shape)  # one of several types: unions are of names
+
+
+def one_of(shapes: Iterable[Shape]) -> Shape:
+    """Return a value of any of these, in the simplest form."""
+    found: dict[Shape, None] = {}
+    for shape in shapes:
+        found |= dict.fromkeys(shape.options if isinstance(shape, OneOf) else (shape,))
+    if Anything() in found:
+        return Anything()
+    found.pop(Nothing(), None)
+    options = tuple(found)
+    return Nothing() if not options else options[0] if len(options) == 1 else OneOf(options)
+
+
+def _all_of(shapes: Iterable[Shape]) -> Shape:
+    found = dict.fromkeys(shapes)
+    found.pop(Anything(), None)
+    if Nothing() in found:
+        return Nothing()
+    parts = tuple(found)
+    return Anything() if not parts else parts[0] if len(parts) == 1 else AllOf(parts)
+
+
+def _is_aside(place: Place, root: Place) -> bool:
+    """Return whether a place is in the definitions of a root, and so reached only through a reference."""
+    steps = place.pointer[len(root.pointer) :].split("/")[1:]
+    return bool(steps) and steps[0] in ("$defs", "definitions")
+
+
+def _is_of(value: object, types: frozenset[str]) -> bool:
+    if value is None or isinstance(value, bool):
+        return ("null" if value is None else "boolean") in types
+    if isinstance(value, int | float):
+        return "number" in types or ("integer" in types and value == int(value))
+    return ("string" if isinstance(value, str) else "array" if isinstance(value, list) else "object") in types
+
+
+def _pascal(text: str) -> str:
+    """Return text as a name: `orders.*.shipped` is `OrdersShipped`. Empty where it has no letters."""
+    words = re.findall(r"[A-Za-z0-9]+", re.sub(r"([a-z0-9])([A-Z])", r"\1 \2", text))
+    name = "".join(word[0].upper() + word[1:] for word in words).lstrip("0123456789")
+    return name[:1].upper() + name[1:]
+
+
+def _short(value: object) -> str:
+    text = value if isinstance(value, str) else json.dumps(value)
+    return text if len(text) <= _MAX_SAID else f"{text[:_MAX_SAID]}…"

@@ -1,0 +1,109 @@
+"""Where a publisher's schemas come from: a folder, which is read once, or the registry in Redis.
+
+The registry is asked for its version once in REFRESH_S while events are published. While Redis does not say, or has something
+there that is no registry, the schemas of before go on.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from headgate.errors import HeadgateError
+from headgate.extras import needing
+from headgate.redis.client import Client
+from headgate.runtime.seldom import Seldom
+
+from .documents import Documents, documents, read_folder
+from .registry import read_registry, read_version
+
+if TYPE_CHECKING:
+    from .schema_set import SchemaSet
+
+REFRESH_S = 10.0
+# Namespaces of which one publisher keeps schemas; then all are forgotten.
+MAX_NAMESPACES = 64
+_NOTHING = documents({})
+
+log = logging.getLogger("headgate.schemas")
+
+
+class Source(Protocol):
+    """Where the schemas come from."""
+
+    def of(self, namespace: str) -> SchemaSet:
+        """Return the schemas of a namespace's topics. May wait for Redis.
+
+        Raises:
+            MissingExtra: the extra `schemas` is not installed.
+            BusUnavailable, BusRefused, InvalidSchema: as `read_registry`, and `read_catalogue`.
+        """
+
+
+class FolderSource:
+    """The schemas of a folder: read once, for every namespace."""
+
+    def __init__(self, path: str) -> None:
+        self._found = _compiled(read_folder(path))
+
+    def of(self, namespace: str) -> SchemaSet:
+        """Return them."""
+        return self._found
+
+
+class RegistrySource:
+    """The schemas that Redis has for each namespace. Threads and greenlets may share it: one of them reads."""
+
+    def __init__(self, client: Client, now: Callable[[], float] = time.monotonic) -> None:
+        _compiled(_NOTHING)  # a missing library is told now
+        self._client, self._now = client, now
+        self._lock = threading.Lock()
+        self._found: dict[str, tuple[SchemaSet, float]] = {}
+        self._seldom = Seldom(now)
+
+    def of(self, namespace: str) -> SchemaSet:
+        """Return the newest that is known, and at most REFRESH_S old unless Redis does not say or somebody asks it now."""
+        known = self._found.get(namespace)
+        if known is not None:
+            if self._now() - known[1] < REFRESH_S or not self._lock.acquire(blocking=False):
+                return known[0]
+            try:
+                return self._refreshed(namespace, known[0])
+            finally:
+                self._lock.release()
+        with self._lock:
+            if namespace not in self._found:
+                if len(self._found) >= MAX_NAMESPACES:
+                    self._found.clear()
+                self._found[namespace] = (self._read(namespace), self._now())
+            return self._found[namespace][0]
+
+    def _refreshed(self, namespace: str, known: SchemaSet) -> SchemaSet:
+        found = known
+        try:
+            version = read_version(self._client, namespace)
+            if version is None and known.version != _NOTHING.version:
+                self._tell("the registry of namespace %r is empty, its schemas of before go on", namespace)
+            elif version is not None and version != known.version:
+                found = self._read(namespace)
+        except HeadgateError as error:
+            self._tell("the schemas of namespace %r could not be read, those of before go on: %s", namespace, error.message)
+        self._found[namespace] = (found, self._now())
+        return found
+
+    def _read(self, namespace: str) -> SchemaSet:
+        return _compiled(read_registry(self._client, namespace) or _NOTHING)
+
+    def _tell(self, line: str, *words: str) -> None:
+        if self._seldom.due(line) is not None:
+            log.warning(line, *words)
+
+
+def _compiled(found: Documents) -> SchemaSet:
+    with needing("schemas", "publishing with schemas"):
+        from .schema_set import schema_set  # only here: a publisher without schemas has no library for them
+
+        return schema_set(found)

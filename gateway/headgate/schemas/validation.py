@@ -1,0 +1,93 @@
+"""Checking values against schemas: the one file that meets jsonschema-rs.
+
+In: a catalogue. Out: one `Validator` for each of its documents, and the faults of a document that is no schema. Nothing is
+fetched: references lead into the catalogue, or are refused before (catalogue.py). `pattern` is matched in linear time,
+whatever an event brings, so look-around and back-references are refused. `format` is checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, NoReturn
+
+import jsonschema_rs
+
+from headgate.errors import InvalidSchema
+
+from .keywords import DIALECT
+
+# In the place of an event's values in a reason: errors travel, and go into logs.
+MASK = "the value"
+
+_TYPES = "expected array, boolean, integer, null, number, object or string, or a list of these"
+_PATTERNS = jsonschema_rs.RegexOptions()
+_META = jsonschema_rs.Draft202012Validator({"$ref": DIALECT}, offline=True)
+
+
+class Fault(NamedTuple):
+    """The first thing wrong with a value: where in it, and in which way."""
+
+    path: Sequence[str | int]
+    reason: str
+
+
+class Validator:
+    """Checks values against one document."""
+
+    def __init__(self, validator: jsonschema_rs.Draft202012Validator) -> None:
+        self._validator = validator
+
+    def fault(self, value: object) -> Fault | None:
+        """Return the first thing wrong with a value, None if it holds. A microsecond for a small value."""
+        if self._validator.is_valid(value):
+            return None
+        error = next(iter(self._validator.iter_errors(value)))
+        return Fault(error.instance_path, error.message)
+
+
+def check_schema(name: str, schema: object) -> None:
+    """Check that a document is a schema of JSON Schema 2020-12, by the dialect's own schema.
+
+    Raises:
+        InvalidSchema: with the place in the file, and the reason.
+    """
+    error = next(iter(_META.iter_errors(schema)), None)
+    if error is not None:
+        reason = _TYPES if error.instance_path[-1:] == ["type"] else error.message
+        raise InvalidSchema(name, reason, pointer(error.instance_path))
+
+
+def validators(schemas: Mapping[str, tuple[str, Any]]) -> Mapping[str, Validator]:
+    """Return a validator for each document: name → (its address, schema).
+
+    Raises:
+        InvalidSchema: a pattern cannot be matched in linear time, or the library refuses something else.
+    """
+    registry = jsonschema_rs.Registry(list(schemas.values()), retriever=_refuse)
+    found: dict[str, Validator] = {}
+    for name, (address, schema) in schemas.items():
+        try:
+            validator = jsonschema_rs.Draft202012Validator(
+                schema,
+                registry=registry,
+                base_uri=address,
+                mask=MASK,
+                validate_formats=True,
+                pattern_options=_PATTERNS,
+                offline=True,
+            )
+        except jsonschema_rs.ValidationError as error:
+            hint = "; a pattern may have neither look-around nor back-references" if "regex" in error.message else ""
+            raise InvalidSchema(name, error.message.replace(MASK, "this", 1) + hint, pointer(error.instance_path)) from error
+        found[name] = Validator(validator)
+    return found
+
+
+def _refuse(address: str) -> NoReturn:
+    """Fetch nothing."""
+    raise LookupError(f"{address}: nothing is fetched")
+
+
+def pointer(path: Sequence[str | int]) -> str:
+    """Return a path as a JSON Pointer (RFC 6901)."""
+    return "".join(f"/{str(step).replace('~', '~0').replace('/', '~1')}" for step in path)

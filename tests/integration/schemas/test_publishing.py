@@ -1,0 +1,176 @@
+"""Events are held against schemas wherever they are published: Python, HTTP, pages; also with those of the registry."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from prometheus_client import REGISTRY
+
+from headgate import BusRefused, Publisher, SchemaViolation
+from headgate.errors import HeadgateError
+from headgate.redis.client import Client, call
+from headgate.redis.functions import ensure_loaded
+from headgate.redis.keys import log_key, schemas_key
+from headgate.schemas.check import SchemaCheck
+from headgate.schemas.documents import Documents
+from headgate.schemas.registry import change_registry, read_registry, read_version
+from headgate.schemas.sources import REFRESH_S, RegistrySource
+from headgate.settings import Settings
+from headgate_server.app import create_app
+from tests.support.gateway_here import StartGatewayHere
+from tests.support.schema_files import texts, write
+from tests.support.unstarted_gateway import UnstartedGateway
+
+NUMBER, TEXT = {"type": "integer"}, {"type": "string"}
+
+
+def push(client: Client, schemas: dict[str, object], namespace: str = "notifications") -> Documents:
+    found = texts(schemas)
+    change_registry(client, namespace, lambda _: found)
+    return found
+
+
+def events_in(client: Client) -> int:
+    return int(call(client, "XLEN", log_key("notifications")))
+
+
+def test_a_page_that_publishes_gets_the_error_and_the_gateway_counts(
+    gateway_here: StartGatewayHere, redis_client: Client, tmp_path: Path
+) -> None:
+    """Nothing is in the log; a good event is."""
+    gateway = gateway_here(dev=True, schemas=str(write(tmp_path / "s", {"a.*.json": NUMBER})), schema_check="refuse")
+    page = gateway.join()
+    before = REGISTRY.get_sample_value("headgate_schema_violations_total", {"namespace": "notifications"}) or 0
+    answer = page.request("publish", {"topic": "a.b", "data": "secret"})
+    assert answer == {
+        "ok": False,
+        "error": {
+            "code": "schema_violation",
+            "message": """data for topic 'a.b' breaks the schema of 'a.*' at $: the value is not of type "integer\"""",
+            "retry": False,
+            "topic": "a.b",
+            "pattern": "a.*",
+            "path": "$",
+            "reason": 'the value is not of type "integer"',
+        },
+    }
+    assert events_in(redis_client) == 0
+    assert page.request("publish", {"topic": "a.b", "data": 1})["ok"] is True
+    assert events_in(redis_client) == 1
+    assert REGISTRY.get_sample_value("headgate_schema_violations_total", {"namespace": "notifications"}) == before + 1
+
+
+def test_http_answers_422_and_each_event_of_a_batch_stands_for_itself(
+    unstarted_gateway: UnstartedGateway, redis_url: str, tmp_path: Path
+) -> None:
+    """The same error as on the wire."""
+    folder = str(write(tmp_path / "s", {"a.*.json": NUMBER}))
+    settings = Settings(redis_url=redis_url, dev=True, schemas=folder, schema_check="refuse")
+    api = create_app(settings, gate=unstarted_gateway(settings)).test_client()
+    refused = api.post("/api/publish", json={"topic": "a.b", "data": "x"})
+    assert (refused.status_code, refused.get_json()["error"]["code"]) == (422, "schema_violation")
+    batch = api.post("/api/publish/batch", json={"events": [{"topic": "a.b", "data": data} for data in (1, "x", 2)]})
+    assert batch.status_code == 207
+    assert [answer.get("error", answer).get("code", "published") for answer in batch.get_json()["receipts"]] == [
+        "published",
+        "schema_violation",
+        "published",
+    ]
+
+
+def test_publishers_everywhere_follow_the_registry(redis_url: str, redis_client: Client) -> None:
+    """A push counts after REFRESH_S at the latest; each namespace has its own; without a push nothing is refused."""
+    now_s = [0.0]
+    with Publisher(redis_url, schemas="redis", schema_check="refuse") as publisher:
+        publisher._schemas = SchemaCheck(RegistrySource(redis_client, lambda: now_s[0]), refuse=True)
+        publisher.publish("a", "x")
+        push(redis_client, {"a.json": NUMBER})
+        publisher.publish("a", "x")
+        now_s[0] += REFRESH_S
+        with pytest.raises(SchemaViolation):
+            publisher.publish("a", "x")
+        publisher.publish("a", "x", namespace="other")
+        push(redis_client, {"a.json": TEXT})
+        now_s[0] += REFRESH_S
+        publisher.publish("a", "x")
+
+
+def test_the_schemas_of_before_go_on_while_redis_has_none(redis_client: Client, caplog: pytest.LogCaptureFixture) -> None:
+    """A Redis that was emptied, or holds something else, does not turn the check off; a line says so."""
+    now_s = [0.0]
+    push(redis_client, {"a.json": NUMBER})
+    source = RegistrySource(redis_client, lambda: now_s[0])
+    assert source.of("notifications").violation("a", b'"x"') is not None
+    key = schemas_key("notifications")
+    for damage in (("DEL", key), ("HSET", key, "version", "x"), ("SET", key, "x")):
+        if damage[0] == "SET":
+            call(redis_client, "DEL", key)
+        call(redis_client, *damage)
+        now_s[0] += REFRESH_S
+        assert source.of("notifications").violation("a", b'"x"') is not None
+    told = [record.getMessage() for record in caplog.records if record.name == "headgate.schemas"]
+    assert [("is empty" in line, "could not be read" in line) for line in told] == [(True, False), (False, True), (False, True)]
+    assert all(" of before go on" in line for line in told)
+    call(redis_client, "DEL", key)
+    push(redis_client, {})
+    now_s[0] += REFRESH_S
+    assert source.of("notifications").violation("a", b'"x"') is None
+
+
+def test_a_registry_that_is_none_refuses_events_from_the_first_on(redis_url: str, redis_client: Client) -> None:
+    """Nobody knows what would be allowed; strangers are told no more than that."""
+    call(redis_client, "HSET", schemas_key("notifications"), "version", "x", "documents", "{")
+    with Publisher(redis_url, schemas="redis", schema_check="refuse") as publisher:
+        with pytest.raises(BusRefused, match="is not what `headgate schemas push` writes") as raised:
+            publisher.publish("a", 1)
+        assert raised.value.to_wire()["reason"] == "the schemas of topics cannot be read"
+    with Publisher(redis_url, schemas="redis", schema_check="warn") as publisher:
+        publisher.publish("a", 1)
+
+
+def test_two_who_write_at_once_both_have_their_way(redis_client: Client) -> None:
+    """Each change is made to the version that it has seen, or made again."""
+    names = [f"{number}.json" for number in range(8)]
+
+    def add(name: str) -> None:
+        done: HeadgateError | None = None
+        for _ in range(8):  # each time at least one of those who meet gets through
+            try:
+                change_registry(redis_client, "notifications", lambda held: texts({**_values(held), name: NUMBER}))
+                return
+            except HeadgateError as error:
+                done = error
+        raise AssertionError(done)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(add, names))
+    held = read_registry(redis_client, "notifications")
+    assert held is not None
+    assert list(held.texts) == names
+    assert read_version(redis_client, "notifications") == held.version
+
+
+def _values(held: Documents) -> dict[str, object]:
+    return dict(held.texts)
+
+
+def test_a_publisher_needs_no_more_rights_in_redis_to_read_schemas(redis_url: str, redis_client: Client) -> None:
+    """Those of docs/operations.md are enough."""
+    push(redis_client, {"a.json": NUMBER})
+    rights = (
+        "~hg:{notifications}:* %R~hg:namespaces &hg:{notifications}:* &hg:{notifications}/users.* +fcall +fcall_ro +time +publish "
+        "+hmget +hset +hsetnx +unlink +xadd +xinfo|stream +xrange +zcard +zrange"
+    )
+    call(redis_client, "ACL", "SETUSER", "shop", "reset", "on", ">pw", *rights.split())
+    try:
+        ensure_loaded(redis_client, log_key("notifications"))
+        with Publisher(
+            f"unix://shop:pw@{redis_url.removeprefix('unix://')}", schemas="redis", schema_check="refuse"
+        ) as publisher:
+            assert publisher.publish("a", 1).offset == 1
+            with pytest.raises(SchemaViolation):
+                publisher.publish("a", "x")
+    finally:
+        call(redis_client, "ACL", "DELUSER", "shop")

@@ -1,0 +1,84 @@
+"""`types` and `asyncapi`: what they write and where, `--check`, and how faults are told. Without Redis."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from headgate.cli.main import main
+from tests.support.schema_files import write
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder to work in, with schemas."""
+    write(tmp_path / "schemas", {"a.b.json": {"type": "object", "properties": {"n": {"type": "integer"}}}})
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*arguments: str, **environment: str) -> Result:
+    return CliRunner().invoke(main, arguments, env=environment)
+
+
+@pytest.mark.parametrize("command", [("types",), ("types", "--python"), ("types", "--python", "--dataclasses"), ("asyncapi",)])
+def test_a_file_is_up_to_date_until_the_schemas_change(here: Path, command: tuple[str, ...]) -> None:
+    """`--check` writes nothing: it is for continuous integration."""
+    assert run(*command, "-o", "out", "--check").exit_code == 1
+    assert not (here / "out").exists()
+    assert run(*command, "-o", "out").exit_code == 0
+    written = (here / "out").read_text()
+    assert run(*command).stdout == written
+    assert run(*command, "-o", "out", "--check").exit_code == 0
+    write(here / "schemas", {"a.c.json": True})
+    result = run(*command, "-o", "out", "--check")
+    assert result.exit_code == 1
+    assert result.stderr.splitlines() == [
+        "headgate: out is not up to date with the schemas",
+        "headgate: Run the same command without --check, and commit the file.",
+    ]
+    assert (here / "out").read_text() == written
+
+
+def test_the_folder_is_the_one_that_is_named_else_that_of_the_setting(here: Path) -> None:
+    """Else `schemas`, also where the setting names the registry."""
+    write(here / "set", {"set.json": True})
+    write(here / "given", {"given.json": True})
+    assert '"set": Set;' in run("types", HEADGATE_SCHEMAS="set").stdout
+    assert '"given": Given;' in run("types", "--schemas", "given", HEADGATE_SCHEMAS="set").stdout
+    assert '"a.b": AB;' in run("types", HEADGATE_SCHEMAS="redis").stdout
+
+
+def test_yaml_is_the_same_document(here: Path) -> None:
+    """JSON needs nothing more; YAML is for people."""
+    assert yaml.safe_load(run("asyncapi", "--yaml").stdout) == json.loads(run("asyncapi").stdout)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("types", "--schemas", "nowhere"), "schema nowhere: cannot be read: No such file or directory"),
+        (
+            ("types", "--schemas", "empty"),
+            "schema empty/: has no schema of a topic; expected files such as orders.*.shipped.json",
+        ),
+        (("types", "-o", "nowhere/out"), "nowhere/out: No such file or directory"),
+        (("asyncapi", "--url", "x"), "invalid request: url 'x': expected the gateway's, such as https://example.com"),
+        (("asyncapi", "--namespace", "a b"), "unknown namespace 'a b'; this gateway serves none"),
+    ],
+)
+def test_a_fault_is_one_line(here: Path, arguments: tuple[str, ...], told: str) -> None:
+    """And exit code 1."""
+    (here / "empty").mkdir()
+    result = run(*arguments)
+    assert (result.exit_code, result.stderr) == (1, f"headgate: {told}\n")
+
+
+@pytest.mark.parametrize("arguments", [("types", "--dataclasses"), ("types", "--check"), ("types", "x")])
+def test_wrong_usage_is_exit_code_2(arguments: tuple[str, ...]) -> None:
+    """As every command line does."""
+    assert run(*arguments).exit_code == 2

@@ -1,0 +1,153 @@
+"""The check at publish: off, warn or refuse; where the schemas come from; and what happens while they cannot be read."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from headgate import BusUnavailable, InvalidSchema, Publisher, SchemaViolation, SettingsError
+from headgate.errors import BusRefused, HeadgateError
+from headgate.publisher import encode_data
+from headgate.runtime.seldom import SELDOM_S, Seldom
+from headgate.schemas.check import SchemaCheck
+from headgate.schemas.schema_set import SchemaSet
+from headgate.schemas.sources import FolderSource
+from tests.support.schema_files import write
+
+NUMBERS = {"numbers.#.json": {"type": "integer"}}
+LOGGER = "headgate.schemas"
+
+
+class NoSource:
+    """Schemas that cannot be read."""
+
+    def __init__(self, error: HeadgateError) -> None:
+        self._error = error
+
+    def of(self, namespace: str) -> SchemaSet:
+        raise self._error
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> str:
+    return str(write(tmp_path / "schemas", NUMBERS))
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.name == LOGGER]
+
+
+def test_a_bad_event_is_refused_before_anything_is_sent(folder: str, tmp_path: Path) -> None:
+    """Whatever raises something else than BusUnavailable has sent nothing; the others would have been sent."""
+    told: list[tuple[str, SchemaViolation]] = []
+    publisher = Publisher(
+        f"unix://{tmp_path}/no.sock", schemas=folder, schema_check="refuse", on_schema_violation=lambda *found: told.append(found)
+    )
+    with pytest.raises(SchemaViolation) as raised:
+        publisher.publish("numbers.1", "one")
+    with pytest.raises(SchemaViolation):
+        publisher.prepare("numbers.1", "one")
+    with pytest.raises(SchemaViolation) as in_batch:
+        publisher.publish_many([("numbers.1", 1), ("numbers.2", None)], "shop")
+    assert in_batch.value.__notes__ == ["event number 1 of the batch"]
+    assert [(namespace, error.topic) for namespace, error in told] == [
+        ("notifications", "numbers.1"),
+        ("notifications", "numbers.1"),
+        ("shop", "numbers.2"),
+    ]
+    assert told[0][1] is raised.value
+    for topic, data in (("numbers.1", 1), ("other", "one")):
+        with pytest.raises(BusUnavailable):
+            publisher.publish(topic, data)
+
+
+def test_a_warning_is_logged_seldom_and_every_violation_is_counted(folder: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A page that publishes a thousand bad events a second must not fill the log."""
+    now_s, told = [0.0], []
+    check = SchemaCheck(
+        FolderSource(folder), refuse=False, on_violation=lambda *found: told.append(found), seldom=Seldom(lambda: now_s[0])
+    )
+    for _ in range(5):
+        check.check("n", "numbers.1", b'"one"')
+    now_s[0] += SELDOM_S
+    check.check("n", "numbers.1", b'"one"')
+    breaks = "data for topic 'numbers.1' breaks the schema of 'numbers.#' at $"
+    line = f'published although {breaks}: the value is not of type "integer"'
+    assert lines(caplog) == [line, f"{line} (4 more since the last line)"]
+    assert len(told) == 6
+
+
+@pytest.mark.parametrize("mode", ["off", None])
+def test_nothing_is_checked_without_schemas_or_when_it_is_off(folder: str, tmp_path: Path, mode: str | None) -> None:
+    """Then a publisher costs what it always did."""
+    publisher = Publisher(f"unix://{tmp_path}/no.sock", schemas=folder if mode else None, schema_check=mode)  # type: ignore[arg-type]
+    assert publisher._schemas is None
+
+
+def test_a_publisher_takes_both_from_the_environment(folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One variable for all services of a team; an argument wins."""
+    monkeypatch.setenv("HEADGATE_SCHEMAS", folder)
+    url = f"unix://{tmp_path}/no.sock"
+    with pytest.raises(BusUnavailable):
+        Publisher(url).publish("numbers.1", "one")  # `warn` is the default
+    monkeypatch.setenv("HEADGATE_SCHEMA_CHECK", "refuse")
+    with pytest.raises(SchemaViolation):
+        Publisher(url).publish("numbers.1", "one")
+    with pytest.raises(BusUnavailable):
+        Publisher(url, schema_check="warn").publish("numbers.1", "one")
+
+
+def test_wrong_arguments_are_told_when_the_publisher_is_made(tmp_path: Path) -> None:
+    """Not at the first event."""
+    url = f"unix://{tmp_path}/no.sock"
+    with pytest.raises(SettingsError, match="schema_check='on': expected off, warn or refuse"):
+        Publisher(url, schemas="schemas", schema_check="on")  # type: ignore[arg-type]
+    with pytest.raises(InvalidSchema, match="nowhere: cannot be read"):
+        Publisher(url, schemas=str(tmp_path / "nowhere"))
+
+
+def test_schemas_that_cannot_be_read_refuse_events_or_let_them_through(caplog: pytest.LogCaptureFixture) -> None:
+    """As the check does with a violation; strangers are not told what is wrong with our schemas."""
+    for error in (BusUnavailable("gone"), BusRefused("no permission"), InvalidSchema("registry", "strange")):
+        SchemaCheck(NoSource(error), refuse=False).check("n", "a", b"1")
+        assert lines(caplog)[-1] == f"the schemas could not be read: {error.message}"
+        with pytest.raises((BusUnavailable, BusRefused)) as raised:
+            SchemaCheck(NoSource(error), refuse=True).check("n", "a", b"1")
+        assert error.message in raised.value.message
+        assert "strange" not in raised.value.to_wire()["message"]
+
+
+WITHOUT = """
+import sys
+sys.modules["jsonschema_rs"] = None
+from headgate import Publisher
+Publisher("unix:///no.sock")
+try:
+    Publisher("unix:///no.sock", schemas=sys.argv[1])
+except ImportError as error:
+    print(type(error).__name__, error)
+print(sorted(name for name in sys.modules if name.startswith(("headgate.schemas.", "yaml", "structlog", "prometheus"))))
+"""
+
+
+def test_a_publisher_without_schemas_needs_no_library_for_them(folder: str) -> None:
+    """And one with them says which extra brings it."""
+    ran = subprocess.run([sys.executable, "-c", WITHOUT, folder], capture_output=True, text=True, check=True)
+    told, loaded = ran.stdout.splitlines()
+    assert told == "MissingExtra publishing with schemas needs the package jsonschema_rs: run `pip install 'headgate[schemas]'`"
+    assert "headgate.schemas.catalogue" not in loaded or "headgate.schemas.schema_set" not in loaded
+    assert "structlog" not in loaded
+    assert "prometheus" not in loaded
+
+
+def test_what_is_checked_is_the_json_that_is_sent(folder: str) -> None:
+    """A Decimal is a text there, so it is no integer."""
+    from decimal import Decimal
+
+    check = SchemaCheck(FolderSource(folder), refuse=True)
+    check.check("n", "numbers.1", encode_data(1))
+    with pytest.raises(SchemaViolation):
+        check.check("n", "numbers.1", encode_data(Decimal(1)))

@@ -1,0 +1,91 @@
+"""A set of schemas: what must hold for a topic, and how a violation is told."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.schemas import schema_set as module
+from headgate.schemas.schema_set import schema_set
+from headgate.topic import matches
+from tests.support.schema_files import texts
+
+
+def test_the_schemas_of_all_patterns_that_match_must_hold() -> None:
+    """`orders.#` says what all orders have in common."""
+    found = schema_set(
+        texts(
+            {
+                "orders.#.json": {"type": "object", "required": ["by"]},
+                "orders.*.shipped.json": {"type": "object", "required": ["carrier"]},
+                "#.json": {"maxProperties": 3},
+            }
+        )
+    )
+    assert found.violation("orders.7.shipped", b'{"by":1,"carrier":2}') is None
+    assert found.violation("orders.7.paid", b'{"by":1}') is None
+    assert found.violation("other", b"5") is None
+    told = [found.violation("orders.7.shipped", data) for data in (b'{"by":1}', b'{"carrier":1}', b'{"a":1,"b":2,"c":3,"d":4}')]
+    assert [error and (error.pattern, error.path, error.reason) for error in told] == [
+        ("orders.*.shipped", "$", '"carrier" is a required property'),
+        ("orders.#", "$", '"by" is a required property'),
+        ("#", "$", "the value has more than 3 properties"),
+    ]
+
+
+def test_a_violation_names_topic_pattern_path_and_reason_and_no_value() -> None:
+    """Values may be secrets, and the error travels and goes into logs."""
+    found = schema_set(
+        texts(
+            {"a.*.json": {"type": "object", "properties": {"l": {"type": "array", "items": {"type": "string", "maxLength": 2}}}}}
+        )
+    )
+    error = found.violation("a.b", b'{"l":["x","secret"]}')
+    assert error is not None
+    assert error.to_wire() == {
+        "code": "schema_violation",
+        "message": "data for topic 'a.b' breaks the schema of 'a.*' at $.l[1]: the value is longer than 2 characters",
+        "retry": False,
+        "topic": "a.b",
+        "pattern": "a.*",
+        "path": "$.l[1]",
+        "reason": "the value is longer than 2 characters",
+    }
+
+
+def test_formats_are_checked() -> None:
+    """A team that writes one means it."""
+    found = schema_set(texts({"a.json": {"type": "string", "format": "date-time"}}))
+    assert found.violation("a", b'"2026-11-23T05:00:00Z"') is None
+    assert found.violation("a", b'"yesterday"') is not None
+
+
+WORDS = st.sampled_from(["a", "b", "c"])
+TOPICS = st.lists(WORDS, min_size=1, max_size=4).map(".".join)
+PATTERNS = st.lists(st.sampled_from(["a", "b", "*", "#"]), min_size=1, max_size=4).map(".".join)
+
+
+@given(PATTERNS, TOPICS)
+def test_a_topic_has_the_schemas_of_the_patterns_that_match_it(pattern: str, topic: str) -> None:
+    """Held against the plain definition of matching."""
+    found = schema_set(texts({"x.json": {"x-topic": pattern, "not": {}}}))
+    assert (found.violation(topic, b"1") is not None) == matches(pattern, topic)
+
+
+def test_what_is_remembered_of_topics_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An application has a topic for each order."""
+    monkeypatch.setattr(module, "MAX_TOPICS", 10)
+    found = schema_set(texts({"orders.#.json": {"type": "integer"}}))
+    for number in range(100):
+        assert found.violation(f"orders.{number}", b"1") is None
+        assert len(found._found) <= 10
+    assert found.violation("orders.1", msgspec.json.encode("x")) is not None
+
+
+def test_the_same_documents_are_compiled_once() -> None:
+    """Each publisher of a process has the same folder; what is kept is bounded."""
+    one = {"a.json": {"type": "integer"}}
+    assert schema_set(texts(one)) is schema_set(texts(one))
+    assert schema_set.cache_info().maxsize == module.MAX_COMPILED

@@ -71,6 +71,7 @@ class CollectionSource {
   /** By the text of their ids, as topics have them. @type {Map<string, Item>} */
   #items = new Map();
   #dropped = 0;
+  #asked = false;
   #answered;
   /** Why the latest load failed. @type {unknown} */
   #failure;
@@ -94,6 +95,8 @@ class CollectionSource {
     this.#watch = new SubscriptionWatch(gate, pattern, changed);
     // Behind the follower's own: it has asked for what it needs when it is told.
     this.#follower.listenTo(gate, "delivery:gap", () => changed());
+    // The acknowledgement that it waits for may be long in coming now.
+    this.#follower.listenTo(gate, "connection:down", () => this.#asked || this.reload());
     void this.#begin(gate, pattern);
   }
 
@@ -133,6 +136,7 @@ class CollectionSource {
 
   /** @param {any} options of the follower */
   #fetch(options) {
+    this.#asked = true;
     return this.#follow.fetch(options, (how) => void this.#load(how));
   }
 

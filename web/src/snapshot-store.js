@@ -62,9 +62,10 @@ export function createStore(initial, begin, resting = () => initial) {
     const next = source.read();
     if (Object.is(next, snapshot)) return;
     snapshot = next;
-    for (const { call } of [...listeners]) {
+    for (const listener of [...listeners]) {
       try {
-        call();
+        // One may have ended another.
+        if (listeners.has(listener)) listener.call();
       } catch (error) {
         report(error);
       }

@@ -170,6 +170,6 @@ describe("headgate/svelte", () => {
   });
 
   it("says that it is called outside a component", () => {
-    assert.throws(() => svelte.useGate(), /lifecycle_outside_component/);
+    assert.throws(() => svelte.useGate(), /outside.component/);
   });
 });

@@ -1,6 +1,5 @@
 /**
- * The React page of test_client_frameworks.py: what hooks do in a page, in strict mode. Everything that a test asks about is in
- * `window.page`.
+ * The React page of test_client_frameworks.py: hooks in strict mode. Everything that a test asks about is in `window.page`.
  */
 import { GateProvider, useEvents, useGate, useGateStatus, useSubscription } from "headgate/react";
 import { StrictMode, Suspense, use, useState } from "react";
@@ -69,7 +68,7 @@ function App() {
   );
 }
 
-// What goes over the wire, as the gateway gets it.
+// Record the packets that go to the gateway.
 const { send } = WebSocket.prototype;
 WebSocket.prototype.send = function (packet) {
   for (const [, name] of packet.matchAll(/"(subscribe|unsubscribe)"/g)) page.sent.push(name);

@@ -4,8 +4,8 @@
  * In: the application's `load`, events of `<topic>.*.*` (or of `pattern`, read by `mapping`). Out: snapshots {items, status,
  * error, dropped}. An item that changes is another object. Rules, as for LiveCollection:
  * - an event or an answer with a version that is not above the item's changes nothing, unless the log has lost its end;
- * - what was loaded, or came with the page, before the subscription was acknowledged is loaded again then, and after that only when
- *   events were lost for good (live-follow.js);
+ * - items that were loaded, or came with the page, before the subscription was acknowledged are loaded again then, and after that only
+ *   when events were lost for good (live-follow.js);
  * - events that arrive while a load is under way are applied at once, and again after its answer.
  *
  * @import { Gate, HeadgateEvent } from "./gate.js"
@@ -121,7 +121,7 @@ class CollectionSource {
     if (this.#options.load && !this.#leaving.signal.aborted) this.#fetch({});
   }
 
-  /** Load at once, or if the acknowledgement is near, with it: what is loaded before must be loaded again. @param {Gate} gate @param {string} pattern */
+  /** Load at once or, if the acknowledgement is near, with it: an earlier answer would have to be loaded again. @param {Gate} gate @param {string} pattern */
   async #begin(gate, pattern) {
     const isNear = gate.status === "live" || gate.status === "catching_up";
     if (!isNear) this.reload();

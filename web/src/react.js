@@ -12,12 +12,10 @@
  * @import { Store } from "./snapshot-store.js"
  */
 import { createContext, createElement, useContext, useEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
-import { connect } from "./index.js";
+import { makeGate } from "./own-gate.js";
 import { collectionStore, eventsStore, statusStore } from "./store.js";
 
 const GateContext = createContext(/** @type {Gate | null} */ (null));
-/** Where there is no page, nothing is connected to it. */
-const NOWHERE = "http://localhost";
 
 /**
  * Give a gate to the components below: one of the application's, or one that is connected while this is mounted.
@@ -30,7 +28,7 @@ export function GateProvider({ gate: given, url, options, children }) {
   const own = useMemo(() => {
     // It changes when the one before was closed.
     void closed;
-    return given ? undefined : makeGate(url, latest);
+    return given ? undefined : makeGate(url, latestToken(latest));
   }, [given, url, closed, latest]);
   /** Those that end with this turn, unless they are mounted again. */
   const leaving = useRef(/** @type {Set<Gate>} */ (new Set())).current;
@@ -120,11 +118,11 @@ export function hooksFor() {
   return { useGate, useGateStatus, useEvents, useSubscription, useLiveCollection };
 }
 
-/** @param {string | undefined} url @param {{ current: ConnectOptions | undefined }} latest */
-function makeGate(url, latest) {
+/** Return options whose token function is always that of the latest render. @param {{ current: ConnectOptions | undefined }} latest */
+function latestToken(latest) {
   const { token } = latest.current ?? {};
-  const source = typeof token === "function" ? { token: () => /** @type {Function} */ (latest.current?.token ?? token)() } : {};
-  return connect(url ?? (globalThis.location ? undefined : NOWHERE), { ...latest.current, ...source, autoConnect: false });
+  if (typeof token !== "function") return latest.current;
+  return { ...latest.current, token: () => /** @type {Function} */ (latest.current?.token ?? token)() };
 }
 
 /** @template T @param {Store<T>} store @returns {T} */

@@ -165,7 +165,7 @@ bench: $(DEV) build ## Install the peers and measure against them (bench/README.
 bench-quick: $(DEV) build ## Compare a few ratios with the last committed ones, in about two minutes (ARGS=--write: commit to these)
 	@$(BIN)/python -m bench.quick $(ARGS)
 
-examples: $(DEV) build chromium ## Build every example with the packed client, and click through it (three minutes, needs the npm registry)
+examples: $(DEV) build chromium ## Build every example with the packed client, and click through it (some minutes, needs the npm registry)
 	@node tools/examples.mjs
 	@$(BIN)/python -m pytest -m nightly tests/examples $(ARGS)
 

@@ -72,7 +72,7 @@ function publish(entry, format, name, more = {}) {
 /** Parts of the package in both formats: for frameworks, the stores that these share, the outbox. */
 const PARTS = {
   store: {},
-  // For a server that renders: what uses it belongs to the page.
+  // Tells a server that renders components that those with hooks belong to the page.
   react: { banner: { js: '"use client";' } },
   vue: {},
   svelte: {},

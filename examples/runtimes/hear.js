@@ -18,10 +18,10 @@ const receipt = await gate.publish("greetings.hello", { from: globalThis.navigat
 const { data, topic, offset } = await heard;
 if (offset !== receipt.offset) throw new Error(`heard ${offset}, published ${receipt.offset}`);
 
-// A loop at its own pace, over the past.
-for await (const event of gate.events("greetings.*", { since: { last: 1 } })) {
-  if (event.offset === offset) break;
-}
+// The past, from the log.
+await new Promise((resolve) => {
+  gate.subscribe("greetings.*", { since: { last: 1 } }, (_data, event) => event.replayed && event.offset === offset && resolve());
+});
 
 gate.close();
 console.log(`heard ${topic} from ${data.from}; status ${gate.status}`);

@@ -1,8 +1,7 @@
 /**
- * The React page of test_client_frameworks.py: what hooks do in a page, in strict mode. Everything that a test asks about is in
- * `window.page`.
+ * The React page of test_client_frameworks.py: hooks in strict mode. Everything that a test asks about is in `window.page`.
  */
-import { GateProvider, useEvents, useGate, useGateStatus, useSubscription } from "headgate/react";
+import { GateProvider, useEvents, useGate, useGateStatus, useLiveCollection, useSubscription } from "headgate/react";
 import { StrictMode, Suspense, use, useState } from "react";
 import { createRoot } from "react-dom/client";
 
@@ -31,6 +30,12 @@ function Handler({ round }) {
   return <output id="round">{round}</output>;
 }
 
+/** Another topic brings other options in the same render. */
+function Stock({ topic }) {
+  const { items } = useLiveCollection(topic, { initial: [{ id: topic }] });
+  return <output id="stock">{items[0].id}</output>;
+}
+
 function Watch() {
   const gate = useGate();
   if (page.gate !== gate) count(gate);
@@ -52,6 +57,8 @@ function App() {
   const [round, setRound] = useState(1);
   const [shown, setShown] = useState(true);
   const [open, setOpen] = useState(true);
+  const [topic, setTopic] = useState("apples");
+  page.move = setTopic;
   page.again = () => setRound((before) => before + 1);
   page.show = setShown;
   page.open = setOpen;
@@ -62,6 +69,7 @@ function App() {
       <Watch />
       <Handler round={round} />
       {shown && <List />}
+      <Stock topic={topic} />
       <Suspense fallback={<output id="waiting" />}>
         <Slow />
       </Suspense>
@@ -69,7 +77,7 @@ function App() {
   );
 }
 
-// What goes over the wire, as the gateway gets it.
+// Record the packets that go to the gateway.
 const { send } = WebSocket.prototype;
 WebSocket.prototype.send = function (packet) {
   for (const [, name] of packet.matchAll(/"(subscribe|unsubscribe)"/g)) page.sent.push(name);

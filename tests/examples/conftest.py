@@ -1,4 +1,4 @@
-"""The fixtures of the tests of examples/: what `node tools/examples.mjs` has built, a gateway with the shop, a browser."""
+"""The fixtures of the tests of examples/, which `node tools/examples.mjs` has built: a gateway with the shop, a browser."""
 
 from __future__ import annotations
 

@@ -4,8 +4,8 @@
  * In: the application's `load`, events of `<topic>.*.*` (or of `pattern`, read by `mapping`). Out: snapshots {items, status,
  * error, dropped}. An item that changes is another object. Rules, as for LiveCollection:
  * - an event or an answer with a version that is not above the item's changes nothing, unless the log has lost its end;
- * - what was loaded, or came with the page, before the subscription was acknowledged is loaded again then, and after that only when
- *   events were lost for good (live-follow.js);
+ * - items that were loaded, or came with the page, before the subscription was acknowledged are loaded again then, and after that only
+ *   when events were lost for good (live-follow.js);
  * - events that arrive while a load is under way are applied at once, and again after its answer.
  *
  * @import { Gate, HeadgateEvent } from "./gate.js"
@@ -71,6 +71,7 @@ class CollectionSource {
   /** By the text of their ids, as topics have them. @type {Map<string, Item>} */
   #items = new Map();
   #dropped = 0;
+  #asked = false;
   #answered;
   /** Why the latest load failed. @type {unknown} */
   #failure;
@@ -94,6 +95,8 @@ class CollectionSource {
     this.#watch = new SubscriptionWatch(gate, pattern, changed);
     // Behind the follower's own: it has asked for what it needs when it is told.
     this.#follower.listenTo(gate, "delivery:gap", () => changed());
+    // The acknowledgement that it waits for may be long in coming now.
+    this.#follower.listenTo(gate, "connection:down", () => this.#asked || this.reload());
     void this.#begin(gate, pattern);
   }
 
@@ -118,7 +121,7 @@ class CollectionSource {
     if (this.#options.load && !this.#leaving.signal.aborted) this.#fetch({});
   }
 
-  /** Load at once, or if the acknowledgement is near, with it: what is loaded before must be loaded again. @param {Gate} gate @param {string} pattern */
+  /** Load at once or, if the acknowledgement is near, with it: an earlier answer would have to be loaded again. @param {Gate} gate @param {string} pattern */
   async #begin(gate, pattern) {
     const isNear = gate.status === "live" || gate.status === "catching_up";
     if (!isNear) this.reload();
@@ -133,6 +136,7 @@ class CollectionSource {
 
   /** @param {any} options of the follower */
   #fetch(options) {
+    this.#asked = true;
     return this.#follow.fetch(options, (how) => void this.#load(how));
   }
 

@@ -88,7 +88,7 @@ class EventsSource {
   /** @param {Gap & Partial<Fate> & { where?: string }} gap @param {string} pattern */
   #takeGap(gap, pattern) {
     const { patterns, reason, count, from, to, lost = false, repairing = false, where } = gap;
-    // What a loop has left out, or other patterns, is not missing here.
+    // Events that a loop has left out, or of other patterns, are not missing here.
     if (where || (patterns.length && !patterns.includes(pattern))) return;
     if (reason === ROLLED_BACK) this.#list.rollBack(/** @type {number} */ (from));
     else if (reason === LOG_LOST) this.#list.restart();

@@ -12,12 +12,10 @@
  * @import { Store } from "./snapshot-store.js"
  */
 import { createContext, createElement, useContext, useEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
-import { connect } from "./index.js";
+import { makeGate } from "./own-gate.js";
 import { collectionStore, eventsStore, statusStore } from "./store.js";
 
 const GateContext = createContext(/** @type {Gate | null} */ (null));
-/** Where there is no page, nothing is connected to it. */
-const NOWHERE = "http://localhost";
 
 /**
  * Give a gate to the components below: one of the application's, or one that is connected while this is mounted.
@@ -27,11 +25,8 @@ const NOWHERE = "http://localhost";
 export function GateProvider({ gate: given, url, options, children }) {
   const latest = useLatest(options);
   const [closed, setClosed] = useState(0);
-  const own = useMemo(() => {
-    // It changes when the one before was closed.
-    void closed;
-    return given ? undefined : makeGate(url, latest);
-  }, [given, url, closed, latest]);
+  // biome-ignore lint/correctness/useExhaustiveDependencies: options are read when the address comes, or when the gate before was closed
+  const own = useMemo(() => (given ? undefined : makeGate(url, latestToken(options, latest))), [given, url, closed]);
   /** Those that end with this turn, unless they are mounted again. */
   const leaving = useRef(/** @type {Set<Gate>} */ (new Set())).current;
 
@@ -102,15 +97,14 @@ export function useSubscription(pattern, handler, options = {}) {
 export function useLiveCollection(topic, options = {}) {
   const gate = useGate();
   const latest = useLatest(options);
-  const { key, pattern, idAttribute, versionAttribute, limit, resyncSpreadMs } = options;
+  const { key, initial, pattern, idAttribute, versionAttribute, limit, resyncSpreadMs } = options;
   const [hasLoad, hasMapping] = [Boolean(options.load), Boolean(options.mapping)];
+  // biome-ignore lint/correctness/useExhaustiveDependencies: initial is read when the collection is another
   const store = useMemo(() => {
-    void key;
-    const { initial } = latest.current;
     const load = hasLoad ? (/** @type {any} */ how) => latest.current.load?.(how) ?? [] : undefined;
     const mapping = hasMapping ? (/** @type {any} */ event) => latest.current.mapping?.(event) : undefined;
     return collectionStore(gate, topic, given({ initial, load, mapping, pattern, idAttribute, versionAttribute, limit, resyncSpreadMs }));
-  }, [gate, topic, key, pattern, idAttribute, versionAttribute, limit, resyncSpreadMs, hasLoad, hasMapping, latest]);
+  }, [gate, topic, key, pattern, idAttribute, versionAttribute, limit, resyncSpreadMs, hasLoad, hasMapping]);
   const snapshot = useStore(store);
   return useMemo(() => ({ ...snapshot, reload: store.reload }), [snapshot, store]);
 }
@@ -120,11 +114,20 @@ export function hooksFor() {
   return { useGate, useGateStatus, useEvents, useSubscription, useLiveCollection };
 }
 
-/** @param {string | undefined} url @param {{ current: ConnectOptions | undefined }} latest */
-function makeGate(url, latest) {
-  const { token } = latest.current ?? {};
-  const source = typeof token === "function" ? { token: () => /** @type {Function} */ (latest.current?.token ?? token)() } : {};
-  return connect(url ?? (globalThis.location ? undefined : NOWHERE), { ...latest.current, ...source, autoConnect: false });
+/**
+ * Return options whose token is always that of the latest render, if it is a function.
+ * @param {ConnectOptions | undefined} options @param {{ current: ConnectOptions | undefined }} latest
+ */
+function latestToken(options, latest) {
+  const { token } = options ?? {};
+  if (typeof token !== "function") return options;
+  return {
+    ...options,
+    token() {
+      const now = latest.current?.token;
+      return typeof now === "function" ? now() : token();
+    },
+  };
 }
 
 /** @template T @param {Store<T>} store @returns {T} */

@@ -5,8 +5,8 @@
  * one turn. A snapshot is never changed, and stays the same object until there is another, as React demands.
  *
  * The source works while there are listeners. It begins and ends at the end of the turn: a component that is mounted twice (React's
- * strict mode), or rendered on a server, costs nothing. Without listeners the store holds nothing: it would not know of
- * what it missed.
+ * strict mode), or rendered on a server, costs nothing. Without listeners the store holds nothing: it would not know how many
+ * events it has missed.
  *
  * @template T
  * @typedef {object} Store
@@ -62,9 +62,10 @@ export function createStore(initial, begin, resting = () => initial) {
     const next = source.read();
     if (Object.is(next, snapshot)) return;
     snapshot = next;
-    for (const { call } of [...listeners]) {
+    for (const listener of [...listeners]) {
       try {
-        call();
+        // One may have ended another.
+        if (listeners.has(listener)) listener.call();
       } catch (error) {
         report(error);
       }

@@ -13,12 +13,10 @@
  */
 /** @template T @typedef {{ subscribe: (run: (value: T) => void) => () => void }} Readable */
 import { getContext, onMount, setContext } from "svelte";
-import { connect } from "./index.js";
+import { makeGate } from "./own-gate.js";
 import { collectionStore, eventsStore, statusStore } from "./store.js";
 
 const KEY = Symbol("headgate");
-/** Where there is no page, nothing is connected to it. */
-const NOWHERE = "http://localhost";
 
 /**
  * Give a gate to this component and those below: one of the application's, or one that is connected while this component is mounted.
@@ -28,7 +26,7 @@ const NOWHERE = "http://localhost";
  */
 export function provideGate(source, options) {
   if (source && typeof source === "object") return setContext(KEY, source);
-  const gate = connect(source ?? (globalThis.location ? undefined : NOWHERE), { ...options, autoConnect: false });
+  const gate = makeGate(source, options);
   onMount(() => {
     gate.open();
     return () => gate.close();

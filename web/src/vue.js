@@ -14,13 +14,11 @@
  */
 /** @template T @typedef {import("vue").MaybeRefOrGetter<T>} Given */
 import { computed, getCurrentInstance, inject, onMounted, onScopeDispose, provide, shallowRef, toValue, watch } from "vue";
-import { connect } from "./index.js";
+import { makeGate } from "./own-gate.js";
 import { collectionStore, eventsStore, statusStore } from "./store.js";
 
 /** @type {import("vue").InjectionKey<Gate>} */
 const KEY = Symbol("headgate");
-/** Where there is no page, nothing is connected to it. */
-const NOWHERE = "http://localhost";
 
 /** A plugin that gives a gate of the application's to all its components: `app.use(gatePlugin, gate)`. */
 export const gatePlugin = {
@@ -41,7 +39,7 @@ export function provideGate(source, options) {
     provide(KEY, source);
     return source;
   }
-  const gate = connect(source ?? (globalThis.location ? undefined : NOWHERE), { ...options, autoConnect: false });
+  const gate = makeGate(source, options);
   provide(KEY, gate);
   begin(() => void gate.open());
   onScopeDispose(() => gate.close());

@@ -1,4 +1,4 @@
-/** headgate/react, /vue and /svelte, as far as they need no page: what a server renders, scopes and contracts. tests/e2e has the page. */
+/** headgate/react, /vue and /svelte, as far as they need no page: rendering on a server, scopes, contracts. tests/e2e has the page. */
 import assert from "node:assert/strict";
 import { afterEach, describe, it, mock } from "node:test";
 import { createElement, StrictMode, Suspense } from "react";
@@ -170,6 +170,6 @@ describe("headgate/svelte", () => {
   });
 
   it("says that it is called outside a component", () => {
-    assert.throws(() => svelte.useGate(), /lifecycle_outside_component/);
+    assert.throws(() => svelte.useGate(), /outside.component/);
   });
 });

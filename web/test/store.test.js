@@ -186,6 +186,18 @@ describe("a store of events", () => {
     assert.equal(later.getSnapshot().error.code, "unauthorized");
   });
 
+  it("tells a listener nothing more once it was ended, by another listener too", async () => {
+    const { gateway, gate } = begin();
+    const store = eventsStore(gate, "a.*");
+    const ended = mock.fn();
+    let end = () => {};
+    store.subscribe(() => end());
+    end = store.subscribe(ended);
+    await gateway.welcome();
+    await settle();
+    assert.equal(ended.mock.callCount(), 0);
+  });
+
   it("tells its other listeners though one throws", async () => {
     const { gateway, gate } = begin();
     const reported = mock.method(console, "error", () => {});
@@ -251,6 +263,24 @@ describe("a store of a live collection", () => {
     await settle();
     assert.equal(store.getSnapshot().status, "current");
     assert.equal(requests.length, 1);
+  });
+
+  it("does not wait for an acknowledgement that is long in coming: the connection has gone", async () => {
+    const { gateway, gate } = begin({ reconnectDelayMinMs: 0, reconnectDelayMaxMs: 1 });
+    gate.on("other", () => {});
+    await gateway.welcome();
+    await settle();
+    const { requests, load } = server();
+    listen(collectionStore(gate, "orders", { load }));
+    await settle();
+    assert.equal(requests.length, 0);
+    gateway.cut();
+    assert.equal(requests.length, 1);
+    await gateway.until(() => gateway.connects.length === 2, "another CONNECT");
+    await gateway.welcome();
+    requests[0].resolve([]);
+    await settle();
+    assert.equal(requests.length, 2, "it was begun before the acknowledgement");
   });
 
   it("applies events that come while a load is under way, and again after its older answer", async () => {

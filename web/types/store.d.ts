@@ -1,7 +1,7 @@
 /** The types of `headgate/store`. */
 import type { Gate, HeadgateError, HeadgateEvent, PayloadOf, Status, SubscribeOptions, SubscriptionState, ToldGap } from "./index.js";
 
-/** A value that changes: what React's useSyncExternalStore takes. */
+/** A value that changes, as React's useSyncExternalStore takes it. */
 export interface Store<Snapshot> {
   /** Be told of each new snapshot; returns the function that ends it. */
   subscribe: (listener: () => void) => () => void;

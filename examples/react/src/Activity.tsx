@@ -1,6 +1,6 @@
 import { useEvents } from "./headgate";
 
-/** What happened last. Any number of these share one subscription at the gateway. */
+/** The latest events. Any number of these share one subscription at the gateway. */
 export function Activity({ name, close }: { name: string; close: () => void }) {
   const { events, missed, error } = useEvents("orders.#", { limit: 20 });
   return (

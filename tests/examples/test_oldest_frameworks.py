@@ -1,0 +1,37 @@
+"""The oldest React, Vue and Svelte that the package allows: web/test/frameworks.test.js on them, with the packed client."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.examples.conftest import BUILT, ROOT
+
+pytestmark = pytest.mark.nightly
+OLDEST = {"react": "18.0.0", "react-dom": "18.0.0", "vue": "3.3.0", "svelte": "4.0.0"}
+
+
+def test_the_oldest_frameworks_will_do(tmp_path: Path) -> None:
+    """Servers render, scopes end, stores keep their contract."""
+    allowed = json.loads((ROOT / "web/package.json").read_text())["peerDependencies"]
+    assert {name: allowed[name] for name in ("react", "vue", "svelte")} == {
+        name: f">={OLDEST[name]}" for name in ("react", "vue", "svelte")
+    }
+    packed = next(BUILT.glob("headgate-*.tgz"))
+    (tmp_path / "package.json").write_text(json.dumps({"private": True, "type": "module"}))
+    words = [f"{name}@{version}" for name, version in OLDEST.items()]
+    quiet = ["--no-audit", "--no-fund", "--loglevel=error"]
+    subprocess.run(
+        ["npm", "install", *quiet, *words, f"@vue/server-renderer@{OLDEST['vue']}", str(packed)], cwd=tmp_path, check=True
+    )
+    # The tests import the package that they are in; here it is one that was installed.
+    test = (ROOT / "web/test/frameworks.test.js").read_text().replace('"#headgate', '"headgate')
+    (tmp_path / "frameworks.test.js").write_text(test)
+    shutil.copy(ROOT / "web/test/fake-gateway.js", tmp_path)
+    done = subprocess.run(["node", "--test", "frameworks.test.js"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    assert "# pass 0" not in done.stdout, done.stdout

@@ -46,11 +46,15 @@ def client(redis_client: Client) -> Client:
     return redis_client
 
 
+def replies_to(client: Client, events: Sequence[Event], key: str = KEY) -> list[Any]:
+    """Append a batch; return (epoch, offset, whether it was known) or the error of each event."""
+    (batch,) = in_batches([("FCALL", "headgate_append", 1, key, *event) for event in events])
+    return batch.replies(call(client, *batch.command))
+
+
 def append_batch(client: Client, events: Sequence[Event], key: str = KEY) -> list[Any]:
     """Append a batch; return (offset, whether it was known) or the error of each event."""
-    (batch,) = in_batches([("FCALL", "headgate_append", 1, key, *event) for event in events])
-    replies = batch.replies(call(client, *batch.command))
-    return [reply if isinstance(reply, HeadgateError) else (reply[1], reply[2]) for reply in replies]
+    return [reply if isinstance(reply, HeadgateError) else reply[1:] for reply in replies_to(client, events, key)]
 
 
 def append_each(client: Client, events: Sequence[Event], key: str) -> list[Any]:
@@ -136,6 +140,35 @@ def test_a_batch_reads_and_writes_the_head_the_time_and_the_ids_once(client: Cli
     counts = {name.removeprefix("cmdstat_"): said["calls"] for name, said in stats.items()}
     counts.pop("config|resetstat", None)
     assert counts == {"fcall": 1, "time": 1, "hmget": 2, "hset": 2, "xadd": 50, "publish": 50}
+
+
+def test_a_batch_of_which_every_id_is_known_writes_one_receipt_again(client: Client) -> None:
+    """So that a publisher that waits for replicas or the disk behind it waits for those events; nothing else changes."""
+    events = [("a", "1", f"id-{number}", "") for number in range(3)]
+    append_batch(client, events)
+    before = (call(client, "HGETALL", HEAD), call(client, "HGETALL", f"{IDS}1"), entries(client))
+    call(client, "CONFIG", "RESETSTAT")
+
+    assert append_batch(client, events) == [(1, 1), (2, 1), (3, 1)]
+
+    assert call(client, "INFO", "commandstats")["cmdstat_hset"]["calls"] == 1
+    assert (call(client, "HGETALL", HEAD), call(client, "HGETALL", f"{IDS}1"), entries(client)) == before
+
+
+def test_a_batch_that_begins_an_epoch_goes_on_in_it(client: Client) -> None:
+    """Known ids and refused events ahead of the first new one begin none; all behind it are of the new one."""
+    (old,) = {reply[0] for reply in replies_to(client, [("a", "1", "known", "")])}
+    forget(client)
+    call(client, "CONFIG", "RESETSTAT")
+
+    known, refused, *new = replies_to(client, [("a", "1", "known", ""), ("a b", "1", "", ""), *[("a", "2", "", "")] * 3])
+
+    assert known == (old, 1, 1)
+    assert isinstance(refused, InvalidTopic)
+    (epoch,) = {reply[0] for reply in new}
+    assert epoch != old
+    assert [reply[1:] for reply in new] == [(2, 0), (3, 0), (4, 0)]
+    assert call(client, "HGETALL", keys.epochs_key(NAMESPACE)) == {old: b"1 0", epoch: b"2 1"}
 
 
 def test_a_full_log_is_trimmed_once_and_exactly(client: Client) -> None:

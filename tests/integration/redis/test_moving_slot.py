@@ -64,10 +64,13 @@ class Caller:
         payload = str(self._number)
         function = ("headgate_append", "headgate_append_batch", "headgate_publish")[self._number % 3]
         if function == "headgate_append_batch":
-            more = [event_id or "", ""]
+            more = [event_id or "", "", "no topic", "1", "", ""]  # a second event, refused on its own account
         else:
             more = [event_id] if event_id else []
         reply = self.call(node, "FCALL", function, 1, self.log, "t", payload, *more, asking=asking)
+        if function == "headgate_append_batch" and isinstance(reply, bytes):
+            reply, refused = reply.split(b"\n")
+            assert refused.startswith(b"-HEADGATE invalid_topic ")
         if isinstance(reply, bytes) and reply.startswith(b"-"):
             self.answers.discard("ok")
             self.answers.add(reply[1:].split()[0].decode())

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
+import gevent
 import pytest
 
 from headgate.auth.admission import Admission
@@ -42,12 +43,13 @@ class RecordedPublisher:
 
     def __init__(self) -> None:
         self.published: list[tuple[str, Any, str]] = []
+        self.rounds: list[int] = []
         self.error: HeadgateError | None = None
 
     def prepare(self, topic: str, data: Any, id: str | None, namespace: str, *, by: str) -> Any:
         if data == "large":
             raise PayloadTooLarge(9, 8, "publisher")
-        return SimpleNamespace(topic=topic, data=data, id=id or "e-1", by=by)
+        return SimpleNamespace(topic=topic, data=data, id=id or "e-1", by=by, size_bytes=1)
 
     def publish(self, events: Sequence[Any]) -> list[Any]:
         if self.error is not None:
@@ -55,11 +57,15 @@ class RecordedPublisher:
         self.published += [(event.topic, event.data, event.by) for event in events]
         return [SimpleNamespace(id=event.id, epoch="e", offset=1, duplicate=False) for event in events]
 
+    def publish_prepared(self, events: Sequence[Any]) -> list[Any]:
+        self.rounds.append(len(events))
+        return self.publish(events)
+
 
 class Desk:
     """Handlers of one namespace with one client, `s`; `ask` sends a request as that client, or as another session."""
 
-    def __init__(self, identify: Callable[[Handshake], Identity] = lambda _: ANA) -> None:
+    def __init__(self, identify: Callable[[Handshake], Identity] = lambda _: ANA, *, queued: bool = False) -> None:
         self.done: list[tuple[Any, ...]] = []
         self.server, self.publisher = RecordedSockets(), RecordedPublisher()
         self.namespace = RecordedNamespace()
@@ -76,7 +82,7 @@ class Desk:
             expiry=self.expiry,
             refusals=Refusals(100),
             publisher=cast(Publisher, self.publisher),
-            publish_queues={self.namespace.name: cast(PublishQueue, self.publisher)},
+            publish_queues={self.namespace.name: PublishQueue(self.publisher) if queued else cast(PublishQueue, self.publisher)},
             commands=cast(Any, None),
         )
         self.requests = self.handlers.requests(self.namespace.real())
@@ -148,6 +154,19 @@ def test_a_payload_that_is_too_large_is_refused_by_the_gateway() -> None:
     desk.publisher.error = PayloadTooLarge(9, 8, "bus")
     answer = desk.ask("publish", {"topic": "orders.1", "data": "as large as Redis takes"})
     assert (code(answer), answer["error"]["where"]) == ("payload_too_large", "gateway")
+
+
+def test_clients_that_publish_at_one_moment_share_a_round_trip() -> None:
+    """As callers of the HTTP API do; in the order in which they came, each with its own receipt."""
+    desk = Desk(queued=True)
+    asking = [
+        gevent.spawn(desk.ask, "publish", {"topic": f"orders.{number}", "data": number, "id": f"e{number}"})
+        for number in range(5)
+    ]
+    gevent.joinall(asking, raise_error=True)
+    assert desk.publisher.rounds == [5]
+    assert [topic for topic, *_ in desk.publisher.published] == [f"orders.{number}" for number in range(5)]
+    assert [each.value["id"] for each in asking] == [f"e{number}" for number in range(5)]
 
 
 @pytest.mark.parametrize("error", [BusUnavailable("no answer"), LimitReached("publish_queue_events", 20_000, 1)])

@@ -198,6 +198,10 @@ class Bus:
         """Take one `acquire` back; the last one has its effect some seconds later."""
         self.feed.release(pattern, monotonic())
 
+    def active(self, pattern: str) -> bool:
+        """Return whether every event of an acquired pattern above `reached` will be handed on, so that nobody needs to wait."""
+        return self.feed.active(pattern)
+
     def wait_for(self, pattern: str) -> None:
         """Wait until every event of an acquired pattern above `reached` will be handed on.
 

@@ -356,6 +356,11 @@ class SubscriptionMatcher(Generic[S]):
             self._changed(entry)
         return first
 
+    def subscribed(self, pattern: str) -> str | None:
+        """Return a pattern to which somebody subscribes, as the one object that all share; None if nobody does."""
+        entry = self._patterns.get(pattern)
+        return None if entry is None or entry.vacant else entry.text
+
     def remove(self, pattern: str, subscriber: S) -> bool:
         """Unsubscribe, if there is such a subscription. Returns whether nobody subscribes to the pattern any more."""
         entry = self._patterns.get(pattern)

@@ -17,6 +17,7 @@ from headgate.delivery.client import Client
 from headgate.delivery.live_feed import LiveFeed
 from headgate.delivery.matcher import SubscriptionMatcher
 from headgate.errors import Forbidden, HeadgateError, LimitReached, Unauthorized
+from headgate.protocol.packets import Overflow
 from headgate.protocol.requests import Since, Subscription, read_subscription
 from headgate.runtime.loop import Share, Signal
 from headgate.settings import Settings
@@ -62,25 +63,20 @@ class Subscriptions:
             Unauthorized: the client has left meanwhile.
         """
         outcomes = self._admit(client, requests)
-        # A need of our own for each until it is active; the first client of a pattern then keeps it.
-        needed = dict.fromkeys([wanted.pattern for wanted in outcomes if isinstance(wanted, Subscription)])
-        for pattern in needed:
-            self._bus.acquire(pattern)
+        pending = deque((index, wanted) for index, wanted in enumerate(outcomes) if isinstance(wanted, Subscription))
+        # A need of our own for each that nobody has, until it is active; its first client then keeps it.
+        needed: dict[str, None] = {}
         try:
-            for index, wanted in enumerate(outcomes):
-                if isinstance(wanted, Subscription):
-                    try:
-                        self._bus.wait_for(wanted.pattern)
-                    except HeadgateError as error:
-                        outcomes[index] = error.with_traceback(None)
-            pending = deque((index, wanted) for index, wanted in enumerate(outcomes) if isinstance(wanted, Subscription))
             while pending:
-                epoch, starts, errors = self._find_starts(client, pending)
+                errors = self._secure(pending, needed)
+                if not errors:
+                    epoch, starts, errors = self._find_starts(client, pending)
                 if errors:
                     for index, refusal in errors.items():
                         outcomes[index] = refusal
                     pending = deque((index, wanted) for index, wanted in pending if index not in errors)
-                self._activate_all(client, pending, epoch, starts, needed)
+                else:
+                    self._activate_all(client, pending, epoch, starts, needed)
         finally:
             for pattern in needed:
                 self._bus.release(pattern)
@@ -137,7 +133,7 @@ class Subscriptions:
             for request in requests:
                 share.pause()
                 try:
-                    wanted = read_subscription(request)
+                    wanted = self._read(request)
                     pattern = wanted.pattern
                     if pattern not in fresh and pattern not in held:
                         if len(held) + len(fresh) >= settings.max_subscriptions:
@@ -155,6 +151,41 @@ class Subscriptions:
                     outcomes.append(error.with_traceback(None))
         return outcomes
 
+    def _read(self, request: object) -> Subscription:
+        """Read a request.
+
+        Raises:
+            InvalidRequest, InvalidPattern.
+        """
+        if type(request) is dict and len(request) == 1 and type(pattern := request.get("pattern")) is str:
+            shared = self._matcher.subscribed(pattern)
+            if shared is not None:  # so it is valid
+                return Subscription(shared, Overflow.CATCH_UP, None)
+        return read_subscription(request)
+
+    def _held(self, pattern: str) -> bool:
+        """Return whether a client here has a pattern, and so keeps it, and its events come."""
+        return self._matcher.subscribed(pattern) is not None and self._bus.active(pattern)
+
+    def _secure(self, pending: Iterable[tuple[int, Subscription]], needed: dict[str, None]) -> dict[int, HeadgateError]:
+        """Have the bus bring the patterns that no client here keeps; return an error for each that it cannot. Waits for Redis.
+
+        Each of them is in `needed` from then on.
+        """
+        fresh = dict.fromkeys(
+            [wanted.pattern for _, wanted in pending if wanted.pattern not in needed and not self._held(wanted.pattern)]
+        )
+        refused: dict[str, HeadgateError] = {}
+        for pattern in fresh:
+            self._bus.acquire(pattern)
+            needed[pattern] = None
+        for pattern in fresh:
+            try:
+                self._bus.wait_for(pattern)
+            except HeadgateError as error:
+                refused[pattern] = error.with_traceback(None)
+        return {index: refused[wanted.pattern] for index, wanted in pending if wanted.pattern in refused} if refused else {}
+
     def _find_starts(
         self, client: Client, pending: Iterable[tuple[int, Subscription]]
     ) -> tuple[str | None, dict[int, int], dict[int, HeadgateError]]:
@@ -162,6 +193,9 @@ class Subscriptions:
         an error for each where they cannot be found. Waits for Redis, and lets the loop run.
         """
         asked = {index: (wanted.pattern, wanted.since) for index, wanted in pending if wanted.since is not None}
+        if not asked:
+            self._feed.position()  # which remembers it: from there on the client is told what comes
+            return self._bus.epoch, {}, {}
         try:
             while True:
                 epoch = self._bus.epoch
@@ -197,7 +231,8 @@ class Subscriptions:
         starts: Mapping[int, int],
         needed: dict[str, None],
     ) -> None:
-        """Make subscriptions active, one after the other; leave in `pending` those whose `starts` are of an epoch before.
+        """Make subscriptions active, one after the other; leave in `pending` those whose `starts` are of an epoch before, and all
+        from one on whose pattern the last client here has left meanwhile.
 
         The needs of patterns that nobody here had go over to the matcher: they are no longer in `needed`.
 
@@ -207,7 +242,7 @@ class Subscriptions:
         try:
             with self._share:
                 # Offsets of a lost log mean nothing in the next one, and those of an epoch may be above its end: look again.
-                while pending and (not starts or epoch == self._bus.epoch):
+                while pending and (not starts or epoch == self._bus.epoch) and self._secured(pending[0][1], needed):
                     self.check_in(client)
                     if starts and self._feed.under_way:
                         self._activate_behind_pass(client, pending, epoch, starts, needed)
@@ -218,6 +253,9 @@ class Subscriptions:
                 self.check_in(client)
         finally:
             client.pasts_complete()
+
+    def _secured(self, wanted: Subscription, needed: Mapping[str, None]) -> bool:
+        return wanted.pattern in needed or self._held(wanted.pattern)
 
     def _activate_behind_pass(
         self,
@@ -233,6 +271,8 @@ class Subscriptions:
         def activate() -> None:
             began_s = monotonic()
             while pending and epoch == self._bus.epoch and self._clients.get(client.session) is client:
+                if not self._secured(pending[0][1], needed):
+                    break
                 index, wanted = pending.popleft()
                 self._activate(client, wanted, starts.get(index), needed)
                 if monotonic() - began_s > SHARE_S:
@@ -251,10 +291,7 @@ class Subscriptions:
         pattern = wanted.pattern
         client.subscribe(pattern, wanted.overflow)
         if self._matcher.add(pattern, client):
-            if pattern in needed:
-                del needed[pattern]
-            else:  # asked for twice: its first client has left in between
-                self._bus.acquire(pattern)
+            del needed[pattern]  # the matcher's from now on
         if start is not None:
             client.ask_past(pattern, start, self._feed.position())
 

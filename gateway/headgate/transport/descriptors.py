@@ -63,6 +63,8 @@ class HeldDescriptors:
 
     def hold(self, lent: int) -> None:
         """Hold as many as there are to be, less the `lent` ones; fewer while clients leave no room for them."""
+        if len(self._held) + lent >= MAX_HELD_DESCRIPTORS:
+            return  # whatever the limit is
         wanted, end = places() - lent, _end_of_clients()
         while len(self._held) < wanted:
             try:

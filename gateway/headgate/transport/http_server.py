@@ -234,8 +234,9 @@ class HTTPServer(pywsgi.WSGIServer):  # type: ignore[misc]
 
     def _per_address(self) -> int:
         """Return how many HTTP connections one address may have; 0 for any number."""
-        limit, descriptors = self.limits.max_connections_per_address, descriptor_limit()
-        return min(limit, max(1, descriptors // ADDRESS_SHARE)) if limit and descriptors is not None else limit
+        limit = self.limits.max_connections_per_address
+        descriptors = descriptor_limit() if limit else None
+        return limit if descriptors is None else min(limit, max(1, descriptors // ADDRESS_SHARE))
 
     def _end_longest_waiting(self, why: str, address: str | None = None) -> bool:
         """End the connection (of an address) that has waited longest for its peer; its greenlet closes it."""

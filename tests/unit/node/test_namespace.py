@@ -500,3 +500,57 @@ def test_a_log_that_is_lost_between_two_subscriptions_is_looked_through_anew(nam
     losing.join()
     assert log.heads == 2
     assert client.starts["a"] == 1
+
+
+def needs(namespace: Namespace) -> dict[str, int]:
+    """How many need each pattern of the bus."""
+    return dict(namespace.bus.feed._interest._holders)
+
+
+def test_a_pattern_that_a_client_here_has_is_asked_of_redis_once(namespace: Namespace, wired: WiredClient) -> None:
+    """The first client keeps it for all; each takes what it needs along when it leaves."""
+    first = joined(namespace, wired, "a.b")
+    second = namespace.join("second", Identity("user", ("#",)), wired.connection)
+    assert namespace.subscribe_all(second, [{"pattern": "a.b"}, {"pattern": "c"}, {"pattern": "c"}]) == ["a.b", "c", "c"]
+    assert needs(namespace) == {"a.b": 1, "c": 1}
+    namespace.leave(first.session)
+    assert needs(namespace) == {"a.b": 1, "c": 1}
+    namespace.leave("second")
+    assert needs(namespace) == {}
+
+
+def test_a_pattern_whose_last_client_leaves_while_another_is_waited_for_is_asked_of_redis_again(
+    namespace: Namespace, wired: WiredClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The subscription is active only when Redis has confirmed what it needs, though a client had it when it was asked for."""
+    first = joined(namespace, wired, "had")
+    second = namespace.join("second", Identity("user", ("#",)), wired.connection)
+    waited: list[str] = []
+
+    def wait_for(pattern: str) -> None:
+        waited.append(pattern)
+        namespace.leave(first.session)
+
+    monkeypatch.setattr(namespace.bus, "wait_for", wait_for)
+    assert namespace.subscribe_all(second, [{"pattern": "new"}, {"pattern": "had"}]) == ["new", "had"]
+    assert waited == ["new", "had"]
+    assert needs(namespace) == {"new": 1, "had": 1}
+
+
+def test_a_pattern_that_redis_does_not_confirm_refuses_its_own_subscriptions_only(
+    namespace: Namespace, wired: WiredClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing of it is left on the bus."""
+    client = joined(namespace, wired, "had")
+
+    def wait_for(pattern: str) -> None:
+        if pattern == "lost":
+            raise BusUnavailable("not confirmed")
+
+    monkeypatch.setattr(namespace.bus, "wait_for", wait_for)
+    asked = [{"pattern": pattern} for pattern in ("lost", "new", "lost", "had")]
+    outcomes = namespace.subscribe_all(client, asked)
+    assert [each if isinstance(each, str) else each.code for each in outcomes] == [
+        "bus_unavailable", "new", "bus_unavailable", "had",
+    ]  # fmt: skip
+    assert needs(namespace) == {"new": 1, "had": 1}

@@ -221,7 +221,7 @@ class _Writer:
                 self._met.add(shape.name)
                 return shape.name
             case Named():
-                if shape.name in above:
+                if shape.name in above or len(above) > _DEEPEST:
                     return ANY  # a type that is in itself and has no name
                 return self._type(self._model.definitions[shape.name].shape, above | {shape.name})
             case OneOf():

@@ -41,7 +41,7 @@ from .redis.client import Client, at, call_many, drop_idle, is_forbidden, open_c
 from .redis.connections import Command
 from .redis.durability import Durability, not_waited, read_durable
 from .redis.functions import call_function, ensure_loaded, is_missing
-from .redis.keys import log_key
+from .redis.keys import log_key, namespace_of
 from .redis.lineage import alone
 from .redis.log import EventLog
 from .redis.registry import has_been_served, remembered
@@ -152,7 +152,7 @@ class Publisher:
             the primary's memory; "replica" or a number: onto so many replicas (WAIT); "disk": synced to the primary's disk
             (WAITAOF, Redis 7.2). It costs a round trip to the replica, or a sync, for each call.
         schemas: a folder with the JSON Schemas of topics, or "redis" for those of the registry; None: HEADGATE_SCHEMAS. Needs the
-            extra `schemas`.
+            extra `schemas`. The registry is asked at the first event and every 10 s: that event waits for Redis, in `prepare` too.
         schema_check: "off", "warn" or "refuse": publish an event that breaks a schema of its topic, log it too (seldom), or raise
             SchemaViolation; None: HEADGATE_SCHEMA_CHECK.
         on_schema_violation: called with the namespace and the SchemaViolation of each such event, for counting; must not wait.
@@ -300,10 +300,7 @@ class Publisher:
     def prepare(
         self, topic: str, data: object, id: str | None = None, namespace: str | None = None, *, by: str | None = None
     ) -> Prepared:
-        """Return an event that is checked and encoded, for `publish_prepared`. Arguments and errors as `publish`.
-
-        It waits for Redis only where the schemas of the registry have never been read, or not for a while.
-        """
+        """Return an event that is checked and encoded, for `publish_prepared`. Arguments and errors as `publish`; never waits."""
         namespace = self._namespace if namespace is None else check_namespace(namespace)
         command = self._command(topic, data, id, namespace)
         return Prepared(command if by is None else (*command, _name_of(by)), namespace, id is None, command[_ID])
@@ -377,7 +374,7 @@ class Publisher:
         if len(payload) > self._max_payload_bytes:
             raise PayloadTooLarge(len(payload), self._max_payload_bytes, "publisher")
         if self._schemas is not None:
-            self._schemas.check(namespace, topic, payload)
+            self._schemas.check(namespace_of(key), topic, payload)
         event_id = secrets.token_hex(16) if event_id is None else check_event_id(event_id)
         return "FCALL", self._function, 1, key, topic, payload, event_id
 

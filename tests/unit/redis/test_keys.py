@@ -18,6 +18,7 @@ DEFAULTS = settings.Settings()
 def test_a_namespace_is_known_by_its_name_without_the_slash(given: str, name: str) -> None:
     """Socket.IO writes a leading slash, Redis names have none."""
     assert topic.check_namespace(given) == name
+    assert keys.namespace_of(keys.log_key(name)) == name
 
 
 @pytest.mark.parametrize("given", ["", "/", "//orders", "a b", "a.b", "{a}", "a}", "é", "n" * 65, "a\n", None, 7, b"orders"])

@@ -152,7 +152,7 @@ class Publisher:
             the primary's memory; "replica" or a number: onto so many replicas (WAIT); "disk": synced to the primary's disk
             (WAITAOF, Redis 7.2). It costs a round trip to the replica, or a sync, for each call.
         schemas: a folder with the JSON Schemas of topics, or "redis" for those of the registry; None: HEADGATE_SCHEMAS. Needs the
-            extra `schemas`. The registry is asked at the first event and every 10 s: that event waits for Redis, in `prepare` too.
+            extra `schemas`. The registry is asked at the first event and every 10 s; that event waits, in `prepare` too.
         schema_check: "off", "warn" or "refuse": publish an event that breaks a schema of its topic, log it too (seldom), or raise
             SchemaViolation; None: HEADGATE_SCHEMA_CHECK.
         on_schema_violation: called with the namespace and the SchemaViolation of each such event, for counting; must not wait.

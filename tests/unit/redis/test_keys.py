@@ -38,6 +38,7 @@ def test_all_names_of_a_namespace_share_its_hash_tag() -> None:
         keys.gateways_key("orders"),
         keys.group_key("orders", "on-call"),
         keys.seen_key("orders", "ada"),
+        keys.schemas_key("orders"),
     ]
 
     assert {re.findall(r"\{(.*?)\}", name)[0] for name in names} == {"orders"}

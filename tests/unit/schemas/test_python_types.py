@@ -122,6 +122,24 @@ def test_words_of_a_schema_end_no_text_and_begin_no_line() -> None:
     assert there_and_back(text, "o", {hostile: 1}) == {hostile: 1}
 
 
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({"enum": [2**63, -(2**63), "a"]}, 2**63),
+        ({"title": " ", "description": "\n", "type": "object", "properties": {"a": {"title": "\t"}}}, {"a": 1}),
+        ({"type": "array", "items": {"$ref": "#"}}, [[[]]]),
+        ({"anyOf": [{"type": "array", "items": {"const": 1}}, {"type": "array", "items": {"const": "a"}}]}, ["a"]),
+        (
+            {"anyOf": [{"type": "object", "properties": {"k": {"const": "a"}}, "required": ["k"]}, {"const": {"k": "b"}}]},
+            {"k": "b"},
+        ),
+    ],
+)
+def test_corners_of_schemas_have_types_that_hold(schema: object, value: object) -> None:
+    """Numbers beyond 64 bits, titles of nothing, a type in itself, unions that msgspec cannot tell apart."""
+    assert there_and_back(python_types(catalogue({"a.json": schema})), "a", value) == value
+
+
 def test_an_object_of_several_parts_has_the_members_of_all() -> None:
     """Of members that only some options have, no type is promised that another option does not keep."""
     schema = {

@@ -56,7 +56,7 @@ _DEEPEST = 32
 
 
 class Kind(StrEnum):
-    """What the classes are."""
+    """The kind of class that an object becomes."""
 
     STRUCT = "struct"
     DATACLASS = "dataclass"

@@ -127,7 +127,7 @@ FAULTS: list[tuple[dict[str, object], str]] = [
 
 @pytest.mark.parametrize(("schemas", "told"), FAULTS, ids=[told[:40] for _, told in FAULTS])
 def test_a_fault_is_one_error_that_names_the_file_and_what_is_allowed(schemas: dict[str, object], told: str) -> None:
-    """Whoever wrote the file finds the place, and what to write instead."""
+    """The author finds the place in the file, and what to write instead."""
     with pytest.raises(InvalidSchema, match=told):
         catalogue(schemas)
 

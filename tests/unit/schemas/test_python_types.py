@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.errors import InvalidSchema
+from headgate.publisher import encode_data
 from headgate.schemas.catalogue import read_catalogue
 from headgate.schemas.documents import read_folder
 from headgate.schemas.python_types import Kind, python_types
@@ -104,6 +105,14 @@ def test_dataclasses_do_the_same_where_names_allow_it() -> None:
     assert "@dataclasses.dataclass(kw_only=True)\nclass Orders:\n" in text
     for value in ({"id": 1}, {"id": 1, "lines": [{}, {"n": None}]}):
         assert there_and_back(text, "orders", value) == value
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_an_object_of_a_type_can_be_published(kind: Kind) -> None:
+    """The publisher encodes it as the JSON that the schema is about."""
+    schema = {"type": "object", "required": ["id"], "properties": {"id": {"type": "integer"}, "by": {"type": "string"}}}
+    with imported(python_types(catalogue({"orders.json": schema}), kind)) as module:
+        assert encode_data(module.Orders(id=1)) == b'{"id":1}'
 
 
 def test_a_name_that_a_dataclass_cannot_have_is_refused_with_what_to_do() -> None:

@@ -74,6 +74,28 @@ def test_a_topic_has_the_schemas_of_the_patterns_that_match_it(pattern: str, top
     assert (found.violation(topic, b"1") is not None) == matches(pattern, topic)
 
 
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+STRICT = {
+    "anyOf": [
+        {"type": "number", "multipleOf": 0.1, "maximum": 5},
+        {"type": "string", "format": "email", "maxLength": 9},
+        {"type": "array", "uniqueItems": True, "contains": {"const": 10**30}},
+        {"type": "object", "propertyNames": {"format": "regex"}, "patternProperties": {"^a": {"enum": [2**64, 1.5]}}},
+    ]
+}
+
+
+@given(JSON)
+def test_any_json_is_judged(value: object) -> None:
+    """Numbers beyond 64 bits, any text: the answer is yes or no, and no exception of the library's."""
+    error = schema_set(texts({"a.json": STRICT})).violation("a", msgspec.json.encode(value))
+    assert error is None or error.path == "$"
+
+
 def test_what_is_remembered_of_topics_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """An application has a topic for each order."""
     monkeypatch.setattr(module, "MAX_TOPICS", 10)

@@ -55,6 +55,31 @@ def test_a_violation_names_topic_pattern_path_and_reason_and_no_value() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "integer"},
+        {"const": 1},
+        {"enum": [1, 2]},
+        {"pattern": "^a"},
+        {"format": "email"},
+        {"maxLength": 1},
+        {"not": {"type": "string"}},
+        {"anyOf": [{"type": "integer"}, {"maxLength": 1}]},
+        {"oneOf": [{"type": "string"}, {"minLength": 1}]},
+        {"allOf": [{"if": {"type": "string"}, "then": {"const": 1}}]},
+        False,
+    ],
+)
+def test_no_reason_has_a_value_of_the_data(schema: object) -> None:
+    """Whichever rule is broken, alone or in an array."""
+    found = schema_set(texts({"a.json": schema, "b.json": {"type": "array", "items": schema}, "c.json": {"contains": schema}}))
+    for topic, data in (("a", b'"s3cret"'), ("b", b'["s3cret"]'), ("c", b'["s3cret"]')):
+        error = found.violation(topic, data)
+        assert error is not None
+        assert "s3cret" not in error.message
+
+
 def test_formats_are_checked() -> None:
     """A team that writes one means it."""
     found = schema_set(texts({"a.json": {"type": "string", "format": "date-time"}}))

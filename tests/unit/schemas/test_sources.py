@@ -13,7 +13,7 @@ from headgate.errors import BusUnavailable, HeadgateError
 from headgate.redis.client import Client
 from headgate.schemas import sources
 from headgate.schemas.documents import Documents
-from headgate.schemas.sources import REFRESH_S, RegistrySource
+from headgate.schemas.sources import REFRESH_S, RETRY_S, RegistrySource
 from tests.support.schema_files import texts
 
 NUMBER, TEXT = texts({"a.json": {"type": "integer"}}), texts({"a.json": {"type": "string"}})
@@ -93,14 +93,21 @@ def test_the_version_is_asked_for_once_in_a_while_and_the_schemas_are_read_when_
     assert (registry.asked, registry.reads) == (2, 3)
 
 
-def test_a_first_read_that_fails_is_told_and_made_again(source: RegistrySource, registry: Registry) -> None:
-    """There is nothing that could count meanwhile."""
+def test_a_first_read_that_fails_is_told_and_made_again_a_second_later(
+    source: RegistrySource, registry: Registry, clock: Clock
+) -> None:
+    """There is nothing that could count meanwhile; a hundred who publish do not each wait for a Redis that is down."""
     registry.fault = BusUnavailable("gone")
-    for _ in range(2):
+    for _ in range(3):
         with pytest.raises(BusUnavailable):
             source.of("n")
+    assert registry.reads == 1
+    with pytest.raises(BusUnavailable):
+        source.of("other")
     registry.fault, registry.held["n"] = None, NUMBER
+    clock.now_s += RETRY_S
     assert not takes(source, b'"x"')
+    assert registry.reads == 3
 
 
 def test_later_faults_keep_the_schemas_and_are_logged_seldom(

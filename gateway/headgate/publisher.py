@@ -43,7 +43,7 @@ from .redis.client import Client, at, call_many, drop_idle, is_forbidden, open_c
 from .redis.connections import Command
 from .redis.durability import Durability, not_waited, read_durable
 from .redis.functions import call_function, ensure_loaded, is_missing
-from .redis.keys import log_key
+from .redis.keys import log_key, namespace_of
 from .redis.lineage import alone
 from .redis.log import EventLog
 from .redis.registry import has_been_served, remembered
@@ -170,7 +170,7 @@ class Publisher:
             the primary's memory; "replica" or a number: onto so many replicas (WAIT); "disk": synced to the primary's disk
             (WAITAOF, Redis 7.2). It costs a round trip to the replica, or a sync, for each call.
         schemas: a folder with the JSON Schemas of topics, or "redis" for those of the registry; None: HEADGATE_SCHEMAS. Needs the
-            extra `schemas`.
+            extra `schemas`. The registry is asked at the first event and every 10 s; that event waits, in `prepare` too.
         schema_check: "off", "warn" or "refuse": publish an event that breaks a schema of its topic, log it too (seldom), or raise
             SchemaViolation; None: HEADGATE_SCHEMA_CHECK.
         on_schema_violation: called with the namespace and the SchemaViolation of each such event, for counting; must not wait.
@@ -249,7 +249,7 @@ class Publisher:
         wish = self._durable if durable is None else read_durable(durable)
         namespace = self._named(namespace)
         event_id = _new_ids(1)[0] if id is None else check_event_id(id)
-        command = self._call(namespace, log_key(namespace), topic if user is None else user_topic(user, topic), data, event_id)
+        command = self._call(log_key(namespace), topic if user is None else user_topic(user, topic), data, event_id)
         words = command if by is None else (*command, _name_of(by))
         self._refuse_unserved(namespace)
         if wish is None:
@@ -294,7 +294,7 @@ class Publisher:
             if len(batch) >= MAX_BATCH_EVENTS:
                 raise LimitReached("batch_events", MAX_BATCH_EVENTS)
             try:
-                command = self._call(namespace, key, topic, data, next(new_ids) if event_id is None else check_event_id(event_id))
+                command = self._call(key, topic, data, next(new_ids) if event_id is None else check_event_id(event_id))
             except HeadgateError as error:
                 error.add_note(f"event number {len(batch)} of the batch")
                 raise
@@ -321,10 +321,7 @@ class Publisher:
     def prepare(
         self, topic: str, data: object, id: str | None = None, namespace: str | None = None, *, by: str | None = None
     ) -> Prepared:
-        """Return an event that is checked and encoded, for `publish_prepared`. Arguments and errors as `publish`.
-
-        It waits for Redis only where the schemas of the registry have never been read, or not for a while.
-        """
+        """Return an event that is checked and encoded, for `publish_prepared`. Arguments and errors as `publish`; never waits."""
         (prepared,) = self.prepare_each([(topic, data, id)], namespace, by=by)
         if isinstance(prepared, HeadgateError):
             raise prepared
@@ -343,7 +340,7 @@ class Publisher:
         prepared: list[Prepared | HeadgateError] = []
         for (topic, data, event_id), new_id in zip(events, _new_ids(len(events)), strict=True):
             try:
-                call = self._call(namespace, key, topic, data, new_id if event_id is None else check_event_id(event_id))
+                call = self._call(key, topic, data, new_id if event_id is None else check_event_id(event_id))
             except HeadgateError as error:
                 prepared.append(error)
                 continue
@@ -419,14 +416,14 @@ class Publisher:
             return self._namespace
         return check_namespace(namespace)
 
-    def _call(self, namespace: str, key: str, topic: str, data: object, event_id: str) -> _Call:
+    def _call(self, key: str, topic: str, data: object, event_id: str) -> _Call:
         """Return the call that appends an event which is right; `topic` and `data` alone are checked here. Raises as `publish`."""
         check_topic(topic)
         payload = encode_data(data)
         if len(payload) > self._max_payload_bytes:
             raise PayloadTooLarge(len(payload), self._max_payload_bytes, "publisher")
         if self._schemas is not None:
-            self._schemas.check(namespace, topic, payload)
+            self._schemas.check(namespace_of(key), topic, payload)
         return "FCALL", _TRUSTED, 1, key, topic, payload, event_id
 
     def _confirmed(self, receipts: list[Receipt], wish: Durability, waited: Any) -> list[Receipt]:

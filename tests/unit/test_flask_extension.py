@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from flask import Flask
 
-from headgate.errors import BusUnavailable, InvalidTopic, NotSerializable, UnknownNamespace
+from headgate.errors import BusUnavailable, InvalidTopic, NotSerializable, SchemaViolation, UnknownNamespace
 from headgate.flask_extension import SOCKET_PATH, Headgate
 from headgate.settings import Settings
 from headgate.transport.http_answers import Answer
 from headgate.transport.http_routes import RoutedRequest
+from tests.support.schema_files import write
 
 
 @pytest.fixture
@@ -75,3 +78,18 @@ def test_routes_below_an_application_are_those_in_front_of_which_it_has_nothing(
     inner = app.wsgi_app
     app.wsgi_app = lambda environ, start_response: inner(environ, start_response)  # type: ignore[method-assign]
     assert set(gate.routes(app)) == {handshakes}
+
+
+def test_events_are_held_against_the_schemas_of_the_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker without a gateway refuses what the gateway would refuse."""
+    monkeypatch.setattr("headgate.flask_extension.is_patched", lambda: False)
+    app = Flask("shop")
+    app.config["HEADGATE_REDIS_URL"] = "redis://127.0.0.1:1"
+    app.config["HEADGATE_SCHEMAS"] = str(write(tmp_path / "schemas", {"orders.#.json": {"type": "integer"}}))
+    app.config["HEADGATE_SCHEMA_CHECK"] = "refuse"
+    gate = Headgate(app)
+    with pytest.raises(SchemaViolation):
+        gate.publish("orders.1", "one")
+    outcomes = gate.publish_each([("orders.1", "one", None), ("orders.1", 1, None)])
+    assert [type(outcome) for outcome in outcomes] == [SchemaViolation, BusUnavailable]
+    gate.close()

@@ -17,6 +17,11 @@ def log_key(namespace: str) -> str:
     return f"hg:{{{namespace}}}:log"
 
 
+def namespace_of(log_key: str) -> str:
+    """Return the namespace of a stream's key."""
+    return log_key[len("hg:{") : -len("}:log")]
+
+
 def head_key(namespace: str) -> str:
     """Return the key of the hash with epoch and offset (and the retention that the gateway wrote)."""
     return f"hg:{{{namespace}}}:head"

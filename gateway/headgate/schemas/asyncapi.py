@@ -25,7 +25,8 @@ VERSION = "3.0.0"
 _FORMAT = "application/schema+json;version=draft-2020-12"
 _INTRODUCTION = (
     "Events over Socket.IO 5. A client subscribes to a pattern (`*` is one word, `#` is zero or more) and gets each event as "
-    "`event(topic, data, {id, time, offset?, replayed?})`. It publishes with `publish({topic, data, id?})`."
+    "`event(topic, data, {id, time, offset?, replayed?})`. It publishes with `publish({topic, data, id?})`. "
+    "The operations are a client's."
 )
 _LEFT_OUT = ("$id", "$schema", TOPIC)
 _HEADERS: Mapping[str, Any] = {

@@ -31,6 +31,10 @@ from .validation import Validator, check_schema, pointer, validators
 # The address of a document without `$id`; a name that never leads anywhere (RFC 6761, section 6.4).
 _BASE = "https://schemas.invalid/"
 _SHARED = "_"
+# Schemas about the same value, each in the one before or referred to by it.
+MAX_CHAIN = 100
+# Of them in all, each counted as often as it is checked.
+MAX_TOGETHER = 1000
 
 
 class Place(NamedTuple):
@@ -191,23 +195,29 @@ def _target(
 
 
 def _refuse_circles(places: Mapping[Place, Any], references: Mapping[Place, Place]) -> None:
-    """Refuse a schema that refers to itself for the same value: it would say nothing, and types of it have no end."""
-    done: set[Place] = set()
+    """Refuse a schema that refers to itself for the same value: it would say nothing, and types of it have no end.
 
-    def visit(place: Place, above: frozenset[Place]) -> None:
+    One that is put together of too many is refused too: two references in each of thirty schemas make a check of 2^30 steps.
+    """
+    looked_at: dict[Place, int] = {}  # how many schemas speak of one value at each place
+
+    def count(place: Place, above: frozenset[Place]) -> int:
         if place in above:
             raise InvalidSchema(place.name, "refers to itself about the same value, which says nothing", place.pointer)
-        if place in done:
-            return
+        if place in looked_at:
+            return looked_at[place]
+        if len(above) > MAX_CHAIN:
+            raise InvalidSchema(place.name, f"more than {MAX_CHAIN} schemas refer to each other in a row", place.pointer)
         above |= {place}
         part = places[place]
-        if isinstance(part, dict):
-            for path, _, in_place in parts(part):
-                if in_place:
-                    visit(place.below(*path), above)
+        inner = [place.below(*path) for path, _, in_place in parts(part) if in_place] if isinstance(part, dict) else []
         if place in references:
-            visit(references[place], above)
-        done.add(place)
+            inner.append(references[place])
+        total = 1 + sum(count(each, above) for each in inner)
+        if total > MAX_TOGETHER:
+            raise InvalidSchema(place.name, f"more than {MAX_TOGETHER} schemas speak of the same value", place.pointer)
+        looked_at[place] = total
+        return total
 
     for place in places:
-        visit(place, frozenset())
+        count(place, frozenset())

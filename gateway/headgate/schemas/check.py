@@ -12,7 +12,7 @@ from collections.abc import Callable
 from headgate.errors import BusRefused, HeadgateError, InvalidSchema, SchemaViolation, SettingsError
 from headgate.redis.client import Client
 from headgate.runtime.seldom import Seldom
-from headgate.settings import REGISTRY, Settings
+from headgate.settings import REGISTRY, Settings, environment
 
 from .sources import FolderSource, RegistrySource, Source
 
@@ -87,6 +87,8 @@ def open_check(
         return None
     if mode is not None and mode not in MODES:
         raise SettingsError([f"schema_check={mode!r}: expected {', '.join(MODES[:-1])} or {MODES[-1]}"])
+    if schemas is None and not environment().get("HEADGATE_SCHEMAS"):
+        return None  # a service may make a publisher for each request, and reading settings would double its cost
     if schemas is None or mode is None:
         set_ = Settings.from_environment("HEADGATE_SCHEMAS", "HEADGATE_SCHEMA_CHECK")
         schemas, mode = schemas or set_.schemas, mode or set_.schema_check

@@ -1,7 +1,7 @@
 """The files of schemas as they are kept: JSON texts by file name, with a version. No I/O but reading a folder.
 
-In: a folder, or what the registry in Redis holds. Out: `Documents`, which are bounded in number and bytes. What the texts say
-is catalogue.py's matter.
+In: a folder, or what the registry in Redis holds. Out: `Documents`, which are bounded in number and bytes. The meaning of
+the texts is catalogue.py's matter.
 """
 
 from __future__ import annotations

@@ -48,13 +48,15 @@ _PLAIN = {"null": "None", "boolean": "bool", "integer": "int", "number": "float"
 # An attribute of such a name would hide what the annotations beside it mean.
 _TAKEN = {"msgspec", "typing", "dataclasses", "bool", "dict", "float", "int", "list", "str", "tuple", *keyword.kwlist}
 _HIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]+")
-# msgspec has no members with these in their names, and no such tags.
+# msgspec takes no names of members with these, and no such tags.
 _NOT_RENAMED = re.compile(r'[\x00-\x1f\\"]')
+_INT64 = 2**63
+# Definitions in definitions; deeper down, everything is `Any`.
 _DEEPEST = 32
 
 
 class Kind(StrEnum):
-    """What the classes are."""
+    """The kind of class that an object becomes."""
 
     STRUCT = "struct"
     DATACLASS = "dataclass"
@@ -221,7 +223,7 @@ class _Writer:
                 self._met.add(shape.name)
                 return shape.name
             case Named():
-                if shape.name in above:
+                if shape.name in above or len(above) > _DEEPEST:
                     return ANY  # a type that is in itself and has no name
                 return self._type(self._model.definitions[shape.name].shape, above | {shape.name})
             case OneOf():
@@ -336,9 +338,11 @@ def _exactly(shape: Exactly) -> str:
     value = shape.value
     if value is None:
         return "None"
-    if isinstance(value, str) or type(value) is int:
-        return f"typing.Literal[{value!r}]" if isinstance(value, int) else f"typing.Literal[{_literal(value)}]"
-    return {bool: "bool", float: "float", list: f"list[{ANY}]", dict: _OBJECT}[type(value)]
+    if isinstance(value, str):
+        return f"typing.Literal[{_literal(value)}]"
+    if type(value) is int and -_INT64 <= value < _INT64:  # msgspec has no larger ones as literals
+        return f"typing.Literal[{value}]"
+    return {bool: "bool", int: "int", float: "float", list: f"list[{ANY}]", dict: _OBJECT}[type(value)]
 
 
 def _without_literals_of_wider(texts: Sequence[str]) -> list[str]:

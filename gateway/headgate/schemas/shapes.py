@@ -148,7 +148,7 @@ def words_of(schema: Any, name: str = "") -> tuple[str, ...]:
     """Return what a comment says of a schema: its title if its name does not, description, and what a type cannot say."""
     if not isinstance(schema, dict):
         return ()
-    title, description = schema.get("title", ""), schema.get("description", "")
+    title, description = schema.get("title", "").strip(), schema.get("description", "").strip()
     lines = [text for text in ("" if title == name else title, description) if text]
     said = [f"{keyword}: {_short(schema[keyword])}" for keyword in SAID_IN_WORDS if keyword in schema]
     named = [keyword for keyword in NAMED_IN_WORDS if keyword in schema]
@@ -345,7 +345,8 @@ class _Reader:
         shape = ObjectOf(tuple(members), rest)
         if alone or not members:
             return shape
-        return self._hoisted(place, f"{name}Object", shape)  # one of several types: unions are of names
+        # One of several types, null mostly: unions are of names.
+        return self._hoisted(place, f"{name}Object" if place in self._names else name, shape)
 
 
 def one_of(shapes: Iterable[Shape]) -> Shape:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from .schema_set import SchemaSet
 
 REFRESH_S = 10.0
+# After a read that has failed where no schemas are known yet.
+RETRY_S = 1.0
 # Namespaces of which one publisher keeps schemas; then all are forgotten.
 MAX_NAMESPACES = 64
 _NOTHING = documents({})
@@ -62,6 +64,7 @@ class RegistrySource:
         self._client, self._now = client, now
         self._lock = threading.Lock()
         self._found: dict[str, tuple[SchemaSet, float]] = {}
+        self._failed: tuple[str, HeadgateError, float] | None = None  # the last first read that failed: namespace, error, when
         self._seldom = Seldom(now)
 
     def of(self, namespace: str) -> SchemaSet:
@@ -78,8 +81,19 @@ class RegistrySource:
             if namespace not in self._found:
                 if len(self._found) >= MAX_NAMESPACES:
                     self._found.clear()
-                self._found[namespace] = (self._read(namespace), self._now())
+                self._found[namespace] = (self._first(namespace), self._now())
             return self._found[namespace][0]
+
+    def _first(self, namespace: str) -> SchemaSet:
+        """Read schemas of which none are known; those who come while that fails get the same error, and do not wait in turn."""
+        failed = self._failed
+        if failed is not None and failed[0] == namespace and self._now() - failed[2] < RETRY_S:
+            raise failed[1].with_traceback(None)
+        try:
+            return self._read(namespace)
+        except HeadgateError as error:
+            self._failed = (namespace, error, self._now())
+            raise
 
     def _refreshed(self, namespace: str, known: SchemaSet) -> SchemaSet:
         found = known

@@ -160,8 +160,8 @@ def test_a_publisher_needs_no_more_rights_in_redis_to_read_schemas(redis_url: st
     """Those of docs/operations.md are enough."""
     push(redis_client, {"a.json": NUMBER})
     rights = (
-        "~hg:{notifications}:* %R~hg:namespaces &hg:{notifications}:* &hg:{notifications}/users.* +fcall +fcall_ro +time +publish "
-        "+hmget +hset +hsetnx +unlink +xadd +xinfo|stream +xrange +zcard +zrange"
+        "~hg:{notifications}:* %R~hg:namespaces &hg:{notifications}:* &hg:{notifications}/users.* +fcall +fcall_ro +time "
+        "+publish +hmget +hset +hsetnx +unlink +xadd +xinfo|stream +xrange +zcard +zrange"
     )
     call(redis_client, "ACL", "SETUSER", "shop", "reset", "on", ">pw", *rights.split())
     try:

@@ -18,6 +18,7 @@ DEFAULTS = settings.Settings()
 def test_a_namespace_is_known_by_its_name_without_the_slash(given: str, name: str) -> None:
     """Socket.IO writes a leading slash, Redis names have none."""
     assert topic.check_namespace(given) == name
+    assert keys.namespace_of(keys.log_key(name)) == name
 
 
 @pytest.mark.parametrize("given", ["", "/", "//orders", "a b", "a.b", "{a}", "a}", "é", "n" * 65, "a\n", None, 7, b"orders"])
@@ -37,6 +38,7 @@ def test_all_names_of_a_namespace_share_its_hash_tag() -> None:
         keys.gateways_key("orders"),
         keys.group_key("orders", "on-call"),
         keys.seen_key("orders", "ada"),
+        keys.schemas_key("orders"),
     ]
 
     assert {re.findall(r"\{(.*?)\}", name)[0] for name in names} == {"orders"}

@@ -127,9 +127,24 @@ FAULTS: list[tuple[dict[str, object], str]] = [
 
 @pytest.mark.parametrize(("schemas", "told"), FAULTS, ids=[told[:40] for _, told in FAULTS])
 def test_a_fault_is_one_error_that_names_the_file_and_what_is_allowed(schemas: dict[str, object], told: str) -> None:
-    """Whoever wrote the file finds the place, and what to write instead."""
+    """The author finds the place in the file, and what to write instead."""
     with pytest.raises(InvalidSchema, match=told):
         catalogue(schemas)
+
+
+def chain(length: int, references: int) -> dict[str, object]:
+    """So many schemas, each with so many references to the next one."""
+    links = {f"d{number}": {"allOf": [{"$ref": f"#/$defs/d{number + 1}"}] * references} for number in range(length)}
+    return {"a.json": {"$ref": "#/$defs/d0", "$defs": {**links, f"d{length}": True}}}
+
+
+def test_a_schema_that_would_take_for_ever_is_refused() -> None:
+    """Thirty lines of references make a check of a billion steps, or a recursion without an end in sight."""
+    catalogue(chain(20, 1))
+    with pytest.raises(InvalidSchema, match=r"^schema a\.json at .*: more than 1000 schemas speak of the same value$"):
+        catalogue(chain(30, 2))
+    with pytest.raises(InvalidSchema, match=r"^schema a\.json at .*: more than 100 schemas refer to each other in a row$"):
+        catalogue(chain(300, 1))
 
 
 def test_nothing_is_fetched(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.errors import InvalidSchema
+from headgate.publisher import encode_data
 from headgate.schemas.catalogue import read_catalogue
 from headgate.schemas.documents import read_folder
 from headgate.schemas.python_types import Kind, python_types
@@ -106,6 +107,14 @@ def test_dataclasses_do_the_same_where_names_allow_it() -> None:
         assert there_and_back(text, "orders", value) == value
 
 
+@pytest.mark.parametrize("kind", Kind)
+def test_an_object_of_a_type_can_be_published(kind: Kind) -> None:
+    """The publisher encodes it as the JSON that the schema is about."""
+    schema = {"type": "object", "required": ["id"], "properties": {"id": {"type": "integer"}, "by": {"type": "string"}}}
+    with imported(python_types(catalogue({"orders.json": schema}), kind)) as module:
+        assert encode_data(module.Orders(id=1)) == b'{"id":1}'
+
+
 def test_a_name_that_a_dataclass_cannot_have_is_refused_with_what_to_do() -> None:
     """The file and the way out are named."""
     with pytest.raises(InvalidSchema, match=r"^schema a\.json: a dataclass has no member 'b c', .*: leave out --dataclasses$"):
@@ -120,6 +129,24 @@ def test_words_of_a_schema_end_no_text_and_begin_no_line() -> None:
     text = python_types(catalogue({"a.json": named, "o.json": odd}))
     assert there_and_back(text, "a", {"b": hostile}) == {"b": hostile}
     assert there_and_back(text, "o", {hostile: 1}) == {hostile: 1}
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({"enum": [2**63, -(2**63), "a"]}, 2**63),
+        ({"title": " ", "description": "\n", "type": "object", "properties": {"a": {"title": "\t"}}}, {"a": 1}),
+        ({"type": "array", "items": {"$ref": "#"}}, [[[]]]),
+        ({"anyOf": [{"type": "array", "items": {"const": 1}}, {"type": "array", "items": {"const": "a"}}]}, ["a"]),
+        (
+            {"anyOf": [{"type": "object", "properties": {"k": {"const": "a"}}, "required": ["k"]}, {"const": {"k": "b"}}]},
+            {"k": "b"},
+        ),
+    ],
+)
+def test_corners_of_schemas_have_types_that_hold(schema: object, value: object) -> None:
+    """Numbers beyond 64 bits, titles of nothing, a type in itself, unions that msgspec cannot tell apart."""
+    assert there_and_back(python_types(catalogue({"a.json": schema})), "a", value) == value
 
 
 def test_an_object_of_several_parts_has_the_members_of_all() -> None:

@@ -55,6 +55,31 @@ def test_a_violation_names_topic_pattern_path_and_reason_and_no_value() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "integer"},
+        {"const": 1},
+        {"enum": [1, 2]},
+        {"pattern": "^a"},
+        {"format": "email"},
+        {"maxLength": 1},
+        {"not": {"type": "string"}},
+        {"anyOf": [{"type": "integer"}, {"maxLength": 1}]},
+        {"oneOf": [{"type": "string"}, {"minLength": 1}]},
+        {"allOf": [{"if": {"type": "string"}, "then": {"const": 1}}]},
+        False,
+    ],
+)
+def test_no_reason_has_a_value_of_the_data(schema: object) -> None:
+    """Whichever rule is broken, alone or in an array."""
+    found = schema_set(texts({"a.json": schema, "b.json": {"type": "array", "items": schema}, "c.json": {"contains": schema}}))
+    for topic, data in (("a", b'"s3cret"'), ("b", b'["s3cret"]'), ("c", b'["s3cret"]')):
+        error = found.violation(topic, data)
+        assert error is not None
+        assert "s3cret" not in error.message
+
+
 def test_formats_are_checked() -> None:
     """A team that writes one means it."""
     found = schema_set(texts({"a.json": {"type": "string", "format": "date-time"}}))
@@ -72,6 +97,28 @@ def test_a_topic_has_the_schemas_of_the_patterns_that_match_it(pattern: str, top
     """Held against the plain definition of matching."""
     found = schema_set(texts({"x.json": {"x-topic": pattern, "not": {}}}))
     assert (found.violation(topic, b"1") is not None) == matches(pattern, topic)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+STRICT = {
+    "anyOf": [
+        {"type": "number", "multipleOf": 0.1, "maximum": 5},
+        {"type": "string", "format": "email", "maxLength": 9},
+        {"type": "array", "uniqueItems": True, "contains": {"const": 10**30}},
+        {"type": "object", "propertyNames": {"format": "regex"}, "patternProperties": {"^a": {"enum": [2**64, 1.5]}}},
+    ]
+}
+
+
+@given(JSON)
+def test_any_json_is_judged(value: object) -> None:
+    """Numbers beyond 64 bits, any text: the answer is yes or no, and no exception of the library's."""
+    error = schema_set(texts({"a.json": STRICT})).violation("a", msgspec.json.encode(value))
+    assert error is None or error.path == "$"
 
 
 def test_what_is_remembered_of_topics_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -97,6 +97,15 @@ def test_names_come_from_titles_definitions_patterns_and_places() -> None:
     assert names == ["Topics", "AGone", "AGonePart", "AGonePartBC", "AMadePart", "AMadePartBC", "MadeIt", "Topic", "TopicsData"]
 
 
+def test_an_object_that_may_be_null_has_the_name_of_its_place() -> None:
+    """At the top of a file that is the name of the union, so the object has one more word."""
+    maybe = {"type": ["object", "null"], "properties": {"b": True}}
+    text = typescript(catalogue({"a.json": {**maybe, "properties": {"to": maybe}}}))
+    assert "export type A = AObject | null;" in text
+    assert "export interface AObject {\n  to?: ATo | null;\n}" in text
+    assert "export interface ATo {" in text
+
+
 def test_two_types_of_one_name_are_refused_with_what_to_do() -> None:
     """A number behind a name would move when a file is added."""
     with pytest.raises(

@@ -23,8 +23,8 @@ const STATIC = resolve(WEB, "../gateway/headgate/static");
 /** Files of dist that the gateway serves, by the name that it gives them. */
 const SERVED = { "headgate.js": "headgate.global.min.js", "headgate.socket.io.js": "headgate.socket.io.js" };
 
-/** The most bytes, gzip, that pages may load (docs/decisions/0021-own-websocket-core.md). */
-const MOST = { connect: 11_840, backbone: 16_064, offline: 15_360, script: 17_664 };
+/** The most bytes, gzip, that pages may load (docs/decisions/0025-the-weight-of-a-page.md). */
+const MOST = { connect: 11_904, backbone: 16_128, offline: 15_360, script: 17_728 };
 
 const { version } = JSON.parse(await readFile(resolve(WEB, "package.json"), "utf8"));
 const banner = { js: `/*! headgate ${version} | MIT */` };
@@ -56,12 +56,13 @@ const outside = (path, filter) => ({
 });
 
 /**
- * Make one file of the package. The Backbone part imports the client as the file beside it, so that a page has one of it.
- * @param {string} entry @param {"esm" | "cjs"} format @param {string} name of the file in dist @param {import("esbuild").Plugin[]} [beside] more files beside it
+ * Make one file of the package. The Backbone part imports the client, and its own parts, as the files beside it, so that a page has one of it.
+ * @param {string} entry @param {"esm" | "cjs"} format @param {string} name of the file in dist
  */
-function publish(entry, format, name, beside = []) {
+function publish(entry, format, name) {
   const index = format === "esm" ? "./headgate.js" : "./headgate.cjs";
-  return build({ ...library, entryPoints: [entry], format, outfile: resolve(DIST, name), plugins: [outside(index, INDEX), outside(SOCKET_IO, /^\.\/socketio\.js$/), ...beside] });
+  const parts = format === "esm" ? HELPERS.map((part) => outside(`./headgate.${part}.js`, new RegExp(`/${part}\\.js$`))) : [];
+  return build({ ...library, entryPoints: [entry], format, outfile: resolve(DIST, name), plugins: [outside(index, INDEX), outside(SOCKET_IO, /^\.\/socketio\.js$/), ...parts] });
 }
 
 /** `import Backbone from "backbone"` in a page without modules: the page's own. @type {import("esbuild").Plugin} */
@@ -102,8 +103,8 @@ await Promise.all([
   publish("src/index.js", "esm", "headgate.js"),
   publish("src/index.js", "cjs", "headgate.cjs"),
   publish("src/socketio.js", "esm", SOCKET_IO),
+  publish("src/backbone.js", "esm", "headgate.backbone.js"),
   // Files of their own, so that the bundler of a page leaves out those that the page does not import.
-  publish("src/backbone.js", "esm", "headgate.backbone.js", HELPERS.map((name) => outside(`./headgate.${name}.js`, new RegExp(`/${name}\\.js$`)))),
   build({
     ...library, entryPoints: HELPERS.map((name) => ({ in: `src/${name}.js`, out: `headgate.${name}` })), format: "esm", outdir: DIST, splitting: true,
     chunkNames: "headgate.any-id-collection", plugins: [outside("./headgate.js", INDEX)],

@@ -17,11 +17,10 @@ export function reconnectDelayMs(attempt, minMs, maxMs) {
 
 /**
  * Return how long to wait when the gateway has named a time: at least that, spread over half as much again.
- * @param {unknown} afterS seconds, as the gateway or a proxy said; anything but a positive number counts as none
+ * @param {any} afterS seconds, as the gateway or a proxy said; anything that is not above 0 counts as none
  * @param {number} delayMs of the back-off
  * @returns {number} milliseconds, at most an hour and a half
  */
 export function delayAfterMs(afterS, delayMs) {
-  if (typeof afterS !== "number" || !(afterS > 0)) return delayMs;
-  return Math.max(delayMs, Math.min(afterS, 3600) * 1000 * (1 + Math.random() / 2));
+  return afterS > 0 ? Math.max(delayMs, Math.min(afterS, 3600) * 1000 * (1 + Math.random() / 2)) : delayMs;
 }

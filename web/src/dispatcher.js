@@ -41,8 +41,8 @@ const NONE = [];
 class Name {
   /** @type {Set<Handler>} in order of registration */
   handlers = new Set();
-  /** @type {Handler[] | undefined} */
-  #list;
+  /** The same as a list that stays as it is; undefined: they are others since it was made. @type {Handler[] | undefined} */
+  list;
 
   /** @param {string} key */
   constructor(key) {
@@ -51,17 +51,13 @@ class Name {
     /** The words of a pattern with wildcards, else false. */
     this.words = this.isTopic && WILD.test(key) && key.split(".");
   }
+}
 
-  /** The handlers are others now. */
-  changed() {
-    this.#list = undefined;
-  }
-
-  /** Return the handlers as they are now, in a list that stays as it is. */
-  list() {
-    this.#list ??= [...this.handlers];
-    return this.#list;
-  }
+/** Return the handlers of a name as they are now, in a list that stays as it is. @param {Name | undefined} name */
+function listOf(name) {
+  if (!name) return NONE;
+  name.list ??= [...name.handlers];
+  return name.list;
 }
 
 export class Dispatcher {
@@ -188,7 +184,7 @@ export class Dispatcher {
    * @returns {number} how many handlers ran
    */
   dispatch(topic, data, describe, admits = () => true) {
-    const all = this.#listOf(ALL);
+    const all = listOf(this.#names.get(ALL));
     const chosen = this.#chosen(topic, admits);
     for (const handler of chosen) {
       try {
@@ -219,7 +215,7 @@ export class Dispatcher {
     const name = this.#names.get(key) ?? this.#begin(key);
     const handler = { key, callback, given: callback._callback ?? callback, context, options, nth: this.#nth++ };
     name.handlers.add(handler);
-    name.changed();
+    name.list = undefined;
     this.#own(callback, handler);
     if (handler.given !== callback) this.#own(handler.given, handler);
     if (context) this.#own(context, handler);
@@ -270,14 +266,9 @@ export class Dispatcher {
 
   /** @param {string} name @param {any[]} args */
   #trigger(name, args) {
-    const all = this.#listOf(ALL);
-    this.#run(this.#listOf(keyOf(name)), args, name);
+    const all = listOf(this.#names.get(ALL));
+    this.#run(listOf(this.#names.get(keyOf(name))), args, name);
     if (all.length) this.#run(all, [name, ...args], name);
-  }
-
-  /** @param {string} key @returns {Handler[]} */
-  #listOf(key) {
-    return this.#names.get(key)?.list() ?? NONE;
   }
 
   /**
@@ -288,7 +279,7 @@ export class Dispatcher {
     const exact = this.#names.get(topic);
     const names = this.#patterns.match(topic);
     if (exact?.isTopic && !exact.words) names.push(exact);
-    const lists = names.filter(({ key }) => admits(key)).map((name) => name.list());
+    const lists = names.filter(({ key }) => admits(key)).map(listOf);
     if (lists.length < 2 && !(lists[0]?.length > 1)) return lists[0] ?? NONE;
     /** @type {Map<Callback, Set<any>>} */
     const had = new Map();
@@ -306,7 +297,7 @@ export class Dispatcher {
   #candidates(...[key, ...owners]) {
     const sets = owners.filter(Boolean).map((owner) => this.#owners.get(owner));
     if (key) sets.push(this.#names.get(key)?.handlers);
-    if (!sets.length) return [...this.#names.values()].flatMap((name) => name.list());
+    if (!sets.length) return [...this.#names.values()].flatMap(listOf);
     const [narrowest] = sets.sort((one, other) => (one?.size ?? 0) - (other?.size ?? 0));
     return [...(narrowest ?? NONE)];
   }
@@ -330,7 +321,7 @@ export class Dispatcher {
   #forget(handler) {
     const name = /** @type {Name} */ (this.#names.get(handler.key));
     name.handlers.delete(handler);
-    name.changed();
+    name.list = undefined;
     if (!name.handlers.size) {
       this.#names.delete(handler.key);
       if (name.words) this.#patterns.delete(name.words);

@@ -7,6 +7,7 @@
  * An overflow gap does not move the position. If the connection breaks before anything later comes, the next one brings the events of
  * the gap as well: each of them reaches the handlers once, by the repair or in its turn, whichever is first.
  *
+ * @import { Dispatcher } from "./dispatcher.js"
  * @import { Job } from "./repair.js"
  * @import { EventMeta, Gap } from "./protocol.js"
  *
@@ -14,22 +15,23 @@
  * @typedef {{ from: number, to: number, epoch?: string }} Range offsets, inclusive, and the epoch in which they are meant: now's unless given
  *
  * @typedef {object} GapsOwner
+ * @property {Dispatcher} gate
+ * @property {{ gaps: number, missed: number }} counts how many there were, and how many of their events are missing, as far as they are numbered
  * @property {ReturnType<typeof import("./cursor.js").createCursor>} cursor
  * @property {ReturnType<typeof import("./subscriptions.js").createSubscriptions>} subscriptions
- * @property {(name: string, body: object) => Promise<any>} request
- * @property {() => number} waitMs takes a request out of the budget and returns 0; else how long to wait for one
- * @property {(topic: string, data: any, meta: EventMeta, admits: (pattern: string) => boolean) => number} deliver
+ * @property {{ request: (name: string, body: object) => Promise<any> }} connection
+ * @property {{ waitMs: () => number }} requests `waitMs` takes a request out of the budget and returns 0; else how long to wait for one
  * @property {(name: string, body: any) => void} tell a lifecycle event
  * @property {((gap: Gap & Fate) => void)} [resync] called when events will not come
  */
+import { deliver } from "./delivery.js";
 import * as wire from "./protocol.js";
 import { createRepair } from "./repair.js";
 import { matches } from "./topic.js";
 
 /** @param {GapsOwner} owner */
-export function createGaps({ cursor, subscriptions, request, waitMs, deliver, tell, resync }) {
-  const counts = { gaps: 0, missed: 0 };
-  const repair = createRepair(fetch, waitMs, repaired);
+export function createGaps({ gate, counts, cursor, subscriptions, connection, requests, tell, resync }) {
+  const repair = createRepair(fetch, requests.waitMs, repaired);
   /** Repairs, over or not, of gaps that no later event has passed. @type {Job[]} */
   let open = [];
 
@@ -78,7 +80,7 @@ export function createGaps({ cursor, subscriptions, request, waitMs, deliver, te
    */
   async function page(pattern, from, to, epoch, each) {
     const losses = cursor.losses();
-    const { events, next } = await request(wire.REPLAY, { pattern, from, to, epoch });
+    const { events, next } = await connection.request(wire.REPLAY, { pattern, from, to, epoch });
     // It may hold what the log has lost since: this page again.
     if (losses !== cursor.losses()) return from;
     for (const event of events) each(.../** @type {[string, any, EventMeta]} */ (event));
@@ -93,7 +95,7 @@ export function createGaps({ cursor, subscriptions, request, waitMs, deliver, te
       const { offset } = /** @type {{ offset: number }} */ (meta);
       if (!dropped(job, topic) || had.has(offset) || patterns.slice(0, nth).some((each) => matches(each, topic))) return;
       had.add(offset);
-      deliver(topic, data, meta, (each) => patterns.includes(each));
+      deliver(gate, topic, data, meta, (each) => patterns.includes(each));
     });
   }
 
@@ -127,16 +129,13 @@ export function createGaps({ cursor, subscriptions, request, waitMs, deliver, te
       return (/** @type {string} */ pattern) => admits(pattern) && !brought.some(({ patterns }) => patterns.includes(pattern));
     },
 
-    /** How many there were, and how many of their events are missing, as far as they are numbered. */
-    counts,
-
     /** Dispatch a part of the log again, to one pattern's handlers. @param {string} pattern @param {Range} range */
     async replay(pattern, { from, to, epoch = cursor.position()?.epoch }) {
       let count = 0;
       for (let next = /** @type {number | null} */ (from); next; ) {
         next = await page(pattern, next, to, epoch, (topic, data, meta) => {
           count++;
-          deliver(topic, data, meta, (each) => each === pattern);
+          deliver(gate, topic, data, meta, (each) => each === pattern);
         });
       }
       return count;

@@ -2,7 +2,7 @@
  * The session: the exchange between one gate and its gateway, over any number of connections. It puts the parts together.
  *
  * In: calls of the gate; which patterns have handlers. Out: calls of the gate's handlers, lifecycle events, requests. A
- * message goes connection → arrivals → welcome, status, gaps, cursor or delivery → the gate. A handler goes gate →
+ * message goes connection → arrivals → welcome, status, gaps or cursor → delivery → the gate. A handler goes gate →
  * subscriptions → requests → connection.
  *
  * @import { ConnectionOptions } from "./connection.js"
@@ -11,7 +11,7 @@
  * @import { Dispatcher } from "./dispatcher.js"
  * @import { HeadgateError } from "./errors.js"
  * @import { Fate } from "./gaps.js"
- * @import { Backpressure, Gap, Limits, Position, Welcome } from "./protocol.js"
+ * @import { Backpressure, EventMeta, Gap, Limits, Position, Welcome } from "./protocol.js"
  * @import { SubscriptionState, Wishes } from "./subscription.js"
  *
  * @typedef {object} SessionOnlyOptions
@@ -20,6 +20,9 @@
  * @property {Position} [resume] where an earlier page of this user stopped, from its `state`
  * @property {(gap: Gap & Fate) => void} [resync] called when events will not come
  * @typedef {ConnectionOptions & SessionOnlyOptions} SessionOptions
+ *
+ * @typedef {{ session: string | null, user: string | null, limits: Limits, bus: "up" | "down" }} Facts what the gateway has said of this client and of
+ *   itself; the session is null until there was a welcome
  *
  * @typedef {object} State
  * @property {Status} status one word for all of it (connection-state.js)
@@ -42,7 +45,7 @@ import { createChanges } from "./changes.js";
 import { coarseOf } from "./connection-state.js";
 import { createConnection } from "./connection.js";
 import { createCursor } from "./cursor.js";
-import { createDelivery } from "./delivery.js";
+import { deliver } from "./delivery.js";
 import { disconnected } from "./errors.js";
 import { createGaps } from "./gaps.js";
 import { createNotices } from "./notices.js";
@@ -62,14 +65,16 @@ export function createSession(gate, address, options) {
   const { changed, next } = createChanges(() => requests.send(), tellState);
   /** Those that have not been told. @type {{ status: Status, previous: Status, reason: string }[]} */
   const moves = [];
-  const tell = createNotices(gate, () => welcome.facts().session, changed);
+  /** @type {Facts} */
+  const facts = { session: null, user: null, limits: {}, bus: "up" };
+  const counts = { received: 0, gaps: 0, missed: 0 };
+  const tell = createNotices(gate, () => facts.session, changed);
   const pasts = createPasts();
   const cursor = createCursor(options.resume, pasts, () => {
     connection.stands(cursor.state() === "live");
     changed();
   });
   const subscriptions = createSubscriptions();
-  const delivery = createDelivery(gate, (...event) => admit(...event));
   const connection = createConnection(address, options, {
     busy: () => arrivals.depth() > 0,
     greeting,
@@ -87,28 +92,24 @@ export function createSession(gate, address, options) {
     refresh: () => refresh(),
   });
   const requests = createRequests({ subscriptions, connection, tell, changed });
-  const welcome = createWelcome({ cursor, subscriptions, requests, connection, tell });
-  const status = createStatus({ subscriptions, connection, tell, changed });
-  const { admit, counts, clear, replay, take } = createGaps({
-    cursor,
-    subscriptions,
-    request: connection.request,
-    waitMs: requests.waitMs,
-    deliver: delivery.deliver,
-    tell,
-    resync: options.resync,
-  });
+  const welcome = createWelcome({ facts, cursor, subscriptions, requests, connection, tell });
+  const status = createStatus({ facts, subscriptions, connection, tell, changed });
+  const { admit, clear, replay, take } = createGaps({ gate, counts, cursor, subscriptions, connection, requests, tell, resync: options.resync });
   const takes = {
-    event: delivery.event,
+    /** The cursor moves on before the handlers are called: one that throws or disconnects cannot have the event come again. */
+    event(/** @type {string} */ topic, /** @type {any} */ data, meta = /** @type {EventMeta} */ ({})) {
+      const admits = admit(topic, meta);
+      if (admits && deliver(gate, topic, data, meta, admits)) counts.received++;
+    },
     welcome(/** @type {Welcome} */ message) {
       // A gateway that welcomes has its link to Redis, or says otherwise next.
-      status.take({ bus: "up" });
-      welcome.take(message);
+      status({ bus: "up" });
+      welcome(message);
     },
     cursor: cursor.follow,
     gap: take,
     backpressure: (/** @type {Backpressure} */ notice) => tell("delivery:backpressure", { ...notice, where: "gateway" }),
-    status: status.take,
+    status,
   };
   const arrivals = createArrivals(gate, options.inboxLimit ?? 10_000, takes, connection, tell);
   const unwatchPage = watchPage(connection.wake, connection.pause, connection.offline);
@@ -118,7 +119,7 @@ export function createSession(gate, address, options) {
     // Asked for again once the connection is up: a position and a past do not go together in one CONNECT.
     pasts.rewind(subscriptions.rewind, resume);
     // A new page that goes on where another stopped wants the past for all that it has.
-    return { ...options.auth, resume, subscriptions: subscriptions.connect(resume && welcome.facts().session) };
+    return { ...options.auth, resume, subscriptions: subscriptions.connect(resume && facts.session) };
   }
 
   /**
@@ -164,7 +165,7 @@ export function createSession(gate, address, options) {
   /** @returns {State} */
   function state() {
     return {
-      ...welcome.facts(),
+      ...facts,
       ...counts,
       epoch: null,
       offset: null,
@@ -172,8 +173,6 @@ export function createSession(gate, address, options) {
       position: cursor.state(),
       status: connection.status(),
       connection: coarseOf(connection.status()),
-      bus: status.bus(),
-      received: delivery.received(),
       waiting: arrivals.depth(),
       subscriptions: Object.fromEntries(subscriptions.wanted().map(({ pattern, state: each }) => [pattern, each])),
     };

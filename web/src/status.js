@@ -4,9 +4,11 @@
  * In: `status`, in its turn. Out: lifecycle events; the connection leaves a gateway that is about to stop; subscriptions that
  * the token no longer grants end.
  *
+ * @import { Facts } from "./session.js"
  * @import { Status } from "./protocol.js"
  *
  * @typedef {object} StatusOwner
+ * @property {Facts} facts that it brings
  * @property {ReturnType<typeof import("./subscriptions.js").createSubscriptions>} subscriptions
  * @property {{ move: (reason: string, inMs: number) => void }} connection
  * @property {(name: string, body: any) => void} tell a lifecycle event
@@ -14,25 +16,17 @@
  */
 import { fromWire } from "./errors.js";
 
-/** @param {StatusOwner} owner */
-export function createStatus({ subscriptions, connection, tell, changed }) {
-  let bus = /** @type {"up" | "down"} */ ("up");
-
-  return {
-    /** Return the gateway's link to Redis. */
-    bus: () => bus,
-
-    /** @param {Status} status */
-    take({ bus: link = bus, moving, ended = [], unauthorized }) {
-      bus = link;
-      if (moving) {
-        // Anywhere in the time given, so that the next gateway does not get every client at once.
-        connection.move(moving.reason, Math.random() * moving.withinS * 1000);
-        tell("connection:moving", moving);
-      }
-      for (const { pattern, error } of ended) tell("delivery:error", subscriptions.end(pattern, fromWire(error)));
-      tell("connection:unauthorized", unauthorized && fromWire(unauthorized));
-      changed();
-    },
+/** Return what takes a status. @param {StatusOwner} owner */
+export function createStatus({ facts, subscriptions, connection, tell, changed }) {
+  return (/** @type {Status} */ { bus = facts.bus, moving, ended = [], unauthorized }) => {
+    facts.bus = bus;
+    if (moving) {
+      // Anywhere in the time given, so that the next gateway does not get every client at once.
+      connection.move(moving.reason, Math.random() * moving.withinS * 1000);
+      tell("connection:moving", moving);
+    }
+    for (const { pattern, error } of ended) tell("delivery:error", subscriptions.end(pattern, fromWire(error)));
+    tell("connection:unauthorized", unauthorized && fromWire(unauthorized));
+    changed();
   };
 }

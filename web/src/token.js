@@ -17,8 +17,8 @@ const MAX_TIMER_MS = 2 ** 31 - 1;
  */
 export function createTokens(source) {
   const asks = typeof source === "function";
-  /** @type {{ token: string | null | undefined } | null} */
-  let given = null;
+  /** undefined: none. @type {string | null | undefined} */
+  let given;
 
   /** Return the source's token. An error of the source becomes `token_unavailable`. */
   async function ask() {
@@ -29,31 +29,33 @@ export function createTokens(source) {
     }
   }
 
+  const current = async () => (given === undefined ? ask() : given);
+
   return {
     /** Return whether the source can bring another token by itself: it is a function. */
     asks: () => asks,
 
     /** Return the token for a CONNECT. @returns {Promise<string | null | undefined>} rejected with `token_unavailable` */
-    current: async () => (given ? given.token : ask()),
+    current,
 
     /** Return the token for a refresh: the source's, if it is asked. @returns {Promise<string | null | undefined>} rejected as above */
-    next: async () => (given && !asks ? given.token : ask()),
+    next: asks ? ask : current,
 
     /** The application gave this token: it goes before the source. @param {string | null | undefined} token */
     replace(token) {
-      given = { token };
+      given = token;
     },
 
     /** The source's own token is in use. */
     restore() {
-      if (asks) given = null;
+      if (asks) given = undefined;
     },
 
     /** The gateway refused the token that was shown. Return whether there may be another. */
     refused() {
-      const hadGiven = given !== null;
-      given = null;
-      return hadGiven || asks;
+      const another = asks || given !== undefined;
+      given = undefined;
+      return another;
     },
   };
 }

@@ -192,6 +192,7 @@ export type ErrorCode =
   | "timeout"
   | "closed"
   | "token_unavailable"
+  | "invalid_address"
   | "unreachable"
   | "expired"
   | "outcome_unknown"

@@ -8,6 +8,7 @@
  * @property {boolean} [autoConnect] false: `gate.open()` connects
  * @typedef {ConnectOnlyOptions & SessionOptions} ConnectOptions
  */
+import { HeadgateError } from "./errors.js";
 import { Gate } from "./gate.js";
 
 /** Least value of each option that is a number: below it the client would spin or never connect. */
@@ -22,17 +23,27 @@ const TRANSPORTS = ["websocket", "socket.io"];
  * @param {string} [url] origin of the gateway, such as `https://example.com`, default the page's own
  * @param {ConnectOptions} [options]
  * @returns {Gate}
- * @throws {TypeError} not a URL; an option of the wrong type, or below its least value
+ * @throws {HeadgateError} `invalid_address`: not a URL
+ * @throws {TypeError} an option of the wrong type, or below its least value
  */
 export function connect(url, { namespace = "notifications", autoConnect = true, ...options } = {}) {
   // Without a base: `example.com` is a mistake, not a file of this page.
-  const { origin } = new URL(url || globalThis.location?.href);
+  const origin = originOf(url || globalThis.location?.href);
   checkNumbers(options);
   const { transport } = options;
   if (transport !== undefined && !TRANSPORTS.includes(transport)) throw TypeError(`headgate: transport must be ${TRANSPORTS.join(" or ")}, not ${transport}`);
   const gate = new Gate(`${origin}/${namespace.replace("/", "")}`, options);
   if (autoConnect) queueMicrotask(() => gate.open());
   return gate;
+}
+
+/** @param {string} url */
+function originOf(url) {
+  try {
+    return new URL(url).origin;
+  } catch (error) {
+    throw new HeadgateError("invalid_address", { url }, false, undefined, error);
+  }
 }
 
 /** @param {Record<string, any>} options */

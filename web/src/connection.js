@@ -37,6 +37,8 @@ import { REFRESH, WELCOME } from "./protocol.js";
 import { createTokens, refreshDelayMs } from "./token.js";
 import { createTransport } from "./transport.js";
 
+/** The whole refusal of a namespace that is not served, as Socket.IO's specification has it. */
+const NOT_SERVED = "Invalid namespace";
 /** Refusals in a row after which a client whose token may change gives up. */
 const MAX_REFUSALS = 5;
 
@@ -53,6 +55,10 @@ export function createConnection(address, options, owner) {
   let shown;
   /** Why it was refused for good. @type {HeadgateError} */
   let refusal;
+  /** When the first attempt of a client began that was never connected. */
+  let beganMs = 0;
+  /** Why such a client has not come through in the time that a connection may take. @type {HeadgateError | undefined} */
+  let stranded;
   /** @type {ReturnType<typeof setTimeout> | undefined} next attempt, the deadline of the present one, or the time to move */
   let timer;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
@@ -62,7 +68,7 @@ export function createConnection(address, options, owner) {
     greet,
     arrived,
     lost,
-    refused: (error) => life.is("connecting", "resuming") && refused(fromWire(error)),
+    refused: (error) => life.is("connecting", "resuming") && refused(error.message === NOT_SERVED ? notServed() : fromWire(error)),
   });
 
   const status = () => statusOf(life.state);
@@ -87,6 +93,7 @@ export function createConnection(address, options, owner) {
       return owner.changed();
     }
     take("attempt");
+    beganMs ||= performance.now();
     generation++;
     after(() => lost("timeout"), connectTimeoutMs);
     owner.changed();
@@ -124,9 +131,12 @@ export function createConnection(address, options, owner) {
     else leave("lose", reason);
   }
 
+  const notServed = () => new HeadgateError("unknown_namespace", { namespace: new URL(address).pathname.slice(1) });
+
   /** @param {HeadgateError} error @param {number} [retryAfterS] */
   function refused(error, retryAfterS = error.parts.retryAfterS) {
-    const another = error.retry || (tokens.refused() && ++refusals < MAX_REFUSALS);
+    const another = error.retry || (error.code !== "unknown_namespace" && tokens.refused() && ++refusals < MAX_REFUSALS);
+    if (error.retry && performance.now() - beganMs >= connectTimeoutMs) stranded = error;
     const delayMs = another ? delayAfterMs(retryAfterS, nextDelayMs()) : null;
     if (!another) refusal = error;
     leave(another ? "lose" : "refuse", error.message, delayMs, () => owner.tell("connection:refused", error, { delayMs }));
@@ -224,6 +234,9 @@ export function createConnection(address, options, owner) {
     /** Return whether requests can be sent. */
     isUp,
 
+    /** Return why a client that was never connected has not come through in `connectTimeoutMs`. It goes on trying. */
+    stranded: () => stranded,
+
     /** Return the refusal that stands. */
     refusal: () => (life.is("refused") ? refusal : undefined),
 
@@ -274,6 +287,8 @@ export function createConnection(address, options, owner) {
     welcomed(isLive) {
       if (!offer(isLive ? "join" : "return")) return false;
       attempt = refusals = 0;
+      beganMs = Infinity;
+      stranded = undefined;
       scheduleRefresh();
       owner.changed();
       return true;

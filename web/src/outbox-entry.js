@@ -76,12 +76,13 @@ export const isUnderWay = ({ state }) => state === "sending" || state === "resen
  * @param {Entry} entry @param {View} view
  * @returns {{ step: EntryStep, why?: string } | undefined}
  */
-export function due(entry, { nowMs, owner, offset, isReady }) {
+export function due(entry, view) {
+  const { nowMs, owner, isReady } = view;
   const isFirst = entry.state === "queued";
   if (entry.owner !== owner) return { step: isFirst ? "refuse" : "forget", why: "another_user" };
   if (nowMs >= entry.expiresMs) return { step: isFirst ? "expire" : "forget", why: "expired" };
   if (isFirst) return isReady ? { step: "send" } : undefined;
-  if (!isRemembered(entry, nowMs, offset)) return { step: "forget", why: "id_forgotten" };
+  if (!isRemembered(entry, view)) return { step: "forget", why: "id_forgotten" };
   return isReady ? { step: "resend" } : undefined;
 }
 
@@ -90,8 +91,8 @@ export function dueMs({ state, expiresMs, sentMs = 0 }) {
   return state === "queued" ? expiresMs : Math.min(expiresMs, sentMs + REMEMBERED_MS);
 }
 
-/** A clock that went backwards proves nothing. @param {Entry} entry @param {number} nowMs @param {number} offset */
-function isRemembered({ sentMs = 0, sentOffset }, nowMs, offset) {
+/** Return whether its id counts. A clock that went backwards proves nothing. @param {Entry} entry @param {Pick<View, "nowMs" | "offset">} view */
+export function isRemembered({ sentMs = 0, sentOffset }, { nowMs, offset }) {
   const ageMs = nowMs - sentMs;
   return ageMs >= 0 && ageMs < REMEMBERED_MS && offset - (sentOffset ?? offset) < REMEMBERED_EVENTS;
 }

@@ -79,8 +79,11 @@ export function createIndexedDbStore(queue, bounds) {
       return result(rows.index(QUEUE).getAll(queue));
     },
 
-    // It was read with the name of its queue, and keeps it. An entry that is about to be sent must be known as such: of any other step, losing it means to doubt.
-    put: (entry) => change(isUnderWay(entry) ? "strict" : "relaxed", (rows) => result(rows.put(entry))),
+    // An entry that is about to be sent must be known as such; to lose any other step is to doubt. It was read with the name of its queue.
+    put: (entry) =>
+      change(isUnderWay(entry) ? "strict" : "relaxed", async (rows) => {
+        if (await result(rows.getKey(entry.key))) rows.put(entry);
+      }),
 
     remove: (entry) =>
       change("relaxed", async (rows, sums) => {

@@ -11,7 +11,7 @@
  * @property {boolean} outlives whether entries outlive the page
  * @property {(entry: Omit<Entry, "key">) => Promise<void>} add rejected with `limit_reached`, and whatever the storage says
  * @property {() => Promise<Entry[]>} entries in order
- * @property {(entry: Entry) => Promise<void>} put change one that is there
+ * @property {(entry: Entry) => Promise<void>} put change one, if it is there
  * @property {(entry: Entry) => Promise<void>} remove
  * @property {(act: () => Promise<number>) => Promise<number>} alone
  * @property {() => Promise<Set<string>>} living
@@ -40,7 +40,7 @@ export function createMemoryStore(bounds) {
     },
     entries: async () => [...rows.values()],
     async put(entry) {
-      rows.set(entry.key, entry);
+      if (rows.has(entry.key)) rows.set(entry.key, entry);
     },
     async remove(entry) {
       if (rows.delete(entry.key)) bytes -= entry.bytes;

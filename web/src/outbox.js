@@ -29,7 +29,7 @@
 import { createBudget } from "./budget.js";
 import { checkPayload, checkTopic, HeadgateError } from "./index.js";
 import { Machine } from "./machine.js";
-import { due, dueMs, isSettled, isUnderWay, take } from "./outbox-entry.js";
+import { due, dueMs, isRemembered, isSettled, isUnderWay, take } from "./outbox-entry.js";
 
 /** The longest time between two looks: whatever should have woken the outbox may not have come. */
 const LOOK_MS = 5000;
@@ -142,10 +142,9 @@ export function runOutbox(gate, store, { user, maxAgeMs }, clock = CLOCK) {
         entry = await advance(entry, next);
         // Its answer was not waited for: what is kept stays as it is.
         if (life.is("closed")) return Infinity;
-        if (isSettled(entry) && !isOurs) {
-          await store.put(entry);
-          store.notify("settled");
-        }
+        // Kept before it is told, or a page that comes after this one could tell another fate. A receipt can be had again.
+        if (entry.error || (isSettled(entry) && !isOurs)) await store.put(entry);
+        if (isSettled(entry) && !isOurs) store.notify("settled");
       }
       if (!isSettled(entry)) {
         // In order: those behind it wait too.
@@ -176,7 +175,7 @@ export function runOutbox(gate, store, { user, maxAgeMs }, clock = CLOCK) {
     const first = step === "send" ? { sentMs: clock.nowMs(), sentOffset: gate.state.offset } : {};
     const sent = await keep(take(entry, step, first));
     // Much can happen while it is written.
-    if (life.is("closed") || !isUp()) return keep(take(sent, "hold"));
+    if (life.is("closed") || !isUp() || !isRemembered(sent, view(true))) return keep(take(sent, "hold"));
     try {
       const { id, topic, data } = sent;
       return take(sent, "confirm", { receipt: await gate.publish(topic, data, { id }) });

@@ -193,9 +193,9 @@ export function createSession(gate, address, options) {
       connection.open();
     },
 
-    /** Wait until a pattern is active. @param {string} pattern @returns {Promise<void>} rejected when it will not be by itself */
+    /** Wait until a pattern is active. @param {string} pattern @returns {Promise<void>} rejected when it will not be by itself, or nobody is there */
     async subscribed(pattern) {
-      const error = await until(pattern, () => subscriptions.find(pattern)?.is("active"));
+      const error = (await until(pattern, () => connection.stranded() || subscriptions.find(pattern)?.is("active"))) ?? connection.stranded();
       if (error) throw error;
     },
 

@@ -885,7 +885,7 @@ describe("an error", () => {
   }
 
   it("refuses a wrong address at once", () => {
-    for (const url of ["example.com", "http://", "//x"]) assert.throws(() => connect(url), TypeError, url);
+    for (const url of ["example.com", "http://", "//x"]) assert.throws(() => connect(url), { code: "invalid_address", parts: { url } }, url);
   });
 });
 

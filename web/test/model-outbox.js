@@ -8,8 +8,11 @@ import { checkRoom } from "../src/outbox-memory.js";
 /** As gateway/headgate/redis/log.lua has them. */
 const IDEMPOTENCY_MS = 300_000;
 const LEAST_IDS = 65_536;
-/** A request that a broken connection has left may arrive as late as this. */
+/** A request that a broken connection has left may arrive as late as this, by time and by events of others meanwhile. */
 const LATEST_MS = 50_000;
+const LATEST_EVENTS = 16_000;
+/** A client is told of its log's position at least as often as that. */
+const CURSOR_EVENTS = 8_000;
 
 const realImmediate = setImmediate;
 /** Let every promise that can settle do so. */
@@ -76,6 +79,14 @@ export class OutboxWorld {
       this.timers.splice(this.timers.indexOf(timer), 1);
       timer.act();
       await settle();
+    }
+  }
+
+  /** Others publish. A client hears of all but the last of it. @param {number} times */
+  others(times) {
+    for (let n = 0; n < times; n++) {
+      for (const tab of this.tabs) if (tab.status === "live") tab.state = { ...tab.state, offset: this.head };
+      this.head += this.below(CURSOR_EVENTS);
     }
   }
 
@@ -147,10 +158,10 @@ export class ModelTab {
   }
 
   publish(_topic, _data, { id }) {
-    const request = { id, tab: this, user: this.state.user, sentMs: this.world.nowMs };
+    const request = { id, tab: this, user: this.state.user, sentMs: this.world.nowMs, sentAt: this.world.head };
     this.#requests.add(request);
     this.world.later(request, () => {
-      if (this.world.nowMs - request.sentMs > LATEST_MS) {
+      if (this.world.nowMs - request.sentMs > LATEST_MS || this.world.head - request.sentAt > LATEST_EVENTS) {
         if (this.#requests.delete(request)) request.reject(new HeadgateError("timeout", {}, true));
         return;
       }
@@ -193,7 +204,10 @@ export class ModelTab {
     world.tabs.splice(world.tabs.indexOf(this), 1);
     world.timers = world.timers.filter(({ tab }) => tab !== this);
     world.lock.line = world.lock.line.filter(({ tab }) => tab !== this);
-    if (world.below(2)) world.steps = world.steps.filter(({ lane }) => lane !== this.store);
+    // A transaction that has not begun is gone, and one that has comes before those of other pages.
+    const pending = world.steps.filter(({ lane }) => lane === this.store);
+    world.steps = world.steps.filter(({ lane }) => lane !== this.store);
+    for (const { act } of pending.slice(0, world.below(pending.length + 1))) act();
     if (world.lock.holder?.tab === this) world.lock.holder = null;
     world.grant();
   }
@@ -243,7 +257,7 @@ export class ModelTab {
         world.added(entry.id, key);
       }),
     entries: () => this.#operate(() => structuredClone([...this.world.rows.values()].sort((a, b) => a.key - b.key))),
-    put: (entry) => this.#operate(() => void this.world.rows.set(entry.key, structuredClone(entry))),
+    put: (entry) => this.#operate(() => void (this.world.rows.has(entry.key) && this.world.rows.set(entry.key, structuredClone(entry)))),
     remove: (entry) =>
       this.#operate(() => {
         if (!this.world.rows.delete(entry.key)) return;

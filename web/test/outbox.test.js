@@ -267,7 +267,7 @@ async function history(seed) {
     open: () => world.tabs.length < 3 && open(),
     wait: () => world.pass(1 + world.below(6000)),
     sleep: () => world.pass(world.below(200_000)),
-    others: () => (world.head += world.below(30_000)),
+    others: () => world.others(world.below(12)),
   };
   const weights = { publish: 6, step: 40, up: 8, another: 1, cut: 4, timeout: 2, kill: 2, open: 4, wait: 6, sleep: 1, others: 2 };
   const bag = Object.entries(weights).flatMap(([name, most]) => Array(1 + world.below(most)).fill(name));

@@ -221,7 +221,7 @@ describe("over a WebSocket", () => {
     sockets[0].says(`0${JSON.stringify(SESSION)}`);
     await settle();
     sockets[0].says('44/notifications,{"message":"Invalid namespace"}');
-    assert.deepEqual([told[0][0], gate.state.connection], ["refused", "refused"]);
+    assert.deepEqual([told[0][0], gate.state.connection], ["unknown_namespace", "refused"]);
   });
 
   it("says why the gateway closed, and comes back", async () => {

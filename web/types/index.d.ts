@@ -193,6 +193,7 @@ export type ErrorCode =
   | "timeout"
   | "closed"
   | "token_unavailable"
+  | "invalid_address"
   | "unreachable"
   | "expired"
   | "outcome_unknown"
@@ -380,7 +381,7 @@ export function events<Topics, Name extends string>(
 ): AsyncIterableIterator<HeadgateEvent<PayloadOf<Topics, Name>>>;
 /** Return the topic if it is one. */
 export function checkTopic(topic: unknown): string;
-/** Return data as plain JSON data. Throws `not_serializable`, and `payload_too_large` above `limit` bytes. */
+/** Return data as plain JSON. Throws `not_serializable`, `payload_too_large`. */
 export function checkPayload(data: unknown, limit?: number): any;
 /** Return the pattern if it is one. */
 export function checkPattern(pattern: unknown): string;

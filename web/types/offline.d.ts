@@ -4,9 +4,9 @@ import type { AnyTopics, PayloadOf, Publishable } from "./topics.js";
 
 /** Options of an outbox. */
 export interface OutboxOptions {
-  /** `memory` (default) ends with the page; `indexeddb` outlives it and is shared by all tabs of the user. */
+  /** `memory` (default) ends with the page; `indexeddb` outlives it, for all tabs. */
   storage?: "memory" | "indexeddb" | undefined;
-  /** Whose publishes these are: nothing is sent while the gate is connected as another. Needed for `indexeddb`. */
+  /** Whose publishes these are; nobody else sends them. Needed for `indexeddb`. */
   user?: string | undefined;
   /** Publishes that may wait, default 1000. */
   maxEvents?: number | undefined;

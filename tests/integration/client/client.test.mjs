@@ -303,13 +303,6 @@ describe("against a real gateway", () => {
     assert.deepEqual(got, [1, 2, 3]);
   });
 
-  it("is refused by a namespace that does not exist, and says so", async () => {
-    const gate = open({ namespace: "/nowhere" });
-    const refused = await new Promise((resolve) => gate.on("connection:refused", resolve));
-    assert.equal(refused.code, "refused");
-    assert.equal(gate.state.connection, "refused");
-  });
-
   it("lets the process end once it is closed", async () => {
     const script = `
       import { connect, events } from "headgate";

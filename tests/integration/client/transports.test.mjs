@@ -112,7 +112,7 @@ for (const [way, options] of Object.entries(WAYS)) {
     it("is refused by a namespace that is not served, and stays away", async () => {
       const gate = open({ ...options, namespace: "/nowhere" });
       const refused = await new Promise((resolve) => gate.on("connection:refused", resolve));
-      assert.deepEqual([refused.code, refused.retry], ["refused", false]);
+      assert.deepEqual([refused.code, refused.retry], ["unknown_namespace", false]);
       assert.equal(gate.state.connection, "refused");
     });
 

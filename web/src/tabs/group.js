@@ -76,10 +76,12 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
   let misses = 0;
   let waiting = false;
   let lookedMs = 0;
+  let joins = 0;
   const watching = new AbortController();
 
   /** @param {Step} step */
   function take(step) {
+    if (process.env.DBG) console.log(me, "group", life.state, step);
     life.take(step);
     owner.changed(ROLES[/** @type {"leading"} */ (life.state)] ?? "alone");
   }
@@ -97,7 +99,7 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
     // Held for as long as this tab is there: its end tells the leader.
     void locks.request(lockOf(me), () => {
       if (life.is("out", "left")) return;
-      toAll({ type: WHO });
+      toAll({ type: WHO, term });
       stand();
       return new Promise((resolve) => {
         releaseSelf = () => resolve(undefined);
@@ -143,7 +145,8 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
   function stand(how) {
     withdraw();
     if (life.is("out", "left", "leading")) return;
-    const mine = (candidacy = new AbortController());
+    const mine = new AbortController();
+    candidacy = mine;
     const options = how ?? { signal: mine.signal };
     locks
       .request(name, options, () => {
@@ -168,12 +171,12 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
     leader = me;
     office = createOffice();
     const mine = office;
-    toAll({ type: LEAD, term, leader });
+    announce(term);
     // The lane of this tab, if another carried it, goes on here.
     owner.orphaned();
     owner.led();
     await Promise.race([mine.gathered(await present()), new Promise((resolve) => setTimeout(resolve, GATHER_MS))]);
-    mine.begin();
+    if (office === mine) mine.begin();
   }
 
   /** Return which tabs are there. */
@@ -188,7 +191,7 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
     stepDown();
     leader = undefined;
     owner.orphaned();
-    toAll({ type: WHO });
+    toAll({ type: WHO, term });
   }
 
   /** End what a leader has, if this is one. */
@@ -203,15 +206,24 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
 
   /** @param {any} message of any tab */
   function heard(message) {
+    if (process.env.DBG) console.log(me, 'heard', JSON.stringify(message).slice(0,150));
     const { type } = message;
-    if (type === WHO && office) toAll({ type: LEAD, term, leader: me });
+    if (type === WHO && office) announce(message.term);
     else if (type === LEAD) follow(message);
     else if (type === BYE && message.leader === leader && life.is("following")) orphan();
     else if (type === JOIN && message.leader === me) office?.joined(message);
   }
 
+  /** Say that this tab leads, in a term above any that a tab has heard of. @param {number} heardOf */
+  function announce(heardOf) {
+    if (heardOf > term) term = heardOf + 1;
+    toAll({ type: LEAD, term, leader: me });
+  }
+
   /** @param {{ term: number, leader: string }} message */
   function follow({ term: of, leader: which }) {
+    // A leader that has come since the others were gone.
+    if (of < term && life.is("seeking")) toAll({ type: WHO, term });
     if (of < term || which === leader || (of === term && leader && which < leader)) return;
     const was = leader;
     term = of;
@@ -265,7 +277,7 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
 
   /** @param {string} to @param {any} wish @param {(message: any) => void} took */
   function remote(to, wish, took) {
-    const channel = new Channel(channelOf(to, me));
+    const channel = new Channel(channelOf(to, me, ++joins));
     let open = true;
     channel.onmessage = ({ data }) => {
       if (!open) return;
@@ -273,7 +285,7 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
       waiting = false;
       if (data.type !== PONG) took(data);
     };
-    toAll({ type: JOIN, leader: to, tab: me, wish });
+    toAll({ type: JOIN, leader: to, tab: me, nth: joins, wish });
     const link = {
       take: took,
       send: (/** @type {any} */ message) => open && channel.postMessage(message),
@@ -312,6 +324,7 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
         hub.refused(error);
       },
     });
+    (globalThis.hubs ??= []).push(() => [me, hub.dbg(), begun, wanted, connected]);
     const hub = new Hub({
       post: (tab, message) => tabs.get(tab)?.post(message),
       request: (request, body) => plain.request(request, body, 2 ** 31 - 1),
@@ -381,8 +394,8 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
       },
 
       /** @param {any} message of another tab */
-      joined({ tab, wish }) {
-        const channel = new Channel(channelOf(me, tab));
+      joined({ tab, nth, wish }) {
+        const channel = new Channel(channelOf(me, tab, nth));
         const gone = new AbortController();
         channel.onmessage = ({ data }) => took(tab, data);
         const post = (/** @type {any} */ message) => channel.postMessage(message);
@@ -427,8 +440,8 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
 
   /** The lock that a tab holds. @param {string} tab */
   const lockOf = (tab) => `${name}/tab/${tab}`;
-  /** @param {string} to @param {string} tab */
-  const channelOf = (to, tab) => `${name}/${to}/${tab}`;
+  /** The channel of one lane. @param {string} to @param {string} tab @param {number} nth of the tab's */
+  const channelOf = (to, tab, nth) => `${name}/${to}/${tab}/${nth}`;
 
   watchPage();
   return {

@@ -94,6 +94,8 @@ export class Hub {
   #index = new PatternIndex();
   /** Pattern → the offset behind which the gateway sends all of its events on this lane. @type {Map<string, number>} */
   #since = new Map();
+  /** The same of patterns that were acknowledged in another epoch than the lane's: word of it is on its way. @type {Map<string, number>} */
+  #ahead = new Map();
   #subscriptions = createSubscriptions();
   #requests;
   #changed;
@@ -148,6 +150,7 @@ export class Hub {
     this.#changed();
   }
 
+  dbg() { return JSON.stringify([this.#place, this.#place.settled, this.#recent.floor, [...this.#since], !!this.#welcome, [...this.#sessions.values()].map(s=>[s.tab,s.state,s.resume,s.from,[...s.patterns], s.unacknowledged.length]), this.#subscriptions.wanted().map(x=>[x.pattern,x.state])]); }
   /** A tab has taken messages. @param {string} tab @param {number} count */
   acknowledge(tab, count) {
     const session = this.#sessions.get(tab);
@@ -236,6 +239,7 @@ export class Hub {
     const base = this.#place.offset;
     if (!(settled && this.#place.settled && base === had)) {
       this.#since.clear();
+      this.#ahead.clear();
       this.#recent.begin(this.#place.settled ? base : Infinity);
     }
     for (const { pattern, ok } of welcome.subscriptions) if (ok && !this.#since.has(pattern)) this.#since.set(pattern, base);
@@ -275,6 +279,7 @@ export class Hub {
     }
     if (turns) {
       for (const pattern of this.#since.keys()) this.#since.set(pattern, -1);
+      this.#turned();
       for (const session of this.#in("live")) {
         session.from = -1;
         for (const pattern of session.patterns.keys()) session.patterns.set(pattern, -1);
@@ -289,6 +294,7 @@ export class Hub {
     const { epoch, offset, settled } = this.#place;
     this.#place.take(CURSOR, [cursor]);
     if (!settled) this.#recent.begin(this.#place.offset);
+    if (epoch !== this.#place.epoch) this.#turned();
     for (const session of this.#in("live", "stalled")) {
       // The line to where the tab stands may have ended below that.
       if (settled && epoch !== cursor.epoch && (session.is("stalled") || session.from > offset)) this.#behind(session);
@@ -325,6 +331,9 @@ export class Hub {
 
   #disconnected() {
     this.#welcome = undefined;
+    // A CONNECT that resumes carries them, and brings everything behind its position.
+    for (const pattern of this.#ahead.keys()) this.#since.delete(pattern);
+    this.#ahead.clear();
     this.#subscriptions.disconnect();
     this.#requests.clear();
   }
@@ -349,6 +358,7 @@ export class Hub {
     if (count) return this.#counts.set(pattern, count);
     this.#counts.delete(pattern);
     this.#since.delete(pattern);
+    this.#ahead.delete(pattern);
     this.#index.delete(pattern.split("."));
     this.#subscriptions.release(pattern, WISHES);
   }
@@ -358,10 +368,20 @@ export class Hub {
     const { error, offset, epoch } = await this.#owner.request(name, body);
     this.#refusals.set(body.pattern, error);
     if (error) throw fromWire(error);
-    // Of another log than the lane's: the word of it is on its way, and sets this anew.
-    if (name === SUBSCRIBE) this.#since.set(body.pattern, epoch === this.#place.epoch ? offset : Infinity);
-    else this.#since.delete(body.pattern);
+    this.#ahead.delete(body.pattern);
+    if (name === UNSUBSCRIBE) this.#since.delete(body.pattern);
+    else if (epoch === this.#place.epoch) this.#since.set(body.pattern, offset);
+    else {
+      this.#since.set(body.pattern, Infinity);
+      this.#ahead.set(body.pattern, offset);
+    }
   };
+
+  /** The lane's epoch is another. */
+  #turned() {
+    for (const [pattern, offset] of this.#ahead) this.#since.set(pattern, offset);
+    this.#ahead.clear();
+  }
 
   /** Requests that are due, and tabs that wait for their answers. */
   #bringIntoStep() {
@@ -389,17 +409,14 @@ export class Hub {
     const { resume } = session;
     if (resume && (resume.epoch !== epoch || resume.offset < Math.max(this.#recent.floor, ...active))) return this.#behind(session);
     const head = Math.max(offset, welcome.epoch === epoch ? welcome.offset : 0);
-    const newest = Math.max(head, ...active);
-    // Word of the log in which a pattern was acknowledged is on its way.
-    if (newest === Infinity) return;
-    session.from = resume ? resume.offset : newest;
+    session.from = resume ? resume.offset : head;
     for (const { pattern, ok } of subscriptions) {
       if (ok) session.patterns.set(pattern, resume ? -1 : session.from);
       else this.#release(session, pattern);
     }
     session.take("welcome");
     const from = resume ? { epoch, offset: resume.offset } : null;
-    this.#post(session, { type: WELCOMED, welcome: { ...welcome, epoch, offset: resume ? head : newest, resumed: resume ? true : null, from, subscriptions } });
+    this.#post(session, { type: WELCOMED, welcome: { ...welcome, epoch, offset: head, resumed: resume ? true : null, from, subscriptions } });
     if (this.#bus === "down") this.#send(session, STATUS, [{ bus: "down" }]);
     if (resume) this.#catchUp(session);
   }
@@ -415,11 +432,10 @@ export class Hub {
       this.#reply(session, id, result);
       return true;
     }
-    const offset = Math.max(this.#place.offset, this.#since.get(pattern) ?? 0);
-    if (offset === Infinity) return false;
+    const { epoch, offset } = this.#place;
     const start = /** @type {number} */ (session.patterns.get(pattern));
-    if (start === Infinity) session.patterns.set(pattern, this.#place.offset);
-    this.#reply(session, id, { ok: true, pattern, epoch: this.#place.epoch, offset });
+    if (start === Infinity) session.patterns.set(pattern, offset);
+    this.#reply(session, id, { ok: true, pattern, epoch, offset });
     return true;
   }
 

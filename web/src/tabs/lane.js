@@ -83,6 +83,7 @@ export function createLane(owner, createPlain, group) {
   let generation = 0;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   let timer;
+  if (process.env.DBG) { const id = (globalThis.dbgN = (globalThis.dbgN ?? 0) + 1); const t = life.take.bind(life); life.take = (x) => { console.log(id, "lane", life.state, x, place.offset, place.settled); return t(x); }; }
   const plain = createPlain({ greet: (send) => send(greeting()), arrived, lost, refused });
 
   // The session's connection begins.
@@ -184,7 +185,8 @@ export function createLane(owner, createPlain, group) {
   function shared(name, args) {
     const [first, , meta] = args;
     // What came on its own connection while the hub took it over comes again.
-    if (place.settled && (name === EVENT ? meta.offset : name === GAP && !TURNS.includes(first.reason) && first.to) <= place.offset) return;
+    const end = name === EVENT ? meta.offset : name === GAP && !TURNS.includes(first.reason) ? first.to : undefined;
+    if (place.settled && end !== null && end <= place.offset) return;
     pass(name, args);
   }
 

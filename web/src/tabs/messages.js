@@ -1,7 +1,7 @@
 /**
  * The messages between tabs: their types, and the version that makes tabs of another version another group. No I/O.
  *
- * On the group's channel, to all: `who` (a tab that has come), `lead` {term, leader}, `bye` {leader}, `join` {leader, tab, …}. On the
+ * On the group's channel, to all: `who` {term} (a tab that knows no leader), `lead` {term, leader}, `bye` {leader}, `join` {leader, tab, …}. On the
  * channel of one tab and one leader, from the tab: `request` {id, name, body}, `took` {count}, `leave`, `ping`; from the leader: the
  * rest. No message between tabs carries the token of a CONNECT; a `refresh` carries the one that it shows.
  */

@@ -244,6 +244,8 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
     take("orphan");
     leader = undefined;
     owner.orphaned();
+    // One that leads already may have been taken for an older one.
+    toAll({ type: WHO, term });
   }
 
   /** Ask the leader for a sign of life, and look whether the last one came. */
@@ -253,6 +255,7 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
     const late = nowMs - lookedMs > 2 * PING_MS;
     lookedMs = nowMs;
     timer = setTimeout(look, PING_MS);
+    if (life.is("seeking")) toAll({ type: WHO, term });
     if (!life.is("following") || !ours) return;
     misses = waiting && !late ? misses + 1 : 0;
     if (misses >= MISSES) {

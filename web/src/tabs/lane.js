@@ -76,7 +76,7 @@ export function createLane(owner, createPlain, group) {
   let nth = 0;
   /** Own only: everything has come, the pasts that were asked for too. */
   let isLevel = false;
-  /** Own only: a live event above this offset says so. */
+  /** Own only: a live event or a cursor above this offset says so. One at it may have been under way when a past was asked for. */
   let levelAbove = Infinity;
   let crossedMs = -Infinity;
   /** Rises with each connection of the session. */
@@ -214,8 +214,7 @@ export function createLane(owner, createPlain, group) {
       if ((name === GAP && TURNS.includes(first.reason)) || (name === CURSOR && first.epoch !== place.epoch)) goBack();
     }
     pass(name, args);
-    if (name === CURSOR) isLevel ||= levelAbove < Infinity;
-    else if (name === EVENT && !meta?.replayed && meta?.offset > levelAbove) isLevel = true;
+    if ((name === CURSOR ? first.offset : name === EVENT && !meta?.replayed ? meta?.offset : -1) > levelAbove) isLevel = true;
     else if (name === GAP && first.reason === LOG_LOST) isLevel = false;
     if (life.is("own")) cross();
   }
@@ -223,7 +222,7 @@ export function createLane(owner, createPlain, group) {
   /** @param {Welcome} welcome */
   function opened(welcome) {
     const begins = life.is("opening");
-    levelAbove = welcome.offset;
+    levelAbove = welcome.offset - 1;
     const asks = begins && auth.subscriptions.some((/** @type {any} */ { since }) => since);
     isLevel = !asks && (welcome.resumed === null || (welcome.resumed === true && /** @type {any} */ (welcome.from)?.offset >= welcome.offset));
     life.take("arrive");

@@ -24,7 +24,7 @@ const STATIC = resolve(WEB, "../gateway/headgate/static");
 const SERVED = { "headgate.js": "headgate.global.min.js", "headgate.socket.io.js": "headgate.socket.io.js" };
 
 /** The most bytes, gzip, that pages may load (docs/decisions/0021-own-websocket-core.md). */
-const MOST = { connect: 11_968, backbone: 16_192, script: 17_792 };
+const MOST = { connect: 11_968, backbone: 16_192, script: 17_792, tabs: 20_480 };
 
 const { version } = JSON.parse(await readFile(resolve(WEB, "package.json"), "utf8"));
 const banner = { js: `/*! headgate ${version} | MIT */` };
@@ -55,7 +55,7 @@ const outside = (path, filter) => ({
  */
 function publish(entry, format, name) {
   const index = format === "esm" ? "./headgate.js" : "./headgate.cjs";
-  return build({ ...library, entryPoints: [entry], format, outfile: resolve(DIST, name), plugins: [outside(index, /^\.\/index\.js$/), outside(SOCKET_IO, /^\.\/socketio\.js$/)] });
+  return build({ ...library, entryPoints: [entry], format, outfile: resolve(DIST, name), plugins: [outside(index, /^\.\.?\/index\.js$/), outside(SOCKET_IO, /^\.\/socketio\.js$/)] });
 }
 
 /** `import Backbone from "backbone"` in a page without modules: the page's own. @type {import("esbuild").Plugin} */
@@ -98,6 +98,8 @@ await Promise.all([
   publish("src/socketio.js", "esm", SOCKET_IO),
   publish("src/backbone.js", "esm", "headgate.backbone.js"),
   publish("src/backbone.js", "cjs", "headgate.backbone.cjs"),
+  publish("src/tabs/index.js", "esm", "headgate.tabs.js"),
+  publish("src/tabs/index.js", "cjs", "headgate.tabs.cjs"),
   build({ ...global, outfile: "dist/headgate.global.js" }),
   build({ ...global, outfile: "dist/headgate.global.min.js", minify: true }),
   build({ ...base, entryPoints: ["src/socket.io.js"], format: "esm", outfile: "dist/headgate.socket.io.js", minify: true, banner }),
@@ -120,6 +122,7 @@ const sizes = {
     await pageSize(`import { connect } from "headgate"; import * as live from "headgate/backbone"; window.page = [connect(), live];`),
     MOST.backbone,
   ],
+  "page with connect of headgate/tabs": [await pageSize(`import { connect } from "headgate/tabs"; window.gate = connect();`), MOST.tabs],
   "script tag": [gzip(await readFile(resolve(DIST, "headgate.global.min.js"))), MOST.script],
   "socket.io-client and the transport by it, where no WebSocket gets through": [gzip(await readFile(resolve(DIST, "headgate.socket.io.js"))), Infinity],
 };

@@ -1,7 +1,7 @@
 """An application around the browser client, served by test_client_*.py as `headgate serve tests.e2e.client_app:app`.
 
 `/client` is a page with the script-tag build, Backbone and client_page.js under a strict Content-Security-Policy; `/elsewhere`
-a page without; `POST /token?life=<seconds>` what an application's sign-in gives. Tokens decide who may see what.
+a page without; `/tabs` a page with tabs_page.js, whose gates share a connection; `POST /token?life=<seconds>` what an application's sign-in gives. Tokens decide who may see what.
 """
 
 from __future__ import annotations
@@ -42,6 +42,22 @@ def client() -> Response:
     return Response(PAGE, headers={"Content-Security-Policy": POLICY})
 
 
+@app.get("/tabs")
+def tabs() -> Response:
+    """A page with `headgate/tabs`, as modules."""
+    page = (
+        '<!doctype html><html lang="en"><title>tabs</title><link rel="icon" href="data:,">'
+        '<script type="module" src="/dist/tabs_page.js"></script></html>'
+    )
+    return Response(page, headers={"Content-Security-Policy": POLICY})
+
+
+@app.get("/dist/<name>")
+def module(name: str) -> Response:
+    """The package's modules, beside which the page's own is served."""
+    return send_file(ROOT / ("tests/e2e" if name == "tabs_page.js" else "web/dist") / name, mimetype="text/javascript")
+
+
 @app.get("/elsewhere")
 def elsewhere() -> str:
     return "<!doctype html><title>elsewhere</title>"
@@ -56,4 +72,4 @@ def asset(name: str) -> Response:
 def token() -> str:
     tokens = Tokens.configured(Settings.read(os.environ))
     assert tokens is not None
-    return tokens.mint("ann", ["#"], ["#"], int(request.args["life"]))
+    return tokens.mint(request.args.get("user", "ann"), ["#"], ["#"], int(request.args["life"]))

@@ -51,6 +51,8 @@ async function history(seed) {
     each.listen = (pattern, options = {}) => {
       if (oracles.has(pattern)) return;
       const oracle = new Oracle(known, pattern, !options.since);
+      // A past that begins behind the end of a log, as after a log was lost, begins there.
+      oracle.since = options.since?.offset ?? 0;
       oracles.set(pattern, oracle);
       each.gate.subscribe(pattern, options, (data) => {
         world.nowMs += each.costMs;
@@ -67,11 +69,11 @@ async function history(seed) {
     each.gate.on("state:change", ({ subscriptions }) =>
       all((oracle) => {
         if (subscriptions[oracle.pattern] !== "active") return;
-        known.acknowledged[oracle.pattern] ??= { epoch: gateway.epoch, offset: gateway.head };
+        known.acknowledged[oracle.pattern] ??= { epoch: gateway.epoch, offset: Math.max(gateway.head, oracle.since) };
         oracle.promised();
       }),
     );
-    each.listen("ab"[world.below(2)] + ".#");
+    each.listen(`${"ab"[world.below(2)]}.#`);
     tabs.push(each);
   }
 
@@ -91,13 +93,13 @@ async function history(seed) {
     burst: () => {
       for (let n = world.below(20); n >= 0; n--) publish();
     },
-    slow: () => one() && (one().costMs = world.below(2) ? 0 : 13),
+    slow: () => Object.assign(one() ?? {}, { costMs: world.below(2) ? 0 : 13 }),
     cut: () => gateway.any()?.cut(),
     trim: () => gateway.trim(),
     moving: () => gateway.any()?.moving(),
     heartbeat: () => gateway.any()?.heartbeat(),
     open: openTab,
-    join: () => one()?.listen("abc"[world.below(3)] + ".#"),
+    join: () => one()?.listen(`${"abc"[world.below(3)]}.#`),
     leave: () => {
       const each = one();
       const [pattern] = each?.oracles.keys() ?? [];
@@ -150,7 +152,7 @@ async function history(seed) {
   const done = () => alive().every(even) && gateway.clients.size === 1;
   let calm = 0;
   for (let step = 0; calm < CALM_STEPS && !faults.length; step++) {
-    if (step > SETTLE_STEPS) console.log(globalThis.hubs?.map(x=>x()).slice(-3)), faults.push(new Error(`does not settle: [${gateway.describe()}], head ${gateway.head} ${JSON.stringify(alive().map(({ gate }) => [gate.tabs.role, gate.state]))}`));
+    if (step > SETTLE_STEPS) faults.push(new Error(`does not settle: [${gateway.describe()}], head ${gateway.head} ${JSON.stringify(alive().map(({ gate }) => [gate.tabs.role, gate.state]))}`));
     if (world.below(8) === 0) gateway.any()?.heartbeat();
     if (step % 500 === 499) publish();
     const moved = gateway.deliver() || browser.step() || world.turn();
@@ -169,7 +171,7 @@ async function history(seed) {
 describe("whatever happens to tabs that share a connection, an event", () => {
   it(`is received by each in order and once, or told, before anything later (${HISTORIES} histories)`, async () => {
     const first = Number(process.env.HEADGATE_SEED ?? 1);
-    const last = process.env.LAST ? +process.env.LAST : process.env.HEADGATE_SEED ? first : HISTORIES;
+    const last = process.env.HEADGATE_SEED ? first : HISTORIES;
     for (let seed = first; seed <= last; seed++) {
       const { faults, world } = await history(seed);
       assert.equal(faults.length, 0, `seed ${seed}: ${faults[0]?.stack}\n${world.trail.join(" ")}`);

@@ -304,7 +304,6 @@ class Client {
     const end = resume && gateway.endOf(resume.epoch);
     const from = end === null || !resume ? null : { epoch, offset: Math.min(resume.offset, end) };
     const base = from ?? { epoch, offset: head };
-    if (process.env.DBG) console.log('CONNECT', this.tab.nth, JSON.stringify({resume, subscriptions}), 'head', head, 'first', gateway.first);
     this.#emit("welcome", {
       session: `s${gateway.nth++}-${nth}`, user: "ann", epoch, offset: head, heartbeat_s: 10, from,
       resumed: resume ? from?.offset === resume.offset && from.offset >= gateway.first - 1 : null,

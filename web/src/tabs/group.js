@@ -81,7 +81,6 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
 
   /** @param {Step} step */
   function take(step) {
-    if (process.env.DBG) console.log(me, "group", life.state, step);
     life.take(step);
     owner.changed(ROLES[/** @type {"leading"} */ (life.state)] ?? "alone");
   }
@@ -206,7 +205,6 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
 
   /** @param {any} message of any tab */
   function heard(message) {
-    if (process.env.DBG) console.log(me, 'heard', JSON.stringify(message).slice(0,150));
     const { type } = message;
     if (type === WHO && office) announce(message.term);
     else if (type === LEAD) follow(message);
@@ -327,7 +325,6 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
         hub.refused(error);
       },
     });
-    (globalThis.hubs ??= []).push(() => [me, hub.dbg(), begun, wanted, connected]);
     const hub = new Hub({
       post: (tab, message) => tabs.get(tab)?.post(message),
       request: (request, body) => plain.request(request, body, 2 ** 31 - 1),

@@ -26,7 +26,7 @@
  * @property {(reason: string, inS: number) => void} move the gateway is about to stop: call `moved` within that time
  */
 import { createChanges } from "../changes.js";
-import { fromWire, HeadgateError } from "../errors.js";
+import { fromWire } from "../errors.js";
 import { camelCase } from "../field-names.js";
 import { Machine } from "../machine.js";
 import { PatternIndex } from "../pattern-index.js";
@@ -150,7 +150,6 @@ export class Hub {
     this.#changed();
   }
 
-  dbg() { return JSON.stringify([this.#place, this.#place.settled, this.#recent.floor, [...this.#since], !!this.#welcome, [...this.#sessions.values()].map(s=>[s.tab,s.state,s.resume,s.from,[...s.patterns], s.unacknowledged.length]), this.#subscriptions.wanted().map(x=>[x.pattern,x.state])]); }
   /** A tab has taken messages. @param {string} tab @param {number} count */
   acknowledge(tab, count) {
     const session = this.#sessions.get(tab);
@@ -444,8 +443,9 @@ export class Hub {
     let reply;
     try {
       reply = await this.#owner.request(name, body);
-    } catch (error) {
-      if (error instanceof HeadgateError) reply = { ok: false, error: { code: error.code, message: error.message, retry: error.retry, ...error.parts } };
+    } catch (/** @type {any} */ { code, message, retry, parts }) {
+      // Refused before it was sent. Anything else has no code, and no answer.
+      if (code) reply = { ok: false, error: { code, message, retry, ...parts } };
     }
     this.#reply(session, id, reply);
   }

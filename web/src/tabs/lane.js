@@ -83,7 +83,6 @@ export function createLane(owner, createPlain, group) {
   let generation = 0;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   let timer;
-  if (process.env.DBG) { const id = (globalThis.dbgN = (globalThis.dbgN ?? 0) + 1); const t = life.take.bind(life); life.take = (x) => { console.log(id, "lane", life.state, x, place.offset, place.settled); return t(x); }; }
   const plain = createPlain({ greet: (send) => send(greeting()), arrived, lost, refused });
 
   // The session's connection begins.

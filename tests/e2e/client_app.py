@@ -1,7 +1,8 @@
 """An application around the browser client, served by test_client_*.py as `headgate serve tests.e2e.client_app:app`.
 
 `/client` is a page with the script-tag build, Backbone and client_page.js under a strict Content-Security-Policy; `/elsewhere`
-a page without; `/tabs` a page with tabs_page.js, whose gates share a connection; `POST /token?life=<seconds>` what an application's sign-in gives. Tokens decide who may see what.
+a page without; `/tabs` a page with tabs_page.js, whose gates share a connection; `POST /token?life=<seconds>` what an
+application's sign-in gives. Tokens decide who may see what.
 """
 
 from __future__ import annotations

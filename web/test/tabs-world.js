@@ -21,8 +21,9 @@ export class Browser {
   #held = new Map();
   #requests = [];
 
-  constructor(world) {
-    this.world = world;
+  /** @param {number} [window] messages that a tab may have and not have acknowledged */
+  constructor(world, window) {
+    Object.assign(this, { world, window });
   }
 
   /** Return a tab's platform. */
@@ -30,6 +31,7 @@ export class Browser {
     const browser = this;
     const tab = { alive: true, frozen: false, listeners: [] };
     tab.platform = {
+      window: this.window,
       newId: () => `t${world(this).below(2 ** 30)}`,
       watch: (event, act, { signal }) => tab.listeners.push({ event, act, signal }),
       locks: {

@@ -63,6 +63,7 @@ export function connectOn(platform, url, { user, ...options } = {}) {
         group?.enter();
         return Boolean(group);
       },
+      window: platform?.window,
       join: (wish, take) => group?.join(wish, take),
       resign: () => group?.resign(),
       leave,

@@ -21,6 +21,7 @@
  * @property {LockManager} locks
  * @property {typeof BroadcastChannel} BroadcastChannel
  * @property {() => string} newId
+ * @property {number} [window] messages that a tab may have and not have acknowledged
  * @property {(event: string, act: () => void, watching: AbortController) => void} watch the page's life: pagehide, pageshow, freeze, resume
  *
  * @typedef {object} GroupOwner
@@ -55,7 +56,7 @@ export const GROUP = {
 const ROLES = /** @type {const} */ ({ leading: "leading", following: "following" });
 
 /** @param {string} name of the group @param {GroupOwner} owner @param {Platform} platform */
-export function createGroup(name, owner, { locks, BroadcastChannel: Channel, newId, watch }) {
+export function createGroup(name, owner, { locks, BroadcastChannel: Channel, newId, watch, window }) {
   const me = newId();
   const life = new Machine(GROUP, "out");
   /** The newest leader that is known, and the highest term that was ever heard of. @type {string | undefined} */
@@ -338,7 +339,7 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
           hub.moved(reason);
         }, Math.random() * inS * 1000);
       },
-    });
+    }, window);
 
     function down() {
       connected = false;

@@ -42,6 +42,8 @@ export const WINDOW = 256;
 const WINDOW_CHARACTERS = 2 ** 20;
 /** Offsets that the first position of a new hub may lie below the highest of the tabs: one that is further behind catches up alone. */
 const REACH = 1000;
+/** Epochs that are remembered once the lane is in another. */
+const MOST_LEFT = 16;
 /** What a tab wants at the gateway, whatever it wants here. */
 const WISHES = { repair: false };
 
@@ -84,6 +86,7 @@ class Session extends Machine {
 
 export class Hub {
   #owner;
+  #window;
   #place = new Place();
   #recent = new Recent();
   /** @type {Map<string, Session>} by tab */
@@ -96,6 +99,8 @@ export class Hub {
   #since = new Map();
   /** The same of patterns that were acknowledged in another epoch than the lane's: word of it is on its way. @type {Map<string, number>} */
   #ahead = new Map();
+  /** Epochs that the lane has left behind. @type {Set<string>} */
+  #left = new Set();
   #subscriptions = createSubscriptions();
   #requests;
   #changed;
@@ -106,9 +111,10 @@ export class Hub {
   /** The gateway's latest word on its link to Redis. @type {"up" | "down"} */
   #bus = "up";
 
-  /** @param {HubOwner} owner */
-  constructor(owner) {
+  /** @param {HubOwner} owner @param {number} [window] messages */
+  constructor(owner, window = WINDOW) {
     this.#owner = owner;
+    this.#window = window;
     const { changed } = createChanges(() => this.#bringIntoStep(), () => {});
     this.#changed = changed;
     const connection = { isUp: () => Boolean(this.#welcome), request: this.#subscribeAtGateway };
@@ -154,7 +160,7 @@ export class Hub {
   acknowledge(tab, count) {
     const session = this.#sessions.get(tab);
     for (const characters of session?.unacknowledged.splice(0, count) ?? []) /** @type {Session} */ (session).characters -= characters;
-    if (session?.is("stalled") && session.unacknowledged.length <= WINDOW / 2) this.#goOn(session);
+    if (session?.is("stalled") && session.unacknowledged.length <= this.#window / 2) this.#goOn(session);
   }
 
   /** A tab makes a request. @param {string} tab @param {number} id @param {string} name @param {any} body */
@@ -227,7 +233,7 @@ export class Hub {
 
   /** @param {Welcome} welcome */
   #welcomed(welcome) {
-    const { offset: had, settled } = this.#place;
+    const { epoch, offset: had, settled } = this.#place;
     this.#place.take(WELCOME, [welcome]);
     this.#welcome = welcome;
     // A gateway that welcomes has its link to Redis, or says otherwise next.
@@ -236,6 +242,7 @@ export class Hub {
     for (const { pattern, error } of welcome.subscriptions) this.#refusals.set(pattern, error);
     this.#subscriptions.welcome(welcome.subscriptions);
     const base = this.#place.offset;
+    if (epoch !== this.#place.epoch) this.#turned(epoch);
     if (!(settled && this.#place.settled && base === had)) {
       this.#since.clear();
       this.#ahead.clear();
@@ -265,7 +272,7 @@ export class Hub {
   /** @param {any} gap */
   #gap(gap) {
     const { reason, from, to } = gap;
-    const { offset } = this.#place;
+    const { epoch, offset } = this.#place;
     this.#place.take(GAP, [gap]);
     const turns = reason === ROLLED_BACK || reason === LOG_LOST;
     for (const session of this.#in("live", "stalled")) {
@@ -278,7 +285,7 @@ export class Hub {
     }
     if (turns) {
       for (const pattern of this.#since.keys()) this.#since.set(pattern, -1);
-      this.#turned();
+      this.#turned(epoch);
       for (const session of this.#in("live")) {
         session.from = -1;
         for (const pattern of session.patterns.keys()) session.patterns.set(pattern, -1);
@@ -293,7 +300,7 @@ export class Hub {
     const { epoch, offset, settled } = this.#place;
     this.#place.take(CURSOR, [cursor]);
     if (!settled) this.#recent.begin(this.#place.offset);
-    if (epoch !== this.#place.epoch) this.#turned();
+    if (epoch !== this.#place.epoch) this.#turned(epoch);
     for (const session of this.#in("live", "stalled")) {
       // The line to where the tab stands may have ended below that.
       if (settled && epoch !== cursor.epoch && (session.is("stalled") || session.from > offset)) this.#behind(session);
@@ -370,14 +377,18 @@ export class Hub {
     this.#ahead.delete(body.pattern);
     if (name === UNSUBSCRIBE) this.#since.delete(body.pattern);
     else if (epoch === this.#place.epoch) this.#since.set(body.pattern, offset);
+    else if (this.#left.has(epoch)) this.#since.set(body.pattern, this.#place.offset);
     else {
       this.#since.set(body.pattern, Infinity);
       this.#ahead.set(body.pattern, offset);
     }
   };
 
-  /** The lane's epoch is another. */
-  #turned() {
+  /** The lane's epoch is another. @param {string} was */
+  #turned(was) {
+    this.#left.add(was);
+    this.#left.delete(this.#place.epoch);
+    if (this.#left.size > MOST_LEFT) this.#left.delete(/** @type {string} */ (this.#left.values().next().value));
     for (const [pattern, offset] of this.#ahead) this.#since.set(pattern, offset);
     this.#ahead.clear();
   }
@@ -487,7 +498,7 @@ export class Hub {
     session.unacknowledged.push(text.length);
     session.characters += text.length;
     this.#post(session, { type: LANE, name, args, ...(name === EVENT && { text }) });
-    if (session.unacknowledged.length < WINDOW && session.characters < WINDOW_CHARACTERS) return;
+    if (session.unacknowledged.length < this.#window && session.characters < WINDOW_CHARACTERS) return;
     session.take("stall");
     session.from = Math.max(session.from, offset);
   }

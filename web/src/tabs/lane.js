@@ -19,6 +19,7 @@
  * @typedef {object} LaneGroup
  * @property {(auth: any) => boolean} enter join the group of this user's tabs; false: this tab cannot share
  * @property {(wish: any, take: (message: any) => void) => Link | undefined} join a lane from the leader; undefined: no tab leads now
+ * @property {number | undefined} window the hub's, where it is another than WINDOW
  * @property {() => void} resign another tab should lead
  * @property {() => void} leave for good
  *
@@ -175,7 +176,7 @@ export function createLane(owner, createPlain, group) {
   }
 
   function tookOne() {
-    if (++taken < WINDOW / 4) return;
+    if (++taken < (group.window ?? WINDOW) / 4) return;
     link?.post({ type: TOOK, count: taken });
     taken = 0;
   }

@@ -181,6 +181,7 @@ fuzz: $(DEV) $(NODE) ## Fuzzed frames and packets, a hundred times as many as in
 	@HEADGATE_HISTORIES=100000 $(BIN)/python -m pytest --timeout=7200 -s tests/unit/delivery/test_delivery_histories.py
 	@HEADGATE_HISTORIES=1000000 $(BIN)/python -m pytest --timeout=7200 tests/unit/redis/test_lineage_model.py
 	@HEADGATE_HISTORIES=100000 node --test web/test/no-silent-loss.test.js
+	@HEADGATE_TABS_HISTORIES=3000 node --conditions=source --test web/test/tabs-no-silent-loss.test.js
 
 floors: dist ## The Python tests with the lowest and the newest versions that pyproject.toml allows, on every Python here (an hour or more)
 	@$(BIN)/python -m tools.floors $(ARGS)

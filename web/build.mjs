@@ -24,9 +24,9 @@ const STATIC = resolve(WEB, "../gateway/headgate/static");
 const SERVED = { "headgate.js": "headgate.global.min.js", "headgate.socket.io.js": "headgate.socket.io.js" };
 
 /** The most bytes, gzip, that pages may load (docs/decisions/0025-the-weight-of-a-page.md). */
-const MOST = { connect: 11_904, backbone: 16_128, script: 17_728 };
+const MOST = { connect: 12_032, backbone: 16_256, script: 17_856 };
 /** The most that an entry point adds to a page with `connect`, the framework's own apart. */
-const MOST_MORE = { store: 3_584, react: 1_024, vue: 768, svelte: 512, offline: 3_584 };
+const MOST_MORE = { store: 3_584, react: 1_024, vue: 768, svelte: 512, offline: 3_584, tabs: 8_192 };
 
 const { version } = JSON.parse(await readFile(resolve(WEB, "package.json"), "utf8"));
 const banner = { js: `/*! headgate ${version} | MIT */` };
@@ -40,7 +40,7 @@ const library = { ...base, external: ["socket.io-client", "backbone", "underscor
 const HELPERS = ["live-collection", "notification-list"];
 
 /** The module of `headgate` as the modules of its other entry points import it. */
-const INDEX = /^\.\/index\.js$/;
+const INDEX = /^\.\.?\/index\.js$/;
 
 /** The transport by socket.io-client, which nothing imports but dynamically: one file is enough for both formats. */
 const SOCKET_IO = "./headgate.socketio.js";
@@ -69,7 +69,7 @@ function publish(entry, format, name, more = {}) {
   return build({ ...library, ...more, entryPoints: [entry], format, outfile: resolve(DIST, name), plugins });
 }
 
-/** Parts of the package in both formats: for frameworks, the stores that these share, the outbox. */
+/** Parts of the package in both formats: for frameworks, the stores that these share, the outbox, tabs. */
 const PARTS = {
   store: {},
   // Tells a server that renders components that those with hooks belong to the page.
@@ -77,7 +77,11 @@ const PARTS = {
   vue: {},
   svelte: {},
   offline: {},
+  tabs: {},
 };
+
+/** The module that a part is made from. @param {string} part */
+const entry = (part) => (part === "tabs" ? "src/tabs/index.js" : `src/${part}.js`);
 
 /** `import Backbone from "backbone"` in a page without modules: the page's own. @type {import("esbuild").Plugin} */
 const backboneOfThePage = {
@@ -126,8 +130,8 @@ await Promise.all([
   }),
   publish("src/backbone.js", "cjs", "headgate.backbone.cjs"),
   ...Object.entries(PARTS).flatMap(([name, more]) => [
-    publish(`src/${name}.js`, "esm", `headgate.${name}.js`, more),
-    publish(`src/${name}.js`, "cjs", `headgate.${name}.cjs`, more),
+    publish(entry(name), "esm", `headgate.${name}.js`, more),
+    publish(entry(name), "cjs", `headgate.${name}.cjs`, more),
   ]),
   build({ ...global, outfile: "dist/headgate.global.js" }),
   build({ ...global, outfile: "dist/headgate.global.min.js", minify: true }),
@@ -159,7 +163,7 @@ const page = (/** @type {string[]} */ ...parts) =>
   pageSize(["index", ...parts].map((part, nth) => `import * as part${nth} from "./dist/headgate${part === "index" ? "" : `.${part}`}.js"; window.part${nth} = part${nth};`).join(""));
 const [plain, stores] = [await page(), await page("store")];
 sizes["all of headgate/store, beside the client"] = [stores - plain, MOST_MORE.store];
-sizes["all of headgate/offline, beside the client"] = [(await page("offline")) - plain, MOST_MORE.offline];
+for (const name of /** @type {const} */ (["offline", "tabs"])) sizes[`all of headgate/${name}, beside the client`] = [(await page(name)) - plain, MOST_MORE[name]];
 for (const name of /** @type {const} */ (["react", "vue", "svelte"])) sizes[`headgate/${name}, beside headgate/store`] = [(await page("store", name)) - stores, MOST_MORE[name]];
 for (const [name, [size]] of Object.entries(sizes)) console.log(`${name}: ${size} bytes gzip`);
 const heavy = Object.entries(sizes).filter(([, [size, most]]) => size > most);

@@ -38,6 +38,13 @@ import { createWebSocket } from "./websocket.js";
 
 /** @param {string} address origin and namespace @param {TransportOptions} options @param {TransportOwner} owner @returns {Transport} */
 export function createTransport(address, options, owner) {
+  // Of `headgate/tabs`, which makes another in the place of this one.
+  const { share } = /** @type {any} */ (options);
+  return share ? share(address, owner, (/** @type {TransportOwner} */ each) => createPlain(address, options, each)) : createPlain(address, options, owner);
+}
+
+/** @param {string} address @param {TransportOptions} options @param {TransportOwner} owner @returns {Transport} */
+function createPlain(address, options, owner) {
   const { transport, io, transports, socketOptions, WebSocket = globalThis.WebSocket } = options;
   const polls = io || transports || socketOptions || transport === "socket.io" || (!transport && !WebSocket);
   /** @type {Transport | undefined} */

@@ -95,7 +95,7 @@ export class World {
 }
 
 /** The tree of everything that was ever logged. An event is named by its epoch and offset; an epoch goes on where another ended. */
-class Lines {
+export class Lines {
   /** Epoch → the epoch before it and the last offset that both share; none: it began a log. @type {Map<string, { epoch: string, end: number } | null>} */
   #before = new Map();
   #shared = new Map();

@@ -13,6 +13,7 @@ import * as offline from "#headgate/offline";
 import * as react from "#headgate/react";
 import * as store from "#headgate/store";
 import * as svelte from "#headgate/svelte";
+import * as tabs from "#headgate/tabs";
 import * as vue from "#headgate/vue";
 import * as headgate from "#headgate";
 
@@ -82,7 +83,7 @@ describe("the declarations", () => {
     return source.statements.filter((each) => ts.canHaveModifiers(each) && ts.getModifiers(each)?.some(({ kind }) => kind === ts.SyntaxKind.ExportKeyword));
   }
 
-  const modules = { "index.d.ts": headgate, "backbone.d.ts": live, "offline.d.ts": offline, "store.d.ts": store, "react.d.ts": react, "vue.d.ts": vue, "svelte.d.ts": svelte };
+  const modules = { "index.d.ts": headgate, "backbone.d.ts": live, "offline.d.ts": offline, "tabs.d.ts": tabs, "store.d.ts": store, "react.d.ts": react, "vue.d.ts": vue, "svelte.d.ts": svelte };
   for (const [file, module] of Object.entries(modules)) {
     it(`name what the package exports: ${file}`, async () => {
       const statements = await exported(file);

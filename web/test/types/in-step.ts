@@ -11,9 +11,11 @@ import type { Backpressure, Gap, Limits, Overflow, Position, Since, Welcome } fr
 import type { State } from "../../src/session.js";
 import type { StreamOptions } from "../../src/stream.js";
 import type { SubscriptionState } from "../../src/subscription.js";
+import type { Role, Tabs, TabsOptions } from "../../src/tabs/connect.js";
 import type * as live from "../../types/backbone.js";
 import type * as types from "../../types/index.js";
 import type * as stores from "../../types/store.js";
+import type * as tabs from "../../types/tabs.js";
 
 /** The fields that only one of two types has, those of a union apart. */
 type Odd<A, B> = Exclude<keyof A, keyof B> | Exclude<keyof B, keyof A>;
@@ -43,6 +45,9 @@ none<Odd<EventsStoreOptions, stores.EventsStoreOptions>>();
 none<Odd<CollectionOptions, stores.CollectionOptions>>();
 none<Odd<CollectionSnapshot, stores.CollectionSnapshot>>();
 none<OddWords<CollectionSnapshot["status"], stores.CollectionStatus>>();
+none<Odd<TabsOptions, tabs.TabsOptions>>();
+none<Odd<Tabs, tabs.Tabs>>();
+none<OddWords<Role, tabs.Role>>();
 none<OddWords<Status, types.Status>>();
 none<OddWords<Standing, types.Standing>>();
 none<OddWords<SubscriptionState, types.SubscriptionState>>();

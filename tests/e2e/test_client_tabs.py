@@ -1,0 +1,178 @@
+"""Tabs that share one connection (`headgate/tabs`) in Chromium: ten tabs, a leader that ends in each of the ways a tab can end, toasts."""
+
+from __future__ import annotations
+
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import BrowserContext, Error, Page
+from prometheus_client.parser import text_string_to_metric_families
+
+from headgate.publisher import Publisher
+from tests.e2e.conftest import DEADLINE_MS
+from tests.support.gateway_process import GatewayProcess, StartGateway
+
+SETTINGS = {"PYTHONPATH": str(Path(__file__).parents[2]), "HEADGATE_TOKEN_SECRET": "a secret of thirty-two bytes or more, for tests"}
+TABS = 10
+POLL_MS = 20
+
+OpenTab = Callable[..., Page]
+
+
+@pytest.fixture(scope="module")
+def site(start_module_gateway: StartGateway) -> GatewayProcess:
+    """The application of client_app.py, with a private Redis."""
+    return start_module_gateway(SETTINGS, "tests.e2e.client_app:app")
+
+
+@pytest.fixture
+def open_tab(context: BrowserContext, site: GatewayProcess) -> Iterator[OpenTab]:
+    """Open a tab and return when it is connected. A page that raised an error fails its test."""
+    faults: list[str] = []
+
+    def open_one(user: str = "ann") -> Page:
+        page = context.new_page()
+        page.on("pageerror", lambda error: faults.append(str(error)))
+        page.goto(f"{site.url}/tabs?user={user}")
+        wait_until(page, "window.page?.gate.status === 'live'")
+        return page
+
+    yield open_one
+    assert faults == []
+
+
+def wait_until(page: Page, condition: str) -> None:
+    """Ask until it is true. (Playwright's own wait evaluates text in the page, which its policy forbids.)"""
+    give_up = time.monotonic() + DEADLINE_MS / 1000
+    while not page.evaluate(condition):
+        assert time.monotonic() < give_up, f"not in time: {condition}; {page.evaluate('[page.told, page.seen, page.gate.tabs.role]')}"
+        page.wait_for_timeout(POLL_MS)
+
+
+def clients(site: GatewayProcess) -> float:
+    """The gateway's own count of the clients that are connected."""
+    with urllib.request.urlopen(f"{site.url}/metrics", timeout=30) as answer:
+        families = text_string_to_metric_families(answer.read().decode())
+    return sum(sample.value for family in families for sample in family.samples if sample.name == "headgate_clients")
+
+
+def wait_for_clients(site: GatewayProcess, page: Page, count: int) -> None:
+    give_up = time.monotonic() + DEADLINE_MS / 1000
+    while clients(site) != count:
+        assert time.monotonic() < give_up, f"{clients(site)} clients, not {count}"
+        page.wait_for_timeout(POLL_MS)
+
+
+def publish(publisher: Publisher, numbers: range) -> None:
+    publisher.publish_many([(f"numbers.n{number}", number) for number in numbers])
+
+
+def leader_of(tabs: list[Page]) -> Page:
+    """Return the tab that has the connection, once one has."""
+    give_up = time.monotonic() + DEADLINE_MS / 1000
+    while True:
+        leading = [tab for tab in tabs if tab.evaluate("page.gate.tabs.role") == "leading"]
+        if len(leading) == 1:
+            return leading[0]
+        assert time.monotonic() < give_up, f"{len(leading)} tabs lead"
+        tabs[0].wait_for_timeout(POLL_MS)
+
+
+def assert_seen(tabs: list[Page], numbers: range) -> None:
+    """Each tab's handlers have had exactly these, in this order."""
+    for tab in tabs:
+        wait_until(tab, f"page.seen.includes({numbers[-1]})")
+        assert tab.evaluate("page.seen") == list(numbers)
+
+
+def test_ten_tabs_are_one_connection_whatever_becomes_of_the_leader(
+    open_tab: OpenTab, context: BrowserContext, site: GatewayProcess, publisher: Publisher
+) -> None:
+    """Closed, crashed, gone elsewhere, frozen, or stopped in a debugger: the others go on without a loss, a double or a disconnection."""
+    tabs = [open_tab() for _ in range(TABS)]
+    assert clients(site) == 1
+    publish(publisher, range(1, 50))
+    assert_seen(tabs, range(1, 50))
+    assert clients(site) == 1
+
+    def next_leader(gone: Page) -> None:
+        tabs.remove(gone)
+
+    # Closed, with events under way.
+    leader = leader_of(tabs)
+    publish(publisher, range(50, 100))
+    leader.close()
+    next_leader(leader)
+    publish(publisher, range(100, 150))
+    assert_seen(tabs, range(1, 150))
+
+    # Crashed: nothing in the page has a chance to say so.
+    leader = leader_of(tabs)
+    crashed: list[Page] = []
+    for tab in tabs:
+        tab.on("crash", lambda page: crashed.append(page))
+    with suppress(Error):
+        leader.goto("chrome://crash")
+    publish(publisher, range(150, 200))
+    for tab in crashed or [leader]:
+        next_leader(tab)
+    assert_seen(tabs, range(1, 200))
+
+    # Gone elsewhere.
+    leader = leader_of(tabs)
+    leader.goto(f"{site.url}/elsewhere")
+    next_leader(leader)
+    publish(publisher, range(200, 250))
+    assert_seen(tabs, range(1, 250))
+
+    # Frozen: it gives up by itself, and follows when it wakes up.
+    leader = leader_of(tabs)
+    session = context.new_cdp_session(leader)
+    session.send("Page.setWebLifecycleState", {"state": "frozen"})
+    others = [tab for tab in tabs if tab is not leader]
+    publish(publisher, range(250, 300))
+    assert_seen(others, range(1, 300))
+    session.send("Page.setWebLifecycleState", {"state": "active"})
+    assert_seen(tabs, range(1, 300))
+
+    # Stopped in a debugger at the next thing that it does: it holds its lock, and another takes it away.
+    leader = leader_of(tabs)
+    session = context.new_cdp_session(leader)
+    session.send("Debugger.enable")
+    session.send("Debugger.pause")
+    others = [tab for tab in tabs if tab is not leader]
+    publish(publisher, range(300, 350))
+    assert_seen(others, range(1, 350))
+    session.send("Debugger.disable")
+    assert_seen(tabs, range(1, 350))
+
+    # No tab's application has heard of any of it, and there is one connection again.
+    wait_for_clients(site, tabs[0], 1)
+    for tab in tabs:
+        assert not {"connection:down", "delivery:gap"} & set(tab.evaluate("page.told"))
+
+
+def test_users_do_not_share_and_a_toast_is_shown_once(open_tab: OpenTab, site: GatewayProcess, publisher: Publisher) -> None:
+    """Another user's tab has a connection of its own; each user sees an event's toast in one tab."""
+    before = clients(site)
+    ann = [open_tab("ann") for _ in range(3)]
+    ben = open_tab("ben")
+    assert clients(site) == before + 2
+    publisher.publish("toasts.one", "hello")
+    publisher.publish("numbers.end", 1)
+    for tab in [*ann, ben]:
+        wait_until(tab, "page.seen.includes(1)")
+    give_up = time.monotonic() + DEADLINE_MS / 1000
+    while sum(len(tab.evaluate("page.shown")) for tab in ann) == 0 and time.monotonic() < give_up:
+        ann[0].wait_for_timeout(POLL_MS)
+    wait_until(ben, "page.shown.length === 1")
+    assert [toast for tab in ann for toast in tab.evaluate("page.shown")] == ["hello"]
+    ann[0].evaluate("page.gate.close()")
+    publisher.publish("numbers.n2", 2)
+    for tab in ann[1:]:
+        wait_until(tab, "page.seen.includes(2)")
+    assert ann[0].evaluate("page.seen") == [1]

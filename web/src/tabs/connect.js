@@ -1,0 +1,134 @@
+/**
+ * `connect` of `headgate/tabs`: one connection for all tabs of an origin and user. It is that of `headgate`, and the gate that it returns is the
+ * same one, over another transport.
+ *
+ * Tabs share if they are of one version of this package's protocol between tabs, one address, path and `auth`, one `user`, and if their tokens
+ * say the same of the user and the grants. No part of a token but these claims is in the group's name, which other pages of the origin can read.
+ *
+ * @import { ConnectOptions } from "../connect.js"
+ * @import { Gate, HeadgateEvent } from "../gate.js"
+ * @import { TransportOwner, Transport } from "../transport.js"
+ * @import { Platform } from "./group.js"
+ *
+ * @typedef {"leading" | "following" | "alone"} Role `alone`: no tab leads, or this one cannot share
+ * @typedef {{ readonly role: Role, claim: (event: HeadgateEvent) => Promise<boolean> }} Tabs
+ * @typedef {ConnectOptions & { user?: string }} TabsOptions
+ */
+import { connect as connectAlone } from "../index.js";
+import { createClaims } from "./claims.js";
+import { createGroup } from "./group.js";
+import { createLane } from "./lane.js";
+import { VERSION } from "./messages.js";
+
+/** Claims that differ from token to token of one user with the same rights. */
+const OF_ONE_TOKEN = ["exp", "iat", "nbf", "jti"];
+
+/**
+ * Connect to a gateway, over the connection that all tabs of this user share.
+ * @param {string} [url] as `connect` of `headgate`
+ * @param {TabsOptions} [options] and `user`: tells users apart where their tokens are no JWTs
+ * @returns {Gate & { readonly tabs: Tabs }} `tabs:change` {role} tells each change of the role
+ */
+export function connect(url, options) {
+  return connectOn(platformOf(), url, options);
+}
+
+/**
+ * The same, in a browser that is given.
+ * @param {Platform | undefined} platform undefined: it cannot share
+ * @param {string} [url] @param {TabsOptions} [options]
+ * @returns {Gate & { readonly tabs: Tabs }}
+ */
+export function connectOn(platform, url, { user, ...options } = {}) {
+  /** @type {Role} */
+  let role = "alone";
+  /** @type {string | undefined} */
+  let name;
+  /** @type {ReturnType<typeof createClaims> | undefined} */
+  let claims;
+
+  /** @param {string} address @param {TransportOwner} owner @param {(owner: TransportOwner) => Transport} createPlain */
+  function share(address, owner, createPlain) {
+    /** @type {ReturnType<typeof createGroup> | undefined} */
+    let group;
+    const lane = createLane(owner, createPlain, {
+      enter(auth) {
+        const users = userOf(auth.token, user);
+        const found = users && JSON.stringify(["headgate", VERSION, address, options.path, options.auth, ...users]);
+        if (found !== name) {
+          leave();
+          name = found;
+          group = found === undefined ? undefined : createGroup(found, { ...lane, createPlain, changed }, /** @type {Platform} */ (platform));
+        }
+        group?.enter();
+        return Boolean(group);
+      },
+      window: platform?.window,
+      join: (wish, take) => group?.join(wish, take),
+      resign: () => group?.resign(),
+      leave,
+    });
+
+    function leave() {
+      group?.leave();
+      group = undefined;
+      claims?.close();
+      claims = undefined;
+    }
+    return lane;
+  }
+
+  /** @param {Role} now */
+  function changed(now) {
+    if (now === role) return;
+    role = now;
+    gate.trigger("tabs:change", { role });
+  }
+
+  if (!platform) console.info("headgate: this browser has no Web Locks or no BroadcastChannel: each tab has its own connection");
+  const shared = /** @type {any} */ (platform ? { ...options, share } : options);
+  const gate = connectAlone(url, shared);
+  /** @type {Tabs} */
+  const tabs = {
+    get role() {
+      return role;
+    },
+    async claim({ id, topic, time }) {
+      if (!platform) return true;
+      claims ??= createClaims(`${name ?? "headgate"}/claims`, platform);
+      return claims.claim(id ?? `${topic} ${time}`);
+    },
+  };
+  return Object.assign(gate, { tabs });
+}
+
+/** Return what the browser has for this; undefined: not all of it. @returns {Platform | undefined} */
+function platformOf() {
+  const { navigator, BroadcastChannel } = globalThis;
+  if (!navigator?.locks || !BroadcastChannel) return;
+  return {
+    locks: navigator.locks,
+    BroadcastChannel,
+    newId: () => Math.random().toString(36).slice(2) + Date.now().toString(36),
+    watch(event, act, watching) {
+      globalThis.addEventListener?.(event, act, watching);
+      globalThis.document?.addEventListener(event, act, watching);
+    },
+  };
+}
+
+/**
+ * Return what tells users and their rights apart; undefined: nothing does, and the tab must not share.
+ * @param {string | null | undefined} token @param {string | undefined} user
+ */
+function userOf(token, user) {
+  if (!token) return [user];
+  try {
+    // Letters beyond ASCII stay as they are encoded: they are only compared.
+    const claims = JSON.parse(atob(token.split(".")[1].replaceAll("-", "+").replaceAll("_", "/")));
+    const lasting = Object.entries(claims).filter(([claim]) => !OF_ONE_TOKEN.includes(claim));
+    return [user, lasting.sort(([one], [other]) => (one < other ? -1 : 1))];
+  } catch {
+    return user === undefined ? undefined : [user];
+  }
+}

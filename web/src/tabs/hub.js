@@ -1,0 +1,516 @@
+/**
+ * The hub: what a gateway is to one client, to all tabs of a group, over one connection. No I/O.
+ *
+ * In: `join`, `ask`, `acknowledge`, `part` and `leave` of tabs; `arrived`, `lost` and `refused` of the one connection. Out: messages to tabs, requests
+ * to the gateway, `greeting` for its CONNECT. It runs in the leading tab.
+ *
+ * Each tab has a session of its own, with its own patterns and its own position, and one rule: an event goes to a tab if it matches one of
+ * the tab's patterns and its offset is above the position that the tab has named. A tab that names a position joins if nothing behind that position is missing
+ * here, for any of its patterns; else it is told that it is `behind`, and catches up on a connection of its own. So the hub has nothing to
+ * know of pasts, repairs and lost logs that the gateway knows better.
+ *
+ * A tab may have WINDOW messages that it has not acknowledged. Beyond that it is `stalled`: nothing is sent and nothing is kept for it but
+ * the latest messages, which are kept for all. When it goes on, it gets the rest of them, or is `behind`.
+ *
+ * At the gateway every subscription has the policy `catch_up`: a full queue there must not lose one tab's events for another's policy.
+ *
+ * @import { Position, SubscribeResult, Welcome } from "../protocol.js"
+ * @import { Entry } from "./recent.js"
+ * @typedef {"away" | "joining" | "live" | "stalled"} SessionState
+ * @typedef {"join" | "welcome" | "stall" | "resume" | "part"} Step
+ *
+ * @typedef {object} HubOwner
+ * @property {(tab: string, message: any) => void} post in order, to each tab
+ * @property {(name: string, body: object) => Promise<any>} request of the gateway; rejected without a connection
+ * @property {() => void} connect a tab needs the connection: `greeting` will be asked, then `arrived`, `lost` or `refused` is called
+ * @property {(reason: string, inS: number) => void} move the gateway is about to stop: call `moved` within that time
+ */
+import { createChanges } from "../changes.js";
+import { fromWire } from "../errors.js";
+import { camelCase } from "../field-names.js";
+import { Machine } from "../machine.js";
+import { PatternIndex } from "../pattern-index.js";
+import { CURSOR, EVENT, GAP, LOG_LOST, ROLLED_BACK, STATUS, SUBSCRIBE, UNSUBSCRIBE, WELCOME } from "../protocol.js";
+import { createRequests } from "../requests.js";
+import { createSubscriptions } from "../subscriptions.js";
+import { Place } from "./place.js";
+import { Recent } from "./recent.js";
+import { BEHIND, LANE, LOST, REFUSED, REPLY, WELCOMED } from "./messages.js";
+
+/** Messages and characters that a tab may have and not have acknowledged. */
+export const WINDOW = 256;
+const WINDOW_CHARACTERS = 2 ** 20;
+/** Offsets that the first position of a new hub may lie below the highest of the tabs: one that is further behind catches up alone. */
+const REACH = 1000;
+/** Epochs that are remembered once the lane is in another. */
+const MOST_LEFT = 16;
+/** What a tab wants at the gateway, whatever it wants here. */
+const WISHES = { repair: false };
+
+/**
+ * `away`: it has patterns, and no lane from here. `stalled`: it has WINDOW messages to acknowledge.
+ * @type {Record<SessionState, Partial<Record<Step, SessionState>>>}
+ */
+export const SESSION = {
+  away: { join: "joining", part: "away" },
+  joining: { join: "joining", welcome: "live", part: "away" },
+  live: { join: "joining", stall: "stalled", part: "away" },
+  stalled: { join: "joining", resume: "live", part: "away" },
+};
+
+/** One tab's. @extends {Machine<SessionState, Step>} */
+class Session extends Machine {
+  /** Pattern → the offset behind which the tab gets its events. @type {Map<string, number>} */
+  patterns = new Map();
+  /** The position that it joins from. @type {Position | undefined} */
+  resume;
+  /** It has everything up to here. */
+  from = -1;
+  /** Characters of each message that it has not acknowledged. @type {number[]} */
+  unacknowledged = [];
+  characters = 0;
+  /** Subscriptions that wait for the gateway. @type {{ id: number, pattern: string }[]} */
+  asks = [];
+
+  /** @param {string} tab */
+  constructor(tab) {
+    super(SESSION, "away");
+    this.tab = tab;
+  }
+
+  /** Whether the tab is to get an event of these patterns. @param {string[]} patterns @param {number} offset */
+  wants(patterns, offset) {
+    return patterns.some((pattern) => offset > (this.patterns.get(pattern) ?? Infinity));
+  }
+}
+
+export class Hub {
+  #owner;
+  #window;
+  #place = new Place();
+  #recent = new Recent();
+  /** @type {Map<string, Session>} by tab */
+  #sessions = new Map();
+  /** Patterns that sessions have, each with how many. @type {Map<string, number>} */
+  #counts = new Map();
+  /** The same, to find by a topic. @type {PatternIndex<string>} */
+  #index = new PatternIndex();
+  /** Pattern → the offset behind which the gateway sends all of its events on this lane. @type {Map<string, number>} */
+  #since = new Map();
+  /** The same of patterns that were acknowledged in another epoch than the lane's: word of it is on its way. @type {Map<string, number>} */
+  #ahead = new Map();
+  /** Epochs that the lane has left behind. @type {Set<string>} */
+  #left = new Set();
+  #subscriptions = createSubscriptions();
+  #requests;
+  #changed;
+  /** The welcome of the present connection. @type {Welcome | undefined} */
+  #welcome;
+  /** The latest refusal of each pattern, as the gateway said it. @type {Map<string, any>} */
+  #refusals = new Map();
+  /** The gateway's latest word on its link to Redis. @type {"up" | "down"} */
+  #bus = "up";
+
+  /** @param {HubOwner} owner @param {number} [window] messages */
+  constructor(owner, window = WINDOW) {
+    this.#owner = owner;
+    this.#window = window;
+    const { changed } = createChanges(() => this.#bringIntoStep(), () => {});
+    this.#changed = changed;
+    const connection = { isUp: () => Boolean(this.#welcome), request: this.#subscribeAtGateway };
+    this.#requests = createRequests({ subscriptions: this.#subscriptions, connection, tell() {}, changed });
+  }
+
+  // Tabs.
+
+  /**
+   * A tab wants a lane. @param {string} tab
+   * @param {{ resume?: Position, subscriptions: { pattern: string }[] }} wish without `resume`: from now on
+   */
+  join(tab, { resume, subscriptions }) {
+    const session = this.#sessions.get(tab) ?? new Session(tab);
+    this.#sessions.set(tab, session);
+    session.take("join");
+    session.resume = resume;
+    session.unacknowledged = [];
+    session.characters = 0;
+    session.asks = [];
+    const wanted = new Set(subscriptions.map(({ pattern }) => pattern));
+    for (const pattern of wanted) this.#acquire(session, pattern, -1);
+    for (const pattern of [...session.patterns.keys()]) if (!wanted.has(pattern)) this.#release(session, pattern);
+    if (!this.#welcome) this.#owner.connect();
+    this.#changed();
+  }
+
+  /** A tab wants no lane for now: it connects again, or by itself. Its patterns stay, so that nothing of them is missing when it joins. @param {string} tab */
+  part(tab) {
+    this.#sessions.get(tab)?.take("part");
+  }
+
+  /** A tab is gone. @param {string} tab */
+  leave(tab) {
+    const session = this.#sessions.get(tab);
+    if (!session) return;
+    for (const pattern of [...session.patterns.keys()]) this.#release(session, pattern);
+    this.#sessions.delete(tab);
+    this.#changed();
+  }
+
+  /** A tab has taken messages. @param {string} tab @param {number} count */
+  acknowledge(tab, count) {
+    const session = this.#sessions.get(tab);
+    for (const characters of session?.unacknowledged.splice(0, count) ?? []) /** @type {Session} */ (session).characters -= characters;
+    if (session?.is("stalled") && session.unacknowledged.length <= this.#window / 2) this.#goOn(session);
+  }
+
+  /** A tab makes a request. @param {string} tab @param {number} id @param {string} name @param {any} body */
+  ask(tab, id, name, body) {
+    const session = this.#sessions.get(tab);
+    if (!session || session.is("away")) return;
+    if (name === SUBSCRIBE) {
+      this.#acquire(session, body.pattern, Infinity);
+      session.asks.push({ id, pattern: body.pattern });
+      this.#changed();
+    } else if (name === UNSUBSCRIBE) {
+      this.#release(session, body.pattern);
+      this.#reply(session, id, { ok: true, pattern: body.pattern });
+      this.#changed();
+    } else this.#forward(session, id, name, body);
+  }
+
+  // The connection.
+
+  /** Return what CONNECT says, but for the token. */
+  greeting() {
+    const resume = this.#place.position() ?? this.#least();
+    return { resume, subscriptions: this.#subscriptions.connect(this.#place.settled) };
+  }
+
+  /** @param {string} name @param {any[]} args */
+  arrived(name, args) {
+    if (name === WELCOME) return this.#welcomed(args[0]);
+    if (name === EVENT) this.#event(args);
+    else if (name === GAP) this.#gap(args[0]);
+    else if (name === CURSOR) this.#cursor(args[0]);
+    else if (name === STATUS) this.#status(args[0]);
+    else for (const session of this.#in("live")) this.#send(session, name, args);
+    // It may have settled, or come to where a tab joins from.
+    if (this.#in("joining").length) this.#changed();
+  }
+
+  /** @param {string} reason @param {number} [retryAfterS] */
+  lost(reason, retryAfterS) {
+    this.#down({ type: LOST, reason, retryAfterS });
+  }
+
+  /** @param {any} error of the wire */
+  refused(error) {
+    this.#down({ type: REFUSED, error });
+  }
+
+  /** The connection to a gateway that was about to stop has been left. @param {string} reason */
+  moved(reason) {
+    for (const session of this.#in("live")) this.#send(session, STATUS, [{ moving: { reason, within_s: 0 } }]);
+    for (const session of this.#sessions.values()) session.take("part");
+    this.#disconnected();
+  }
+
+  // From here on private.
+
+  /** @param {...SessionState} states */
+  #in(...states) {
+    return [...this.#sessions.values()].filter((session) => session.is(...states));
+  }
+
+  /** The position from which a hub that has none begins: the lowest of the tabs in the newest log, but for those far behind. */
+  #least() {
+    const positions = this.#in("joining").flatMap(({ resume }) => resume ?? []);
+    const { epoch } = positions.at(-1) ?? {};
+    const offsets = positions.filter((each) => each.epoch === epoch).map(({ offset }) => offset);
+    const highest = Math.max(...offsets);
+    return epoch === undefined ? undefined : { epoch, offset: Math.min(...offsets.filter((offset) => offset >= highest - REACH)) };
+  }
+
+  /** @param {Welcome} welcome */
+  #welcomed(welcome) {
+    const { epoch, offset: had, settled } = this.#place;
+    this.#place.take(WELCOME, [welcome]);
+    this.#welcome = welcome;
+    // A gateway that welcomes has its link to Redis, or says otherwise next.
+    this.#bus = "up";
+    this.#requests.limit(camelCase(welcome.limits));
+    for (const { pattern, error } of welcome.subscriptions) this.#refusals.set(pattern, error);
+    this.#subscriptions.welcome(welcome.subscriptions);
+    const base = this.#place.offset;
+    if (epoch !== this.#place.epoch) this.#turned(epoch);
+    if (!(settled && this.#place.settled && base === had)) {
+      this.#since.clear();
+      this.#ahead.clear();
+      this.#recent.begin(this.#place.settled ? base : Infinity);
+    }
+    for (const { pattern, ok } of welcome.subscriptions) if (ok && !this.#since.has(pattern)) this.#since.set(pattern, base);
+    this.#changed();
+  }
+
+  /** @param {any[]} args */
+  #event([topic, data, meta = {}]) {
+    const { offset } = meta;
+    const wasSettled = this.#place.settled;
+    const isNew = offset === undefined || !wasSettled || offset > this.#place.offset;
+    this.#place.take(EVENT, [topic, data, meta]);
+    if (!isNew) return;
+    const text = JSON.stringify(data);
+    const patterns = this.#index.match(topic);
+    const numbered = this.#place.settled && offset !== undefined;
+    if (numbered && !wasSettled) this.#recent.begin(offset - 1);
+    if (numbered) this.#recent.put({ offset, name: EVENT, topic, text, args: [meta] });
+    for (const session of this.#in("live")) {
+      if (offset === undefined ? session.wants(patterns, Infinity) : offset > session.from && session.wants(patterns, offset)) this.#send(session, EVENT, [topic, meta], text, offset);
+    }
+  }
+
+  /** @param {any} gap */
+  #gap(gap) {
+    const { reason, from, to } = gap;
+    const { epoch, offset } = this.#place;
+    this.#place.take(GAP, [gap]);
+    const turns = reason === ROLLED_BACK || reason === LOG_LOST;
+    for (const session of this.#in("live", "stalled")) {
+      const patterns = gap.patterns.filter((/** @type {string} */ pattern) => session.patterns.has(pattern));
+      // Of what a tab has had ahead of this lane, or has not had yet, the gateway must tell it.
+      if (turns || !to) {
+        if (session.is("stalled") || session.from > offset) this.#behind(session);
+        else this.#send(session, GAP, [{ ...gap, patterns: turns ? [...session.patterns.keys()] : patterns }]);
+      } else if (patterns.length && to > session.from && session.is("live")) this.#send(session, GAP, [cut({ ...gap, patterns }, session.from)], "", to);
+    }
+    if (turns) {
+      for (const pattern of this.#since.keys()) this.#since.set(pattern, -1);
+      this.#turned(epoch);
+      for (const session of this.#in("live")) {
+        session.from = -1;
+        for (const pattern of session.patterns.keys()) session.patterns.set(pattern, -1);
+      }
+      this.#recent.begin(this.#place.settled ? this.#place.offset : Infinity);
+    } else if (to) this.#recent.put({ offset: to, name: GAP, args: [gap] });
+    else this.#recent.begin(from ?? this.#place.offset);
+  }
+
+  /** @param {Position} cursor */
+  #cursor(cursor) {
+    const { epoch, offset, settled } = this.#place;
+    this.#place.take(CURSOR, [cursor]);
+    if (!settled) this.#recent.begin(this.#place.offset);
+    if (epoch !== this.#place.epoch) this.#turned(epoch);
+    for (const session of this.#in("live", "stalled")) {
+      // The line to where the tab stands may have ended below that.
+      if (settled && epoch !== cursor.epoch && (session.is("stalled") || session.from > offset)) this.#behind(session);
+      else if (session.is("live") && cursor.offset >= session.from) this.#send(session, CURSOR, [cursor]);
+    }
+  }
+
+  /** @param {any} status */
+  #status({ moving, ended = [], ...status }) {
+    if (moving) this.#owner.move(moving.reason, moving.within_s);
+    this.#bus = status.bus ?? this.#bus;
+    for (const { pattern, error } of ended) {
+      this.#refusals.set(pattern, error);
+      this.#subscriptions.end(pattern, fromWire(error));
+      for (const session of this.#sessions.values()) {
+        if (!session.patterns.has(pattern)) continue;
+        this.#release(session, pattern);
+        if (session.is("live")) this.#send(session, STATUS, [{ ended: [{ pattern, error }] }]);
+        else if (session.is("stalled")) this.#behind(session);
+      }
+    }
+    // A stalled tab hears of the bus when it goes on; the rest ends the connection, which it hears of too.
+    if (Object.keys(status).length) for (const session of this.#in("live")) this.#send(session, STATUS, [status]);
+  }
+
+  /** @param {any} message the last one to each */
+  #down(message) {
+    for (const session of this.#in("joining", "live", "stalled")) {
+      this.#post(session, message);
+      session.take("part");
+    }
+    this.#disconnected();
+  }
+
+  #disconnected() {
+    this.#welcome = undefined;
+    // A CONNECT that resumes carries them, and brings everything behind its position.
+    for (const pattern of this.#ahead.keys()) this.#since.delete(pattern);
+    this.#ahead.clear();
+    this.#subscriptions.disconnect();
+    this.#requests.clear();
+  }
+
+  /** The patterns of a session that counts them. @param {Session} session @param {string} pattern @param {number} start */
+  #acquire(session, pattern, start) {
+    const had = session.patterns.get(pattern);
+    session.patterns.set(pattern, Math.min(start, had ?? Infinity));
+    if (had !== undefined) return;
+    const count = this.#counts.get(pattern) ?? 0;
+    this.#counts.set(pattern, count + 1);
+    if (!count) {
+      this.#index.add(pattern.split("."), pattern);
+      this.#subscriptions.acquire(pattern, WISHES);
+    } else if (this.#subscriptions.find(pattern)?.is("refused")) this.#subscriptions.find(pattern)?.offer("retry");
+  }
+
+  /** @param {Session} session @param {string} pattern */
+  #release(session, pattern) {
+    if (!session.patterns.delete(pattern)) return;
+    const count = /** @type {number} */ (this.#counts.get(pattern)) - 1;
+    if (count) return this.#counts.set(pattern, count);
+    this.#counts.delete(pattern);
+    this.#since.delete(pattern);
+    this.#ahead.delete(pattern);
+    this.#index.delete(pattern.split("."));
+    this.#subscriptions.release(pattern, WISHES);
+  }
+
+  /** @param {string} name @param {any} body */
+  #subscribeAtGateway = async (name, body) => {
+    const { error, offset, epoch } = await this.#owner.request(name, body);
+    this.#refusals.set(body.pattern, error);
+    if (error) throw fromWire(error);
+    this.#ahead.delete(body.pattern);
+    if (name === UNSUBSCRIBE) this.#since.delete(body.pattern);
+    else if (epoch === this.#place.epoch) this.#since.set(body.pattern, offset);
+    else if (this.#left.has(epoch)) this.#since.set(body.pattern, this.#place.offset);
+    else {
+      this.#since.set(body.pattern, Infinity);
+      this.#ahead.set(body.pattern, offset);
+    }
+  };
+
+  /** The lane's epoch is another. @param {string} was */
+  #turned(was) {
+    this.#left.add(was);
+    this.#left.delete(this.#place.epoch);
+    if (this.#left.size > MOST_LEFT) this.#left.delete(/** @type {string} */ (this.#left.values().next().value));
+    for (const [pattern, offset] of this.#ahead) this.#since.set(pattern, offset);
+    this.#ahead.clear();
+  }
+
+  /** Requests that are due, and tabs that wait for their answers. */
+  #bringIntoStep() {
+    this.#requests.send();
+    if (!this.#welcome || !this.#place.settled) return;
+    for (const session of this.#in("joining")) this.#admit(session);
+    for (const session of this.#in("live", "stalled")) session.asks = session.asks.filter((ask) => !this.#answer(session, ask));
+  }
+
+  /** Return how the gateway has answered for a pattern: undefined: not yet. @param {string} pattern @returns {SubscribeResult | undefined} */
+  #result(pattern) {
+    const subscription = this.#subscriptions.find(pattern);
+    if (subscription?.is("active")) return { pattern, ok: true };
+    if (subscription?.is("refused")) return { pattern, ok: false, error: this.#refusals.get(pattern) };
+  }
+
+  /** @param {Session} session */
+  #admit(session) {
+    const results = [...session.patterns.keys()].map((pattern) => this.#result(pattern));
+    if (!results.every(Boolean)) return;
+    const subscriptions = /** @type {SubscribeResult[]} */ (results);
+    const active = subscriptions.filter(({ ok }) => ok).map(({ pattern }) => this.#since.get(pattern) ?? Infinity);
+    const { epoch, offset } = this.#place;
+    const welcome = /** @type {Welcome} */ (this.#welcome);
+    const { resume } = session;
+    if (resume && (resume.epoch !== epoch || resume.offset < Math.max(this.#recent.floor, ...active))) return this.#behind(session);
+    const head = Math.max(offset, welcome.epoch === epoch ? welcome.offset : 0);
+    session.from = resume ? resume.offset : head;
+    for (const { pattern, ok } of subscriptions) {
+      if (ok) session.patterns.set(pattern, resume ? -1 : session.from);
+      else this.#release(session, pattern);
+    }
+    session.take("welcome");
+    const from = resume ? { epoch, offset: resume.offset } : null;
+    this.#post(session, { type: WELCOMED, welcome: { ...welcome, epoch, offset: head, resumed: resume ? true : null, from, subscriptions } });
+    if (this.#bus === "down") this.#send(session, STATUS, [{ bus: "down" }]);
+    if (resume) this.#catchUp(session);
+  }
+
+  /** Return whether the gateway has answered. @param {Session} session @param {{ id: number, pattern: string }} ask */
+  #answer(session, { id, pattern }) {
+    // It has been unsubscribed since.
+    if (!session.patterns.has(pattern)) return true;
+    const result = this.#result(pattern);
+    if (!result) return false;
+    if (!result.ok) {
+      this.#release(session, pattern);
+      this.#reply(session, id, result);
+      return true;
+    }
+    const { epoch, offset } = this.#place;
+    const start = /** @type {number} */ (session.patterns.get(pattern));
+    if (start === Infinity) session.patterns.set(pattern, offset);
+    this.#reply(session, id, { ok: true, pattern, epoch, offset });
+    return true;
+  }
+
+  /** @param {Session} session @param {number} id @param {string} name @param {any} body */
+  async #forward(session, id, name, body) {
+    let reply;
+    try {
+      reply = await this.#owner.request(name, body);
+    } catch (/** @type {any} */ { code, message, retry, parts }) {
+      // Refused before it was sent. Anything else has no code, and no answer.
+      if (code) reply = { ok: false, error: { code, message, retry, ...parts } };
+    }
+    this.#reply(session, id, reply);
+  }
+
+  /** @param {Session} session @param {number} id @param {any} reply undefined: there was none */
+  #reply(session, id, reply) {
+    this.#post(session, { type: REPLY, id, reply });
+  }
+
+  /** A stalled tab goes on. @param {Session} session */
+  #goOn(session) {
+    if (session.from < this.#recent.floor) return this.#behind(session);
+    session.take("resume");
+    this.#send(session, STATUS, [{ bus: this.#bus }]);
+    this.#catchUp(session);
+  }
+
+  /** Send a tab what it has not had of the latest messages. @param {Session} session */
+  #catchUp(session) {
+    for (const { offset, name, topic, text, args } of this.#recent.behind(session.from)) {
+      if (!session.is("live")) return;
+      if (topic === undefined) {
+        const patterns = args[0].patterns.filter((/** @type {string} */ pattern) => session.patterns.has(pattern));
+        if (patterns.length) this.#send(session, name, [cut({ ...args[0], patterns }, session.from)], "", offset);
+      } else if (session.wants(this.#index.match(topic), offset)) this.#send(session, name, [topic, { ...args[0], replayed: true }], text, offset);
+    }
+    const cursor = this.#place.position();
+    if (cursor && session.is("live") && cursor.offset >= session.from) this.#send(session, CURSOR, [cursor]);
+  }
+
+  /** @param {Session} session */
+  #behind(session) {
+    this.#post(session, { type: BEHIND });
+    session.take("part");
+  }
+
+  /** Send a message of the lane. @param {Session} session @param {string} name @param {any[]} args @param {string} [text] data of an event @param {number} [offset] */
+  #send(session, name, args, text = "", offset = this.#place.offset) {
+    session.unacknowledged.push(text.length);
+    session.characters += text.length;
+    this.#post(session, { type: LANE, name, args, ...(name === EVENT && { text }) });
+    if (session.unacknowledged.length < this.#window && session.characters < WINDOW_CHARACTERS) return;
+    session.take("stall");
+    session.from = Math.max(session.from, offset);
+  }
+
+  /** @param {Session} session @param {any} message */
+  #post(session, message) {
+    this.#owner.post(session.tab, message);
+  }
+}
+
+/** Return the part of a gap above an offset. @param {any} gap @param {number} offset */
+function cut(gap, offset) {
+  const from = Math.max(gap.from ?? 0, offset + 1);
+  return { ...gap, from, count: gap.to - from + 1 };
+}

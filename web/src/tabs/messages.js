@@ -1,0 +1,26 @@
+/**
+ * The messages between tabs: their types, and the version that makes tabs of another version another group. No I/O.
+ *
+ * On the group's channel, to all: `who` {term} (a tab that knows no leader), `lead` {term, leader}, `bye` {leader}, `join` {leader, tab, …}. On the
+ * channel of one tab and one leader, from the tab: `request` {id, name, body}, `took` {count}, `leave`, `ping`; from the leader: the
+ * rest. No message between tabs carries the token of a CONNECT; a `refresh` carries the one that it shows.
+ */
+export const VERSION = 1;
+
+export const WHO = "who";
+export const LEAD = "lead";
+export const BYE = "bye";
+export const JOIN = "join";
+
+export const REQUEST = "request";
+export const TOOK = "took";
+export const LEAVE = "leave";
+export const PING = "ping";
+
+export const WELCOMED = "welcomed";
+export const LANE = "lane";
+export const BEHIND = "behind";
+export const REPLY = "reply";
+export const LOST = "lost";
+export const REFUSED = "refused";
+export const PONG = "pong";

@@ -1,0 +1,72 @@
+/**
+ * The place: where a lane of the gateway's messages stands against the log, from the messages alone. No I/O.
+ *
+ * In: each message, in the order of arrival. Out: the position from which another carrier of the lane goes on without a hole or a double.
+ * It follows the rules for a client in docs/protocol.md. It is `unsettled` from word that the log is another one, or has lost its end,
+ * until the message that says where the client stands: nobody can take the lane over in between.
+ *
+ * @import { Position, Welcome } from "../protocol.js"
+ */
+import { Machine } from "../machine.js";
+import { CURSOR, EVENT, GAP, LOG_LOST, ROLLED_BACK, TRIMMED, WELCOME } from "../protocol.js";
+
+/** @type {Record<"unsettled" | "settled", Partial<Record<"settle" | "unsettle", "unsettled" | "settled">>>} */
+export const PLACE = {
+  unsettled: { settle: "settled", unsettle: "unsettled" },
+  settled: { settle: "settled", unsettle: "unsettled" },
+};
+
+export class Place {
+  epoch = "";
+  offset = -1;
+  #life = new Machine(PLACE, "unsettled");
+
+  get settled() {
+    return this.#life.is("settled");
+  }
+
+  /** Return the position to resume from, if there is one. @returns {Position | undefined} */
+  position() {
+    return this.settled ? { epoch: this.epoch, offset: this.offset } : undefined;
+  }
+
+  /** @param {string} name @param {any[]} args */
+  take(name, [first, , meta]) {
+    if (name === WELCOME) this.#welcome(first);
+    else if (name === EVENT) this.#event(meta ?? {});
+    else if (name === CURSOR) this.#settle(first.epoch, this.settled ? Math.max(this.offset, first.offset) : first.offset);
+    else if (name === GAP) this.#gap(first);
+  }
+
+  /** @param {Welcome} welcome */
+  #welcome({ epoch, offset, resumed, from }) {
+    if (resumed === null) this.#settle(epoch, offset);
+    else if (from && from.offset >= this.offset) this.#settle(from.epoch, from.offset);
+    else {
+      // The gap that says where it stands follows.
+      this.epoch = epoch;
+      this.#life.take("unsettle");
+    }
+  }
+
+  /** @param {{ offset?: number, replayed?: boolean }} meta */
+  #event({ offset = -1, replayed }) {
+    if (this.settled) this.offset = Math.max(this.offset, offset);
+    // A live event of the other log: everything before it has come.
+    else if (offset >= 0 && !replayed) this.#settle(this.epoch, offset);
+  }
+
+  /** @param {any} gap */
+  #gap({ reason, from, to, epoch }) {
+    if (reason === ROLLED_BACK) this.#settle(epoch, from - 1);
+    else if (reason === LOG_LOST) this.#life.take("unsettle");
+    else if (reason === TRIMMED && to && this.settled) this.offset = Math.max(this.offset, to);
+  }
+
+  /** @param {string} epoch @param {number} offset */
+  #settle(epoch, offset) {
+    this.epoch = epoch;
+    this.offset = offset;
+    this.#life.take("settle");
+  }
+}

@@ -1,0 +1,49 @@
+/**
+ * Recent: the latest messages that have come from the gateway, for tabs that are a little behind. Bounded in messages and in characters. No I/O.
+ *
+ * In: events and gaps in the order of the log, each with its offset. Out: those behind an offset. Nothing above `floor` is missing.
+ *
+ * @typedef {{ offset: number, name: string, topic?: string, text?: string, args: any[] }} Entry `text`: the data of an event as JSON;
+ *   `args`: the arguments of the message, without that data
+ */
+
+const MAX_ENTRIES = 2000;
+const MAX_CHARACTERS = 2 ** 21;
+
+export class Recent {
+  /** Everything above this offset is here. */
+  floor = Infinity;
+  /** @type {Entry[]} */
+  #entries = [];
+  /** Index of the first that counts: a shift for each would move all. */
+  #first = 0;
+  #characters = 0;
+
+  /** Forget everything; what follows comes behind an offset. @param {number} floor */
+  begin(floor) {
+    this.floor = floor;
+    this.#entries = [];
+    this.#first = this.#characters = 0;
+  }
+
+  /** @param {Entry} entry */
+  put(entry) {
+    this.#entries.push(entry);
+    this.#characters += entry.text?.length ?? 0;
+    while (this.#entries.length - this.#first > MAX_ENTRIES || this.#characters > MAX_CHARACTERS) {
+      const { offset, text } = this.#entries[this.#first];
+      this.#first++;
+      this.#characters -= text?.length ?? 0;
+      this.floor = Math.max(this.floor, offset);
+    }
+    if (this.#first > MAX_ENTRIES) {
+      this.#entries = this.#entries.slice(this.#first);
+      this.#first = 0;
+    }
+  }
+
+  /** Return the entries behind an offset, in order. @param {number} offset */
+  behind(offset) {
+    return this.#entries.slice(this.#first).filter((entry) => entry.offset > offset);
+  }
+}

@@ -233,3 +233,14 @@ def test_nothing_is_left_when_a_client_is_gone_before_its_answer(door: Door) -> 
     peer = door.connect(ASK + b"\r\n")
     assert peer.recv(1000) == b""
     assert len(door.server.connections) == 0
+
+
+def test_a_connection_that_is_ended_for_another_is_forgotten(door: Door) -> None:
+    """It has waited longest for its peer, without a greenlet."""
+    peer = door.connect()
+    assert door.server._end_longest_waiting("of address", ADDRESS[0])
+    with gevent.Timeout(30):
+        while door.waiting:
+            turn()
+    assert peer.recv(1) == b""
+    assert len(door.server.connections) == 0

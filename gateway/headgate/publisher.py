@@ -417,7 +417,7 @@ class Publisher:
         return check_namespace(namespace)
 
     def _call(self, key: str, topic: str, data: object, event_id: str) -> _Call:
-        """Return the call that appends an event which is right; `topic` and `data` alone are checked here. Raises as `publish`."""
+        """Return the call that appends an event; only `topic` and `data` are checked here. Raises as `publish`."""
         check_topic(topic)
         payload = encode_data(data)
         if len(payload) > self._max_payload_bytes:

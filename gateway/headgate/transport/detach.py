@@ -54,6 +54,7 @@ def detach(environ: WSGIEnvironment, start_response: StartResponse, first_bytes:
     first = environ.get("headgate.handler")
     if isinstance(first, FirstRequest):  # there is no handler yet
         taken = first.detach(first_bytes)
+        environ["wsgi.input"] = BytesIO()
         del environ["headgate.handler"]
         return taken
     handler = _handler_of(environ, start_response)

@@ -194,6 +194,7 @@ class FirstRequests:
         environ = head.environ(server.get_environ(), address)
         request = FirstRequest(sock, head, environ, behind)
         environ["headgate.handler"] = request
+        server.connections.work(sock)  # or it would be ended itself, for one too many of its address
         try:
             answer = server.refusal(sock, environ) or route(request)
         except OSError:

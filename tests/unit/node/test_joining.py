@@ -9,6 +9,7 @@ import json
 from typing import Any
 
 import gevent
+import gevent.local
 import pytest
 from structlog.testing import capture_logs
 
@@ -430,3 +431,21 @@ def test_a_client_whose_log_was_lost_is_told_so_once(gateway_on_model: StartGate
     back.wait_for_events(2)
     assert back.offsets == [1, 2]
     assert [(gap["reason"], gap["recoverable"], gap["from"]) for (gap,) in back.named("gap")] == [("log_lost", False, None)]
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_an_authenticator_meets_no_locals_of_another_login(gateway_on_model: StartGatewayOnModel, later: bool) -> None:
+    """Each is called in a greenlet of its own, also when the application brings it after the gateway was made."""
+    kept = gevent.local.local()
+    met: list[bool] = []
+
+    def keeping(handshake: Handshake) -> Identity:
+        met.append(hasattr(kept, "session"))
+        kept.session = handshake.token
+        return Identity("clerk", subscribe=("#",))
+
+    gateway = gateway_on_model(None if later else keeping)
+    gateway.gateway.authenticator = keeping
+    for _ in range(3):
+        gateway.join({"token": "clerk"}).wait_for(lambda: met, "the login")
+    assert met == [False] * 3

@@ -28,14 +28,14 @@ ADDRESS = ("192.0.2.1", 5)
 class Door:
     """A server with a route that never waits, and connections to it without a listener."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: HttpLimits | None = None) -> None:
         self.asked: list[RoutedRequest] = []
         self.hubs: list[bool] = []
         self.taken: list[tuple[NativeSocket, bytes]] = []
         self.answer: Answer | Exception | None = None
         self.takes = True
         self.server = HTTPServer(
-            ("127.0.0.1", 0), self._application, limits=HttpLimits(), routes={("GET", "/socket"): NeverWaits(self._route)}
+            ("127.0.0.1", 0), self._application, limits=limits, routes={("GET", "/socket"): NeverWaits(self._route)}
         )
         self.server.init_socket()
         self.through: list[dict[str, Any]] = []
@@ -233,3 +233,30 @@ def test_nothing_is_left_when_a_client_is_gone_before_its_answer(door: Door) -> 
     peer = door.connect(ASK + b"\r\n")
     assert peer.recv(1000) == b""
     assert len(door.server.connections) == 0
+
+
+def test_a_connection_that_is_ended_for_another_is_forgotten(door: Door) -> None:
+    """It has waited longest for its peer, without a greenlet."""
+    peer = door.connect()
+    assert door.server._end_longest_waiting("of address", ADDRESS[0])
+    with gevent.Timeout(30):
+        while door.waiting:
+            turn()
+    assert peer.recv(1) == b""
+    assert len(door.server.connections) == 0
+
+
+def test_behind_a_proxy_a_request_too_many_of_an_address_is_refused() -> None:
+    """429 by its handler; the route is not asked, and a connection at work is not ended."""
+    door = Door(HttpLimits(proxies=1, max_connections_per_address=1))
+    try:
+        working = NativeSocket(fileno=socket.socket().detach())
+        door.server.connections.open(working, "198.51.100.1")
+        door.server.connections.work(working)
+        peer = door.connect(ASK + b"X-Forwarded-For: 198.51.100.1\r\n\r\n")
+        assert peer.recv(1000).startswith(b"HTTP/1.1 429 ")
+        assert peer.recv(1000) == b""
+        assert (door.asked, door.server.connections.count_at("198.51.100.1")) == ([], 1)
+        working.close()
+    finally:
+        door.close()

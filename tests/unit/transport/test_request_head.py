@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -115,7 +116,10 @@ def test_a_request_means_below_wsgi_as_much_as_through_it(head: bytes, body: byt
     """The same requests are accepted, with the same environment, and the same answers are given to the others."""
     through, below = Seen(), Seen()
     sent = head + body
-    assert through.served(sent, routes=False).received == below.served(sent, routes=True).received
+    received = [through.served(sent, routes=False).received, below.served(sent, routes=True).received]
+    # The second may end between the two.
+    first, second = (re.sub(rb"\r\nDate: [^\r]+", b"", answer) for answer in received)
+    assert first == second
     assert through.environs == below.environs
 
 

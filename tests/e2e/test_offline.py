@@ -36,7 +36,9 @@ def site(start_module_gateway: StartGateway) -> GatewayProcess:
 
 @pytest.fixture(scope="module")
 def redis(site: GatewayProcess) -> Iterator[Client]:
-    opened = open_client(find_private_redis(site.folder / "data"))
+    url = find_private_redis(site.folder / "data")
+    assert url is not None
+    opened = open_client(url)
     yield opened
     opened.close()
 

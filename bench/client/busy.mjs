@@ -21,7 +21,7 @@ const perSecond = Number(process.argv[3] ?? 10_000);
 const BATCHES_PER_S = 100;
 const TOPICS = 1000;
 /** Beyond the last event, for a page that is behind. */
-const GRACE_S = 60;
+const GRACE_S = 120;
 
 /** Each batch at its time, whatever the one before took. */
 const PUBLISHER = `

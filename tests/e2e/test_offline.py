@@ -36,7 +36,9 @@ def site(start_module_gateway: StartGateway) -> GatewayProcess:
 
 @pytest.fixture(scope="module")
 def redis(site: GatewayProcess) -> Iterator[Client]:
-    opened = open_client(find_private_redis(site.folder / "data"))
+    url = find_private_redis(site.folder / "data")
+    assert url is not None
+    opened = open_client(url)
     yield opened
     opened.close()
 
@@ -83,6 +85,12 @@ def wait_until_up(page: Page) -> None:
     wait_until(page, "page.gate.state.connection === 'up'")
 
 
+def take_network(context: BrowserContext, page: Page) -> None:
+    """Return when a page that is connected has noticed; until then its open connection may carry a publish."""
+    context.set_offline(True)
+    wait_until(page, "page.gate.state.connection !== 'up'")
+
+
 def pending(page: Page) -> int:
     found: int = page.evaluate("page.outbox.pending().then(({ length }) => length)")
     return found
@@ -101,8 +109,7 @@ def test_publishes_of_a_page_without_network_survive_its_reload(
     """
     page = open_page()
     wait_until_up(page)
-    context.set_offline(True)
-    wait_until(page, "page.gate.state.connection !== 'up'")
+    take_network(context, page)
     assert page.evaluate("page.publish(1, 202, page.open(200))") == 200
     assert page.evaluate("page.fates") == ["limit_reached", "limit_reached"]
     page.reload()
@@ -158,7 +165,8 @@ def test_entries_of_one_user_are_never_sent_as_another(
 ) -> None:
     """Signed out and in as another: the entries wait for the user who has published them."""
     first = open_page()
-    context.set_offline(True)
+    wait_until_up(first)
+    take_network(context, first)
     assert first.evaluate("page.publish(1, 3)") == 3
     first.close()
     context.set_offline(False)

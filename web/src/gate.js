@@ -9,7 +9,8 @@
  * or was revoked) · `connection:moving` {reason, withinS} · `delivery:gap` {patterns, from, to, count, bytes, reason,
  * recoverable, repairing, lost} · `delivery:backpressure` {state, queued, queuedBytes, discarded, conflated, where} ·
  * `delivery:resumed` {epoch, offset, repaired?: {patterns, from, to, count}} · `delivery:error` {error, pattern?, topic?} ·
- * `status:change` {status, previous, reason}, each change · `state:change` state.
+ * `status:change` {status, previous, reason}, each change · `state:change` state. An outbox (outbox.js) tells `publish:queued`,
+ * `publish:receipt` and `publish:refused`.
  *
  * A gap is `repairing` when its events are being fetched from the log: they come marked `replayed`, behind events that came
  * meanwhile, and `delivery:resumed` says when all have. It is `lost` when they will not come; then `resync` is called, once.

@@ -5,11 +5,15 @@
  */
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
+import { createRequire } from "node:module";
 import { describe, it } from "node:test";
+import * as offline from "#headgate/offline";
+import * as headgate from "#headgate";
 import { HeadgateError } from "../src/index.js";
 import { createMemoryStore } from "../src/outbox-memory.js";
 import { due, ENTRY, isSettled, REMEMBERED_EVENTS, REMEMBERED_MS, take } from "../src/outbox-entry.js";
 import { runOutbox } from "../src/outbox.js";
+import { FakeGateway } from "./fake-gateway.js";
 import { ModelTab, OutboxWorld, settle } from "./model-outbox.js";
 
 const HISTORIES = Number(process.env.HEADGATE_HISTORIES ?? 500);
@@ -201,6 +205,31 @@ describe("an outbox", () => {
     await Promise.all([sent, queued]);
     await assert.rejects(outbox.publish("a.b", 3), { code: "closed" });
   });
+});
+
+describe("the entry point", () => {
+  const require = createRequire(import.meta.url);
+  const forms = { import: () => [headgate, offline], require: () => [require("headgate"), require("headgate/offline")] };
+  for (const [form, load] of Object.entries(forms)) {
+    it(`makes the outbox of a gate, which ends with it: ${form}`, async () => {
+      const [{ connect, HeadgateError: Fault }, { createOutbox }] = load();
+      const gateway = new FakeGateway();
+      const gate = connect("http://gateway.test", { io: gateway.io });
+      const outbox = createOutbox(gate);
+      const first = outbox.publish("a.b", { n: 1 }, { id: "x" });
+      const second = outbox.publish("a.b", { n: 2 }).catch((error) => error);
+      await gateway.welcome();
+      await settle();
+      assert.deepEqual(gateway.requests.map(({ name, body }) => [name, body]), [["publish", { topic: "a.b", data: { n: 1 }, id: "x" }]]);
+      await gateway.answer("publish", { ok: true, epoch: "e", offset: 7, duplicate: false });
+      assert.equal((await first).offset, 7);
+      gate.close();
+      assert.ok((await second) instanceof Fault);
+      assert.throws(() => createOutbox(gate, { storage: "indexeddb" }), /needs the name of its user/);
+      assert.throws(() => createOutbox(gate, { storage: "indexeddb", user: "ana" }), /no IndexedDB/);
+      assert.throws(() => createOutbox(gate, { maxEvents: 0 }), TypeError);
+    });
+  }
 });
 
 /** What publishers were told of each publish, against the log. */

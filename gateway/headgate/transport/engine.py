@@ -83,6 +83,8 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
             self.limits.handshake_deadline_s,
         )
         self.deadlines = Deadlines(tick_s=min(0.25, shortest_s / 5))
+        # With what the ids of our sessions begin, where several processes share a port.
+        self.owner = ""
         self.final_frames = FinalFrames(self.deadlines)
 
     # -- what a session needs (SessionServer) -------------------------------------------------------------------------
@@ -101,7 +103,7 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
 
     def generate_id(self) -> str:
         """Return a session's, or a client's, id: 120 random bits. engineio's own takes three times as long."""
-        return binascii.b2a_base64(os.urandom(15), newline=False).translate(_TO_URL).decode()
+        return self.owner + binascii.b2a_base64(os.urandom(15), newline=False).translate(_TO_URL).decode()
 
     # -- what python-socketio asks of the engine ----------------------------------------------------------------------
 

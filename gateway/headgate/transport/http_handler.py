@@ -29,6 +29,7 @@ import structlog
 from gevent import pywsgi
 
 from headgate.metrics import HTTP_ENDED
+from headgate.runtime.loop import native_close
 
 from .http_answers import Answer, error_answer
 from .http_body import RequestBody
@@ -54,6 +55,8 @@ _READ_BYTES = 8192
 # chunked body may be of one byte, each of which has to be parsed.
 _TURN_BYTES = 65536
 _CHUNKED_TURN_BYTES = 8192
+# A request that names its session.
+_SESSION = b"sid="
 _WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
@@ -77,6 +80,15 @@ class HandlerServer(Protocol):
 
     def get_environ(self) -> WSGIEnvironment:
         """Return a new WSGI environment, without a request."""
+
+    def received(self, sock: PeerSocket) -> bytes:
+        """Return what another process has read of a connection before it handed it to this one."""
+
+    def hand_over(self, sock: PeerSocket, received: bytes) -> bool:
+        """Hand a connection whose next request is another process's to that one; return whether it was. Switches greenlets."""
+
+    def log_access(self, handler: HttpHandler) -> None:
+        """Log a request that was answered, where the operator asked for it."""
 
 
 class _TooSlow(TimeoutError):
@@ -136,6 +148,7 @@ class HttpHandler(pywsgi.WSGIHandler):  # type: ignore[misc]
         self._routed: _Routed | None = None
         self._routed_block = b""
         self._unread_bytes = 0
+        self._handed = server.received(sock)
         self.begin(Part.HEADERS)
 
     # -- bytes in and out ---------------------------------------------------------------------------------------------
@@ -146,6 +159,11 @@ class HttpHandler(pywsgi.WSGIHandler):  # type: ignore[misc]
         Raises:
             OSError: it kept us waiting for too long, the body is longer than it may be, or the connection broke.
         """
+        if self._handed:
+            part = self._handed[: len(memoryview(buffer))]
+            memoryview(buffer)[: len(part)] = part
+            self._handed = self._handed[len(part) :]
+            return len(part)
         try:
             # The next request is hardly ever there when the last one has been answered: asking for it would be in vain, twice.
             waits = self.part is Part.IDLE and self._is_plain
@@ -274,6 +292,9 @@ class HttpHandler(pywsgi.WSGIHandler):  # type: ignore[misc]
             gevent.sleep(0)  # it was here already, and the one behind it may be as well
         if not received.startswith(self.server.route_starts):
             return None
+        if _SESSION in received and self.server.hand_over(self.socket, received):
+            self._leave()
+            raise ConnectionResetError(errno.ECONNRESET, "it is another process's connection now")
         end = received.find(b"\r\n\r\n") + 4
         if end < 4 or self.server.has_reserved_place(self.socket):
             return None
@@ -420,4 +441,12 @@ class HttpHandler(pywsgi.WSGIHandler):  # type: ignore[misc]
         """Say nothing per bad request: hostile clients must not fill the log."""
 
     def log_request(self) -> None:
-        """Say nothing per request either; pywsgi would still put the line together."""
+        """Say nothing per request either, unless the operator asked for it; pywsgi would still put the line together."""
+        self.server.log_access(self)
+
+    def _leave(self) -> None:
+        """End our part of a connection that goes on elsewhere: nothing may be sent on it, and it is not shut down."""
+        self.part = Part.DETACHED
+        self.close_connection = True
+        sock, self.socket = self.socket, None  # type: ignore[assignment]
+        native_close(sock.detach())  # type: ignore[attr-defined]

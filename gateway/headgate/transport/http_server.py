@@ -16,9 +16,11 @@ import errno
 import os
 import socket
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+import gevent.socket
 import structlog
 from gevent import pywsgi
 
@@ -84,11 +86,26 @@ class HTTPServer(pywsgi.WSGIServer):  # type: ignore[misc]
         self._held = HeldDescriptors()
         self._places_were_taken = False
         self._told_s: dict[str, float] = {}
+        # Where several processes share the port: the seconds for which to leave the next connection to the others, and the one that
+        # takes a connection whose session is another process's.
+        self.leave_s: Callable[[], float] | None = None
+        self.to_owner: Callable[[bytes, int], bool] | None = None
+        self.access_log: Callable[[HttpHandler], object] | None = None
+        self._received: dict[PeerSocket, bytes] = {}
+        self._listens = True
 
     def start_accepting(self) -> None:
-        """Accept connections from now on."""
-        self._hold()
-        super().start_accepting()
+        """Accept connections from now on. Not after `stop_listening`."""
+        if self._listens:
+            self._hold()
+            super().start_accepting()
+
+    def stop_listening(self) -> None:
+        """Close this process's end of the port for good; connections that are open, or adopted, go on. Idempotent."""
+        if self._listens:
+            self._listens = False
+            self.stop_accepting()
+            self.socket.close()
 
     def close(self) -> None:
         """Accept no connections any more. Idempotent."""
@@ -97,6 +114,9 @@ class HTTPServer(pywsgi.WSGIServer):  # type: ignore[misc]
 
     def do_read(self) -> tuple[AcceptedSocket, object] | None:
         """Accept a connection; None when there is none, or when there is nothing left to have it with."""
+        if self.leave_s is not None and (pause_s := self.leave_s()):
+            self._pause(pause_s)
+            return None
         for _ in range(self.max_accept):
             self._hold()
             room = has_room(self.socket.fileno())
@@ -115,6 +135,31 @@ class HTTPServer(pywsgi.WSGIServer):  # type: ignore[misc]
             if self._take_in(sock, address) if room else self._take_reserved_place(sock):
                 return accepted
         return None
+
+    def adopt(self, descriptor: int, received: bytes) -> None:
+        """Take a connection that another process has accepted, with what was read of it, as if it had been accepted here."""
+        sock = gevent.socket.socket(fileno=descriptor)
+        try:
+            address = sock.getpeername()
+        except OSError:  # its peer has gone
+            sock.close()
+            return
+        if self._take_in(sock, address):
+            self._received[sock] = received
+            self.do_handle(sock, address)
+
+    def received(self, sock: PeerSocket) -> bytes:
+        """Return what another process has read of a connection before it handed it to this one."""
+        return self._received.pop(sock, b"") if self._received else b""
+
+    def hand_over(self, sock: PeerSocket, received: bytes) -> bool:
+        """Hand a connection whose next request is another process's to that one; return whether it was. Switches greenlets."""
+        return self.to_owner is not None and self.to_owner(received, sock.fileno())  # type: ignore[attr-defined]
+
+    def log_access(self, handler: HttpHandler) -> None:
+        """Log a request that was answered, where the operator asked for it."""
+        if self.access_log is not None:
+            self.access_log(handler)
 
     def do_close(self, sock: PeerSocket, *args: object) -> None:
         """A connection is over, or has been detached."""

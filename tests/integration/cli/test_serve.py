@@ -16,7 +16,7 @@ import pytest
 import structlog
 
 from headgate.auth.identity import Handshake
-from headgate.cli.serve import _load as load_application
+from headgate.workers.application import load_application
 from headgate.cli.serve import run as serve
 from headgate.errors import InvalidRequest, Unauthorized
 from headgate.settings import Settings

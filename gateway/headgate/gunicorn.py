@@ -15,6 +15,7 @@ worker is asked to end by `alive` and signals; `tmp.notify` is its heartbeat; se
 from __future__ import annotations
 
 import atexit
+import importlib
 import os
 import shutil
 import signal
@@ -52,6 +53,9 @@ if TYPE_CHECKING:
 _DEFAULTS = Config().settings
 # gunicorn kills a worker at the end of graceful_timeout. So much of it is for what comes after the drain.
 END_S = 2.0
+# What the arbiter imports for its workers: a worker that replaces another one begins sooner. Only libraries that are the same whether
+# gevent patches the process before or after; redis and python-socketio are not (each binds `sleep`, or brings one that does).
+_IMPORTED_BEFORE = ("flask", "prometheus_client", "structlog", "msgspec", "cryptography", "gevent.monkey", "gevent.pywsgi")
 # A worker that was asked to end waits for a younger one that boots.
 SUCCESSOR_S = 10.0
 BUS_S = 10.0
@@ -109,6 +113,8 @@ class Worker(BaseWorker):  # type: ignore[misc]
             raise RuntimeError("the worker class headgate.gunicorn.Worker refuses " + "; ".join(faults))
         for line in without_meaning(changed):
             log.warning("this setting has no meaning for headgate.gunicorn.Worker: %s", line)
+        for name in _IMPORTED_BEFORE:
+            importlib.import_module(name)
 
     # -- from the fork to the end -------------------------------------------------------------------------------------
 

@@ -236,7 +236,10 @@ class Worker(BaseWorker):  # type: ignore[misc]
         def leave_s() -> float:
             own = self._connections()
             board.count(index, own)
-            return turn.leave_s(own, board.connections())
+            pause_s = turn.leave_s(own, board.connections())
+            if not pause_s:
+                board.count(index, own + 1)  # the one that is taken now
+            return pause_s
 
         server.max_accept = 1  # and then the others are looked at again
         server.leave_s = leave_s

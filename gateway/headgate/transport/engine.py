@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import engineio
 import msgspec
+import structlog
 from engineio.packet import MESSAGE, Packet
 
 from headgate.metrics import SESSIONS_ENDED
@@ -51,6 +52,8 @@ if TYPE_CHECKING:
 
 Headers = list[tuple[str, str]]
 
+log = structlog.get_logger("headgate.engine")
+
 _TO_URL = bytes.maketrans(b"+/", b"-_")
 _to_json = msgspec.json.encode
 
@@ -85,6 +88,7 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
         self.deadlines = Deadlines(tick_s=min(0.25, shortest_s / 5))
         # With what the ids of our sessions begin, where several processes share a port.
         self.owner = ""
+        self._told_server = False
         self.final_frames = FinalFrames(self.deadlines)
 
     # -- what a session needs (SessionServer) -------------------------------------------------------------------------
@@ -238,7 +242,7 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
         except (CannotDetach, OSError) as error:
             session.end(f"handshake failed: {error}", abort=True)
             if isinstance(error, CannotDetach):
-                raise Refused(BAD_REQUEST, "501 Not Implemented", str(error)) from error
+                raise self._unsupported(error) from error
             return []
         session.start_websocket(fd, received)
         return []
@@ -262,11 +266,18 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
         try:
             fd, received = detach(environ, start_response, switching_protocols(environ))
         except CannotDetach as error:
-            raise Refused(BAD_REQUEST, "501 Not Implemented", str(error)) from error
+            raise self._unsupported(error) from error
         except OSError:
             return []
         session.probe(fd, received)
         return []
+
+    def _unsupported(self, error: CannotDetach) -> Refused:
+        """Return the refusal of a WebSocket under a server that carries none; the first one is logged, as they come back."""
+        if not self._told_server:
+            self._told_server = True
+            log.error("a WebSocket was refused", reason=str(error))
+        return Refused(BAD_REQUEST, "501 Not Implemented", str(error))
 
     def _get(self, session: Session, environ: WSGIEnvironment, start_response: StartResponse, cors: Headers) -> Iterable[bytes]:
         if session.upgraded:

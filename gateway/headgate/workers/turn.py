@@ -20,12 +20,14 @@ class Turn:
     """See the module. One for each listening socket."""
 
     def __init__(self) -> None:
-        self._has_left = False
+        self._left_at: int | None = None
 
     def leave_s(self, own: int, all_serving: Sequence[int]) -> float:
         """Return the seconds for which to leave the next connection to the others; 0 to take it now."""
-        if self._has_left or len(all_serving) < 2 or own <= sum(all_serving) / len(all_serving) * ABOVE_SHARE + FEW:
-            self._has_left = False
+        total = sum(all_serving)
+        nobody_has_taken = self._left_at is not None and total <= self._left_at
+        if nobody_has_taken or len(all_serving) < 2 or own <= total / len(all_serving) * ABOVE_SHARE + FEW:
+            self._left_at = None
             return 0.0
-        self._has_left = True
+        self._left_at = total
         return LEAVE_S

@@ -283,7 +283,7 @@ class Worker(BaseWorker):  # type: ignore[misc]
         board = self._premises.board
         if alone:
             self._move(State.ALONE)
-        else:
+        elif gateway.settings.drain_s:
             # The others of this machine may be leaving as well: the last one of them knows whether any other gateway is there.
             until_s = time.monotonic() + END_S
             while board.none_serves() and not (alone := board.someone_was_last()) and time.monotonic() < until_s:

@@ -95,7 +95,7 @@ def _bind(settings: Settings, environ: Mapping[str, str]) -> str | None:
             (settings.host, settings.port), family=socket.AF_INET6 if ":" in settings.host else socket.AF_INET, backlog=BACKLOG
         )
     except OSError as error:
-        reason = error.strerror or str(error)
+        reason = os.strerror(error.errno) if error.errno else str(error)  # the text of create_server has the address twice
         complain(f"cannot listen on {settings.host}:{settings.port}: {reason}; choose another with --host or --port")
         return None
     return f"fd://{listener.detach()}"

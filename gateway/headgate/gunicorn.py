@@ -331,7 +331,8 @@ class Worker(BaseWorker):  # type: ignore[misc]
             sent=handler.response_length,
         )
         took = timedelta(seconds=max(0.0, handler.time_finish - handler.time_start))
-        self.log.access(answer, [], handler.environ or {}, took)
+        environ = handler.environ or {}
+        self.log.access(answer, [], {"RAW_URI": environ.get("PATH_INFO", ""), **environ}, took)
 
 
 def _is_set(cfg: Any, name: str) -> bool:

@@ -68,6 +68,8 @@ class HandlerServer(Protocol):
     routes: Routes
     route_starts: tuple[bytes, ...]
     """The beginnings of requests that may be for a route."""
+    to_owner: Callable[[bytes, int], bool] | None
+    """Takes a connection whose session is another process's; None where this process has the port for itself."""
 
     def between_requests(self, sock: PeerSocket) -> None:
         """A connection waits for its next request."""
@@ -290,11 +292,11 @@ class HttpHandler(pywsgi.WSGIHandler):  # type: ignore[misc]
         received = self.rfile.peek()
         if again and waits == self._waits:
             gevent.sleep(0)  # it was here already, and the one behind it may be as well
-        if not received.startswith(self.server.route_starts):
-            return None
-        if _SESSION in received and self.server.hand_over(self.socket, received):
+        if self.server.to_owner is not None and _SESSION in received and self.server.hand_over(self.socket, received):
             self._leave()
             raise ConnectionResetError(errno.ECONNRESET, "it is another process's connection now")
+        if not received.startswith(self.server.route_starts):
+            return None
         end = received.find(b"\r\n\r\n") + 4
         if end < 4 or self.server.has_reserved_place(self.socket):
             return None

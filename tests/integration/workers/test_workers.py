@@ -199,7 +199,7 @@ def test_gunicorn_runs_the_worker_class(tmp_path: Path, redis_url: str, shop_fol
 def test_gunicorn_refuses_what_the_worker_cannot_honour(tmp_path: Path, options: list[str], says: str) -> None:
     """One line, and the end."""
     (tmp_path / "c.pem").write_text("")
-    (tmp_path / "empty.py").write_text("app = None\n")
+    (tmp_path / "empty.py").write_text("def app(environ, start_response):\n    return []\n")
     command = [sys.executable, "-m", "gunicorn", "-k", "headgate.gunicorn.Worker", "-b", f"unix:{tmp_path}/s", *options, "empty:app"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=DEADLINE_S)
     assert (done.returncode, says in done.stderr) == (1, True), done.stderr

@@ -1,7 +1,7 @@
 """How evenly the workers of one machine share connections: `python -m bench.scale.spread [--connections 5000] [--workers 2,4]`.
 
-It opens WebSockets to gunicorn with three ways to share a port, in two patterns: one after the other, and 200 at a time. The first
-two letters of a session id name the worker. Prints the largest share of a worker, as a multiple of an equal share.
+It opens WebSockets to gunicorn with three ways to share a port, in two patterns: one after the other, and 200 at a time. The
+first two letters of a session id name the worker. Prints the largest share of a worker, as a multiple of an equal share.
 """
 
 from __future__ import annotations
@@ -87,7 +87,9 @@ def measure(way: str, workers: int, connections: int, at_once: int, redis_url: s
     environ = os.environ | {"HEADGATE_REDIS_URL": redis_url, "HEADGATE_DEV": "1", "HEADGATE_HANDSHAKE_DEADLINE_S": "120"}
     command = [sys.executable, "-m", "gunicorn", "-k", worker_class, "-w", str(workers), "-b", f"127.0.0.1:{port}", *options]
     with subprocess.Popen(
-        [*command, "--log-level", "error", "--no-control-socket", "headgate_server.app:create_app()"], env=environ, stderr=subprocess.DEVNULL
+        [*command, "--log-level", "error", "--no-control-socket", "headgate_server.app:create_app()"],
+        env=environ,
+        stderr=subprocess.DEVNULL,
     ) as server:
         try:
             _wait_until_all_serve(port, workers)

@@ -1,8 +1,8 @@
 """The worker class for gunicorn: `gunicorn -k headgate.gunicorn.Worker -w 4 shop:app`. The one file that meets gunicorn.
 
-In: listening sockets, and an application by its name, from gunicorn's process manager (the arbiter), which forks, restarts, reloads
-on SIGHUP and upgrades on SIGUSR2. Out: a worker that serves the application with the gateway inside, on our HTTP server. Nothing of
-Redis, greenlets or the loop begins before the fork; gevent patches the worker, never the arbiter.
+In: listening sockets, and an application by its name, from gunicorn's process manager (the arbiter), which forks, restarts,
+reloads on SIGHUP and upgrades on SIGUSR2. Out: a worker that serves the application with the gateway inside, on our HTTP server.
+Nothing of Redis, greenlets or the loop begins before the fork; gevent patches the worker, never the arbiter.
 
 A worker is BOOTING until it listens, SERVING, then DRAINING (workers/board.py). After SIGTERM it goes on serving while a younger
 worker boots, for at most SUCCESSOR_S, so that a reload never leaves the port to nobody; then it closes its end of the port, moves
@@ -53,8 +53,9 @@ if TYPE_CHECKING:
 _DEFAULTS = Config().settings
 # gunicorn kills a worker at the end of graceful_timeout. So much of it is for what comes after the drain.
 END_S = 2.0
-# What the arbiter imports for its workers: a worker that replaces another one begins sooner. Only libraries that are the same whether
-# gevent patches the process before or after; redis and python-socketio are not (each binds `sleep`, or brings one that does).
+# What the arbiter imports for its workers: a worker that replaces another one begins sooner. Only libraries that are the same
+# whether gevent patches the process before or after; redis and python-socketio are not (each binds `sleep`, or brings one that
+# does).
 _IMPORTED_BEFORE = ("flask", "prometheus_client", "structlog", "msgspec", "cryptography", "gevent.monkey", "gevent.pywsgi")
 # A worker that was asked to end waits for a younger one that boots.
 SUCCESSOR_S = 10.0
@@ -122,14 +123,15 @@ class Worker(BaseWorker):  # type: ignore[misc]
         """Begin, after the fork."""
         from gevent import monkey
 
-        self._premises.board.begin(self._row.index, os.getpid())
+        self._premises.board.begin(self._row.slot, os.getpid())
         if self.cfg.preload_app:  # set by a reload: the arbiter has checked the first configuration only
             raise RuntimeError("preload_app: the application is loaded after the fork")
         monkey.patch_all()
         super().init_process()
 
     def init_signals(self) -> None:
-        """Take gunicorn's signals in greenlets: SIGTERM drains, SIGQUIT ends at once. Ctrl-C is for the arbiter, which tells us."""
+        """Take gunicorn's signals in greenlets: SIGTERM drains, SIGQUIT ends at once. Ctrl-C is for the arbiter, which tells
+        us."""
         from .runtime.loop import Signal, on_signal
 
         super().init_signals()
@@ -152,8 +154,9 @@ class Worker(BaseWorker):  # type: ignore[misc]
         try:
             logs.configure(environment().get("HEADGATE_LOG_LEVEL", "info"), worker=self._row.number)
             super().load_wsgi()
-            config: Mapping[str, Any] = getattr(self.wsgi, "config", {})
-            self.wsgi = made_ready(self.wsgi, Settings.read(config, environment()), "gunicorn's application")
+            loaded: object = self.app.wsgi()
+            config: Mapping[str, Any] = getattr(loaded, "config", {})
+            self.wsgi = made_ready(loaded, Settings.read(config, environment()), "gunicorn's application")
         except HeadgateError as error:
             for line in error.lines():
                 complain(line)
@@ -170,9 +173,13 @@ class Worker(BaseWorker):  # type: ignore[misc]
         app: Flask = self.wsgi
         gate: Headgate = app.extensions["headgate"]
         self._gateway = gateway = gate.gateway
-        gateway.own(owner_letters(self._row.index))
+        gateway.own(owner_letters(self._row.slot))
         self._siblings = siblings = Siblings(
-            self._premises.board, self._premises.folder, self._row.index, gate.ready, lambda *handed: self._servers[0].adopt(*handed)
+            self._premises.board,
+            self._premises.folder,
+            self._row.slot,
+            gate.ready,
+            lambda *handed: self._servers[0].adopt(*handed),
         )
         app.extensions["headgate.workers"] = siblings
         self._servers = [self._server(sock, app, gate) for sock in self.sockets]
@@ -199,7 +206,7 @@ class Worker(BaseWorker):  # type: ignore[misc]
         for server in self._servers:
             server.stop(timeout=1)
         heartbeat.stop()
-        if self._premises.board.row(self._row.index).state is not State.ALONE:
+        if self._premises.board.row(self._row.slot).state is not State.ALONE:
             self._move(State.FREE)
 
     # -- private ------------------------------------------------------------------------------------------------------
@@ -217,7 +224,9 @@ class Worker(BaseWorker):  # type: ignore[misc]
         limits = HttpLimits.of(gate.gateway.settings)
         if _is_set(self.cfg, "keepalive"):
             limits = replace(limits, keep_alive_s=float(self.cfg.keepalive))
-        options: dict[str, object] = {"spawn": Pool(self.cfg.worker_connections)} if _is_set(self.cfg, "worker_connections") else {}
+        options: dict[str, object] = (
+            {"spawn": Pool(self.cfg.worker_connections)} if _is_set(self.cfg, "worker_connections") else {}
+        )
         listener = gevent.socket.socket(sock.FAMILY, gevent.socket.SOCK_STREAM, fileno=sock.sock.detach())
         routes = dict(gate.routes(app))
         logs_access = self.log.access_log_enabled
@@ -231,7 +240,7 @@ class Worker(BaseWorker):  # type: ignore[misc]
         if logs_access:
             server.access_log = self._log_access
         turn = Turn()
-        board, index = self._premises.board, self._row.index
+        board, index = self._premises.board, self._row.slot
 
         def leave_s() -> float:
             own = self._connections()
@@ -243,7 +252,9 @@ class Worker(BaseWorker):  # type: ignore[misc]
 
         server.max_accept = 1  # and then the others are looked at again
         server.leave_s = leave_s
-        server.to_owner = lambda received, descriptor: self._siblings is not None and self._siblings.hand_over(received, descriptor)
+        server.to_owner = lambda received, descriptor: (
+            self._siblings is not None and self._siblings.hand_over(received, descriptor)
+        )
         return server
 
     def _connections(self) -> int:
@@ -252,10 +263,10 @@ class Worker(BaseWorker):  # type: ignore[misc]
     def _beat(self) -> None:
         self.tmp.notify()
         if self._servers:
-            self._premises.board.count(self._row.index, self._connections())
+            self._premises.board.count(self._row.slot, self._connections())
 
     def _move(self, state: State) -> None:
-        self._premises.board.move(self._row.index, state)
+        self._premises.board.move(self._row.slot, state)
 
     def _end(self) -> None:
         self.alive = False
@@ -267,11 +278,13 @@ class Worker(BaseWorker):  # type: ignore[misc]
         self._end()
 
     def _drain(self, gateway: Any) -> None:
-        from .runtime.loop import sleep, spawn
+        from .runtime.loop import Signal, sleep, spawn
 
         began_s = time.monotonic()
         while (
-            self._has_successor_booting() and not self._at_once.is_set() and time.monotonic() - began_s < self._graceful_s(SUCCESSOR_S)
+            self._has_successor_booting()
+            and not self._at_once.is_set()
+            and time.monotonic() - began_s < self._graceful_s(SUCCESSOR_S)
         ):
             sleep(LOOK_S)
         self._move(State.DRAINING)
@@ -290,13 +303,21 @@ class Worker(BaseWorker):  # type: ignore[misc]
                 sleep(LOOK_S)
         within_s = 0.0 if alone else self._graceful_s(gateway.settings.drain_s, since_s=began_s)
         if within_s:
-            drained = spawn(gateway.drain, within_s)
-            while not self._at_once.is_set() and not drained.ready():
-                sleep(LOOK_S)
+            over = Signal()
+
+            def drain() -> None:
+                try:
+                    gateway.drain(within_s)
+                finally:
+                    over.set()
+
+            spawn(drain)
+            while not self._at_once.is_set() and not over.wait(LOOK_S):
+                pass
 
     def _graceful_s(self, wanted_s: float, since_s: float | None = None) -> float:
         used_s = 0.0 if since_s is None else time.monotonic() - since_s
-        return max(0.0, min(wanted_s, self.cfg.graceful_timeout - END_S - used_s))
+        return max(0.0, min(wanted_s, float(self.cfg.graceful_timeout) - END_S - used_s))
 
     def _has_successor_booting(self) -> bool:
         return any(row.state is State.BOOTING and row.age > self.age for row in self._premises.board.rows())

@@ -119,7 +119,7 @@ def exposition_of(given: Iterable[tuple[str, str, str, list[Any]]]) -> bytes:
         metric = Metric(name, documentation, kind)
         metric.samples = [Sample(*sample) for sample in samples]
         metrics.append(metric)
-    return generate_latest(_Given(metrics))  # type: ignore[arg-type]
+    return generate_latest(_Given(metrics))
 
 
 # Of the text that `exposition_of` returns.

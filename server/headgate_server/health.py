@@ -2,8 +2,8 @@
 
 `/livez` 200 while the process answers at all (restart it when it does not). `/healthz` 200 once the gateway can publish
 and deliver, else 503 with what is missing (send it no traffic until then); only loopback is told why the bus is down, as the
-reason names Redis' address. `/metrics` in the Prometheus text format. Where several workers share the port, both answer for all of
-them, whichever is asked.
+reason names Redis' address. `/metrics` in the Prometheus text format. Where several workers share the port, both answer for all
+of them, whichever is asked.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The keeper's own process (keeper_process.py): the private Redis and the consumers, until its standard input ends.
 
-In: the descriptor on which it tells the URL of the private Redis, an empty line where it has started none; the configuration file of
-the consumers, if they run. It says what it has done on standard output and error, as `headgate serve` does.
+In: the descriptor on which it tells the URL of the private Redis, an empty line where it has started none; the configuration
+file of the consumers, if they run. It says what it has done on standard output and error, as `headgate serve` does.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """The keeper of several workers: a process beside their process manager that owns the private Redis and the consumers.
 
 In: settings by the environment, and the configuration file of the consumers, if they run. Out: the URL of the private Redis, once
-it answers. The process manager has a handle of it (`Keeper`); it forks, so nothing of gevent and no thread may live in it, and the
-parts that look after Redis and the consumers need both. The keeper ends when the last process that holds the other end of its pipe
-is gone: the process manager, those that replace it on SIGUSR2, and their workers. However they end, Redis ends after them.
+it answers. The process manager has a handle of it (`Keeper`); it forks, so nothing of gevent and no thread may live in it, and
+the parts that look after Redis and the consumers need both. The keeper ends when the last process that holds the other end of
+its pipe is gone: the process manager, those that replace it on SIGUSR2, and their workers. However they end, Redis ends after
+them.
 """
 
 from __future__ import annotations
@@ -97,9 +98,7 @@ class Keeper:
                 environ.pop(_REDIS_URL, None)  # of the one that it has started before
             command = [sys.executable, "-m", "headgate.cli.keeper", str(telling), *self._arguments]
             # A session of its own: Ctrl-C in a terminal is for the process manager, behind which the keeper ends.
-            self._process = subprocess.Popen(
-                command, env=environ, stdin=reading, pass_fds=[telling], start_new_session=True
-            )
+            self._process = subprocess.Popen(command, env=environ, stdin=reading, pass_fds=[telling], start_new_session=True)
         finally:
             os.close(reading)
             os.close(telling)

@@ -25,9 +25,7 @@ END_S = 15.0
 BACKLOG = 2048
 
 
-def run(
-    overrides: Mapping[str, str], target: str | None, config: str | None, *, with_consumers: bool, workers: int
-) -> int:
+def run(overrides: Mapping[str, str], target: str | None, config: str | None, *, with_consumers: bool, workers: int) -> int:
     """Serve until SIGINT or SIGTERM; arguments and exit code as of serve.run. Does not return in a worker."""
     keeper: Keeper | None = None
     try:
@@ -86,7 +84,8 @@ def _load(target: str | None, settings: Settings) -> Any:
 
 
 def _bind(settings: Settings, environ: Mapping[str, str]) -> str | None:
-    """Return what gunicorn is to listen on: a socket of ours; one that it inherits, from systemd or on SIGUSR2, goes before it."""
+    """Return what gunicorn is to listen on: a socket of ours; one that it inherits, from systemd or on SIGUSR2, goes before
+    it."""
     shown = f"[{settings.host}]" if ":" in settings.host else settings.host
     if "GUNICORN_FD" in environ or environ.get("LISTEN_PID") == str(os.getpid()):
         return f"{shown}:{settings.port}"

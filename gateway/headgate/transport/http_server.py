@@ -86,8 +86,8 @@ class HTTPServer(pywsgi.WSGIServer):  # type: ignore[misc]
         self._held = HeldDescriptors()
         self._places_were_taken = False
         self._told_s: dict[str, float] = {}
-        # Where several processes share the port: the seconds for which to leave the next connection to the others, and the one that
-        # takes a connection whose session is another process's.
+        # Where several processes share the port: the seconds for which to leave the next connection to the others, and the one
+        # that takes a connection whose session is another process's.
         self.leave_s: Callable[[], float] | None = None
         self.to_owner: Callable[[bytes, int], bool] | None = None
         self.access_log: Callable[[HttpHandler], object] | None = None

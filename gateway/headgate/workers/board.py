@@ -43,7 +43,7 @@ class IllegalTransition(RuntimeError):
 class Row(NamedTuple):
     """One worker. `age` counts the workers of a process manager from 1; `process_id` is 0 until the worker has begun."""
 
-    index: int
+    slot: int
     state: State
     age: int
     process_id: int
@@ -52,7 +52,7 @@ class Row(NamedTuple):
     @property
     def number(self) -> int:
         """The worker's number for people: from 1, and free again when it has ended."""
-        return self.index + 1
+        return self.slot + 1
 
 
 _CELLS = len(Row._fields) - 1

@@ -2,10 +2,10 @@
 
 In: the metric families of each worker that has answered, and the counts of workers that have ended. Out: the families of all.
 
-- Counters and histograms are sums. A worker that has ended still counts, with the last that was read of it: a sum never goes back,
-  so `rate()` sees no reset where there was none. Counts of a killed worker since the last scrape are lost with it.
-- A gauge is put together by its meaning (`GAUGES`). A gauge of the application, whose meaning nobody here knows, stays apart, with
-  the label `worker`.
+- Counters and histograms are sums. A worker that has ended still counts, with the last that was read of it: a sum never goes
+  back, so `rate()` sees no reset where there was none. Counts of a killed worker since the last scrape are lost with it.
+- A gauge is put together by its meaning (`GAUGES`). A gauge of the application, whose meaning nobody here knows, stays apart,
+  with the label `worker`.
 """
 
 from __future__ import annotations
@@ -133,7 +133,10 @@ def _joined(parts: Sequence[Sequence[Family]], join: Join) -> list[Family]:
             family.kind,
             family.documentation,
             # The time at which a count began is that of the oldest.
-            [Sample(at, dict(labels), (min if at.endswith("_created") else join)(each)) for (at, labels), each in values[name].items()],
+            [
+                Sample(at, dict(labels), (min if at.endswith("_created") else join)(each))
+                for (at, labels), each in values[name].items()
+            ],
         )
         for name, family in families.items()
     ]

@@ -1,9 +1,9 @@
 """gunicorn's settings, as the worker class honours them. No I/O.
 
-In: each setting that differs from gunicorn's default. Out: those that the worker refuses, each with what to use instead, and those
-that have no meaning here, each with what takes its place. Every other setting is honoured, by gunicorn's process manager (`bind`,
-`workers`, `timeout`, `max_requests`, `user`, hooks, logs, …) or by the worker (`worker_connections`, `keepalive`, `accesslog`,
-`graceful_timeout`).
+In: each setting that differs from gunicorn's default. Out: those that the worker refuses, each with what to use instead, and
+those that have no meaning here, each with what takes its place. Every other setting is honoured, by gunicorn's process manager
+(`bind`, `workers`, `timeout`, `max_requests`, `user`, hooks, logs, …) or by the worker (`worker_connections`, `keepalive`,
+`accesslog`, `graceful_timeout`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ REFUSED = {
     "keyfile": _TLS,
     "preload_app": "the application is loaded after the fork, where gevent has patched the process: remove preload_app",
     "reuse_port": "the workers share one listener, which loses no connection when a worker ends: remove reuse_port",
-    "proxy_protocol": "the gateway does not speak the PROXY protocol: let the proxy set X-Forwarded-For, and set HEADGATE_PROXIES",
+    "proxy_protocol": "the gateway speaks no PROXY protocol: let the proxy set X-Forwarded-For, and set HEADGATE_PROXIES",
 }
 _BOUNDED = "the gateway has bounds of its own"
 _FORWARDED = "HEADGATE_PROXIES says how many proxies there are"

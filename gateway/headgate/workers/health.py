@@ -1,8 +1,8 @@
 """The health of several workers as that of one gateway: the worst of them, with each named. No I/O.
 
 In: the row of each worker on the board, and what those that were asked have answered (None: not in time). Out: one report.
-A worker that is starting or leaving is named and does not count: while one is replaced, the others serve. A worker that serves and
-does not answer counts as down: connections that it has taken are stuck in it.
+A worker that is starting or leaving is named and does not count: while one is replaced, the others serve. A worker that serves
+and does not answer counts as down: connections that it has taken are stuck in it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The siblings: this worker among the workers of its process manager, which answer together for what is one gateway outside.
 
 In: the board and the private folder that all share, this worker's own health and counts, and the connections of the port. Out:
-`health` and `exposition` of all workers, asked with one deadline; a connection whose session is another worker's is handed to that
-worker, with the bytes that were read of it. A session id begins with two letters for its owner's row. An id claims its owner and
-proves nothing: it selects a row of the board, and only a worker that lives in that row is ever asked.
+`health` and `exposition` of all workers, asked with one deadline; a connection whose session is another worker's is handed to
+that worker, with the bytes that were read of it. A session id begins with two letters for its owner's row. An id claims its
+owner and proves nothing: it selects a row of the board, and only a worker that lives in that row is ever asked.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ def owner_of(request: bytes) -> int | None:
     found = _OWNER.search(line)
     if found is None:
         return None
-    first, second = found[1].decode()
+    letters = found[1].decode()
+    first, second = letters[0], letters[1]
     if first not in _LETTERS or second not in _LETTERS:
         return None
     return _LETTERS.index(first) * len(_LETTERS) + _LETTERS.index(second)
@@ -105,8 +106,8 @@ class Siblings:
     def hand_over(self, request: bytes, descriptor: int) -> bool:
         """Hand a connection to the worker that owns the session of its next request; return whether that has taken it.
 
-        The descriptor stays the caller's, to close. False for a request without a session, and where the session would be ours, or
-        its owner is gone. Switches greenlets.
+        The descriptor stays the caller's, to close. False for a request without a session, and where the session would be ours,
+        or its owner is gone. Switches greenlets.
         """
         index = owner_of(request)
         if index is None or index == self._own:
@@ -138,8 +139,8 @@ class Siblings:
                 answers[row.age] = None
 
         asked = [row for row in rows if row.state is not State.BOOTING]
-        greenlets = [spawn(ask, row) for row in asked if row.index != self._own]
-        answers |= {row.age: self._answer(kind, b"", None) for row in asked if row.index == self._own}
+        greenlets = [spawn(ask, row) for row in asked if row.slot != self._own]
+        answers |= {row.age: self._answer(kind, b"", None) for row in asked if row.slot == self._own}
         for greenlet in greenlets:
             greenlet.join()
         return answers

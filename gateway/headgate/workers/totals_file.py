@@ -1,7 +1,8 @@
 """The file of the totals: what counts although its worker has ended, for whichever worker is asked next.
 
-In: what a worker has seen of others, or counted itself. Out: the totals (counted.py). Workers of one process manager share it; each
-reads and writes it whole under its lock, for milliseconds, and exchanges it in one step: a killed worker leaves the old or the new one.
+In: what a worker has seen of others, or counted itself. Out: the totals (counted.py). Workers of one process manager share it;
+each reads and writes it whole under its lock, for milliseconds, and exchanges it in one step: a killed worker leaves the old or
+the new one.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The turn: whether a worker takes the next connection of the port that all share, or leaves it to one that has fewer. No I/O.
 
-In: the connections of this worker and of those that serve. Out: the seconds for which it leaves the port to the others. The kernel
-wakes every worker for a connection, and gives it to the first that asks, which may be the same one each time. A worker above its
-share waits for a moment before it asks. It takes a connection that nobody else has taken meanwhile: a blocked worker costs each
-connection one such moment, and never the connection.
+In: the connections of this worker and of those that serve. Out: the seconds for which it leaves the port to the others. The
+kernel wakes every worker for a connection, and gives it to the first that asks, which may be the same one each time. A worker
+above its share waits for a moment before it asks. It takes a connection that nobody else has taken meanwhile: a blocked worker
+costs each connection one such moment, and never the connection.
 """
 
 from __future__ import annotations

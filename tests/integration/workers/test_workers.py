@@ -1,4 +1,5 @@
-"""Several workers on one port, as real processes: one `headgate serve --workers 2`, one gunicorn, and what is refused at the start.
+"""Several workers on one port, as real processes: one `headgate serve --workers 2`, one gunicorn, and what is refused at the
+start.
 
 Each process is for many claims: it is started once, goes through its life in order, and is ended by the test.
 """
@@ -54,6 +55,10 @@ def wait_until(condition: Callable[[], Any], what: str) -> Any:
     return found
 
 
+def wait_for(client: RawClient, condition: Callable[[RawClient], Any], what: str) -> None:
+    client.wait_for(lambda: condition(client), what, DEADLINE_S)
+
+
 def serving(url: str) -> dict[int, int]:
     """The process of each worker that serves and is well."""
     return {each["worker"]: each["process"] for each in health(url)["workers"] if each.get("ready")}
@@ -100,10 +105,10 @@ def test_two_workers_are_one_gateway_from_start_to_stop(start_gateway: StartGate
     clients = [RawClient(url, OPEN) for _ in range(24)]
     polls = [poll_session(url) for _ in range(4)]
     for client in clients:
-        client.wait_for(lambda client=client: client.named("welcome"), "welcome")
+        wait_for(client, lambda of: of.named("welcome"), "welcome")
     publisher.publish("orders.1.shipped", {"first": True})
     for client in clients:
-        client.wait_for(lambda client=client: len(client.events) == 1, "its event")
+        wait_for(client, lambda of: len(of.events) == 1, "its event")
 
     # A poll that arrives at the wrong worker is its owner's nevertheless.
     for poll in polls:
@@ -124,13 +129,15 @@ def test_two_workers_are_one_gateway_from_start_to_stop(start_gateway: StartGate
     stayed = [client for client in clients if client.closed is None]
     publisher.publish("orders.2.shipped", {})
     for client in stayed:
-        client.wait_for(lambda client=client: len(client.events) == 2 or client.closed, "its event, or its end")
+        wait_for(client, lambda of: len(of.events) == 2 or of.closed, "its event, or its end")
     assert 0 < len([client for client in stayed if client.closed is None]) < 24
 
     # A reload: others serve before these end, and no request is refused.
     second = serving(url)
     os.kill(gateway.pid, signal.SIGHUP)
-    wait_until(lambda: "alive" in get(f"{url}/livez") and not set(second.values()) & set(serving(url).values()), "two other workers")
+    wait_until(
+        lambda: "alive" in get(f"{url}/livez") and not set(second.values()) & set(serving(url).values()), "two other workers"
+    )
     assert sample(url, "headgate_events_received_total") >= counted + 1
 
     # The end.
@@ -200,7 +207,17 @@ def test_gunicorn_refuses_what_the_worker_cannot_honour(tmp_path: Path, options:
     """One line, and the end."""
     (tmp_path / "c.pem").write_text("")
     (tmp_path / "empty.py").write_text("def app(environ, start_response):\n    return []\n")
-    command = [sys.executable, "-m", "gunicorn", "-k", "headgate.gunicorn.Worker", "-b", f"unix:{tmp_path}/s", *options, "empty:app"]
+    command = [
+        sys.executable,
+        "-m",
+        "gunicorn",
+        "-k",
+        "headgate.gunicorn.Worker",
+        "-b",
+        f"unix:{tmp_path}/s",
+        *options,
+        "empty:app",
+    ]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=DEADLINE_S)
     assert (done.returncode, says in done.stderr) == (1, True), done.stderr
 
@@ -218,7 +235,18 @@ def test_a_port_in_use_is_one_clear_line(redis_url: str, monkeypatch: pytest.Mon
     monkeypatch.chdir(tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        command = [sys.executable, "-m", "headgate.cli.main", "serve", "--workers", "2", "--port", str(port), "--redis", redis_url]
+        command = [
+            sys.executable,
+            "-m",
+            "headgate.cli.main",
+            "serve",
+            "--workers",
+            "2",
+            "--port",
+            str(port),
+            "--redis",
+            redis_url,
+        ]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=DEADLINE_S)
     assert done.returncode == 1
     assert f"cannot listen on 127.0.0.1:{port}: Address already in use; choose another" in done.stderr

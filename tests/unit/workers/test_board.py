@@ -28,9 +28,9 @@ def test_a_child_writes_what_its_parent_reads() -> None:
     row = board.take(1)
     child = os.fork()
     if child == 0:
-        board.begin(row.index, os.getppid())
-        board.move(row.index, State.SERVING)
-        board.count(row.index, 1234)
+        board.begin(row.slot, os.getppid())
+        board.move(row.slot, State.SERVING)
+        board.count(row.slot, 1234)
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
     assert board.rows() == [(0, State.SERVING, 1, os.getpid(), 1234)]
@@ -41,7 +41,7 @@ def test_the_row_of_a_worker_that_is_gone_is_not_listed_and_is_taken_again() -> 
     living = {10, 11}
     board = board_of(living)
     for age, process_id in ((1, 10), (2, 11)):
-        board.begin(board.take(age).index, process_id)
+        board.begin(board.take(age).slot, process_id)
     living.remove(10)
     assert [row.age for row in board.rows()] == [2]
     assert (board.take(3).number, board.take(4).number) == (1, 3)
@@ -50,7 +50,7 @@ def test_the_row_of_a_worker_that_is_gone_is_not_listed_and_is_taken_again() -> 
 def test_more_workers_than_rows_are_refused() -> None:
     """Every bound has an error."""
     board = board_of({1}, rows=1)
-    board.begin(board.take(1).index, 1)
+    board.begin(board.take(1).slot, 1)
     with pytest.raises(IllegalTransition, match="more than 1"):
         board.take(2)
 
@@ -82,7 +82,7 @@ def test_only_workers_that_serve_have_a_share_of_the_port() -> None:
     """One that boots or drains takes no connections."""
     board = board_of(set())
     for age in range(1, 4):
-        board.count(board.take(age).index, 10 * age)
+        board.count(board.take(age).slot, 10 * age)
     board.move(0, State.SERVING)
     board.move(1, State.SERVING)
     board.move(1, State.DRAINING)
@@ -93,7 +93,7 @@ def test_the_process_manager_stops_when_every_worker_leaves() -> None:
     """One that boots takes the clients of the others, so then it does not."""
     board = board_of(set())
     for age in (1, 2):
-        board.move(board.take(age).index, State.SERVING)
+        board.move(board.take(age).slot, State.SERVING)
         board.move(age - 1, State.DRAINING)
     assert (board.none_serves(), board.someone_was_last()) == (True, False)
     board.move(1, State.ALONE)

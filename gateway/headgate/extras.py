@@ -15,6 +15,7 @@ EXTRAS = {
         "websockets",
     ),
     "consumers": ("click", "hiredis", "jinja2", "prometheus_client", "structlog"),
+    "gunicorn": ("gunicorn",),
     "apprise": ("apprise",),
     "schemas": ("click", "jsonschema_rs", "yaml"),
 }  # fmt: skip

@@ -29,6 +29,7 @@ from .page_files import add_page_files
 from .protocol.requests import MAX_OFFSET, Replay
 from .publisher import Durable, Prepared, Publisher, Receipt, find_redis_url
 from .runtime.patching import NOT_PATCHED, is_patched
+from .runtime.servers import instead
 from .settings import Settings, environment
 from .topic import check_pattern
 
@@ -265,7 +266,7 @@ class Headgate:
         def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
             nonlocal outer
             if self._gateway is None and not is_patched():
-                return self._refuse(app, start_response) if _is_socket(environ) else inner(environ, start_response)
+                return self._refuse(app, environ, start_response) if _is_socket(environ) else inner(environ, start_response)
             gateway = self.gateway
             gateway.start()
             if gateway.draining and _is_handshake(environ):
@@ -281,12 +282,13 @@ class Headgate:
         gateway = self._begun()
         return None if gateway.draining else gateway.handshake(request)
 
-    def _refuse(self, app: Flask, start_response: StartResponse) -> Iterable[bytes]:
+    def _refuse(self, app: Flask, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answer a browser that connects where none can be served; the first one is logged, as they come back again and again."""
+        told = f"{instead(environ)}; {NOT_PATCHED}"
         if not self._told:
             self._told = True
-            app.logger.error("A browser was refused: %s", NOT_PATCHED)
-        body = f"{NOT_PATCHED}\n".encode()
+            app.logger.error("A browser was refused: %s", told)
+        body = f"{told}\n".encode()
         headers = [
             ("Content-Type", "text/plain; charset=utf-8"),
             ("Content-Length", str(len(body))),

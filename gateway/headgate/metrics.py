@@ -6,7 +6,12 @@ client; fan-out is counted once per pass.
 
 from __future__ import annotations
 
-from prometheus_client import CONTENT_TYPE_LATEST, Counter, Gauge, Histogram, generate_latest
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.metrics_core import Metric
+from prometheus_client.samples import Sample
 
 EVENTS = Counter("headgate_events_received_total", "Events that arrived on the bus.", ["namespace"])
 DELIVERIES = Counter("headgate_writes_total", "Writes handed to clients by fan-out, one per client and slice.", ["namespace"])
@@ -65,6 +70,7 @@ GC_SECONDS = Histogram(
     buckets=(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1),
 )
 GC_LONGEST_SECONDS = Gauge("headgate_gc_longest_pause_seconds", "The longest of these since the gateway started.")
+WORKER_UP = Gauge("headgate_worker_up", "1 for a worker that answered this scrape, 0 for one that did not.", ["worker"])
 MONITORED_EVENTS = Counter(
     "headgate_monitored_events_total", "Events counted by a counter of a monitoring consumer.", ["consumer", "name"]
 )
@@ -90,6 +96,39 @@ CONSUMERS_PROCESS_ENDED = Counter(
     "headgate_consumers_process_ended_total", "Times that the process of the consumers beside the gateway ended by itself."
 )
 CONSUMER_LAG = Gauge("headgate_consumer_lag_events", "Events of the log that the consumer has not taken yet.", ["consumer"])
+
+
+def families() -> list[tuple[str, str, str, list[tuple[str, dict[str, str], float]]]]:
+    """Return everything that this process counts: name, kind, help, and samples (name, labels, value) of each metric."""
+    return [
+        (each.name, each.type, each.documentation, [(sample.name, dict(sample.labels), sample.value) for sample in each.samples])
+        for each in REGISTRY.collect()
+    ]
+
+
+class _Given:
+    """Metrics that were counted elsewhere, where prometheus_client expects a registry."""
+
+    def __init__(self, metrics: list[Metric]) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterator[Metric]:
+        """Return the metrics."""
+        return iter(self._metrics)
+
+
+def exposition_of(given: Iterable[tuple[str, str, str, list[Any]]]) -> bytes:
+    """Return metrics in the form of `families` as Prometheus reads them."""
+    metrics = []
+    for name, kind, documentation, samples in given:
+        metric = Metric(name, documentation, kind)
+        metric.samples = [Sample(*sample) for sample in samples]
+        metrics.append(metric)
+    return generate_latest(_Given(metrics))
+
+
+# Of the text that `exposition_of` returns.
+EXPOSITION_TYPE = CONTENT_TYPE_LATEST
 
 
 def exposition() -> tuple[str, bytes]:

@@ -22,6 +22,7 @@ PREFIX = "HEADGATE_"
 # The value of HEADGATE_SCHEMAS that is no folder.
 REGISTRY = "redis"
 HARD_MAX_PAYLOAD_BYTES = 1024 * 1024
+MAX_WORKERS = 256
 # RFC 7518, section 3.2: a secret is at least as long as the hash of HS256.
 MIN_SECRET_BYTES = 32
 # Of random bytes in hexadecimal all but one in a million have more than 8; a word that fills up the length has fewer, or repeats.
@@ -48,6 +49,10 @@ def redis_program() -> str | None:
 def configuration_file() -> str | None:
     """Return the path of the configuration file, where HEADGATE_CONFIG names one."""
     return os.environ.get(_CONFIGURATION_FILE) or None
+
+
+def _workers(raw: Any) -> int:
+    return 0 if str(raw).strip() == "auto" else integer(1, MAX_WORKERS).read(raw)
 
 
 def _namespaces(raw: Any) -> tuple[str, ...]:
@@ -130,6 +135,11 @@ class Settings:
 
     host: str = option("127.0.0.1", text("a host name or address"), "Address to listen on; loopback unless you say otherwise.")
     port: int = option(8000, integer(0, 65535, "(0 picks a free one)"), "Port to listen on.")
+    workers: int = option(
+        1,
+        Kind(_workers, f"a whole number from 1 to {MAX_WORKERS}, or auto"),
+        "Worker processes of `headgate serve` on one port. auto (kept as 0) is one for each processor that this process may use.",
+    )
     redis_url: str | None = option(
         None,
         Kind(

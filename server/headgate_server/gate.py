@@ -59,3 +59,15 @@ class Gate(Protocol):
     def ready(self) -> Mapping[str, object]:
         """Return `{"ready": bool, "bus": "up" or "down", …}`; never waits."""
         ...
+
+
+class Siblings(Protocol):
+    """The workers that share a port, seen from a route: `app.extensions["headgate.workers"]` where there are several."""
+
+    def health(self) -> Mapping[str, object]:
+        """Return `{"ready": bool, "workers": […], …}` of all: the worst, with each named. May switch greenlets."""
+        ...
+
+    def exposition(self) -> tuple[str, bytes]:
+        """Return the counts of all, as Prometheus reads them: content type and text. May switch greenlets."""
+        ...

@@ -2,7 +2,8 @@
 
 `/livez` 200 while the process answers at all (restart it when it does not). `/healthz` 200 once the gateway can publish
 and deliver, else 503 with what is missing (send it no traffic until then); only loopback is told why the bus is down, as the
-reason names Redis' address. `/metrics` in the Prometheus text format.
+reason names Redis' address. `/metrics` in the Prometheus text format. Where several workers share the port, both answer for all
+of them, whichever is asked.
 """
 
 from __future__ import annotations
@@ -10,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from ipaddress import ip_address
 
-from flask import Blueprint, Response, jsonify, request
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from flask import Blueprint, Response, current_app, jsonify, request
 
 from headgate.errors import Forbidden
+from headgate.metrics import exposition
 
-from .gate import Gate
+from .gate import Gate, Siblings
 
 # The bus proves itself once a second.
 RETRY_AFTER_S = 1
@@ -31,7 +32,8 @@ def health_routes(gate: Gate, *, metrics_open: bool) -> Blueprint:
 
     @routes.get("/healthz")
     def healthz() -> Response:
-        state = dict(gate.ready())
+        siblings = _siblings()
+        state = dict(gate.ready() if siblings is None else siblings.health())
         response = jsonify({**(state if _from_loopback() else for_strangers(state)), "missing": missing(state)})
         if not state.get("ready"):
             response.status_code = 503
@@ -42,7 +44,9 @@ def health_routes(gate: Gate, *, metrics_open: bool) -> Blueprint:
     def metrics() -> Response:
         if not metrics_open and not _from_loopback():
             raise Forbidden("read", "/metrics")
-        return Response(generate_latest(), content_type=CONTENT_TYPE_LATEST)
+        siblings = _siblings()
+        kind, text = exposition() if siblings is None else siblings.exposition()
+        return Response(text, content_type=kind)
 
     return routes
 
@@ -50,6 +54,8 @@ def health_routes(gate: Gate, *, metrics_open: bool) -> Blueprint:
 def for_strangers(state: Mapping[str, object]) -> dict[str, object]:
     """Return a readiness report without the errors of the bus: they name Redis' address."""
     state = {key: value for key, value in state.items() if key != "revocations_error"}
+    if isinstance(workers := state.get("workers"), list):
+        state["workers"] = [{key: value for key, value in each.items() if key != "process"} for each in workers]
     namespaces = state.get("namespaces")
     if not isinstance(namespaces, Mapping):
         return state
@@ -60,6 +66,12 @@ def for_strangers(state: Mapping[str, object]) -> dict[str, object]:
 def missing(state: Mapping[str, object]) -> list[str]:
     """Return the names in a readiness report that are down or not yet there."""
     return sorted(name for name, value in state.items() if name != "ready" and (value is False or value == "down"))
+
+
+def _siblings() -> Siblings | None:
+    """Return the workers that answer together with this process; None where it is alone."""
+    found: Siblings | None = current_app.extensions.get("headgate.workers")
+    return found
 
 
 def _from_loopback() -> bool:

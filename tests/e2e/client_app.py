@@ -2,8 +2,8 @@
 
 `/client` is a page with the script-tag build, Backbone and client_page.js under a strict Content-Security-Policy; `/tabs` one of
 modules with tabs_page.js, whose gates share a connection; `/outbox` one with outbox_page.js, which a service worker loads while
-there is no network; `/elsewhere` a page without; `POST /token?life=<seconds>` what an application's sign-in gives. Tokens decide who
-may see what.
+there is no network; `/elsewhere` a page without; `POST /token?life=<seconds>` gives what an application's sign-in gives. Tokens
+decide who may see what.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from .options import config_option, redis_option
+from .options import config_option, redis_option, worker_count
 from .output import one_line_errors
 
 
@@ -18,6 +18,9 @@ from .output import one_line_errors
 @click.option("--dev", is_flag=True, help="Development: anonymous clients may subscribe to everything and publish.")
 @click.option("--demo", is_flag=True, help="Serve the demo at /.")
 @config_option
+@click.option(
+    "--workers", metavar="N|auto", help="Processes on this port; auto: one for each processor. Default: HEADGATE_WORKERS, else 1."
+)
 @click.option("--with-consumers", is_flag=True, help="Also run the consumers of the configuration file, as a process beside.")
 @one_line_errors
 def serve(
@@ -28,14 +31,11 @@ def serve(
     dev: bool,
     demo: bool,
     config: str | None,
+    workers: str | None,
     with_consumers: bool,
 ) -> None:
     """Run a Flask application with the gateway inside; without MODULE:APP the ready-made server."""
-    from gevent import monkey
-
-    monkey.patch_all()
-    from .serve import run
-
+    number = worker_count(workers)
     given = {
         "HEADGATE_HOST": host,
         "HEADGATE_PORT": None if port is None else str(port),
@@ -44,4 +44,13 @@ def serve(
         "HEADGATE_DEMO": "1" if demo else None,
     }
     overrides = {name: value for name, value in given.items() if value is not None}
-    sys.exit(run(overrides, target, config, with_consumers=with_consumers))
+    if number > 1:
+        from .workers import run as run_workers
+
+        sys.exit(run_workers(overrides, target, config, with_consumers=with_consumers, workers=number))
+    from gevent import monkey
+
+    monkey.patch_all()
+    from .serve import run
+
+    sys.exit(run(overrides | {"HEADGATE_WORKERS": "1"}, target, config, with_consumers=with_consumers))

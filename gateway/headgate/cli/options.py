@@ -1,10 +1,15 @@
-"""Options that several commands have, and the kinds of values that they take. Imports click only."""
+"""Options that several commands have, and the kinds of values that they take. Imports click and the settings only."""
 
 from __future__ import annotations
 
+import os
 import re
 
 import click
+
+from headgate.settings import Settings, environment
+
+WORKERS = "HEADGATE_WORKERS"
 
 namespace_option = click.option(
     "--namespace", default="notifications", show_default=True, help="Namespace: one log, one set of limits."
@@ -27,6 +32,21 @@ def read_address(_context: click.Context, _option: click.Parameter, given: str |
     if not host or not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > 65535:
         raise click.BadParameter("expected HOST:PORT, such as 127.0.0.1:9100; port 0 picks a free one")
     return host, int(port)
+
+
+def worker_count(given: str | None) -> int:
+    """Return how many workers are to serve: as given, else as HEADGATE_WORKERS says.
+
+    Raises:
+        SettingsError: that is no number of workers.
+    """
+    wanted = Settings.read({WORKERS: given} if given is not None else {WORKERS: environment().get(WORKERS, "1")}).workers
+    return wanted or processors()
+
+
+def processors() -> int:
+    """Return how many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def seconds(text: str) -> int:

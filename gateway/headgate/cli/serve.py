@@ -6,9 +6,8 @@ per thing that was done, the last one `headgate: ready at <URL> …`. The caller
 
 from __future__ import annotations
 
-import inspect
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from flask import Flask
 
@@ -20,12 +19,12 @@ from headgate.redis.client import describe_server
 from headgate.redis.embedded import EmbeddedRedis, start_private_redis
 from headgate.runtime import logging as logs
 from headgate.runtime.heap import Heap
-from headgate.runtime.importing import import_string
 from headgate.runtime.loop import Signal, on_signal, spawn
 from headgate.runtime.operator_lines import complain, say
 from headgate.settings import PREFIX, Settings, environment
 from headgate.transport.http_limits import HttpLimits
 from headgate.transport.http_server import HTTPServer
+from headgate.workers.application import load_application
 
 from .consumers_process import ConsumersProcess
 from .redis_keeper import RedisKeeper
@@ -56,6 +55,8 @@ def run(
             environ.update(read_settings(path, environ))
             say(f"settings from {path}")
         settings = Settings.read(environ)
+        if settings.workers != 1:
+            raise InvalidRequest("the number of workers is read before the configuration file: use --workers or HEADGATE_WORKERS")
         logs.configure(settings.log_level)
         if settings.redis_url is None:
             private = start_private_redis(settings.data_dir)
@@ -67,7 +68,7 @@ def run(
         say(f"using {describe_server(settings.redis_url or '')}")
         if settings.dev:
             say("development mode: anyone on this machine may subscribe to everything and publish. Never use it in public.")
-        app = _load(target, settings)
+        app = load_application(target, settings)
         if path is None or not with_consumers:
             return _serve(app, settings)
         consumers = ConsumersProcess(["--config", path])
@@ -84,39 +85,6 @@ def run(
             keeper.close()
         if private is not None:
             private.close()
-
-
-def _load(target: str | None, settings: Settings) -> Flask:
-    """Return the application, with the gateway attached and a health page.
-
-    Raises:
-        InvalidRequest: `target` names nothing that is a Flask application.
-    """
-    if target is None:
-        from headgate_server.app import create_app
-
-        return create_app(settings)
-    found = import_string(target, "MODULE:APPLICATION or MODULE:FACTORY", default="app")
-    app = _made_by(found, target) if not isinstance(found, Flask) and callable(found) else found
-    if not isinstance(app, Flask):
-        raise InvalidRequest(f"{target!r} is a {type(app).__name__}; expected a Flask application or a function that returns one")
-    if app.config.get("MAX_CONTENT_LENGTH") is None:
-        app.config["MAX_CONTENT_LENGTH"] = settings.max_body_bytes
-    if "headgate" not in app.extensions:
-        Headgate(app, settings=settings)
-    if not any(rule.rule == "/healthz" for rule in app.url_map.iter_rules()):
-        from headgate_server.health import health_routes
-
-        app.register_blueprint(health_routes(app.extensions["headgate"], metrics_open=settings.metrics_open))
-    return app
-
-
-def _made_by(factory: Callable[..., object], target: str) -> object:
-    try:
-        inspect.signature(factory).bind()
-    except TypeError as error:
-        raise InvalidRequest(f"{target!r} needs arguments ({error}); expected a function that takes none") from error
-    return factory()
 
 
 def _serve(app: Flask, settings: Settings) -> int:

@@ -183,6 +183,15 @@ class Gateway:
         for namespace in self.namespaces.values():
             namespace.bus.start()
 
+    def own(self, letters: str) -> None:
+        """Let the ids of sessions begin with letters that name this worker, before clients come."""
+        self._sockets.own(letters)
+
+    @property
+    def sessions(self) -> int:
+        """How many sessions there are, clients or not yet."""
+        return self._sockets.count
+
     @property
     def draining(self) -> bool:
         """Whether new clients are refused because this gateway is about to stop."""

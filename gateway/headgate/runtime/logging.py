@@ -28,13 +28,21 @@ def told(error: HeadgateError) -> dict[str, Any]:
     return wire
 
 
-def configure(level: str) -> None:
-    """Write log lines of at least `level` to standard error: for people on a terminal, else as logfmt."""
+def configure(level: str, worker: int | None = None) -> None:
+    """Write log lines of at least `level` to standard error: for people on a terminal, else as logfmt.
+
+    `worker` is the number of this process among several that write to the same place; each line tells it.
+    """
+
+    def told_worker(_logger: Any, _method: str, fields: Any) -> Any:
+        return fields if worker is None else {**fields, "worker": worker}
+
     terminal = sys.stderr.isatty()
     renderer = structlog.dev.ConsoleRenderer() if terminal else structlog.processors.LogfmtRenderer()
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
+            told_worker,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             Tracebacks(),
             structlog.processors.format_exc_info,

@@ -16,6 +16,7 @@ import gevent.ssl
 from gevent import pywsgi
 
 from headgate.runtime.loop import READ, Watcher, io_watcher
+from headgate.runtime.servers import instead
 
 from .first_request import FirstRequest
 from .http_handler import HttpHandler
@@ -58,8 +59,10 @@ def detach(environ: WSGIEnvironment, start_response: StartResponse, first_bytes:
         del environ["headgate.handler"]
         return taken
     handler = _handler_of(environ, start_response)
-    if handler is None or handler.socket is None or isinstance(handler.socket, gevent.ssl.SSLSocket):
-        raise CannotDetach("WebSocket needs gevent's pywsgi server over a plain socket (TLS ends in front of it)")
+    if handler is None or handler.socket is None:
+        raise CannotDetach(instead(environ))
+    if isinstance(handler.socket, gevent.ssl.SSLSocket):
+        raise CannotDetach("TLS inside this process carries no WebSocket: end TLS in a proxy in front of it")
     sock, reader = handler.socket, handler.rfile
     # The kernel has room for an answer on a connection that has had none: gevent's own way takes three times as long.
     try:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import engineio
 import msgspec
+import structlog
 from engineio.packet import MESSAGE, Packet
 
 from headgate.metrics import SESSIONS_ENDED
@@ -51,6 +52,8 @@ if TYPE_CHECKING:
     from .http_routes import RoutedRequest
 
 Headers = list[tuple[str, str]]
+
+log = structlog.get_logger("headgate.engine")
 
 _TO_URL = bytes.maketrans(b"+/", b"-_")
 _IDS_AT_ONCE = 64
@@ -90,6 +93,9 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
             self.limits.handshake_deadline_s,
         )
         self.deadlines = Deadlines(tick_s=min(0.25, shortest_s / 5))
+        # With what the ids of our sessions begin, where several processes share a port.
+        self.owner = ""
+        self._told_server = False
         self.final_frames = FinalFrames(self.deadlines)
         # A greenlet for each time that messages wait, so that an application has locals of its own in it.
         self.start: Callable[[Callable[[], None]], object] = spawn
@@ -109,11 +115,11 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
             self.sockets.pop(sid, None)
 
     def generate_id(self) -> str:
-        """Return a session's, or a client's, id: 120 random bits, of which the kernel gives those of many ids at once."""
+        """Return a session's, or a client's, id: the owner's letters and 120 random bits. The kernel gives many at once."""
         if not _ids:
             fresh = binascii.b2a_base64(os.urandom(15 * _IDS_AT_ONCE), newline=False).translate(_TO_URL).decode()
             _ids.extend(fresh[at : at + 20] for at in range(0, len(fresh), 20))
-        return _ids.pop()
+        return self.owner + _ids.pop()
 
     # -- what python-socketio asks of the engine ----------------------------------------------------------------------
 
@@ -248,7 +254,7 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
         except (CannotDetach, OSError) as error:
             session.end(f"handshake failed: {error}", abort=True)
             if isinstance(error, CannotDetach):
-                raise Refused(BAD_REQUEST, "501 Not Implemented", str(error)) from error
+                raise self._unsupported(error) from error
             return []
         session.start_websocket(sock, received)
         return []
@@ -278,11 +284,18 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
         try:
             sock, received = detach(environ, start_response, switching_protocols(environ))
         except CannotDetach as error:
-            raise Refused(BAD_REQUEST, "501 Not Implemented", str(error)) from error
+            raise self._unsupported(error) from error
         except OSError:
             return []
         session.probe(sock, received)
         return []
+
+    def _unsupported(self, error: CannotDetach) -> Refused:
+        """Return the refusal of a WebSocket under a server that carries none; the first one is logged, as they come back."""
+        if not self._told_server:
+            self._told_server = True
+            log.error("a WebSocket was refused", reason=str(error))
+        return Refused(BAD_REQUEST, "501 Not Implemented", str(error))
 
     def _get(self, session: Session, environ: WSGIEnvironment, start_response: StartResponse, cors: Headers) -> Iterable[bytes]:
         if session.upgraded:

@@ -1,7 +1,7 @@
 """The first request of a connection, before there is a greenlet for it: most are for a WebSocket, and then there never is one.
 
 In: connections that have just been accepted. Out: those whose first request a route has taken (http_routes.NeverWaits) are a
-session's; any other goes to `FirstServer.hand_over` with the bytes that have come, and its handler (http_handler.py) goes on
+session's; any other goes to `FirstServer.to_handler` with the bytes that have come, and its handler (http_handler.py) goes on
 from there as if it had read them itself.
 
 Callbacks run in the hub: nothing here switches greenlets. A connection whose request does not come waits here for
@@ -10,6 +10,7 @@ PATIENCE_S, with a watcher and no more. Then its handler waits on, within the de
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 log = structlog.get_logger("headgate.wsgi")
 
 READ_BYTES = 8192
+# A request that names its session, which may be another process's where several share the port.
+NAMES_SESSION = b"sid="
 PATIENCE_S = 1.0
 _TICK_S = 0.25
 
@@ -61,6 +64,7 @@ class FirstServer(Protocol):
     connections: HttpConnections[PeerSocket | NativeSocket]
     routes: Routes
     route_starts: tuple[bytes, ...]
+    to_owner: Callable[[bytes, int], bool] | None
 
     def get_environ(self) -> WSGIEnvironment:
         """Return a new WSGI environment, without a request."""
@@ -71,7 +75,7 @@ class FirstServer(Protocol):
     def refusal(self, sock: NativeSocket, environ: WSGIEnvironment) -> Answer | None:
         """Let a request count; return the answer that refuses it if there is no room for it."""
 
-    def hand_over(self, sock: NativeSocket, address: object, beginning: Beginning) -> None:
+    def to_handler(self, sock: NativeSocket, address: object, beginning: Beginning) -> None:
         """Give a connection to a handler."""
 
     def drop(self, sock: NativeSocket) -> None:
@@ -126,7 +130,7 @@ class FirstRequests:
     def take(self, sock: NativeSocket, address: object) -> None:
         """Take a non-blocking connection, which is ours from now on."""
         if self._server.has_reserved_place(sock):
-            self._server.hand_over(sock, address, Beginning())
+            self._server.to_handler(sock, address, Beginning())
         elif not self._read(sock, address, 0.0):
             watcher = io_watcher(sock.fileno(), READ)
             self._waiting[sock] = _Waiting(watcher, address, monotonic())
@@ -136,7 +140,7 @@ class FirstRequests:
 
     def close(self) -> None:
         """Wait for none any more: handlers go on. Idempotent."""
-        self._hand_over_until(float("inf"))
+        self._to_handlers_until(float("inf"))
 
     def _readable(self, sock: NativeSocket) -> None:
         waiting = self._waiting[sock]
@@ -144,16 +148,16 @@ class FirstRequests:
             self._stop_timer()
 
     def _look(self) -> None:
-        self._hand_over_until(monotonic() - PATIENCE_S)
+        self._to_handlers_until(monotonic() - PATIENCE_S)
 
-    def _hand_over_until(self, since_s: float) -> None:
+    def _to_handlers_until(self, since_s: float) -> None:
         now_s = monotonic()
         while self._waiting:
             sock, waiting = next(iter(self._waiting.items()))
             if waiting.since_s > since_s:
                 break
             self._forget(sock, waiting)
-            self._server.hand_over(sock, waiting.address, Beginning(waited_s=now_s - waiting.since_s))
+            self._server.to_handler(sock, waiting.address, Beginning(waited_s=now_s - waiting.since_s))
         self._stop_timer()
 
     def _forget(self, sock: NativeSocket, waiting: _Waiting) -> None:
@@ -180,11 +184,12 @@ class FirstRequests:
         if not received:
             self._server.drop(sock)
             return True
-        end = received.find(b"\r\n\r\n") + 4 if received.startswith(self._server.route_starts) else 0
+        ours = self._server.to_owner is None or NAMES_SESSION not in received
+        end = received.find(b"\r\n\r\n") + 4 if ours and received.startswith(self._server.route_starts) else 0
         head = read_head(received[:end]) if end >= 4 else None
         route = None if head is None else self._server.routes.get((head.method, head.path))
         if head is None or head.body_bytes or not isinstance(route, NeverWaits):
-            self._server.hand_over(sock, address, Beginning(received, waited_s))
+            self._server.to_handler(sock, address, Beginning(received, waited_s))
         else:
             self._ask(route, sock, address, head, received[end:])
         return True
@@ -209,4 +214,4 @@ class FirstRequests:
         if request.sock is None:
             server.connections.close(sock)
         else:
-            server.hand_over(sock, address, Beginning(behind, 0.0, Answered(head, environ, answer)))
+            server.to_handler(sock, address, Beginning(behind, 0.0, Answered(head, environ, answer)))

@@ -29,8 +29,9 @@ import structlog
 from gevent import pywsgi
 
 from headgate.metrics import HTTP_ENDED
+from headgate.runtime.loop import native_close
 
-from .first_request import Beginning
+from .first_request import NAMES_SESSION, Beginning
 from .http_answers import ROUTE_FAILED_TEXT, Answer, error_answer
 from .http_body import RequestBody
 from .http_connections import HttpConnections
@@ -66,6 +67,8 @@ class HandlerServer(Protocol):
     routes: Routes
     route_starts: tuple[bytes, ...]
     """The beginnings of requests that may be for a route."""
+    to_owner: Callable[[bytes, int], bool] | None
+    """Takes a connection whose session is another process's; None where this process has the port for itself."""
 
     def between_requests(self, sock: PeerSocket) -> None:
         """A connection waits for its next request."""
@@ -78,6 +81,12 @@ class HandlerServer(Protocol):
 
     def get_environ(self) -> WSGIEnvironment:
         """Return a new WSGI environment, without a request."""
+
+    def hand_over(self, sock: PeerSocket, received: bytes) -> bool:
+        """Hand a connection whose next request is another process's to that one; return whether it was. Switches greenlets."""
+
+    def log_access(self, handler: HttpHandler) -> None:
+        """Log a request that was answered, where the operator asked for it."""
 
 
 _FROM_THE_START = Beginning()
@@ -293,6 +302,9 @@ class HttpHandler(pywsgi.WSGIHandler):  # type: ignore[misc]
         received = self.rfile.peek()
         if again and waits == self._waits:
             gevent.sleep(0)  # it was here already, and the one behind it may be as well
+        if self.server.to_owner is not None and NAMES_SESSION in received and self.server.hand_over(self.socket, received):
+            self._leave()
+            raise ConnectionResetError(errno.ECONNRESET, "it is another process's connection now")
         if not received.startswith(self.server.route_starts):
             return None
         end = received.find(b"\r\n\r\n") + 4
@@ -431,4 +443,12 @@ class HttpHandler(pywsgi.WSGIHandler):  # type: ignore[misc]
         """Say nothing per bad request: hostile clients must not fill the log."""
 
     def log_request(self) -> None:
-        """Say nothing per request either; pywsgi would still put the line together."""
+        """Say nothing per request either, unless the operator asked for it; pywsgi would still put the line together."""
+        self.server.log_access(self)
+
+    def _leave(self) -> None:
+        """End our part of a connection that goes on elsewhere: nothing may be sent on it, and it is not shut down."""
+        self.part = Part.DETACHED
+        self.close_connection = True
+        sock, self.socket = self.socket, None  # type: ignore[assignment]
+        native_close(sock.detach())  # type: ignore[attr-defined]

@@ -16,6 +16,7 @@ import errno
 import os
 import socket
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -90,11 +91,25 @@ class HTTPServer(pywsgi.WSGIServer):  # type: ignore[misc]
         self._held = HeldDescriptors()
         self._places_were_taken = False
         self._told_s: dict[str, float] = {}
+        # Where several processes share the port: the seconds for which to leave the next connection to the others, and the one
+        # that takes a connection whose session is another process's.
+        self.leave_s: Callable[[], float] | None = None
+        self.to_owner: Callable[[bytes, int], bool] | None = None
+        self.access_log: Callable[[HttpHandler], object] | None = None
+        self._listens = True
 
     def start_accepting(self) -> None:
-        """Accept connections from now on."""
-        self._hold()
-        super().start_accepting()
+        """Accept connections from now on. Not after `stop_listening`."""
+        if self._listens:
+            self._hold()
+            super().start_accepting()
+
+    def stop_listening(self) -> None:
+        """Close this process's end of the port for good; connections that are open, or adopted, go on. Idempotent."""
+        if self._listens:
+            self._listens = False
+            self.stop_accepting()
+            self.socket.close()
 
     def close(self) -> None:
         """Accept no connections any more. Idempotent."""
@@ -105,6 +120,9 @@ class HTTPServer(pywsgi.WSGIServer):  # type: ignore[misc]
 
     def do_read(self) -> tuple[NativeSocket, object] | None:
         """Accept a connection; None when there is none, or when there is nothing left to have it with."""
+        if self.leave_s is not None and (pause_s := self.leave_s()):
+            self._pause(pause_s)
+            return None
         for _ in range(self.max_accept):
             self._hold()
             room = has_room(self.socket.fileno())
@@ -130,9 +148,9 @@ class HTTPServer(pywsgi.WSGIServer):  # type: ignore[misc]
         if self._first is not None:
             self._first.take(sock, address)
         else:
-            self.hand_over(sock, address, Beginning())
+            self.to_handler(sock, address, Beginning())
 
-    def hand_over(self, sock: NativeSocket, address: object, beginning: Beginning) -> None:
+    def to_handler(self, sock: NativeSocket, address: object, beginning: Beginning) -> None:
         """Give a connection to a handler, in a greenlet of its own."""
         family, kind, protocol = sock.family, sock.type, sock.proto
         ours = gevent.socket.socket(family, kind, protocol, fileno=sock.detach())
@@ -147,6 +165,26 @@ class HTTPServer(pywsgi.WSGIServer):  # type: ignore[misc]
         """Forget a connection that is over, and close it."""
         self.connections.close(sock)
         sock.close()
+
+    def adopt(self, descriptor: int, received: bytes) -> None:
+        """Take a connection that another process has accepted, with what was read of it, as if it had been accepted here."""
+        sock = gevent.socket.socket(fileno=descriptor)
+        try:
+            address = sock.getpeername()
+        except OSError:  # its peer has gone
+            sock.close()
+            return
+        if self._take_in(sock, address):
+            super().do_handle(sock, address, Beginning(received))
+
+    def hand_over(self, sock: PeerSocket, received: bytes) -> bool:
+        """Hand a connection whose next request is another process's to that one; return whether it was. Switches greenlets."""
+        return self.to_owner is not None and self.to_owner(received, sock.fileno())  # type: ignore[attr-defined]
+
+    def log_access(self, handler: HttpHandler) -> None:
+        """Log a request that was answered, where the operator asked for it."""
+        if self.access_log is not None:
+            self.access_log(handler)
 
     def do_close(self, sock: PeerSocket, *args: object) -> None:
         """The handler of a connection is done with it: it is over, or has been detached."""

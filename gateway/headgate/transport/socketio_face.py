@@ -200,6 +200,15 @@ class SocketIOFace:
         )
         self._engine: EngineServer = self._server.eio
 
+    def own(self, letters: str) -> None:
+        """Let the ids of sessions begin with letters that name this process."""
+        self._engine.owner = letters
+
+    @property
+    def count(self) -> int:
+        """How many sessions there are."""
+        return len(self._engine.sockets)
+
     def wsgi_app(self, application: WSGIApplication | None) -> WSGIApplication:
         """Return a WSGI application: Socket.IO's path is ours, the rest is `application`'s."""
         wrapped: WSGIApplication = socketio.WSGIApp(self._server, application)

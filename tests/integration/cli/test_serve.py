@@ -16,10 +16,10 @@ import pytest
 import structlog
 
 from headgate.auth.identity import Handshake
-from headgate.cli.serve import _load as load_application
 from headgate.cli.serve import run as serve
 from headgate.errors import InvalidRequest, Unauthorized
 from headgate.settings import Settings
+from headgate.workers.application import load_application
 from tests.support.unstarted_gateway import know_revocations
 
 Refused = Callable[..., list[str]]

@@ -1,0 +1,1 @@
+"""What several workers cost, and how evenly they share one port."""

@@ -1,0 +1,69 @@
+"""The keeper's own process (keeper_process.py): the private Redis and the consumers, until its standard input ends.
+
+In: the descriptor on which it tells the URL of the private Redis, an empty line where it has started none; the configuration
+file of the consumers, if they run. It says what it has done on standard output and error, as `headgate serve` does.
+"""
+
+from __future__ import annotations
+
+from gevent import monkey
+
+monkey.patch_all()
+
+import os  # noqa: E402
+import signal  # noqa: E402
+import sys  # noqa: E402
+from contextlib import ExitStack  # noqa: E402
+
+from headgate.errors import HeadgateError  # noqa: E402
+from headgate.redis.client import describe_server  # noqa: E402
+from headgate.redis.embedded import start_private_redis  # noqa: E402
+from headgate.runtime import logging as logs  # noqa: E402
+from headgate.runtime.loop import READ, Signal, io_watcher  # noqa: E402
+from headgate.runtime.operator_lines import complain, say  # noqa: E402
+from headgate.settings import PREFIX, Settings, environment  # noqa: E402
+
+from .consumers_process import ConsumersProcess  # noqa: E402
+from .redis_keeper import RedisKeeper  # noqa: E402
+
+
+def main(telling: int, config: str | None = None) -> int:
+    """Keep what is to be kept until standard input ends; return the exit code."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)  # they are for the process manager
+    over = Signal()
+    with ExitStack() as kept:
+        try:
+            url = ""
+            settings = Settings.read(environment())
+            logs.configure(settings.log_level)
+            keeps = settings.redis_url is None or config is not None
+            if settings.redis_url is None:
+                private = kept.enter_context(start_private_redis(settings.data_dir))
+                url = environment()[PREFIX + "REDIS_URL"] = private.url
+                keeper = RedisKeeper(private)
+                keeper.start()
+                kept.callback(keeper.close)
+                say(f"started a private {private.description} in {settings.data_dir}")
+            say(f"using {describe_server(Settings.read(environment()).redis_url or '')}")
+            if config is not None:
+                consumers = ConsumersProcess(["--config", config])
+                if not consumers.check():
+                    return 1
+                kept.enter_context(consumers)
+        except HeadgateError as error:
+            for line in error.lines():
+                complain(line)
+            return 1
+        os.write(telling, f"{url}\n".encode())
+        os.close(telling)
+        if not keeps:
+            return 0
+        watcher = io_watcher(0, READ)
+        watcher.start(over.set)
+        over.wait()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1]), *sys.argv[2:]))

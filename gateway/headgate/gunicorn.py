@@ -1,0 +1,432 @@
+"""The worker class for gunicorn: `gunicorn -k headgate.gunicorn.Worker -w 4 shop:app`. The one file that meets gunicorn.
+
+In: listening sockets, and an application by its name, from gunicorn's process manager (the arbiter), which forks, restarts,
+reloads on SIGHUP and upgrades on SIGUSR2. Out: a worker that serves the application with the gateway inside, on our HTTP server.
+Nothing of Redis, greenlets or the loop begins before the fork; gevent patches the worker, never the arbiter.
+
+A worker is BOOTING until it listens, SERVING, then DRAINING (workers/board.py). After SIGTERM it goes on serving while a younger
+worker boots, for at most SUCCESSOR_S, so that a reload never leaves the port to nobody; then it closes its end of the port, moves
+its clients within `HEADGATE_DRAIN_S` or gunicorn's graceful_timeout, whichever is shorter, and ends.
+
+Private corners of gunicorn that are met here, each with a contract test: the arbiter makes a worker object before it forks; a
+worker is asked to end by `alive` and signals; `tmp.notify` is its heartbeat; settings tell their defaults.
+"""
+
+from __future__ import annotations
+
+import atexit
+import importlib
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from pathlib import Path
+from types import FrameType, SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from .extras import needing
+
+with needing("gunicorn", "several workers"):
+    import gunicorn.arbiter
+    from gunicorn.app.base import BaseApplication
+    from gunicorn.config import Config
+    from gunicorn.workers.base import Worker as BaseWorker
+
+from .errors import HeadgateError
+from .runtime.operator_lines import complain, say
+from .settings import Settings, environment
+from .workers.board import Board, State
+from .workers.gunicorn_settings import refused, without_meaning
+
+if TYPE_CHECKING:
+    from flask import Flask
+
+    from .flask_extension import Headgate
+    from .transport.http_handler import HttpHandler
+    from .transport.http_server import HTTPServer
+    from .workers.siblings import Siblings
+
+_DEFAULTS = Config().settings
+# gunicorn kills a worker at the end of graceful_timeout. So much of it is for what comes after the drain.
+END_S = 2.0
+# What the arbiter imports for its workers: a worker that replaces another one begins sooner. Only libraries that are the same
+# whether gevent patches the process before or after; redis and python-socketio are not (each binds `sleep`, or brings one that
+# does).
+_IMPORTED_BEFORE = ("flask", "prometheus_client", "structlog", "msgspec", "cryptography", "gevent.monkey", "gevent.pywsgi")
+# A worker that was asked to end waits for a younger one that boots.
+SUCCESSOR_S = 10.0
+BUS_S = 10.0
+LOOK_S = 0.05
+HEARTBEAT_S = 1.0
+# gunicorn's exit code for an application that could not be loaded: the arbiter ends, too.
+APP_LOAD_ERROR: int = gunicorn.arbiter.Arbiter.APP_LOAD_ERROR
+
+
+class Premises:
+    """What the workers of one arbiter share: the board, and a private folder. Made by the arbiter before its first fork."""
+
+    _of_process: tuple[int, Premises] | None = None
+
+    def __init__(self, owner: tuple[int, int] | None) -> None:
+        self.board = Board()
+        self.folder = Path(tempfile.mkdtemp(prefix="headgate-"))
+        if owner is not None:
+            os.chown(self.folder, *owner)
+        atexit.register(self._remove, os.getpid())
+
+    @classmethod
+    def here(cls, owner: tuple[int, int] | None = None) -> Premises:
+        """Return those of this process, the arbiter. `owner` is the user and group of the workers, where these are others."""
+        if cls._of_process is None or cls._of_process[0] != os.getpid():
+            cls._of_process = (os.getpid(), cls(owner))
+        return cls._of_process[1]
+
+    def _remove(self, process_id: int) -> None:
+        if os.getpid() == process_id:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class Worker(BaseWorker):  # type: ignore[misc]
+    """See the module."""
+
+    def __init__(self, age: int, ppid: int, sockets: list[Any], app: Any, timeout: float, cfg: Any, log: Any) -> None:
+        super().__init__(age, ppid, sockets, app, timeout, cfg, log)
+        foreign = (cfg.uid, cfg.gid) if (cfg.uid, cfg.gid) != (os.geteuid(), os.getegid()) else None
+        self._premises = Premises.here(foreign)
+        self._row = self._premises.board.take(age)
+        self._requests = 0
+        self._siblings: Siblings | None = None
+        self._servers: list[HTTPServer] = []
+
+    @classmethod
+    def check_config(cls, cfg: Any, log: Any) -> None:
+        """Refuse settings that cannot be honoured, and name those that have no meaning. The arbiter calls it once.
+
+        Raises:
+            RuntimeError: gunicorn prints it, and ends.
+        """
+        changed = {name: cfg.settings[name].get() for name in cfg.settings if _is_set(cfg, name)}
+        if faults := refused(changed):
+            raise RuntimeError("the worker class headgate.gunicorn.Worker refuses " + "; ".join(faults))
+        for line in without_meaning(changed):
+            log.warning("this setting has no meaning for headgate.gunicorn.Worker: %s", line)
+        for name in _IMPORTED_BEFORE:
+            importlib.import_module(name)
+
+    # -- from the fork to the end -------------------------------------------------------------------------------------
+
+    def init_process(self) -> None:
+        """Begin, after the fork."""
+        from gevent import monkey
+
+        self._premises.board.begin(self._row.slot, os.getpid())
+        if self.cfg.preload_app:  # set by a reload: the arbiter has checked the first configuration only
+            raise RuntimeError("preload_app: the application is loaded after the fork")
+        monkey.patch_all()
+        super().init_process()
+
+    def init_signals(self) -> None:
+        """Take gunicorn's signals in greenlets: SIGTERM drains, SIGQUIT ends at once. Ctrl-C is for the arbiter, which tells
+        us."""
+        from .runtime.loop import Signal, on_signal
+
+        super().init_signals()
+        signal.set_wakeup_fd(-1)
+        self._asked, self._at_once = Signal(), Signal()
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        on_signal(signal.SIGTERM, self._end)
+        on_signal(signal.SIGQUIT, self._end_at_once)
+
+    def handle_abort(self, sig: int, frame: FrameType | None) -> None:
+        """The arbiter has had no heartbeat for `timeout` seconds."""
+        complain(f"worker {self._row.number} was blocked for {self.cfg.timeout} s, and is ended; another one starts")
+        super().handle_abort(sig, frame)
+
+    def load_wsgi(self) -> None:
+        """Load the application, and make it ready to be served; end, and the arbiter with it, when that cannot be."""
+        from .runtime import logging as logs
+        from .workers.application import made_ready
+
+        try:
+            logs.configure(environment().get("HEADGATE_LOG_LEVEL", "info"), worker=self._row.number)
+            super().load_wsgi()
+            loaded: object = self.app.wsgi()
+            config: Mapping[str, Any] = getattr(loaded, "config", {})
+            self.wsgi = made_ready(loaded, Settings.read(config, environment()), "gunicorn's application")
+        except HeadgateError as error:
+            for line in error.lines():
+                complain(line)
+            sys.exit(APP_LOAD_ERROR)
+
+    def run(self) -> None:
+        """Serve until asked to end. The arbiter sees a heartbeat as long as the loop turns."""
+        from .metrics import HTTP_CONNECTIONS
+        from .runtime.heap import Heap
+        from .runtime.loop import repeat
+        from .workers.siblings import Siblings, owner_letters
+
+        heartbeat = repeat(min(HEARTBEAT_S, self.timeout or HEARTBEAT_S), self._beat)
+        app: Flask = self.wsgi
+        gate: Headgate = app.extensions["headgate"]
+        self._gateway = gateway = gate.gateway
+        gateway.own(owner_letters(self._row.slot))
+        self._siblings = siblings = Siblings(
+            self._premises.board,
+            self._premises.folder,
+            self._row.slot,
+            gate.ready,
+            lambda *handed: self._servers[0].adopt(*handed),
+        )
+        app.extensions["headgate.workers"] = siblings
+        self._servers = [self._server(sock, app, gate) for sock in self.sockets]
+        HTTP_CONNECTIONS.set_function(lambda: sum(len(server.connections) for server in self._servers))
+        gate.start()
+        for namespace in gateway.namespaces.values():
+            namespace.bus.was_up.wait(timeout=BUS_S)
+        gateway.registration.tried.wait(timeout=BUS_S)
+        heap = Heap(lambda: sum(len(namespace.clients) for namespace in gateway.namespaces.values()))
+        heap.start()
+        for server in self._servers:
+            server.start()
+        self._move(State.SERVING)
+        while not self._asked.wait(HEARTBEAT_S):
+            if self.ppid != os.getppid():
+                complain(f"worker {self._row.number} ends: its process manager is gone")
+                break
+            if not self.alive:
+                break
+        self._drain(gateway)
+        heap.close()
+        siblings.close()
+        gate.close()
+        for server in self._servers:
+            server.stop(timeout=1)
+        heartbeat.stop()
+        if self._premises.board.row(self._row.slot).state is not State.ALONE:
+            self._move(State.FREE)
+
+    # -- private ------------------------------------------------------------------------------------------------------
+
+    def _server(self, sock: Any, app: Flask, gate: Headgate) -> HTTPServer:
+        from dataclasses import replace
+
+        import gevent.socket
+        from gevent.pool import Pool
+
+        from .transport.http_limits import HttpLimits
+        from .transport.http_server import HTTPServer
+        from .workers.turn import Turn
+
+        limits = HttpLimits.of(gate.gateway.settings)
+        if _is_set(self.cfg, "keepalive"):
+            limits = replace(limits, keep_alive_s=float(self.cfg.keepalive))
+        options: dict[str, object] = (
+            {"spawn": Pool(self.cfg.worker_connections)} if _is_set(self.cfg, "worker_connections") else {}
+        )
+        listener = gevent.socket.socket(sock.FAMILY, gevent.socket.SOCK_STREAM, fileno=sock.sock.detach())
+        routes = dict(gate.routes(app))
+        logs_access = self.log.access_log_enabled
+        if logs_access:  # requests below WSGI are not logged
+            routes = {key: route for key, route in routes.items() if key == ("GET", "/socket.io/")}
+        serving: Any = app
+        if self.cfg.max_requests > 0:
+            routes = {key: self._counting_route(route) for key, route in routes.items()}
+            serving = self._counting(app)
+        server = HTTPServer(listener, serving, limits=limits, routes=routes, **options)
+        if logs_access:
+            server.access_log = self._log_access
+        turn = Turn()
+        board, index = self._premises.board, self._row.slot
+
+        def leave_s() -> float:
+            own = self._connections()
+            board.count(index, own)
+            pause_s = turn.leave_s(own, board.connections())
+            if not pause_s:
+                board.count(index, own + 1)  # the one that is taken now
+            return pause_s
+
+        server.max_accept = 1  # and then the others are looked at again
+        server.leave_s = leave_s
+        server.to_owner = lambda received, descriptor: (
+            self._siblings is not None and self._siblings.hand_over(received, descriptor)
+        )
+        return server
+
+    def _connections(self) -> int:
+        return sum(len(server.connections) for server in self._servers) + self._gateway.sessions
+
+    def _beat(self) -> None:
+        self.tmp.notify()
+        if self._servers:
+            self._premises.board.count(self._row.slot, self._connections())
+
+    def _move(self, state: State) -> None:
+        self._premises.board.move(self._row.slot, state)
+
+    def _end(self) -> None:
+        self.alive = False
+        self._asked.set()
+
+    def _end_at_once(self) -> None:
+        self._at_once.set()
+        self.cfg.worker_int(self)
+        self._end()
+
+    def _drain(self, gateway: Any) -> None:
+        from .runtime.loop import Signal, sleep, spawn
+
+        began_s = time.monotonic()
+        while (
+            self._has_successor_booting()
+            and not self._at_once.is_set()
+            and time.monotonic() - began_s < self._graceful_s(SUCCESSOR_S)
+        ):
+            sleep(LOOK_S)
+        self._move(State.DRAINING)
+        for server in self._servers:
+            server.stop_listening()
+        if self._at_once.is_set():
+            return
+        alone = gateway.retire()
+        board = self._premises.board
+        if alone:
+            self._move(State.ALONE)
+        elif gateway.settings.drain_s:
+            # The others of this machine may be leaving as well: the last one of them knows whether any other gateway is there.
+            until_s = time.monotonic() + END_S
+            while board.none_serves() and not (alone := board.someone_was_last()) and time.monotonic() < until_s:
+                sleep(LOOK_S)
+        within_s = 0.0 if alone else self._graceful_s(gateway.settings.drain_s, since_s=began_s)
+        if within_s:
+            over = Signal()
+
+            def drain() -> None:
+                try:
+                    gateway.drain(within_s)
+                finally:
+                    over.set()
+
+            spawn(drain)
+            while not self._at_once.is_set() and not over.wait(LOOK_S):
+                pass
+
+    def _graceful_s(self, wanted_s: float, since_s: float | None = None) -> float:
+        used_s = 0.0 if since_s is None else time.monotonic() - since_s
+        return max(0.0, min(wanted_s, float(self.cfg.graceful_timeout) - END_S - used_s))
+
+    def _has_successor_booting(self) -> bool:
+        return any(row.state is State.BOOTING and row.age > self.age for row in self._premises.board.rows())
+
+    def _counting(self, app: Any) -> Callable[..., Any]:
+        def counting(environ: dict[str, Any], start_response: Any) -> Any:
+            if "headgate.counted" not in environ:
+                self._count_request()
+            return app(environ, start_response)
+
+        return counting
+
+    def _counting_route(self, route: Any) -> Callable[[Any], Any]:
+        def counting(request: Any) -> Any:
+            self._count_request()
+            request.environ["headgate.counted"] = True
+            return route(request)
+
+        return counting
+
+    def _count_request(self) -> None:
+        self._requests += 1
+        if self._requests >= self.max_requests and self.alive:
+            self.log.info("worker %s has answered max_requests, and makes room for another", self._row.number)
+            self._end()
+
+    def _log_access(self, handler: HttpHandler) -> None:
+        status = handler.status.decode() if isinstance(handler.status, bytes) else handler.status
+        answer = SimpleNamespace(
+            status=status or "101 Switching Protocols",
+            headers=getattr(handler, "response_headers", ()),
+            sent=handler.response_length,
+        )
+        took = timedelta(seconds=max(0.0, handler.time_finish - handler.time_start))
+        environ = handler.environ or {}
+        self.log.access(answer, [], {"RAW_URI": environ.get("PATH_INFO", ""), **environ}, took)
+
+
+def _is_set(cfg: Any, name: str) -> bool:
+    """Return whether a setting differs from gunicorn's default."""
+    return bool(cfg.settings[name].get() != _DEFAULTS[name].get())
+
+
+class Arbiter(gunicorn.arbiter.Arbiter):  # type: ignore[misc]
+    """gunicorn's process manager, as `headgate serve` runs it: the first Ctrl-C drains, and it says when all workers serve."""
+
+    on_ready: Callable[[Any], None] | None = None
+    look: Callable[[], None] | None = None
+
+    def handle_term(self) -> None:
+        """Drain the workers, and end."""
+        say("stopping")
+        super().handle_term()
+
+    def handle_int(self) -> None:
+        """Stop as for SIGTERM; a second Ctrl-C ends the workers at once."""
+        self.handle_term()
+
+    def wait_for_signals(self, timeout: float = 1.0) -> list[int]:
+        """Wait for signals, and look oftener until all workers serve."""
+        found: list[int] = super().wait_for_signals(timeout=timeout if self.on_ready is None else LOOK_S)
+        if self.on_ready is not None:
+            rows = Premises.here().board.rows()
+            if len(rows) >= self.num_workers and all(row.state is State.SERVING for row in rows):
+                self.on_ready(self.LISTENERS[0])
+                self.on_ready = None
+        if self.look is not None and not self.master_pid:
+            self.look()
+        return found
+
+
+class _Application(BaseApplication):  # type: ignore[misc]
+    """An application for the arbiter: gunicorn's settings, and a function that loads it in each worker."""
+
+    def __init__(self, options: Mapping[str, object], load: Callable[[], Flask]) -> None:
+        self._options, self._load = options, load
+        super().__init__()
+
+    def load_config(self) -> None:
+        for name, value in self._options.items():
+            self.cfg.set(name, value)
+
+    def load(self) -> Flask:
+        return self._load()
+
+
+def run_arbiter(
+    options: Mapping[str, object],
+    load: Callable[[], Flask],
+    on_ready: Callable[[Any], None],
+    look: Callable[[], None] | None = None,
+) -> int:
+    """Run gunicorn's process manager with these settings until it is asked to stop; return its exit status.
+
+    In a worker this does not return.
+
+    Args:
+        options: gunicorn's settings.
+        load: returns the application, in each worker.
+        on_ready: called once all workers serve, with the first listener.
+        look: called once a second, but not by a process manager that is about to replace another.
+    """
+    arbiter = Arbiter(_Application({**options, "worker_class": Worker}, load))
+    arbiter.on_ready, arbiter.look = on_ready, look
+    me = os.getpid()
+    try:
+        arbiter.run()
+    except SystemExit as end:
+        if os.getpid() != me:
+            raise
+        return end.code if isinstance(end.code, int) else 1
+    return 0

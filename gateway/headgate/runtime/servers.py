@@ -1,0 +1,32 @@
+"""The servers that carry no WebSocket of ours: recognised by a request's environment, each with what to use instead. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+_GUNICORN = "`gunicorn -k headgate.gunicorn.Worker -w 4 yourmodule:app`"
+_SERVE = "`headgate serve --workers auto yourmodule:app`"
+
+
+def server_of(environ: Mapping[str, object]) -> str:
+    """Return the name of the WSGI server that has made an environment, for people."""
+    software = str(environ.get("SERVER_SOFTWARE", ""))
+    name = software.partition("/")[0].lower()
+    if "uwsgi.version" in environ:
+        return "uWSGI"
+    if "mod_wsgi.version" in environ:
+        return "mod_wsgi"
+    if "eventlet.posthooks" in environ:
+        return "eventlet"
+    if "gunicorn" in name:
+        return "gunicorn with another worker class"
+    if name == "werkzeug":
+        return "Werkzeug's development server"
+    return {"waitress": "waitress", "wsgiserver": "Python's wsgiref", "cheroot": "cheroot"}.get(name, "this WSGI server")
+
+
+def instead(environ: Mapping[str, object]) -> str:
+    """Return one sentence: the server carries no WebSocket, and what to use instead."""
+    server = server_of(environ)
+    use = _GUNICORN if server.startswith("gunicorn") else f"{_SERVE} or {_GUNICORN}"
+    return f"{server} cannot serve Headgate's clients: use {use}"

@@ -1,0 +1,142 @@
+"""The board: the workers of one process manager, and the state and connections of each, in memory that all of them share.
+
+In: the process manager takes a row for each worker before it forks it; the worker writes its own row from then on. Out: the rows
+of the workers that live. Nobody waits and nothing is locked: each row has one writer at a time, and each cell is one aligned
+machine word. `TRANSITIONS` is the life of a worker.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Callable
+from enum import IntEnum
+from typing import NamedTuple
+
+from headgate.settings import MAX_WORKERS
+
+
+class State(IntEnum):
+    """The state of a worker. A row that was never taken is FREE, as memory begins with zeros."""
+
+    FREE = 0
+    BOOTING = 1
+    SERVING = 2
+    DRAINING = 3
+    # It has left the registry as the last gateway of its namespaces: no other one takes its clients.
+    ALONE = 4
+
+
+TRANSITIONS: dict[State, frozenset[State]] = {
+    State.FREE: frozenset({State.BOOTING}),
+    State.BOOTING: frozenset({State.SERVING, State.FREE}),
+    State.SERVING: frozenset({State.DRAINING, State.FREE}),
+    State.DRAINING: frozenset({State.ALONE, State.FREE}),
+    State.ALONE: frozenset(),  # the row says so until the next worker takes it
+}
+
+
+class IllegalTransition(RuntimeError):
+    """A worker was to go into a state that does not follow its own."""
+
+
+class Row(NamedTuple):
+    """One worker. `age` counts the workers of a process manager from 1; `process_id` is 0 until the worker has begun."""
+
+    slot: int
+    state: State
+    age: int
+    process_id: int
+    connections: int
+
+    @property
+    def number(self) -> int:
+        """The worker's number for people: from 1, and free again when it has ended."""
+        return self.slot + 1
+
+
+_CELLS = len(Row._fields) - 1
+
+
+class Board:
+    """See the module. Make it before the fork. `is_alive` tells of a process id."""
+
+    def __init__(self, rows: int = MAX_WORKERS, is_alive: Callable[[int], bool] | None = None) -> None:
+        self._cells = memoryview(mmap.mmap(-1, rows * _CELLS * 8)).cast("q")
+        self._rows = rows
+        self._is_alive = is_alive or _is_alive
+
+    def take(self, age: int) -> Row:
+        """Take a row for a worker that is about to be forked: a free one, or that of a worker that is gone.
+
+        Raises:
+            IllegalTransition: every row belongs to a worker that lives.
+        """
+        for index in range(self._rows):
+            row = self.row(index)
+            if row.state is State.FREE or (row.process_id and not self._is_alive(row.process_id)):
+                self._cells[index * _CELLS] = State.FREE  # nobody sees a row that is half another worker's
+                self._cells[index * _CELLS + 1] = age
+                self._cells[index * _CELLS + 2] = self._cells[index * _CELLS + 3] = 0
+                self.move(index, State.BOOTING)
+                return self.row(index)
+        raise IllegalTransition(f"more than {self._rows} workers")
+
+    def begin(self, index: int, process_id: int) -> None:
+        """The worker runs, as this process."""
+        self._cells[index * _CELLS + 2] = process_id
+
+    def move(self, index: int, state: State) -> None:
+        """Let a worker go into its next state.
+
+        Raises:
+            IllegalTransition: it does not follow the one in which the worker is.
+        """
+        now = self.row(index).state
+        if state not in TRANSITIONS[now]:
+            raise IllegalTransition(f"worker {index + 1} is {now.name}, and cannot be {state.name} next")
+        self._cells[index * _CELLS] = state
+
+    def count(self, index: int, connections: int) -> None:
+        """The worker has so many connections now."""
+        self._cells[index * _CELLS + 3] = connections
+
+    def row(self, index: int) -> Row:
+        """Return one row.
+
+        Raises:
+            IndexError: there is none.
+        """
+        if not 0 <= index < self._rows:
+            raise IndexError(index)
+        state, age, process_id, connections = self._cells[index * _CELLS : (index + 1) * _CELLS]
+        return Row(index, State(state), age, process_id, connections)
+
+    def rows(self) -> list[Row]:
+        """Return the rows of the workers that live, one that is about to begin included."""
+        taken = (row for row in map(self.row, range(self._rows)) if row.state is not State.FREE)
+        return [row for row in taken if not row.process_id or self._is_alive(row.process_id)]
+
+    def connections(self) -> list[int]:
+        """Return the connections of each worker that serves. Asks the kernel nothing: it runs for each connection."""
+        cells = self._cells
+        ends = range(0, self._rows * _CELLS, _CELLS)
+        return [cells[at + 3] for at in ends if cells[at] == State.SERVING]
+
+    def none_serves(self) -> bool:
+        """Return whether every worker is leaving: the process manager stops."""
+        return all(row.state in (State.DRAINING, State.ALONE) for row in self.rows())
+
+    def someone_was_last(self) -> bool:
+        """Return whether a worker has left the registry as the last gateway of its namespaces."""
+        return any(self.row(index).state is State.ALONE for index in range(self._rows))
+
+
+def _is_alive(process_id: int) -> bool:
+    try:
+        os.kill(process_id, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True

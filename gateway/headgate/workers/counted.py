@@ -1,0 +1,142 @@
+"""The counts of several workers as those of one gateway. No I/O.
+
+In: the metric families of each worker that has answered, and the counts of workers that have ended. Out: the families of all.
+
+- Counters and histograms are sums. A worker that has ended still counts, with the last that was read of it: a sum never goes
+  back, so `rate()` sees no reset where there was none. Counts of a killed worker since the last scrape are lost with it.
+- A gauge is put together by its meaning (`GAUGES`). A gauge of the application, whose meaning nobody here knows, stays apart,
+  with the label `worker`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+WORKER_LABEL = "worker"
+# Ages whose counts are in `ended` already: a late answer must not count twice. Far more than end between two scrapes.
+MAX_FOLDED = 4096
+
+
+class Sample(NamedTuple):
+    """One number, with its labels."""
+
+    name: str
+    labels: dict[str, str]
+    value: float
+
+
+class Family(NamedTuple):
+    """One metric of a process."""
+
+    name: str
+    kind: str
+    documentation: str
+    samples: list[Sample]
+
+
+class Totals(msgspec.Struct):
+    """The counts that outlive a worker: of all that have ended, and the last seen of each that lives, by age."""
+
+    ended: list[Family] = []
+    seen: dict[int, list[Family]] = {}
+    folded: list[int] = []
+
+
+Join = Callable[[Sequence[float]], float]
+
+# Of the gateway's own gauges, and of those about the process. The workers of one machine are one gateway to its clients.
+GAUGES: Mapping[str, Join] = {
+    "headgate_bus_up": min,
+    "headgate_bus_subscriptions": sum,
+    "headgate_clients": sum,
+    "headgate_subscriptions": sum,
+    "headgate_http_connections": sum,
+    "headgate_gc_longest_pause_seconds": max,
+    "headgate_worker_up": max,
+    "headgate_monitored_value": max,
+    "headgate_consumer_waiting": max,
+    "headgate_consumer_full": max,
+    "headgate_consumer_lag_events": max,
+    "process_virtual_memory_bytes": sum,
+    "process_resident_memory_bytes": sum,
+    "process_open_fds": sum,
+    "process_max_fds": min,
+    "process_start_time_seconds": min,
+    "python_info": max,
+}
+_COUNTED = {"counter", "histogram", "summary"}
+
+
+def counts_of(families: Iterable[Family]) -> list[Family]:
+    """Return what outlives a worker: counters, histograms and summaries."""
+    return [family for family in families if family.kind in _COUNTED]
+
+
+def remember(totals: Totals, seen: Mapping[int, Sequence[Family]], living: Iterable[int]) -> Totals:
+    """Return the totals with what was seen of workers, by age; those that do not live any more are among the ended."""
+    latest = dict(totals.seen)
+    folded = set(totals.folded)
+    for age, families in seen.items():
+        if age not in folded:
+            known = latest.get(age)
+            latest[age] = counts_of(families) if known is None else _joined([known, counts_of(families)], max)
+    gone = sorted(latest.keys() - set(living))
+    ended = _joined([totals.ended, *(latest.pop(age) for age in gone)], sum)
+    return Totals(ended, latest, sorted(folded | set(gone))[-MAX_FOLDED:])
+
+
+def exposed(answers: Mapping[int, Sequence[Family]], numbers: Mapping[int, int], totals: Totals) -> list[Family]:
+    """Return the families of all workers.
+
+    Args:
+        answers: of each worker that has answered, by age.
+        numbers: the number of each of these for people, by age.
+        totals: what else counts; a worker that lives and has not answered counts with what was seen of it.
+    """
+    counted = [counts_of(families) for families in answers.values()]
+    silent = [families for age, families in totals.seen.items() if age not in answers]
+    families = _joined([*counted, *silent, totals.ended], sum)
+    gauges: dict[str, Family] = {}
+    by_sample: dict[str, dict[tuple[str, tuple[tuple[str, str], ...]], list[float]]] = {}
+    for age, answer in answers.items():
+        for family in answer:
+            if family.kind in _COUNTED:
+                continue
+            found = gauges.setdefault(family.name, Family(family.name, family.kind, family.documentation, []))
+            if family.name in GAUGES:
+                values = by_sample.setdefault(family.name, {})
+                for sample in family.samples:
+                    values.setdefault((sample.name, tuple(sorted(sample.labels.items()))), []).append(sample.value)
+            else:
+                label = {WORKER_LABEL: str(numbers[age])}
+                found.samples.extend(Sample(name, labels | label, value) for name, labels, value in family.samples)
+    for name, values in by_sample.items():
+        gauges[name].samples.extend(Sample(at, dict(labels), GAUGES[name](each)) for (at, labels), each in values.items())
+    return families + list(gauges.values())
+
+
+def _joined(parts: Sequence[Sequence[Family]], join: Join) -> list[Family]:
+    families: dict[str, Family] = {}
+    values: dict[str, dict[tuple[str, tuple[tuple[str, str], ...]], list[float]]] = {}
+    for part in parts:
+        for family in part:
+            families.setdefault(family.name, family)
+            samples = values.setdefault(family.name, {})
+            for name, labels, value in family.samples:
+                samples.setdefault((name, tuple(sorted(labels.items()))), []).append(value)
+    return [
+        Family(
+            name,
+            family.kind,
+            family.documentation,
+            # The time at which a count began is that of the oldest.
+            [
+                Sample(at, dict(labels), (min if at.endswith("_created") else join)(each))
+                for (at, labels), each in values[name].items()
+            ],
+        )
+        for name, family in families.items()
+    ]

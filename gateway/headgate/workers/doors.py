@@ -1,0 +1,111 @@
+"""The doors of workers: a Unix socket each, in a private folder, over which the workers of one process manager talk.
+
+In: a question of a sibling, or a connection that it has accepted for this worker, with the bytes that it has read of it. Out: an
+answer. A message is one byte for its kind, four for its length, and that many bytes; a connection's descriptor travels with the
+first of them. Only processes of this user can open the folder. Every wait lets the loop run, and has a deadline.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import structlog
+
+from headgate.runtime.loop import Greenlet, deadline, sleep, spawn
+
+METRICS, HEALTH, CONNECTION = b"M", b"H", b"C"
+TAKEN = b"taken"
+# A sibling that does not answer in this time is busy with something that blocks it, or stopped.
+ANSWER_S = 1.0
+# A connection waits for this long at most: its client waits, too.
+HAND_OVER_S = 2.0
+MAX_MESSAGE_BYTES = 16 * 1024 * 1024
+_HEAD = struct.Struct("!cI")
+_BACKLOG = 1024
+
+log = structlog.get_logger("headgate.workers")
+
+# kind, bytes, the descriptor that came with them → the answer.
+Answerer = Callable[[bytes, bytes, int | None], bytes]
+
+
+class Door:
+    """The socket of this worker, and the greenlet behind it."""
+
+    def __init__(self, path: Path, answer: Answerer) -> None:
+        self._path, self._answer = path, answer
+        path.unlink(missing_ok=True)  # of a worker that is gone
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listener.bind(str(path))
+        self._listener.listen(_BACKLOG)
+        self._greenlet: Greenlet = spawn(self._accept)
+
+    def close(self) -> None:
+        """Answer nobody any more. Idempotent."""
+        self._greenlet.kill()
+        self._listener.close()
+        self._path.unlink(missing_ok=True)
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError as error:
+                log.warning("a worker could not be answered", reason=error.strerror)
+                sleep(ANSWER_S)
+                continue
+            spawn(self._serve, connection)
+
+    def _serve(self, connection: socket.socket) -> None:
+        descriptor: int | None = None
+        try:
+            with connection, deadline(HAND_OVER_S):
+                received, descriptors, _, _ = socket.recv_fds(connection, 65536, 1)
+                descriptor = descriptors[0] if descriptors else None
+                while len(received) < _HEAD.size:
+                    received += _more(connection)
+                kind, size = _HEAD.unpack_from(received)
+                if size > MAX_MESSAGE_BYTES:
+                    return
+                message = bytearray(received[_HEAD.size :])
+                while len(message) < size:
+                    message += _more(connection)
+                taken, descriptor = descriptor, None
+                connection.sendall(self._answer(kind, bytes(message), taken))
+        except (OSError, TimeoutError):
+            pass  # the sibling has gone, or waits no longer
+        finally:
+            if descriptor is not None:
+                os.close(descriptor)
+
+
+def ask(path: Path, kind: bytes, message: bytes = b"", descriptor: int | None = None, within_s: float = ANSWER_S) -> bytes:
+    """Return a sibling's answer, which may be empty. Switches greenlets.
+
+    Raises:
+        OSError: there is no such sibling, or it did not answer in time (TimeoutError).
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection, deadline(within_s):
+        connection.connect(str(path))
+        whole = _HEAD.pack(kind, len(message)) + message
+        if descriptor is None:
+            connection.sendall(whole)
+        else:
+            sent = socket.send_fds(connection, [whole], [descriptor])
+            connection.sendall(whole[sent:])
+        connection.shutdown(socket.SHUT_WR)
+        answer = bytearray()
+        while len(answer) <= MAX_MESSAGE_BYTES and (part := connection.recv(65536)):
+            answer += part
+        return bytes(answer)
+
+
+def _more(connection: socket.socket) -> bytes:
+    part = connection.recv(65536)
+    if not part:
+        raise ConnectionResetError("a message ended too early")
+    return part

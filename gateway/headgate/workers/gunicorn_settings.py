@@ -1,0 +1,50 @@
+"""gunicorn's settings, as the worker class honours them. No I/O.
+
+In: each setting that differs from gunicorn's default. Out: those that the worker refuses, each with what to use instead, and
+those that have no meaning here, each with what takes its place. Every other setting is honoured, by gunicorn's process manager
+(`bind`, `workers`, `timeout`, `max_requests`, `user`, hooks, logs, …) or by the worker (`worker_connections`, `keepalive`,
+`accesslog`, `graceful_timeout`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+_TLS = "TLS ends in front of the gateway: use nginx, HAProxy, Caddy or a load balancer, and set HEADGATE_PROXIES"
+REFUSED = {
+    "certfile": _TLS,
+    "keyfile": _TLS,
+    "preload_app": "the application is loaded after the fork, where gevent has patched the process: remove preload_app",
+    "reuse_port": "the workers share one listener, which loses no connection when a worker ends: remove reuse_port",
+    "proxy_protocol": "the gateway speaks no PROXY protocol: let the proxy set X-Forwarded-For, and set HEADGATE_PROXIES",
+}
+_BOUNDED = "the gateway has bounds of its own"
+_FORWARDED = "HEADGATE_PROXIES says how many proxies there are"
+WITHOUT_MEANING = {
+    "threads": "greenlets serve all clients of a worker",
+    "limit_request_line": _BOUNDED,
+    "limit_request_fields": _BOUNDED,
+    "limit_request_field_size": _BOUNDED,
+    "forwarded_allow_ips": _FORWARDED,
+    "secure_scheme_headers": _FORWARDED,
+    "proxy_allow_ips": _FORWARDED,
+    "forwarder_headers": _FORWARDED,
+    "header_map": "names with an underscore are dropped",
+    "http_protocols": "the gateway speaks HTTP/1.1 and WebSocket",
+    "http2_cleartext": "the gateway speaks HTTP/1.1 and WebSocket",
+    "http_parser": "gevent's pywsgi reads requests",
+    "sendfile": "gevent's pywsgi writes answers",
+    "pre_request": "use Flask's before_request",
+    "post_request": "use Flask's after_request",
+    "websocket_max_message_size": "HEADGATE_MAX_PAYLOAD_BYTES says it",
+}
+
+
+def refused(changed: Mapping[str, object]) -> list[str]:
+    """Return one line for each setting that cannot be honoured."""
+    return [f"{name}: {advice}" for name, advice in REFUSED.items() if name in changed]
+
+
+def without_meaning(changed: Mapping[str, object]) -> list[str]:
+    """Return one line for each setting that has no meaning here."""
+    return [f"{name}: {reason}" for name, reason in WITHOUT_MEANING.items() if name in changed]

@@ -1,0 +1,170 @@
+"""The siblings: this worker among the workers of its process manager, which answer together for what is one gateway outside.
+
+In: the board and the private folder that all share, this worker's own health and counts, and the connections of the port. Out:
+`health` and `exposition` of all workers, asked with one deadline; a connection whose session is another worker's is handed to
+that worker, with the bytes that were read of it. A session id begins with two letters for its owner's row. An id claims its
+owner and proves nothing: it selects a row of the board, and only a worker that lives in that row is ever asked.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import structlog
+
+from headgate.metrics import EXPOSITION_TYPE, exposition_of, families
+from headgate.runtime.loop import spawn
+from headgate.runtime.operator_lines import complain
+
+from . import counted, doors, totals_file
+from .board import Board, Row, State
+from .counted import Family, Sample
+from .health import joined
+
+# A row is two letters, of 32 each.
+_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdef"
+_OWNER = re.compile(rb"[?&]sid=([A-Za-f]{2})[A-Za-z0-9_-]{20}[& ]")
+WORKER_UP = "headgate_worker_up"
+
+log = structlog.get_logger("headgate.workers")
+
+
+def owner_letters(index: int) -> str:
+    """Return the two letters with which session ids of a row begin."""
+    return _LETTERS[index // len(_LETTERS)] + _LETTERS[index % len(_LETTERS)]
+
+
+def owner_of(request: bytes) -> int | None:
+    """Return the row that a request's session id names, from the first line of the request; None when it names none."""
+    line, _, _ = request.partition(b"\r\n")
+    found = _OWNER.search(line)
+    if found is None:
+        return None
+    letters = found[1].decode()
+    first, second = letters[0], letters[1]
+    if first not in _LETTERS or second not in _LETTERS:
+        return None
+    return _LETTERS.index(first) * len(_LETTERS) + _LETTERS.index(second)
+
+
+class Siblings:
+    """See the module.
+
+    Args:
+        own: the index of this worker's row.
+        ready: returns this worker's health.
+        adopt: takes a connection that a sibling has accepted: its descriptor, and the bytes that were read of it.
+    """
+
+    def __init__(
+        self,
+        board: Board,
+        folder: Path,
+        own: int,
+        ready: Callable[[], Mapping[str, Any]],
+        adopt: Callable[[int, bytes], None],
+    ) -> None:
+        self._board, self._folder, self._own = board, folder, own
+        self._ready, self._adopt = ready, adopt
+        self._door = doors.Door(self._path(board.row(own)), self._answer)
+
+    def close(self) -> None:
+        """Leave the counts of this worker to those that stay, and answer nobody any more. Idempotent."""
+        self._keep({self._board.row(self._own).age: _counted()}, self._board.rows())
+        self._door.close()
+
+    # -- together ---------------------------------------------------------------------------------------------------
+
+    def health(self) -> dict[str, Any]:
+        """Return the health of all workers: the worst of them, with each named. Waits for at most ANSWER_S."""
+        rows = self._board.rows()
+        answers = {
+            age: None if answer is None else msgspec.json.decode(answer) for age, answer in self._ask(rows, doors.HEALTH).items()
+        }
+        return joined(rows, answers)
+
+    def exposition(self) -> tuple[str, bytes]:
+        """Return the counts of all workers, as Prometheus reads them: content type and text. Waits for at most ANSWER_S."""
+        rows = self._board.rows()
+        answers = {
+            age: msgspec.json.decode(answer, type=list[Family])
+            for age, answer in self._ask(rows, doors.METRICS).items()
+            if answer is not None
+        }
+        totals = self._keep(answers, rows)
+        whole = counted.exposed(answers, {row.age: row.number for row in rows}, totals)
+        up = [Sample(WORKER_UP, {counted.WORKER_LABEL: str(row.number)}, float(row.age in answers)) for row in rows]
+        whole = [family for family in whole if family.name != WORKER_UP]
+        whole.append(Family(WORKER_UP, "gauge", "1 for a worker that answered this scrape, 0 for one that did not.", up))
+        return EXPOSITION_TYPE, exposition_of(whole)
+
+    def hand_over(self, request: bytes, descriptor: int) -> bool:
+        """Hand a connection to the worker that owns the session of its next request; return whether that has taken it.
+
+        The descriptor stays the caller's, to close. False for a request without a session, and where the session would be ours,
+        or its owner is gone. Switches greenlets.
+        """
+        index = owner_of(request)
+        if index is None or index == self._own:
+            return False
+        try:
+            row = self._board.row(index)
+            if row.state not in (State.SERVING, State.DRAINING):
+                return False
+            return doors.ask(self._path(row), doors.CONNECTION, request, descriptor, doors.HAND_OVER_S) == doors.TAKEN
+        except IndexError:
+            return False
+        except OSError as error:
+            log.warning("a connection could not be handed over", to=index + 1, reason=str(error))
+            return False
+
+    # -- private ----------------------------------------------------------------------------------------------------
+
+    def _path(self, row: Row) -> Path:
+        return self._folder / f"{row.age}.sock"
+
+    def _ask(self, rows: list[Row], kind: bytes) -> dict[int, bytes | None]:
+        """Return the answers of the workers that serve or leave, by age; None of one that does not answer in time."""
+        answers: dict[int, bytes | None] = {}
+
+        def ask(row: Row) -> None:
+            try:
+                answers[row.age] = doors.ask(self._path(row), kind) or None
+            except OSError:
+                answers[row.age] = None
+
+        asked = [row for row in rows if row.state is not State.BOOTING]
+        greenlets = [spawn(ask, row) for row in asked if row.slot != self._own]
+        answers |= {row.age: self._answer(kind, b"", None) for row in asked if row.slot == self._own}
+        for greenlet in greenlets:
+            greenlet.join()
+        return answers
+
+    def _answer(self, kind: bytes, message: bytes, descriptor: int | None) -> bytes:
+        if kind == doors.HEALTH:
+            return msgspec.json.encode(self._ready())
+        if kind == doors.METRICS:
+            return msgspec.json.encode(_counted())
+        if kind == doors.CONNECTION and descriptor is not None:
+            self._adopt(descriptor, message)
+            return doors.TAKEN
+        if descriptor is not None:
+            os.close(descriptor)
+        return b""
+
+    def _keep(self, seen: Mapping[int, list[Family]], rows: list[Row]) -> counted.Totals:
+        try:
+            return totals_file.keep(self._folder, seen, [row.age for row in rows])
+        except OSError as error:
+            complain(f"the counts of ended workers are not kept: {error.strerror}")
+            return counted.Totals()
+
+
+def _counted() -> list[Family]:
+    """Return what this process counts."""
+    return [Family(*family[:3], [Sample(*sample) for sample in family[3]]) for family in families()]

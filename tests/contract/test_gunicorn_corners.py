@@ -1,0 +1,64 @@
+"""The corners of gunicorn that headgate/gunicorn.py relies on: a new version that moves one fails here."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+
+import gunicorn.arbiter
+from gunicorn.config import Config
+from gunicorn.workers.base import Worker as BaseWorker
+
+from headgate.gunicorn import Worker
+
+# In a process of its own: this one has a loop.
+BEFORE_THE_FORK = """
+import gunicorn.config, logging, sys
+from headgate.gunicorn import Worker
+Worker.check_config(gunicorn.config.Config(), logging.getLogger())
+from gevent import _hub_local, monkey
+assert _hub_local.get_hub_if_exists() is None
+assert not monkey.is_module_patched("socket")
+print(sorted({"redis", "socketio", "engineio"} & sys.modules.keys()))
+"""
+
+
+def test_the_arbiter_makes_a_worker_before_it_forks() -> None:
+    """There the worker takes its row of the board, which older workers see before they are asked to end."""
+    source = inspect.getsource(gunicorn.arbiter.Arbiter.spawn_worker)
+    assert source.index("self.worker_class(") < source.index("os.fork()")
+    assert list(inspect.signature(BaseWorker.__init__).parameters) == list(inspect.signature(Worker.__init__).parameters)
+
+
+def test_a_reload_starts_the_new_workers_before_it_ends_the_old_ones() -> None:
+    """So an old worker finds its successor booting."""
+    source = inspect.getsource(gunicorn.arbiter.Arbiter.reload)
+    assert source.index("self.spawn_worker()") < source.index("self.manage_workers()")
+
+
+def test_the_arbiter_asks_the_class_about_its_settings_before_it_forks() -> None:
+    """A RuntimeError there is one line, and the end."""
+    source = inspect.getsource(gunicorn.arbiter.Arbiter.start)
+    assert "self.worker_class.check_config(self.cfg, self.log)" in source
+    assert "except RuntimeError" in inspect.getsource(gunicorn.app.base.BaseApplication.run)
+
+
+def test_settings_tell_their_defaults() -> None:
+    """A setting that somebody has changed differs from that of a new configuration."""
+    changed = Config()
+    changed.set("keepalive", 30)
+    assert changed.settings["keepalive"].get() != Config().settings["keepalive"].get()
+
+
+def test_an_inherited_descriptor_goes_before_the_address() -> None:
+    """`headgate serve` hands its listener over as fd://N, and an upgrade inherits it."""
+    config = Config()
+    config.set("bind", ["fd://7"])
+    assert config.address == [7]
+
+
+def test_nothing_of_redis_greenlets_or_the_loop_begins_before_the_fork() -> None:
+    """The process manager only forks."""
+    done = subprocess.run([sys.executable, "-c", BEFORE_THE_FORK], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr

@@ -1,0 +1,263 @@
+"""Several workers on one port, as real processes: one `headgate serve --workers 2`, one gunicorn, and what is refused at the
+start.
+
+Each process is for many claims: it is started once, goes through its life in order, and is ended by the test.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from headgate.cli.main import main
+from headgate.publisher import Publisher
+from tests.support.gateway_process import GatewayProcess, StartGateway
+from tests.support.raw_client import RawClient
+
+DEADLINE_S = 60.0
+OPEN = {"subscriptions": [{"pattern": "orders.#"}]}
+
+
+def get(url: str, body: bytes | None = None) -> str:
+    """Return an answer's text, over a connection of its own."""
+    request = urllib.request.Request(url, data=body, headers={"Connection": "close"})
+    try:
+        with urllib.request.urlopen(request, timeout=DEADLINE_S) as answer:
+            return str(answer.read().decode())
+    except urllib.error.HTTPError as error:
+        return f"{error.code} {error.read().decode()}"
+
+
+def health(url: str) -> dict[str, Any]:
+    answer = get(f"{url}/healthz")
+    return dict(json.loads(answer[answer.index("{") :]))
+
+
+def wait_until(condition: Callable[[], Any], what: str) -> Any:
+    give_up = time.monotonic() + DEADLINE_S
+    while not (found := condition()):
+        assert time.monotonic() < give_up, what
+        time.sleep(0.05)
+    return found
+
+
+def wait_for(client: RawClient, condition: Callable[[RawClient], Any], what: str) -> None:
+    client.wait_for(lambda: condition(client), what, DEADLINE_S)
+
+
+def serving(url: str) -> dict[int, int]:
+    """The process of each worker that serves and is well."""
+    return {each["worker"]: each["process"] for each in health(url)["workers"] if each.get("ready")}
+
+
+def sample(url: str, name: str) -> float:
+    return sum(float(line.split()[-1]) for line in get(f"{url}/metrics").splitlines() if re.match(rf"{name}[ {{]", line))
+
+
+def poll_session(url: str) -> str:
+    """Open a session over polling; return the address of its polls."""
+    polling = f"{url}/socket.io/?EIO=4&transport=polling"
+    opening = json.loads(get(polling)[1:])
+    assert get(f"{polling}&sid={opening['sid']}", b"40/notifications," + json.dumps(OPEN).encode()) == "ok"
+    return f"{polling}&sid={opening['sid']}"
+
+
+def read_until(address: str, wanted: str) -> None:
+    """Poll a session, each time over another connection, until it has brought a text."""
+
+    def brought() -> bool:
+        answer = get(address)
+        assert "Session ID unknown" not in answer
+        if "\x1e2" in f"\x1e{answer}":
+            assert get(address, b"3") == "ok"
+        return wanted in answer
+
+    wait_until(brought, f"{wanted} over polling")
+
+
+def test_two_workers_are_one_gateway_from_start_to_stop(start_gateway: StartGateway, tmp_path: Path) -> None:
+    """One port, one private Redis, one health page, one set of counts; a killed worker comes back, a reload loses no request."""
+    gateway = start_gateway({}, "--dev", "--workers", "2")
+    url = gateway.url
+    data = tmp_path / "gateway-0" / "data"
+
+    # They are named, and share the private Redis.
+    first = wait_until(lambda: len(found := serving(url)) == 2 and found, "both serve")
+    assert first.keys() == {1, 2}
+    assert gateway.output.count("started a private") == 1
+    publisher = Publisher(f"unix://{data / 'redis.sock'}")
+
+    # Clients of both get every event; each worker has some of them.
+    clients = [RawClient(url, OPEN) for _ in range(24)]
+    polls = [poll_session(url) for _ in range(4)]
+    for client in clients:
+        wait_for(client, lambda of: of.named("welcome"), "welcome")
+    publisher.publish("orders.1.shipped", {"first": True})
+    for client in clients:
+        wait_for(client, lambda of: len(of.events) == 1, "its event")
+
+    # A poll that arrives at the wrong worker is its owner's nevertheless.
+    for poll in polls:
+        read_until(poll, '"first":true')
+
+    # Whichever worker is asked, the counts are those of both.
+    assert {sample(url, "headgate_clients") for _ in range(6)} == {28}
+    assert sample(url, "headgate_worker_up") == 2
+    assert health(url)["namespaces"]["notifications"]["clients"] == 28
+    counted = sample(url, "headgate_events_received_total")
+    assert counted == 2
+
+    # A killed worker is replaced, with its number; the counts do not go back; the clients of the other one stay.
+    os.kill(first[2], signal.SIGKILL)
+    wait_until(lambda: serving(url).get(2, first[2]) != first[2], "another worker 2")
+    assert serving(url)[1] == first[1]
+    assert sample(url, "headgate_events_received_total") >= counted
+    stayed = [client for client in clients if client.closed is None]
+    publisher.publish("orders.2.shipped", {})
+    for client in stayed:
+        wait_for(client, lambda of: len(of.events) == 2 or of.closed, "its event, or its end")
+    assert 0 < len([client for client in stayed if client.closed is None]) < 24
+
+    # A reload: others serve before these end, and no request is refused.
+    second = serving(url)
+    os.kill(gateway.pid, signal.SIGHUP)
+    wait_until(
+        lambda: "alive" in get(f"{url}/livez") and not set(second.values()) & set(serving(url).values()), "two other workers"
+    )
+    assert sample(url, "headgate_events_received_total") >= counted + 1
+
+    # The end.
+    assert gateway.stop(DEADLINE_S) == 0
+    assert "Traceback" not in gateway.output
+    with pytest.raises(OSError, match="refused"), socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))):
+        pass
+    assert not (data / "redis.sock").exists() or "socket" not in (data / "redis.lock").read_text()
+    publisher.close()
+    for client in clients:
+        client.close()
+
+
+class GunicornProcess(GatewayProcess):
+    """gunicorn with our worker class, on a Unix socket and a port."""
+
+    def __init__(self, folder: Path, settings: Mapping[str, str], arguments: tuple[str, ...]) -> None:
+        super().__init__(folder, settings)
+        self.command = (sys.executable, "-m", "gunicorn", *arguments)
+
+
+def test_gunicorn_runs_the_worker_class(tmp_path: Path, redis_url: str, shop_folder: Path) -> None:
+    """With its own settings: a Unix socket, an access log, and max_requests, after which another worker takes over."""
+    path = tmp_path / "shop.sock"
+    arguments = ("-k", "headgate.gunicorn.Worker", "-w", "1", "-b", f"unix:{path}", "--access-logfile", "-", "--threads", "8")
+    settings = {"HEADGATE_REDIS_URL": redis_url}
+    gunicorn = GunicornProcess(shop_folder, settings, (*arguments, "--max-requests", "3", "--no-control-socket", "shop:app"))
+    try:
+        gunicorn._launch()
+        gunicorn.wait_for_line("no meaning for headgate.gunicorn.Worker: threads")
+
+        def ask(target: str) -> bytes:
+            with socket.socket(socket.AF_UNIX) as connection:
+                connection.settimeout(DEADLINE_S)
+                connection.connect(str(path))
+                connection.sendall(f"GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+                answer = b""
+                while part := connection.recv(65536):
+                    answer += part
+                return answer
+
+        def booted() -> bool:
+            try:
+                return b" 200 " in ask("/healthz")
+            except OSError:
+                return False
+
+        wait_until(booted, "it serves")
+        gunicorn.wait_for_line('"GET /healthz HTTP/1.1" 200')
+        for _ in range(8):
+            assert b'"ready":' in ask("/healthz")
+        gunicorn.wait_for_line("Worker exiting")
+        assert gunicorn.stop(DEADLINE_S) == 0
+        assert "Traceback" not in gunicorn.output
+    finally:
+        gunicorn.stop()
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--preload"], "preload_app: the application is loaded after the fork"),
+        (["--certfile", "c.pem", "--keyfile", "c.pem"], "certfile: TLS ends in front of the gateway"),
+    ],
+)
+def test_gunicorn_refuses_what_the_worker_cannot_honour(tmp_path: Path, options: list[str], says: str) -> None:
+    """One line, and the end."""
+    (tmp_path / "c.pem").write_text("")
+    (tmp_path / "empty.py").write_text("def app(environ, start_response):\n    return []\n")
+    command = [
+        sys.executable,
+        "-m",
+        "gunicorn",
+        "-k",
+        "headgate.gunicorn.Worker",
+        "-b",
+        f"unix:{tmp_path}/s",
+        *options,
+        "empty:app",
+    ]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=DEADLINE_S)
+    assert (done.returncode, says in done.stderr) == (1, True), done.stderr
+
+
+@pytest.mark.parametrize("workers", ["0", "-1", "257", "many", "1.5"])
+def test_a_number_of_workers_that_is_none_is_one_clear_line(workers: str) -> None:
+    """It names the setting, and what is expected."""
+    done = CliRunner().invoke(main, ["serve", "--workers", workers])
+    assert done.exit_code == 1
+    assert f"HEADGATE_WORKERS={workers}: expected a whole number from 1 to 256, or auto" in done.stderr.replace("'", "")
+
+
+def test_a_port_in_use_is_one_clear_line(redis_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Before any worker is forked."""
+    monkeypatch.chdir(tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        command = [
+            sys.executable,
+            "-m",
+            "headgate.cli.main",
+            "serve",
+            "--workers",
+            "2",
+            "--port",
+            str(port),
+            "--redis",
+            redis_url,
+        ]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=DEADLINE_S)
+    assert done.returncode == 1
+    assert f"cannot listen on 127.0.0.1:{port}: Address already in use; choose another" in done.stderr
+
+
+def test_without_gunicorn_one_line_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Nothing has been started then."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "headgate.gunicorn", raising=False)
+    monkeypatch.setitem(sys.modules, "gunicorn", None)
+    done = CliRunner().invoke(main, ["serve", "--workers", "2"])
+    assert done.exit_code == 1
+    assert "several workers needs the package gunicorn: run `pip install 'headgate[gunicorn]'`" in done.stderr
+    assert not (tmp_path / ".headgate").exists()

@@ -1,4 +1,4 @@
-"""Tabs that share one connection (`headgate/tabs`) in Chromium: ten tabs, a leader that ends in each of the ways a tab can end, toasts."""
+"""Tabs that share one connection (`headgate/tabs`) in Chromium: ten tabs, each way in which a leader can end, toasts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from headgate.publisher import Publisher
 from tests.e2e.conftest import DEADLINE_MS
 from tests.support.gateway_process import GatewayProcess, StartGateway
 
-SETTINGS = {"PYTHONPATH": str(Path(__file__).parents[2]), "HEADGATE_TOKEN_SECRET": "a secret of thirty-two bytes or more, for tests"}
+SETTINGS = {
+    "PYTHONPATH": str(Path(__file__).parents[2]),
+    "HEADGATE_TOKEN_SECRET": "a secret of thirty-two bytes or more, for tests",
+}
 TABS = 10
 POLL_MS = 20
 
@@ -49,7 +52,7 @@ def wait_until(page: Page, condition: str) -> None:
     """Ask until it is true. (Playwright's own wait evaluates text in the page, which its policy forbids.)"""
     give_up = time.monotonic() + DEADLINE_MS / 1000
     while not page.evaluate(condition):
-        assert time.monotonic() < give_up, f"not in time: {condition}; {page.evaluate('[page.told, page.seen, page.gate.tabs.role]')}"
+        assert time.monotonic() < give_up, f"not in time: {condition}; {page.evaluate('[page.told, page.seen]')}"
         page.wait_for_timeout(POLL_MS)
 
 
@@ -92,7 +95,7 @@ def assert_seen(tabs: list[Page], numbers: range) -> None:
 def test_ten_tabs_are_one_connection_whatever_becomes_of_the_leader(
     open_tab: OpenTab, context: BrowserContext, site: GatewayProcess, publisher: Publisher
 ) -> None:
-    """Closed, crashed, gone elsewhere, frozen, or stopped in a debugger: the others go on without a loss, a double or a disconnection."""
+    """Closed, crashed, gone elsewhere, frozen, or in a debugger: the others go on without a loss, a double or a disconnection."""
     tabs = [open_tab() for _ in range(TABS)]
     assert clients(site) == 1
     publish(publisher, range(1, 50))

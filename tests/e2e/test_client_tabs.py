@@ -85,10 +85,14 @@ def leader_of(tabs: list[Page]) -> Page:
         tabs[0].wait_for_timeout(POLL_MS)
 
 
-def assert_seen(tabs: list[Page], numbers: range) -> None:
+def assert_seen(tabs: list[Page], numbers: range, after: str = "") -> None:
     """Each tab's handlers have had exactly these, in this order."""
+    began = time.monotonic()
     for tab in tabs:
         wait_until(tab, f"page.seen.includes({numbers[-1]})")
+    if after:
+        print(f"{after}: every other tab has everything {time.monotonic() - began:.2f} s after the last publish")
+    for tab in tabs:
         assert tab.evaluate("page.seen") == list(numbers)
 
 
@@ -111,7 +115,7 @@ def test_ten_tabs_are_one_connection_whatever_becomes_of_the_leader(
     leader.close()
     next_leader(leader)
     publish(publisher, range(100, 150))
-    assert_seen(tabs, range(1, 150))
+    assert_seen(tabs, range(1, 150), "closed")
 
     # Crashed: nothing in the page has a chance to say so.
     leader = leader_of(tabs)
@@ -123,14 +127,14 @@ def test_ten_tabs_are_one_connection_whatever_becomes_of_the_leader(
     publish(publisher, range(150, 200))
     for tab in crashed or [leader]:
         next_leader(tab)
-    assert_seen(tabs, range(1, 200))
+    assert_seen(tabs, range(1, 200), "crashed")
 
     # Gone elsewhere.
     leader = leader_of(tabs)
     leader.goto(f"{site.url}/elsewhere")
     next_leader(leader)
     publish(publisher, range(200, 250))
-    assert_seen(tabs, range(1, 250))
+    assert_seen(tabs, range(1, 250), "gone elsewhere")
 
     # Frozen: it gives up by itself, and follows when it wakes up.
     leader = leader_of(tabs)
@@ -138,7 +142,7 @@ def test_ten_tabs_are_one_connection_whatever_becomes_of_the_leader(
     session.send("Page.setWebLifecycleState", {"state": "frozen"})
     others = [tab for tab in tabs if tab is not leader]
     publish(publisher, range(250, 300))
-    assert_seen(others, range(1, 300))
+    assert_seen(others, range(1, 300), "frozen")
     session.send("Page.setWebLifecycleState", {"state": "active"})
     assert_seen(tabs, range(1, 300))
 
@@ -149,7 +153,7 @@ def test_ten_tabs_are_one_connection_whatever_becomes_of_the_leader(
     session.send("Debugger.pause")
     others = [tab for tab in tabs if tab is not leader]
     publish(publisher, range(300, 350))
-    assert_seen(others, range(1, 350))
+    assert_seen(others, range(1, 350), "in a debugger")
     session.send("Debugger.disable")
     assert_seen(tabs, range(1, 350))
 

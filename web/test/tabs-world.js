@@ -20,6 +20,8 @@ export class Browser {
   /** Lock name → holder; requests that wait. */
   #held = new Map();
   #requests = [];
+  /** Called with each message of a channel. */
+  overheard = () => {};
 
   /** @param {number} [window] messages that a tab may have and not have acknowledged */
   constructor(world, window) {
@@ -61,11 +63,15 @@ export class Browser {
         }
         postMessage(message) {
           if (!tab.alive || !browser.#channels.has(this)) return;
+          browser.overheard(message);
           for (const each of browser.#channels) {
             if (each === this || each.name !== this.name) continue;
             const key = [each, this];
-            const lane = [...browser.#mail].find(([[to, from]]) => to === each && from === this)?.[1] ?? [];
-            if (!lane.length) browser.#mail.set(key, lane);
+            let [, lane] = [...browser.#mail].find(([[to, from]]) => to === each && from === this) ?? [];
+            if (!lane) {
+              lane = [];
+              browser.#mail.set(key, lane);
+            }
             lane.push(wired(message));
           }
         }
@@ -143,7 +149,7 @@ export class Gateway {
   first = 1;
   /** @type {Set<Client>} */
   clients = new Set();
-  /** The most that were connected at once. */
+  /** How many CONNECTs there were. */
   nth = 0;
 
   constructor(world) {
@@ -226,6 +232,11 @@ class Client {
 
   constructor(gateway, tab, options) {
     Object.assign(this, { gateway, tab, options });
+  }
+
+  /** What the client has subscribed. */
+  get patterns() {
+    return this.#subscribed;
   }
 
   on(name, listener) {

@@ -79,6 +79,8 @@ export function createLane(owner, createPlain, group) {
   let isLevel = false;
   /** Own only: a live event or a cursor above this offset says so. One at it may have been under way when a past was asked for. */
   let levelAbove = Infinity;
+  /** Own only: the epoch in which that offset is meant. */
+  let levelEpoch = "";
   let crossedMs = -Infinity;
   /** Rises with each connection of the session. */
   let generation = 0;
@@ -213,7 +215,13 @@ export function createLane(owner, createPlain, group) {
       // The hub may not have heard of it yet, and would tell it again.
       if ((name === GAP && TURNS.includes(first.reason)) || (name === CURSOR && first.epoch !== place.epoch)) goBack();
     }
+    const { epoch } = place;
     pass(name, args);
+    if (place.epoch !== epoch && epoch === levelEpoch) {
+      // The log has lost its end, perhaps below that offset.
+      levelEpoch = place.epoch;
+      levelAbove = Math.min(levelAbove, place.offset);
+    }
     if ((name === CURSOR ? first.offset : name === EVENT && !meta?.replayed ? meta?.offset : -1) > levelAbove) isLevel = true;
     else if (name === GAP && first.reason === LOG_LOST) isLevel = false;
     if (life.is("own")) cross();
@@ -223,6 +231,7 @@ export function createLane(owner, createPlain, group) {
   function opened(welcome) {
     const begins = life.is("opening");
     levelAbove = welcome.offset - 1;
+    levelEpoch = welcome.epoch;
     const asks = begins && auth.subscriptions.some((/** @type {any} */ { since }) => since);
     isLevel = !asks && (welcome.resumed === null || (welcome.resumed === true && /** @type {any} */ (welcome.from)?.offset >= welcome.offset));
     life.take("arrive");
@@ -328,6 +337,7 @@ export function createLane(owner, createPlain, group) {
       if (asksForPast) {
         isLevel = false;
         levelAbove = Infinity;
+        levelEpoch = "";
       }
       // The lane may have another carrier when the answer comes, and the request may be on its way again.
       plain.request(name, body, timeoutMs).then((reply) => asked.get(id) === each && settle(undefined, reply), (error) => asked.get(id) === each && life.is("own") && settle(error));
@@ -356,12 +366,15 @@ export function createLane(owner, createPlain, group) {
   }
 
   /** @param {string} name @param {any} body @param {any} reply */
-  function note(name, body, { ok, offset }) {
+  function note(name, body, { ok, epoch, offset }) {
     if (!ok) return;
     if (name === SUBSCRIBE) patterns.set(body.pattern, body.overflow);
     else if (name === UNSUBSCRIBE) patterns.delete(body.pattern);
     else if (name === REFRESH) auth = { ...auth, token: body.token };
-    if (name === SUBSCRIBE && body.since) levelAbove = offset;
+    if (name === SUBSCRIBE && body.since) {
+      levelAbove = offset;
+      levelEpoch = epoch;
+    }
   }
 
   return {

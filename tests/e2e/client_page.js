@@ -10,6 +10,7 @@
     told: [],
     downs: [],
     refusals: [],
+    reasons: [],
     tokens: 0,
     resyncs: 0,
     async token() {
@@ -36,7 +37,7 @@
   page.gate.on("all", (name, what) => {
     if (name.includes(":") && !["state:change", "status:change"].includes(name)) page.told.push(name);
     if (name === "connection:down") page.downs.push(what.reason);
-    if (name === "connection:refused") page.refusals.push(what.code);
+    if (name === "connection:refused") page.refusals.push(what.code) && page.reasons.push(what.message);
   });
 
   page.orders = new headgate.LiveCollection([], { gate: page.gate, topic: "orders" });

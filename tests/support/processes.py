@@ -6,11 +6,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+# In /proc/<pid>/stat, behind the name (man 5 proc_pid_stat).
+_STATE, _THREADS = 0, 17
+
 
 def has_ended(pid: int) -> bool:
-    """Return whether a process is gone; a zombie that nobody collects counts as gone."""
+    """Return whether a process is gone; a zombie that nobody collects counts as gone, once all its threads have ended: until then
+    it is the parent of its children."""
     if sys.platform == "linux":  # not ps: small machines have none
-        return (stat_of(pid) or ["Z"])[0] == "Z"
+        stat = stat_of(pid)
+        return not stat or (stat[_STATE] == "Z" and int(stat[_THREADS]) <= 1)
     state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False).stdout
     return not state.strip() or state.startswith("Z")
 

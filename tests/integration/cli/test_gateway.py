@@ -22,17 +22,20 @@ for words in eval(sys.argv[1]):
         print(ended.code)
 """
 GIVEN = {
-    (): "True [] None None False",
+    (): "True [('HEADGATE_WORKERS', '1')] None None False",
     ("shop:app", "--host", "::1", "--port", "0", "--redis", "redis://r", "--dev", "--demo"): (
         "True [('HEADGATE_DEMO', '1'), ('HEADGATE_DEV', '1'), ('HEADGATE_HOST', '::1'), ('HEADGATE_PORT', '0'), "
-        "('HEADGATE_REDIS_URL', 'redis://r')] shop:app None False"
+        "('HEADGATE_REDIS_URL', 'redis://r'), ('HEADGATE_WORKERS', '1')] shop:app None False"
     ),
-    ("--config", "shop.toml", "--with-consumers"): "True [] None shop.toml True",
+    ("--config", "shop.toml", "--with-consumers"): "True [('HEADGATE_WORKERS', '1')] None shop.toml True",
 }
 
 
 def test_serve_patches_first_and_passes_on_only_the_options_that_were_given() -> None:
-    """Options become settings' names; one that is not given stays with the environment. The exit code is the server's."""
+    """Options become settings' names; one that is not given stays with the environment. The exit code is the server's.
+
+    The number of workers is decided before.
+    """
     result = subprocess.run(
         [sys.executable, "-c", SERVE, repr(list(GIVEN))], capture_output=True, text=True, timeout=60, check=True
     )

@@ -1,0 +1,221 @@
+"""A connection whose next request names a session of another process goes on there, with the bytes that were read of it."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import gevent
+import pytest
+
+from headgate.transport.detach import detach
+from headgate.transport.http_answers import Answer
+from headgate.transport.http_routes import NeverWaits, RoutedRequest
+from headgate.transport.http_server import HTTPServer
+from headgate.transport.peer_socket import NativeSocket
+from tests.support.session_clock import turn
+from tests.support.wsgi import Said
+
+FOREIGN, OWN = b"BB", b"AA"
+
+
+def asking(path: bytes, owner: bytes | None = None, method: bytes = b"GET", more: bytes = b"") -> bytes:
+    """Return a request, of a session of this owner if there is one."""
+    query = b"" if owner is None else b"?sid=" + owner
+    return method + b" " + path + query + b" HTTP/1.1\r\nHost: test\r\n" + more + b"\r\n"
+
+
+class Process:
+    """A process that shares its port: a server with a route that never waits, and an application."""
+
+    def __init__(self, name: bytes) -> None:
+        self.name = name
+        self.bodies: list[bytes] = []
+        self.sockets: list[NativeSocket] = []
+        self.handed: list[bytes] = []
+        self.asked: list[bytes] = []
+        self.owners: dict[bytes, Process] = {}
+        self.server = HTTPServer(("127.0.0.1", 0), self._application, routes={("GET", "/socket"): NeverWaits(self._socket)})
+        self.server.init_socket()
+        self.server.to_owner = self._to_owner
+        self.peers: list[socket.socket] = []
+
+    def _socket(self, request: RoutedRequest) -> Answer | None:
+        self.sockets.append(detach(dict(request.environ), Said(), b"socket of " + self.name)[0])
+        return None
+
+    def _application(self, environ: dict[str, Any], start_response: Any) -> list[bytes]:
+        self.bodies.append(environ["wsgi.input"].read())
+        start_response("200 OK", [("Content-Length", str(len(self.name)))])
+        return [self.name]
+
+    def _to_owner(self, received: bytes, descriptor: int) -> bool:
+        self.asked.append(received)
+        line, _, _ = received.partition(b"\r\n")
+        for owner, process in self.owners.items():
+            if b"sid=" + owner in line:
+                self.handed.append(received)
+                process.server.adopt(os.dup(descriptor), received)
+                return True
+        return False
+
+    def connect(self, sends: bytes) -> socket.socket:
+        """Have a connection accepted, on which something has come already."""
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            theirs = socket.create_connection(listener.getsockname())
+            ours, address = listener.accept()
+        theirs.setblocking(False)
+        self.peers.append(theirs)
+        theirs.sendall(sends)
+        accepted = NativeSocket(fileno=ours.detach())
+        accepted.setblocking(False)
+        self.server.connections.open(accepted, address[0])
+        gevent.get_hub().loop.run_callback(self.server.do_handle, accepted, address)
+        return theirs
+
+    def close(self) -> None:
+        """Drop every connection."""
+        self.server.close()
+        for sock in [*self.peers, *self.sockets]:
+            sock.close()
+        turn()
+
+
+@pytest.fixture
+def processes() -> Iterator[tuple[Process, Process]]:
+    """The process that accepts connections, and the owner of the foreign sessions."""
+    one, other = Process(b"one"), Process(b"other")
+    one.owners[FOREIGN] = other
+    yield one, other
+    one.close()
+    other.close()
+
+
+def heard(peer: socket.socket, ending: bytes) -> bytes:
+    """Return what the peer has been sent, up to this ending."""
+    received = b""
+    with gevent.Timeout(30):
+        while not received.endswith(ending):
+            turn()
+            try:
+                piece = peer.recv(10_000)
+            except BlockingIOError:
+                continue
+            assert piece, received
+            received += piece
+    return received
+
+
+def counted(process: Process) -> int:
+    """Return how many connections of HTTP a process has."""
+    turn()
+    return len(process.server.connections)
+
+
+@pytest.mark.parametrize("path", [b"/socket", b"/elsewhere"])
+def test_the_first_request_of_a_connection_goes_to_the_owner_of_its_session(
+    processes: tuple[Process, Process], path: bytes
+) -> None:
+    """Also where a route would have answered it before there is a greenlet. It is no connection of the accepting process then."""
+    one, other = processes
+    peer = one.connect(asking(path, FOREIGN))
+    heard(peer, b"other")
+    assert (one.sockets, one.bodies, counted(one)) == ([], [], 0)
+    assert [len(other.sockets), len(other.bodies)] == ([1, 0] if path == b"/socket" else [0, 1])
+
+
+def test_a_later_request_of_a_connection_goes_to_the_owner_of_its_session(processes: tuple[Process, Process]) -> None:
+    """As a proxy sends it, on a connection that it keeps; a further request stays with the owner."""
+    one, other = processes
+    peer = one.connect(asking(b"/elsewhere"))
+    heard(peer, b"one")
+    peer.sendall(asking(b"/elsewhere", FOREIGN))
+    heard(peer, b"other")
+    assert (counted(one), counted(other)) == (0, 1)
+    peer.sendall(asking(b"/elsewhere"))
+    heard(peer, b"other")
+    assert (len(one.bodies), len(other.bodies)) == (1, 2)
+
+
+def test_a_pipelined_request_goes_to_the_owner_of_its_session(processes: tuple[Process, Process]) -> None:
+    """Behind an answer that has been written."""
+    one, other = processes
+    peer = one.connect(asking(b"/elsewhere") + asking(b"/elsewhere", FOREIGN))
+    received = heard(peer, b"other")
+    assert received.index(b"one") < received.index(b"other")
+    assert (one.bodies, other.bodies) == ([b""], [b""])
+
+
+def test_a_body_goes_with_its_request(processes: tuple[Process, Process]) -> None:
+    """The part that was read with the head, and the part that comes later."""
+    one, other = processes
+    peer = one.connect(asking(b"/elsewhere", FOREIGN, b"POST", b"Content-Length: 10\r\n") + b"first")
+    with gevent.Timeout(30):
+        while not one.handed:
+            turn()
+    peer.sendall(b"later")
+    heard(peer, b"other")
+    assert other.bodies == [b"firstlater"]
+
+
+def test_a_session_of_nobody_else_stays(processes: tuple[Process, Process]) -> None:
+    """Its request is answered here, by a handler; one without a session asks nobody."""
+    one, other = processes
+    heard(one.connect(asking(b"/elsewhere", OWN)), b"one")
+    heard(one.connect(asking(b"/elsewhere")), b"one")
+    assert (len(one.asked), one.handed, other.bodies) == (1, [], [])
+
+
+def test_no_descriptor_is_left_behind(processes: tuple[Process, Process]) -> None:
+    """Each process closes its own."""
+    one, other = processes
+    before = len(os.listdir("/dev/fd"))
+    for _ in range(5):
+        peer = one.connect(asking(b"/elsewhere", FOREIGN))
+        heard(peer, b"other")
+        peer.close()
+    with gevent.Timeout(30):
+        while counted(other):
+            turn()
+    assert len(os.listdir("/dev/fd")) == before
+
+
+def test_a_connection_whose_peer_has_gone_meanwhile_is_dropped(processes: tuple[Process, Process]) -> None:
+    """It has no address any more."""
+    _, other = processes
+    ours = socket.socket()  # like one that has been reset: it is connected to nothing
+    other.server.adopt(ours.detach(), b"")
+    assert counted(other) == 0
+
+
+def test_a_server_that_has_left_the_port_starts_to_accept_no_more(processes: tuple[Process, Process]) -> None:
+    """Connections that are open, or adopted, go on."""
+    one, other = processes
+    other.server.stop_listening()
+    other.server.stop_listening()
+    other.server.start_accepting()
+    assert not other.server.started
+    heard(one.connect(asking(b"/elsewhere", FOREIGN)), b"other")
+
+
+def test_the_next_connection_is_left_to_others_for_a_while(
+    processes: tuple[Process, Process], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As long as this process is told; it does not accept meanwhile."""
+    one, _ = processes
+    pauses: list[float] = []
+    monkeypatch.setattr(one.server, "_pause", pauses.append)
+    one.server.leave_s = lambda: 0.25
+    assert (one.server.do_read(), pauses) == (None, [0.25])
+
+
+def test_answered_requests_are_logged_where_the_operator_asked_for_it(processes: tuple[Process, Process]) -> None:
+    """Once each."""
+    one, _ = processes
+    logged: list[str] = []
+    one.server.access_log = lambda handler: logged.append((handler.environ or {})["PATH_INFO"])
+    heard(one.connect(asking(b"/elsewhere")), b"one")
+    turn()
+    assert logged == ["/elsewhere"]

@@ -388,7 +388,8 @@ class Settings:
         return {**told, "max_topic_bytes": MAX_TOPIC_BYTES, "max_topic_words": MAX_TOPIC_WORDS}
 
 
-# Every limit is defined above, once. Those that `welcome` tells a client; docs/protocol.md lists them.
+# Every limit is defined above, once. Those that `welcome` tells a client; docs/protocol.md lists them. How many clients a gateway
+# takes in all is not among them: a stranger learns it when there is no room, from the refusal.
 _TOLD_LIMITS = (
     "max_payload_bytes",
     "queue_frames",
@@ -398,10 +399,17 @@ _TOLD_LIMITS = (
     "max_refusals",
     "inbound_per_s",
     "inbound_burst",
+    "publish_per_s",
+    "publish_burst",
+    "read_per_s",
+    "read_burst",
     "write_deadline_s",
     "handshake_deadline_s",
     "max_clients_per_user",
     "max_clients_per_address",
+    "log_max_events",
+    "log_max_age_s",
+    "log_max_bytes",
 )
 _NAMES = frozenset(each.name for each in fields(Settings))
 # Those of a gateway for which nothing is set: parts of Headgate that run without one have the same limits.

@@ -318,6 +318,17 @@ class LimitReached(HeadgateError):
         super().__init__(f"limit reached: {name} (at most {limit})", name=name, limit=limit)
 
 
+class Overloaded(HeadgateError):
+    """The event loop of the gateway lags, so it takes no newcomers for now; another gateway may."""
+
+    code = "overloaded"
+    retry = True
+
+    def __init__(self, retry_after_s: int) -> None:
+        self.retry_after_s = max(1, min(retry_after_s, MAX_RETRY_AFTER_S))
+        super().__init__("this gateway is overloaded: try again later, or at another")
+
+
 class UnknownHost(HeadgateError):
     """An HTTP request to a host name that is not this gateway's (RFC 9110, section 15.5.20)."""
 

@@ -217,6 +217,17 @@ class Settings:
         "Clients from one network address (of IPv6: one /64), on one gateway, and as many pending sessions beside them. "
         "Behind a proxy, set HEADGATE_PROXIES too. Does not limit anonymous clients in development.",
     )
+    max_clients: int = option(
+        0,
+        integer(0, 10_000_000, "clients (0 for no limit)"),
+        "Clients of one gateway process in all. Beyond that newcomers get 503. One place in twenty is for those that come back.",
+    )
+    shed_lag_s: float = option(
+        1.0,
+        number(0, 60, "seconds (0 for never)"),
+        "Lag of the event loop at which a gateway refuses newcomers: three beats in a row that are so late. It lets them in again "
+        "after five seconds with less than half of that.",
+    )
     failed_logins_burst: int = option(
         100,
         integer(0, 1_000_000, "logins (0 for no limit)"),

@@ -23,6 +23,7 @@ from headgate.errors import (
     NamespaceNotServed,
     NotDurable,
     NotSerializable,
+    Overloaded,
     PayloadTooLarge,
     SchemaViolation,
     SettingsError,
@@ -52,6 +53,7 @@ EXAMPLES: tuple[HeadgateError, ...] = (
     LimitReached("subscriptions", 128),
     LimitReached("clients_per_user", 64, retry_after_s=10),
     InvalidRequest("not a mapping"),
+    Overloaded(7),
     SettingsError(["HEADGATE_PORT='x': expected a whole number"]),
 )
 

@@ -198,6 +198,7 @@ export type ErrorCode =
   | "request_timeout"
   | "bus_unavailable"
   | "bus_refused"
+  | "overloaded"
   | "disconnected"
   | "timeout"
   | "closed"

@@ -44,6 +44,7 @@ from .origin import Hosts, origin_check
 from .publish_queue import PublishQueue
 from .refusals import Refusals
 from .registration import Registration
+from .shedding import Shedding
 from .upkeep import Upkeep
 
 if TYPE_CHECKING:
@@ -77,7 +78,6 @@ class Gateway:
             schema_check=settings.schema_check_in_force(),
             on_schema_violation=lambda namespace, _: SCHEMA_VIOLATIONS.labels(namespace).inc(),
         )
-        self._watchdog = Watchdog()
         self._commands = open_client(settings.redis_url, timeout_s=PUBLISH_TIMEOUT_S)
         self.registration = Registration(settings.redis_url, settings.namespaces)
         self.namespaces = {
@@ -87,6 +87,8 @@ class Gateway:
         self._upkeep = Upkeep(settings)
         for name in self.namespaces:
             remembered(self._commands).resolve(name)  # this gateway serves it: no publisher in this process has to ask
+        self._shedding = Shedding(settings.max_clients, settings.shed_lag_s, self._count_clients)
+        self._watchdog = Watchdog(self._shedding.beat)
         self._hosts = Hosts(settings)
         self._drain = Drain(self.namespaces)
         self._sockets = SocketIOFace(
@@ -115,6 +117,7 @@ class Gateway:
             evictions=evictions,
             refusals=refusals,
             drain=self._drain,
+            shedding=self._shedding,
         )
         handlers = Handlers(
             self._sockets,
@@ -245,8 +248,12 @@ class Gateway:
             self.namespaces,
             revocations_known=watch.known,
             draining=self.draining,
+            admission=self._shedding.word(),
             revocations_error=None if fault is None else fault.message,
         )
+
+    def _count_clients(self) -> int:
+        return sum(len(namespace.clients) for namespace in self.namespaces.values())
 
 
 def warn_of_open_redis(url: str) -> None:

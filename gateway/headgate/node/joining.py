@@ -31,6 +31,7 @@ from .evictions import Evictions
 from .logins import Logins
 from .namespace import Namespace
 from .refusals import Refusals
+from .shedding import Shedding
 
 HEARTBEAT_S = 10
 _KEPT_OF_ENVIRON = (
@@ -62,15 +63,20 @@ class Joining:
         evictions: Evictions,
         refusals: Refusals,
         drain: Drain,
+        shedding: Shedding,
     ) -> None:
         self._sockets, self._namespaces, self._settings = sockets, namespaces, settings
-        self._logins, self._drain = logins, drain
+        self._logins, self._drain, self._shedding = logins, drain, shedding
         self._admission, self._pending, self._expiry = admission, pending, expiry
         self._evictions, self._refusals = evictions, refusals
         self._limits = settings.limits()
 
     def opening(self, eio_sid: str, environ: Mapping[str, Any]) -> OneTooMany | None:
         """Count a session until it joins. One that never joins costs as much as a client, which has a limit per address."""
+        try:
+            self._shedding.check_session(self._sockets.count_sessions() - 1)
+        except HeadgateError as error:
+            return OneTooMany(error.message, error.retry_after_s or SESSION_RETRY_S, "503 Service Unavailable")
         try:
             self._pending.open(eio_sid, address_of(environ, self._settings.proxies))
         except LimitReached as error:
@@ -94,12 +100,14 @@ class Joining:
             check_text(auth)
             shown: Mapping[str, Any] = auth or {}
             point = read_resume(shown.get("resume"))
+            self._shedding.check_client(returning=point is not None)
             wanted = shown.get("subscriptions") or []
             wanted = wanted if isinstance(wanted, list) else [wanted]
             if len(wanted) > self._settings.max_subscriptions:
                 raise LimitReached("subscriptions", self._settings.max_subscriptions)
             identity = self._logins.identify(Handshake(namespace.name, shown, environ))
             self._drain.check()  # a client that joins after the notice would never get it
+            self._shedding.check_client(returning=point is not None)  # others have joined meanwhile
             counted = not (self._settings.dev and identity.user == ANONYMOUS)
             address = address_of(environ, self._settings.proxies) if counted else None
             self._admission.check(identity.user, address)

@@ -42,7 +42,9 @@ SESSIONS_REFUSED = Counter(
     "headgate_sessions_refused_total", "Engine.IO sessions refused: their address had too many pending ones."
 )
 SHED = Counter(
-    "headgate_shed_total", "Newcomers refused because there was no room (clients) or the loop lagged (lag).", ["reason"]
+    "headgate_shed_total",
+    "Newcomers refused: no room (clients), a loop that lags (lag), connects that are paused (paused).",
+    ["reason"],
 )
 SHEDDING = Gauge("headgate_shedding", "1 while newcomers are refused because the loop lags.")
 HOSTS_REFUSED = Counter("headgate_hosts_refused_total", "HTTP requests to a host name that is not this gateway's.")

@@ -225,8 +225,8 @@ class Settings:
     shed_lag_s: float = option(
         1.0,
         number(0, 60, "seconds (0 for never)"),
-        "Lag of the event loop at which a gateway refuses newcomers: three beats in a row that are so late. It lets them in again "
-        "after five seconds with less than half of that.",
+        "Lag of the event loop at which a gateway refuses newcomers: three beats in a row that are so late. It lets them in "
+        "again after five seconds with less than half of that.",
     )
     failed_logins_burst: int = option(
         100,

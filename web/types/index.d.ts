@@ -199,6 +199,7 @@ export type ErrorCode =
   | "bus_unavailable"
   | "bus_refused"
   | "overloaded"
+  | "paused"
   | "disconnected"
   | "timeout"
   | "closed"

@@ -41,6 +41,7 @@ from .joining import Joining
 from .logins import Logins
 from .namespace import Namespace
 from .origin import Hosts, origin_check
+from .pauses import Pauses, PauseWatch
 from .publish_queue import PublishQueue
 from .refusals import Refusals
 from .registration import Registration
@@ -89,6 +90,8 @@ class Gateway:
             remembered(self._commands).resolve(name)  # this gateway serves it: no publisher in this process has to ask
         self._shedding = Shedding(settings.max_clients, settings.shed_lag_s, self._count_clients)
         self._watchdog = Watchdog(self._shedding.beat)
+        self.pauses = Pauses()
+        self._pause_watch = PauseWatch(settings.redis_url, self.pauses)
         self._hosts = Hosts(settings)
         self._drain = Drain(self.namespaces)
         self._sockets = SocketIOFace(
@@ -118,6 +121,7 @@ class Gateway:
             refusals=refusals,
             drain=self._drain,
             shedding=self._shedding,
+            pauses=self.pauses,
         )
         handlers = Handlers(
             self._sockets,
@@ -128,6 +132,7 @@ class Gateway:
             publisher=self.publisher,
             publish_queues=self.publish_queues,
             commands=self._commands,
+            pauses=self.pauses,
         )
         for namespace in self.namespaces.values():
             self._sockets.route(
@@ -180,6 +185,7 @@ class Gateway:
         """Listen to the bus and to revocations, register with the other gateways, fetch the keys of tokens. Idempotent."""
         self._watchdog.start()
         self.registration.start()
+        self._pause_watch.start()
         self._upkeep.start()
         self._logins.start()
         self._revocation_watch.start()
@@ -215,6 +221,7 @@ class Gateway:
         self._sockets.close()
         self._watchdog.close()
         self.registration.close()
+        self._pause_watch.close()
         self._upkeep.close()
         self._revocation_watch.close()
         self._logins.close()
@@ -249,6 +256,7 @@ class Gateway:
             revocations_known=watch.known,
             draining=self.draining,
             admission=self._shedding.word(),
+            paused=self.pauses.names(),
             revocations_error=None if fault is None else fault.message,
         )
 

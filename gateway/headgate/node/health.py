@@ -24,6 +24,7 @@ class Health(TypedDict):
     ready: bool
     bus: str
     admission: NotRequired[str]
+    paused: NotRequired[list[str]]
     revocations: NotRequired[bool]
     revocations_error: NotRequired[str]
     error: NotRequired[str]
@@ -36,9 +37,10 @@ def health(
     revocations_known: bool,
     draining: bool,
     admission: str = "admitting",
+    paused: list[str] | None = None,
     revocations_error: str | None = None,
 ) -> Health:
-    """Return `{ready, bus, admission, revocations, …, namespaces: {name: {bus, epoch, offset, clients, error?}}}`.
+    """Return `{ready, bus, admission, paused, revocations, …, namespaces: {name: {bus, epoch, offset, clients, error?}}}`.
 
     Ready means that events flow and that clients are let in, for which it must be known what is revoked. `admission` says whether
     newcomers find room. A gateway without room is ready nevertheless: a balancer that left it would fill up the others in turn.
@@ -59,6 +61,7 @@ def health(
         "ready": up and revocations_known and not draining,
         "bus": "up" if up else "down",
         "admission": admission,
+        "paused": paused or [],
         "revocations": revocations_known,
         "namespaces": states,
     }

@@ -30,6 +30,7 @@ from .drain import Drain
 from .evictions import Evictions
 from .logins import Logins
 from .namespace import Namespace
+from .pauses import Pauses
 from .refusals import Refusals
 from .shedding import Shedding
 
@@ -64,9 +65,10 @@ class Joining:
         refusals: Refusals,
         drain: Drain,
         shedding: Shedding,
+        pauses: Pauses,
     ) -> None:
         self._sockets, self._namespaces, self._settings = sockets, namespaces, settings
-        self._logins, self._drain, self._shedding = logins, drain, shedding
+        self._logins, self._drain, self._shedding, self._pauses = logins, drain, shedding, pauses
         self._admission, self._pending, self._expiry = admission, pending, expiry
         self._evictions, self._refusals = evictions, refusals
         self._limits = settings.limits()
@@ -74,6 +76,7 @@ class Joining:
     def opening(self, eio_sid: str, environ: Mapping[str, Any]) -> OneTooMany | None:
         """Count a session until it joins. One that never joins costs as much as a client, which has a limit per address."""
         try:
+            self._pauses.check_connect()
             self._shedding.check_session(self._sockets.count_sessions() - 1)
         except HeadgateError as error:
             return OneTooMany(error.message, error.retry_after_s or SESSION_RETRY_S, "503 Service Unavailable")
@@ -93,6 +96,7 @@ class Joining:
         """Authenticate; what is refused is told as connect_error with `{code, message, retry, …}` in `data`."""
         try:
             self._drain.check()
+            self._pauses.check_connect(namespace.name)
             if namespace.bus.epoch is None:
                 raise namespace.bus.last_error or BusUnavailable("the gateway has not reached Redis yet")
             if auth is not None and not isinstance(auth, Mapping):

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 # Of all namespaces: the sorted set of what is revoked (score: until when, in seconds since 1970), and the channel of its news.
 REVOKED = "hg:revoked"
+# The sorted set of what operators have paused (score: until when, in seconds since 1970; +inf: until they resume it).
+PAUSED = "hg:paused"
 # The sorted set of those that gateways serve (score: when one last said so).
 NAMESPACES = "hg:namespaces"
 

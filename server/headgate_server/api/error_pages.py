@@ -36,6 +36,7 @@ STATUS_BY_CODE = {
     "bus_refused": 502,
     "bus_unavailable": 503,
     "overloaded": 503,
+    "paused": 503,
 }
 # Of an error of the tree that can be tried again and does not say when.
 RETRY_AFTER_S = 1

@@ -17,6 +17,7 @@ from headgate.node.evictions import Evictions
 from headgate.node.joining import Joining
 from headgate.node.logins import Logins
 from headgate.node.namespace import Resumption
+from headgate.node.pauses import Pauses
 from headgate.node.refusals import Refusals
 from headgate.node.shedding import Shedding
 from headgate.settings import Settings
@@ -103,6 +104,7 @@ class Door:
             refusals=Refusals(100),
             drain=Drain(namespaces),
             shedding=Shedding(0, 1.0, lambda: 0),
+            pauses=Pauses(),
         )
 
     def open(self, sid: str, environ: dict[str, Any] = HERE) -> OneTooMany | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import product
 from random import Random
 from typing import Any
@@ -48,7 +49,8 @@ def test_a_loop_that_stays_late_refuses_newcomers_until_it_has_been_calm() -> No
     """At the handshake and at CONNECT, those that come back too: a loop that lags could not serve them either."""
     gateway = Gateway()
     assert gateway.beats(*[1.0] * LATE_BEATS) is State.SHEDDING
-    for check in (lambda: gateway.shedding.check_session(0), lambda: gateway.shedding.check_client(returning=True)):
+    checks = (partial(gateway.shedding.check_session, 0), partial(gateway.shedding.check_client, returning=True))
+    for check in checks:
         with pytest.raises(Overloaded) as refused:
             check()
         assert refused.value.retry

@@ -209,7 +209,8 @@ class Settings:
     max_clients_per_user: int = option(
         64,
         integer(0, 1_000_000, "clients (0 for no limit)"),
-        "Clients of one user, on one gateway. Anonymous clients are counted by address only.",
+        "Clients of one user, on all gateways of one Redis (docs/decisions/0034 says how exactly). Anonymous "
+        "clients are counted by address only.",
     )
     max_clients_per_address: int = option(
         1000,

@@ -19,6 +19,7 @@ import structlog
 from headgate.auth.admission import Admission, PendingSessions
 from headgate.auth.expiry import Expiry
 from headgate.auth.identity import Authenticator, Handshake, Identity
+from headgate.auth.places import Places
 from headgate.auth.revocation_watch import RevocationWatch
 from headgate.delivery.client import Client
 from headgate.errors import BusUnavailable, UnknownHost
@@ -42,6 +43,7 @@ from .logins import Logins
 from .namespace import Namespace
 from .origin import Hosts, origin_check
 from .pauses import Pauses, PauseWatch
+from .places_watch import PlacesWatch
 from .publish_queue import PublishQueue
 from .refusals import Refusals
 from .registration import Registration
@@ -101,7 +103,9 @@ class Gateway:
             allowed_origins="*" if "*" in settings.allowed_origins else origin_check(settings),
         )
         self._sockets.reuse_greenlets(authenticator is None)
-        admission: Admission[Client] = Admission(settings.max_clients_per_user, settings.max_clients_per_address)
+        places = Places(settings.max_clients_per_user)
+        admission: Admission[Client] = Admission(places, settings.max_clients_per_address)
+        self._places_watch = PlacesWatch(settings.redis_url, places, admission.counts)
         # Development is one machine: there an address says nothing about who it is.
         pending = PendingSessions(0 if settings.dev else settings.max_clients_per_address)
         evictions = Evictions(self._sockets, self.namespaces, settings, admission, pending)
@@ -186,6 +190,7 @@ class Gateway:
         self._watchdog.start()
         self.registration.start()
         self._pause_watch.start()
+        self._places_watch.start()
         self._upkeep.start()
         self._logins.start()
         self._revocation_watch.start()
@@ -222,6 +227,7 @@ class Gateway:
         self._watchdog.close()
         self.registration.close()
         self._pause_watch.close()
+        self._places_watch.close()
         self._upkeep.close()
         self._revocation_watch.close()
         self._logins.close()

@@ -5,9 +5,9 @@ more may join, without waiting; what the next look is to tell and to ask.
 
 Rule. With a look at `total` clients of a user over `processes`, this process may let in `(max - total) // processes` more before
 the next look, and one at least while there is room. Of a user about whom it has not looked, and of every user while Redis does
-not answer, it may have its share: `max // processes`, and one at least. So `max` is exceeded by `processes - 1` at most where looks
-lie between the joins, by `(processes - 1) * share` at most when all processes let a user in at one moment, and never with one
-process. docs/decisions/0034 has the argument. A process that dies gives its places back when its lease ends.
+not answer, it may have its share: `max // processes`, and one at least. So `max` is exceeded by `processes - 1` at most where
+looks lie between the joins, by `(processes - 1) * share` at most when all processes let a user in at one moment, and never with
+one process. docs/decisions/0034 has the argument. A process that dies gives its places back when its lease ends.
 """
 
 from __future__ import annotations
@@ -31,6 +31,13 @@ PLACE_RETRY_S = 10
 LOOK_RETRY_S = 2
 # Users in one look; the others wait for the next one.
 MAX_ASKED = 1000
+
+
+class StillLooking(LimitReached):
+    """There may be room for this client, which the next look tells."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__("clients_per_user", limit, LOOK_RETRY_S)
 
 
 class Question(NamedTuple):
@@ -70,6 +77,7 @@ class Places:
         """Refuse one client more of a user who has `own` here.
 
         Raises:
+            StillLooking: this process cannot tell before the next look.
             LimitReached: `clients_per_user`.
         """
         if not self.max_clients:
@@ -83,7 +91,9 @@ class Places:
         look = self._looks.get(user) if in_touch else None
         self._ask(user, own)
         if own >= (self._share() if look is None else look.may_have):
-            raise LimitReached("clients_per_user", self.max_clients, PLACE_RETRY_S if look and look.full else LOOK_RETRY_S)
+            if look is None or not look.full:
+                raise StillLooking(self.max_clients)
+            raise LimitReached("clients_per_user", self.max_clients, PLACE_RETRY_S)
 
     def changed(self, user: str, own: int) -> None:
         """A user has so many clients here now."""
@@ -93,8 +103,7 @@ class Places:
             if look is not None and look.may_have > own + self._share():
                 # The places of clients that have left are everyone's again.
                 self._looks[user] = look._replace(may_have=own + self._share())
-            if self.processes > 1:
-                self.wanted()
+            self.wanted()  # alone too: a process that starts must find what is here, and this one learns of it
             if user in self._asked:
                 self._asked[user] = own
 

@@ -126,6 +126,7 @@ class Gateway:
             drain=self._drain,
             shedding=self._shedding,
             pauses=self.pauses,
+            next_look=self._places_watch.next_look,
         )
         handlers = Handlers(
             self._sockets,

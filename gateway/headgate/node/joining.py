@@ -6,12 +6,13 @@ subscriptions of its handshake active, or a refusal; its places given back when 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from headgate.auth.admission import SESSION_RETRY_S, Admission, PendingSessions
 from headgate.auth.expiry import Expiry
 from headgate.auth.identity import ANONYMOUS, Handshake
+from headgate.auth.places import StillLooking
 from headgate.delivery.client import Client
 from headgate.errors import BusUnavailable, HeadgateError, InvalidRequest, LimitReached, Unauthorized
 from headgate.metrics import REFUSED, SESSIONS_REFUSED
@@ -35,6 +36,8 @@ from .refusals import Refusals
 from .shedding import Shedding
 
 HEARTBEAT_S = 10
+# A look at what other processes have of a user may have begun before this client came; the next one counts it.
+MAX_LOOKS = 4
 _KEPT_OF_ENVIRON = (
     "HTTP_AUTHORIZATION",
     "HTTP_COOKIE",
@@ -66,9 +69,11 @@ class Joining:
         drain: Drain,
         shedding: Shedding,
         pauses: Pauses,
+        next_look: Callable[[], bool] = lambda: False,
     ) -> None:
         self._sockets, self._namespaces, self._settings = sockets, namespaces, settings
         self._logins, self._drain, self._shedding, self._pauses = logins, drain, shedding, pauses
+        self._next_look = next_look
         self._admission, self._pending, self._expiry = admission, pending, expiry
         self._evictions, self._refusals = evictions, refusals
         self._limits = settings.limits()
@@ -110,11 +115,11 @@ class Joining:
             if len(wanted) > self._settings.max_subscriptions:
                 raise LimitReached("subscriptions", self._settings.max_subscriptions)
             identity = self._logins.identify(Handshake(namespace.name, shown, environ))
-            self._drain.check()  # a client that joins after the notice would never get it
-            self._shedding.check_client(returning=point is not None)  # others have joined meanwhile
             counted = not (self._settings.dev and identity.user == ANONYMOUS)
             address = address_of(environ, self._settings.proxies) if counted else None
-            self._admission.check(identity.user, address)
+            self._find_place(identity.user, address)
+            self._drain.check()  # a client that joins after the notice would never get it
+            self._shedding.check_client(returning=point is not None)  # others have joined meanwhile
         except HeadgateError as error:
             REFUSED.labels(namespace.name, error.code).inc()
             wire = told(error)
@@ -125,6 +130,22 @@ class Joining:
         self._expiry.set(client, identity.expires_at)
         connection.owners = (*connection.owners, client)
         connection.session[namespace.name] = (client, wanted, point)  # until `joined`, behind the CONNECT packet
+
+    def _find_place(self, user: str, address: str | None) -> None:
+        """Refuse one client too many. Waits for a few looks where other processes decide whether it is.
+
+        Raises:
+            LimitReached: as `Admission.check`.
+        """
+        for _ in range(MAX_LOOKS):
+            try:
+                self._admission.check(user, address)
+            except StillLooking:
+                if not self._next_look():
+                    raise
+            else:
+                return
+        self._admission.check(user, address)
 
     def joined(self, connection: Session, namespace: Namespace, session: str) -> None:
         """The CONNECT packet is out: activate the handshake's subscriptions, then say welcome."""

@@ -25,6 +25,8 @@ log = structlog.get_logger("headgate.places")
 RENEW_EVERY_S = LEASE_S / 3
 GAP_S = 0.25
 TIMEOUT_S = 2.0
+# A client about whom it is not known whether there is room waits for a look, for so long.
+LOOK_WAIT_S = 1.0
 
 
 class PlacesWatch:
@@ -35,7 +37,7 @@ class PlacesWatch:
         self._client = open_client(redis_url, timeout_s=TIMEOUT_S, max_connections=1)
         self._places, self._counts = places, counts
         self._started = self._closed = False
-        self._wakeup = Signal()
+        self._wakeup, self._looked = Signal(), Signal()
         self._lock = Lock()
         self._anew, self._was_known = True, False
         self._logged = ""
@@ -60,6 +62,10 @@ class PlacesWatch:
         self._closed = True
         self._client.close()
 
+    def next_look(self) -> bool:
+        """Wait for the end of a look, for LOOK_WAIT_S at most; return whether there was one."""
+        return self._started and self._looked.wait(LOOK_WAIT_S)
+
     def look(self) -> None:
         """Look once; a fault is logged once. Waits for Redis."""
         question = self._places.next_question()
@@ -76,6 +82,8 @@ class PlacesWatch:
         self._logged = ""
         lost = self._was_known and not found.known
         self._places.heard(question, found.processes, found.others, lost=lost)
+        looked, self._looked = self._looked, Signal()
+        looked.set()
         self._was_known = True
         self._anew = lost and not anew
         if self._anew:

@@ -1,7 +1,7 @@
 """Places in Redis: how many clients each process of a database has of each user, under a lease.
 
-In: a process's own counts, every few seconds and soon after a join (node/places_watch.py). Out: how many processes live, and how many
-clients the others have of some users.
+In: a process's own counts, every few seconds and soon after a join (node/places_watch.py). Out: how many processes live, and
+how many clients the others have of some users.
 
 In Redis: the sorted set PROCESSES of process ids, each with the time of its last word as score, and for each process the hash
 `places_key(id)` of its counts by user. Both end LEASE_S after the last word, and so do the places of a process that has died.

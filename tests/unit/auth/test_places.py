@@ -1,4 +1,4 @@
-"""Places of a user over several processes: a model with real counters, a Redis that leases, dies and comes back, and one clock."""
+"""Places of a user over several processes: a model with real counters, a Redis that leases, dies and comes back."""
 
 from __future__ import annotations
 

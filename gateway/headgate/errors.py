@@ -318,6 +318,30 @@ class LimitReached(HeadgateError):
         super().__init__(f"limit reached: {name} (at most {limit})", name=name, limit=limit)
 
 
+class Overloaded(HeadgateError):
+    """The event loop of the gateway lags, so it takes no newcomers for now; another gateway may."""
+
+    code = "overloaded"
+    retry = True
+
+    def __init__(self, retry_after_s: int) -> None:
+        self.retry_after_s = max(1, min(retry_after_s, MAX_RETRY_AFTER_S))
+        super().__init__("this gateway is overloaded: try again later, or at another")
+
+
+class Paused(HeadgateError):
+    """An operator has paused `what` (connects, publishes, or the namespace `namespace`) on every gateway."""
+
+    code = "paused"
+    retry = True
+
+    def __init__(self, what: str, retry_after_s: int, namespace: str | None = None) -> None:
+        self.retry_after_s = max(1, min(retry_after_s, MAX_RETRY_AFTER_S))
+        named = {} if namespace is None else {"namespace": namespace}
+        paused = what if namespace is None else f"namespace {namespace!r}"
+        super().__init__(f"paused by an operator: {paused}", what=what, **named)
+
+
 class UnknownHost(HeadgateError):
     """An HTTP request to a host name that is not this gateway's (RFC 9110, section 15.5.20)."""
 

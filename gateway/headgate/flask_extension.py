@@ -145,8 +145,11 @@ class Headgate:
         Raises:
             UnknownNamespace: this gateway does not serve it.
             LimitReached: too much waits to be published; nothing was.
+            Paused: an operator has paused it; nothing was published.
         """
         served = self._attached().served(namespace)
+        if self._gateway is not None:
+            self._gateway.pauses.check_publish(served)
         publisher = self._find_publisher()
         prepared = publisher.prepare_each(events, served, by=by)
         right = [event for event in prepared if isinstance(event, Prepared)]

@@ -46,6 +46,12 @@ CONFLATED = Counter("headgate_conflated_total", "Events replaced by a newer one 
 SESSIONS_REFUSED = Counter(
     "headgate_sessions_refused_total", "Engine.IO sessions refused: their address had too many pending ones."
 )
+SHED = Counter(
+    "headgate_shed_total",
+    "Newcomers refused: no room (clients), a loop that lags (lag), connects that are paused (paused).",
+    ["reason"],
+)
+SHEDDING = Gauge("headgate_shedding", "1 while newcomers are refused because the loop lags.")
 HOSTS_REFUSED = Counter("headgate_hosts_refused_total", "HTTP requests to a host name that is not this gateway's.")
 AUDIT_LEFT_OUT = Counter("headgate_audit_left_out_total", "Lines left out of the audit log: too many of one address.")
 LOGINS_THROTTLED = Counter("headgate_logins_throttled_total", "Logins refused unread: too many of their address had failed.")

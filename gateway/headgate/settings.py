@@ -219,13 +219,25 @@ class Settings:
     max_clients_per_user: int = option(
         64,
         integer(0, 1_000_000, "clients (0 for no limit)"),
-        "Clients of one user, on one gateway. Anonymous clients are counted by address only.",
+        "Clients of one user, on all gateways of one Redis (docs/decisions/0034 says how exactly). Anonymous "
+        "clients are counted by address only.",
     )
     max_clients_per_address: int = option(
         1000,
         integer(0, 1_000_000, "clients (0 for no limit)"),
         "Clients from one network address (of IPv6: one /64), on one gateway, and as many pending sessions beside them. "
         "Behind a proxy, set HEADGATE_PROXIES too. Does not limit anonymous clients in development.",
+    )
+    max_clients: int = option(
+        0,
+        integer(0, 10_000_000, "clients (0 for no limit)"),
+        "Clients of one gateway process in all. Beyond that newcomers get 503. One place in twenty is for those that come back.",
+    )
+    shed_lag_s: float = option(
+        1.0,
+        number(0, 60, "seconds (0 for never)"),
+        "Lag of the event loop at which a gateway refuses newcomers: three beats in a row that are so late. It lets them in "
+        "again after five seconds with less than half of that.",
     )
     failed_logins_burst: int = option(
         100,
@@ -398,7 +410,8 @@ class Settings:
         return {**told, "max_topic_bytes": MAX_TOPIC_BYTES, "max_topic_words": MAX_TOPIC_WORDS}
 
 
-# Every limit is defined above, once. Those that `welcome` tells a client; docs/protocol.md lists them.
+# Every limit is defined above, once. Those that `welcome` tells a client; docs/protocol.md lists them. How many clients a gateway
+# takes in all is not among them: a stranger learns it when there is no room, from the refusal.
 _TOLD_LIMITS = (
     "max_payload_bytes",
     "queue_frames",
@@ -408,10 +421,17 @@ _TOLD_LIMITS = (
     "max_refusals",
     "inbound_per_s",
     "inbound_burst",
+    "publish_per_s",
+    "publish_burst",
+    "read_per_s",
+    "read_burst",
     "write_deadline_s",
     "handshake_deadline_s",
     "max_clients_per_user",
     "max_clients_per_address",
+    "log_max_events",
+    "log_max_age_s",
+    "log_max_bytes",
 )
 _NAMES = frozenset(each.name for each in fields(Settings))
 # Those of a gateway for which nothing is set: parts of Headgate that run without one have the same limits.

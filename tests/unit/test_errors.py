@@ -23,6 +23,8 @@ from headgate.errors import (
     NamespaceNotServed,
     NotDurable,
     NotSerializable,
+    Overloaded,
+    Paused,
     PayloadTooLarge,
     SchemaViolation,
     SettingsError,
@@ -52,6 +54,8 @@ EXAMPLES: tuple[HeadgateError, ...] = (
     LimitReached("subscriptions", 128),
     LimitReached("clients_per_user", 64, retry_after_s=10),
     InvalidRequest("not a mapping"),
+    Overloaded(7),
+    Paused("namespace", 9, "shop"),
     SettingsError(["HEADGATE_PORT='x': expected a whole number"]),
 )
 
@@ -122,8 +126,8 @@ def test_no_part_hides_behind_code_message_or_retry() -> None:
 def test_only_what_passes_by_itself_is_worth_another_try() -> None:
     """Every other refusal is the same refusal the second time; and what is worth another try says after how long."""
     retried = [error for error in EXAMPLES if error.retry]
-    assert [error.code for error in retried] == ["not_durable", "bus_unavailable", "limit_reached"]
-    assert [error.retry_after_s for error in retried] == [1, 1, 10]
+    assert [error.code for error in retried] == ["not_durable", "bus_unavailable", "limit_reached", "overloaded", "paused"]
+    assert [error.retry_after_s for error in retried] == [1, 1, 10, 7, 9]
     assert all(error.retry_after_s is None for error in EXAMPLES if not error.retry)
 
 

@@ -276,8 +276,14 @@ def test_the_limits_told_to_a_client_are_the_settings() -> None:
 def test_the_page_lists_the_limits_that_a_client_is_told() -> None:
     """docs/protocol.md names each of them, in the same order."""
     page = (Path(__file__).parents[2] / "docs/protocol.md").read_text(encoding="utf-8")
-    text = page[page.index("`limits`: ") : page.index("### `event topic")].replace("(0: none)", "")
-    assert re.findall(r"max_\w+|\w+_(?:s|burst|frames|bytes)\b", text) == list(Settings().limits())
+    text, _, _ = page[page.index("`limits`: ") :].partition("\n\n")
+    assert re.findall(r"\w+_\w+", text) == list(Settings().limits())
+
+
+def test_a_client_is_told_every_limit_that_its_requests_and_its_log_have() -> None:
+    """The rates of messages, of publishing and of reading, and what the log keeps."""
+    rates = {f"{kind}_{part}" for kind in ("inbound", "publish", "read") for part in ("per_s", "burst")}
+    assert rates | {"log_max_events", "log_max_age_s", "log_max_bytes"} <= Settings().limits().keys()
 
 
 @pytest.mark.parametrize("declared", [TransportLimits, HttpLimits])

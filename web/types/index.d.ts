@@ -125,6 +125,15 @@ export interface Limits {
   maxPayloadBytes?: number;
   inboundPerS?: number;
   inboundBurst?: number;
+  publishPerS?: number;
+  publishBurst?: number;
+  readPerS?: number;
+  readBurst?: number;
+  maxClientsPerUser?: number;
+  maxClientsPerAddress?: number;
+  logMaxEvents?: number;
+  logMaxAgeS?: number;
+  logMaxBytes?: number;
   [name: string]: any;
 }
 
@@ -189,6 +198,8 @@ export type ErrorCode =
   | "request_timeout"
   | "bus_unavailable"
   | "bus_refused"
+  | "overloaded"
+  | "paused"
   | "disconnected"
   | "timeout"
   | "closed"

@@ -17,9 +17,8 @@ from typing import Generic, Protocol, TypeVar
 from headgate.errors import LimitReached
 
 from .identity import ANONYMOUS, Identity
+from .places import PLACE_RETRY_S, Places
 
-# A place is free again when some client leaves, at a time that cannot be known: a refused client asks again at this pace.
-PLACE_RETRY_S = 10
 # A session joins within milliseconds, or is ended at the handshake deadline.
 SESSION_RETRY_S = 1
 MAX_FAILED_ADDRESSES = 10_000
@@ -47,11 +46,14 @@ class Admission(Generic[C]):
     """The clients that are in.
 
     Args:
-        per_user, per_address: how many clients each may have; 0 for any number.
+        per_user: how many clients a user may have; 0 for any number. `Places` counts those of other processes too.
+        per_address: how many clients an address may have here; 0 for any number.
     """
 
-    def __init__(self, per_user: int, per_address: int) -> None:
-        self._per_user, self._per_address = per_user, per_address
+    def __init__(self, per_user: int | Places, per_address: int) -> None:
+        self._places = per_user if isinstance(per_user, Places) else Places(per_user)
+        self._places.own_of = self._count_of
+        self._per_address = per_address
         self._of_user: dict[str, set[C]] = {}
         self._of_token: dict[str, set[C]] = {}
         self._at: dict[str, int] = {}
@@ -63,8 +65,8 @@ class Admission(Generic[C]):
         Raises:
             LimitReached: `clients_per_user` or `clients_per_address`.
         """
-        if self._per_user and user != ANONYMOUS and len(self._of_user.get(user, ())) >= self._per_user:
-            raise LimitReached("clients_per_user", self._per_user, PLACE_RETRY_S)
+        if user != ANONYMOUS:
+            self._places.check(user, self._count_of(user))
         if self._per_address and address is not None and self._at.get(address, 0) >= self._per_address:
             raise LimitReached("clients_per_address", self._per_address, PLACE_RETRY_S)
 
@@ -94,20 +96,33 @@ class Admission(Generic[C]):
         """Return a user's clients."""
         return list(self._of_user.get(user, ()))
 
+    def counts(self) -> dict[str, int]:
+        """Return how many clients each user has; the anonymous are none."""
+        return {user: len(clients) for user, clients in self._of_user.items() if user != ANONYMOUS}
+
     def of_token(self, token_id: str) -> list[C]:
         """Return the clients that came in, or were refreshed, with a token."""
         return list(self._of_token.get(token_id, ()))
 
     def _index(self, client: C, identity: Identity) -> None:
         self._of_user.setdefault(identity.user, set()).add(client)
+        self._tell(identity.user)
         if identity.token_id is not None:
             self._of_token.setdefault(identity.token_id, set()).add(client)
 
     def _forget(self, client: C) -> None:
         identity = client.identity
         _discard(self._of_user, identity.user, client)
+        self._tell(identity.user)
         if identity.token_id is not None:
             _discard(self._of_token, identity.token_id, client)
+
+    def _tell(self, user: str) -> None:
+        if user != ANONYMOUS:
+            self._places.changed(user, self._count_of(user))
+
+    def _count_of(self, user: str) -> int:
+        return len(self._of_user.get(user, ()))
 
 
 class PendingSessions:

@@ -1,5 +1,5 @@
-"""The command line: `headgate publish`, `tail`, `serve`, `consume`, `consumers`, `dead-letters`, `token`, `revoke`, `check`,
-`settings`, `schemas`, `types`, `asyncapi` and `bench`.
+"""The command line: `headgate publish`, `tail`, `serve`, `consume`, `consumers`, `dead-letters`, `token`, `revoke`,
+`pause`, `resume`, `check`, `settings`, `schemas`, `types`, `asyncapi` and `bench`.
 
 In: arguments, and for what is not given the environment (HEADGATE_…). Out: results on standard output, one clear line on
 standard error for every fault. Exit codes: 0, 1 for a fault, 2 for wrong usage, 130 after Ctrl-C.
@@ -25,6 +25,8 @@ _COMMANDS = {
     "dead-letters": ("dead_letters", "dead_letters"),
     "token": ("access", "token"),
     "revoke": ("access", "revoke"),
+    "pause": ("pauses", "pause"),
+    "resume": ("pauses", "resume"),
     "check": ("check", "check"),
     "settings": ("check", "settings"),
     "schemas": ("schemas", "schemas"),

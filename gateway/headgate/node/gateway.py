@@ -19,6 +19,7 @@ import structlog
 from headgate.auth.admission import Admission, PendingSessions
 from headgate.auth.expiry import Expiry
 from headgate.auth.identity import Authenticator, Handshake, Identity
+from headgate.auth.places import Places
 from headgate.auth.revocation_watch import RevocationWatch
 from headgate.delivery.client import Client
 from headgate.errors import BusUnavailable, UnknownHost
@@ -41,9 +42,12 @@ from .joining import Joining
 from .logins import Logins
 from .namespace import Namespace
 from .origin import Hosts, origin_check
+from .pauses import Pauses, PauseWatch
+from .places_watch import PlacesWatch
 from .publish_queue import PublishQueue
 from .refusals import Refusals
 from .registration import Registration
+from .shedding import Shedding
 from .upkeep import Upkeep
 
 if TYPE_CHECKING:
@@ -77,7 +81,6 @@ class Gateway:
             schema_check=settings.schema_check_in_force(),
             on_schema_violation=lambda namespace, _: SCHEMA_VIOLATIONS.labels(namespace).inc(),
         )
-        self._watchdog = Watchdog()
         self._commands = open_client(settings.redis_url, timeout_s=PUBLISH_TIMEOUT_S)
         self.registration = Registration(settings.redis_url, settings.namespaces)
         self.namespaces = {
@@ -87,6 +90,10 @@ class Gateway:
         self._upkeep = Upkeep(settings)
         for name in self.namespaces:
             remembered(self._commands).resolve(name)  # this gateway serves it: no publisher in this process has to ask
+        self._shedding = Shedding(settings.max_clients, settings.shed_lag_s, self._count_clients)
+        self._watchdog = Watchdog(self._shedding.beat)
+        self.pauses = Pauses()
+        self._pause_watch = PauseWatch(settings.redis_url, self.pauses)
         self._hosts = Hosts(settings)
         self._drain = Drain(self.namespaces)
         self._sockets = SocketIOFace(
@@ -96,7 +103,9 @@ class Gateway:
             allowed_origins="*" if "*" in settings.allowed_origins else origin_check(settings),
         )
         self._sockets.reuse_greenlets(authenticator is None)
-        admission: Admission[Client] = Admission(settings.max_clients_per_user, settings.max_clients_per_address)
+        places = Places(settings.max_clients_per_user)
+        admission: Admission[Client] = Admission(places, settings.max_clients_per_address)
+        self._places_watch = PlacesWatch(settings.redis_url, places, admission.counts)
         # Development is one machine: there an address says nothing about who it is.
         pending = PendingSessions(0 if settings.dev else settings.max_clients_per_address)
         evictions = Evictions(self._sockets, self.namespaces, settings, admission, pending)
@@ -115,6 +124,9 @@ class Gateway:
             evictions=evictions,
             refusals=refusals,
             drain=self._drain,
+            shedding=self._shedding,
+            pauses=self.pauses,
+            next_look=self._places_watch.next_look,
         )
         handlers = Handlers(
             self._sockets,
@@ -125,6 +137,7 @@ class Gateway:
             publisher=self.publisher,
             publish_queues=self.publish_queues,
             commands=self._commands,
+            pauses=self.pauses,
         )
         for namespace in self.namespaces.values():
             self._sockets.route(
@@ -177,6 +190,8 @@ class Gateway:
         """Listen to the bus and to revocations, register with the other gateways, fetch the keys of tokens. Idempotent."""
         self._watchdog.start()
         self.registration.start()
+        self._pause_watch.start()
+        self._places_watch.start()
         self._upkeep.start()
         self._logins.start()
         self._revocation_watch.start()
@@ -221,6 +236,8 @@ class Gateway:
         self._sockets.close()
         self._watchdog.close()
         self.registration.close()
+        self._pause_watch.close()
+        self._places_watch.close()
         self._upkeep.close()
         self._revocation_watch.close()
         self._logins.close()
@@ -254,8 +271,13 @@ class Gateway:
             self.namespaces,
             revocations_known=watch.known,
             draining=self.draining,
+            admission=self._shedding.word(),
+            paused=self.pauses.names(),
             revocations_error=None if fault is None else fault.message,
         )
+
+    def _count_clients(self) -> int:
+        return sum(len(namespace.clients) for namespace in self.namespaces.values())
 
 
 def warn_of_open_redis(url: str) -> None:

@@ -28,6 +28,7 @@ from headgate.transport.socketio_face import RequestHandler, SocketIOFace
 from .connection import connection_of
 from .logins import Logins
 from .namespace import Namespace
+from .pauses import Pauses
 from .publish_queue import PublishQueue
 from .refusals import Refusals
 
@@ -49,10 +50,12 @@ class Handlers:
         publisher: Publisher,
         publish_queues: Mapping[str, PublishQueue],
         commands: Redis,
+        pauses: Pauses,
     ) -> None:
         self._sockets = sockets
         self._logins, self._admission, self._expiry, self._refusals = logins, admission, expiry, refusals
         self._publisher, self._publish_queues, self._commands = publisher, publish_queues, commands
+        self._pauses = pauses
 
     def requests(self, namespace: Namespace) -> dict[str, RequestHandler]:
         """Return the handlers of the requests of a namespace's clients, by the name of the request."""
@@ -111,6 +114,7 @@ class Handlers:
         topic = check_topic(body.get("topic"))
         if not client.identity.may_publish(topic):
             raise Forbidden("publish to", topic)
+        self._pauses.check_publish(namespace.name)
         event_id = check_event_id(body["id"]) if body.get("id") is not None else None
         try:
             prepared = self._publisher.prepare(topic, body["data"], event_id, namespace.name, by=client.identity.user)

@@ -23,6 +23,8 @@ class Health(TypedDict):
 
     ready: bool
     bus: str
+    admission: NotRequired[str]
+    paused: NotRequired[list[str]]
     revocations: NotRequired[bool]
     revocations_error: NotRequired[str]
     error: NotRequired[str]
@@ -30,11 +32,18 @@ class Health(TypedDict):
 
 
 def health(
-    namespaces: Mapping[str, Namespace], *, revocations_known: bool, draining: bool, revocations_error: str | None = None
+    namespaces: Mapping[str, Namespace],
+    *,
+    revocations_known: bool,
+    draining: bool,
+    admission: str = "admitting",
+    paused: list[str] | None = None,
+    revocations_error: str | None = None,
 ) -> Health:
-    """Return `{ready, bus, revocations, revocations_error?, namespaces: {name: {bus, epoch, offset, clients, error?}}}`.
+    """Return `{ready, bus, admission, paused, revocations, …, namespaces: {name: {bus, epoch, offset, clients, error?}}}`.
 
-    Ready means that events flow and that clients are let in, for which it must be known what is revoked.
+    Ready means that events flow and that clients are let in, for which it must be known what is revoked. `admission` says whether
+    newcomers find room. A gateway without room is ready nevertheless: a balancer that left it would fill up the others in turn.
     """
     states: dict[str, NamespaceHealth] = {}
     for name, namespace in namespaces.items():
@@ -51,6 +60,8 @@ def health(
     found: Health = {
         "ready": up and revocations_known and not draining,
         "bus": "up" if up else "down",
+        "admission": admission,
+        "paused": paused or [],
         "revocations": revocations_known,
         "namespaces": states,
     }

@@ -6,12 +6,13 @@ subscriptions of its handshake active, or a refusal; its places given back when 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from headgate.auth.admission import SESSION_RETRY_S, Admission, PendingSessions
 from headgate.auth.expiry import Expiry
 from headgate.auth.identity import ANONYMOUS, Handshake
+from headgate.auth.places import StillLooking
 from headgate.delivery.client import Client
 from headgate.errors import BusUnavailable, HeadgateError, InvalidRequest, LimitReached, Unauthorized
 from headgate.metrics import REFUSED, SESSIONS_REFUSED
@@ -30,9 +31,13 @@ from .drain import Drain
 from .evictions import Evictions
 from .logins import Logins
 from .namespace import Namespace
+from .pauses import Pauses
 from .refusals import Refusals
+from .shedding import Shedding
 
 HEARTBEAT_S = 10
+# A look at what other processes have of a user may have begun before this client came; the next one counts it.
+MAX_LOOKS = 4
 _KEPT_OF_ENVIRON = (
     "HTTP_AUTHORIZATION",
     "HTTP_COOKIE",
@@ -62,15 +67,24 @@ class Joining:
         evictions: Evictions,
         refusals: Refusals,
         drain: Drain,
+        shedding: Shedding,
+        pauses: Pauses,
+        next_look: Callable[[], bool] = lambda: False,
     ) -> None:
         self._sockets, self._namespaces, self._settings = sockets, namespaces, settings
-        self._logins, self._drain = logins, drain
+        self._logins, self._drain, self._shedding, self._pauses = logins, drain, shedding, pauses
+        self._next_look = next_look
         self._admission, self._pending, self._expiry = admission, pending, expiry
         self._evictions, self._refusals = evictions, refusals
         self._limits = settings.limits()
 
     def opening(self, eio_sid: str, environ: Mapping[str, Any]) -> OneTooMany | None:
         """Count a session until it joins. One that never joins costs as much as a client, which has a limit per address."""
+        try:
+            self._pauses.check_connect()
+            self._shedding.check_session(self._sockets.count_sessions() - 1)
+        except HeadgateError as error:
+            return OneTooMany(error.message, error.retry_after_s or SESSION_RETRY_S, "503 Service Unavailable")
         try:
             self._pending.open(eio_sid, address_of(environ, self._settings.proxies))
         except LimitReached as error:
@@ -87,6 +101,7 @@ class Joining:
         """Authenticate; what is refused is told as connect_error with `{code, message, retry, …}` in `data`."""
         try:
             self._drain.check()
+            self._pauses.check_connect(namespace.name)
             if namespace.bus.epoch is None:
                 raise namespace.bus.last_error or BusUnavailable("the gateway has not reached Redis yet")
             if auth is not None and not isinstance(auth, Mapping):
@@ -94,15 +109,17 @@ class Joining:
             check_text(auth)
             shown: Mapping[str, Any] = auth or {}
             point = read_resume(shown.get("resume"))
+            self._shedding.check_client(returning=point is not None)
             wanted = shown.get("subscriptions") or []
             wanted = wanted if isinstance(wanted, list) else [wanted]
             if len(wanted) > self._settings.max_subscriptions:
                 raise LimitReached("subscriptions", self._settings.max_subscriptions)
             identity = self._logins.identify(Handshake(namespace.name, shown, environ))
-            self._drain.check()  # a client that joins after the notice would never get it
             counted = not (self._settings.dev and identity.user == ANONYMOUS)
             address = address_of(environ, self._settings.proxies) if counted else None
-            self._admission.check(identity.user, address)
+            self._find_place(identity.user, address)
+            self._drain.check()  # a client that joins after the notice would never get it
+            self._shedding.check_client(returning=point is not None)  # others have joined meanwhile
         except HeadgateError as error:
             REFUSED.labels(namespace.name, error.code).inc()
             wire = told(error)
@@ -113,6 +130,22 @@ class Joining:
         self._expiry.set(client, identity.expires_at)
         connection.owners = (*connection.owners, client)
         connection.session[namespace.name] = (client, wanted, point)  # until `joined`, behind the CONNECT packet
+
+    def _find_place(self, user: str, address: str | None) -> None:
+        """Refuse one client too many. Waits for a few looks where other processes decide whether it is.
+
+        Raises:
+            LimitReached: as `Admission.check`.
+        """
+        for _ in range(MAX_LOOKS):
+            try:
+                self._admission.check(user, address)
+            except StillLooking:
+                if not self._next_look():
+                    raise
+            else:
+                return
+        self._admission.check(user, address)
 
     def joined(self, connection: Session, namespace: Namespace, session: str) -> None:
         """The CONNECT packet is out: activate the handshake's subscriptions, then say welcome."""

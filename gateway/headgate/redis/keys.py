@@ -8,8 +8,17 @@ from __future__ import annotations
 
 # Of all namespaces: the sorted set of what is revoked (score: until when, in seconds since 1970), and the channel of its news.
 REVOKED = "hg:revoked"
+# The sorted set of what operators have paused (score: until when, in seconds since 1970; +inf: until they resume it).
+PAUSED = "hg:paused"
+# The sorted set of gateway processes (score: when one last said how many clients each user has there).
+PROCESSES = "hg:processes"
 # The sorted set of those that gateways serve (score: when one last said so).
 NAMESPACES = "hg:namespaces"
+
+
+def places_key(process_id: str) -> str:
+    """Return the key of the hash with a process's clients by user."""
+    return f"hg:places:{process_id}"
 
 
 def log_key(namespace: str) -> str:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Callable
 from types import FrameType
 
 import structlog
@@ -29,9 +30,14 @@ log = structlog.get_logger("headgate.watchdog")
 
 
 class Watchdog:
-    """Watches the loop of the thread that starts it, between `start` and `close`. Times are monotonic."""
+    """Watches the loop of the thread that starts it, between `start` and `close`. Times are monotonic.
 
-    def __init__(self) -> None:
+    Args:
+        on_beat: is told in the hub, with each beat, how much later than due it comes.
+    """
+
+    def __init__(self, on_beat: Callable[[float], None] = lambda lag_s: None) -> None:
+        self._on_beat = on_beat
         self._beat_s = self._used_s = 0.0
         self._loop_thread = 0
         self._timer: Watcher | None = None
@@ -59,6 +65,7 @@ class Watchdog:
             LOOP_STALLS.inc()
             LOOP_STALLED_SECONDS.inc(stalled_s)
             log.warning("loop ran again", after_s=round(stalled_s, 2))
+        self._on_beat(max(0.0, stalled_s - BEAT_S))
 
     def _watch(self, timer: Watcher) -> None:
         # From the last beat on: the process may have been stopped before this thread began.

@@ -65,10 +65,14 @@ _to_json = msgspec.json.encode
 
 @dataclass(frozen=True, slots=True)
 class OneTooMany:
-    """A `connect` handler returns it to have a session refused with 429; there may be room after `retry_after_s`."""
+    """A `connect` handler returns it to have a session refused; there may be room after `retry_after_s`.
+
+    With 429 where the client's own address has too many, with 503 where it is not the client's fault.
+    """
 
     why: str
     retry_after_s: int = 1
+    status: str = "429 Too Many Requests"
 
 
 class EngineServer(engineio.Server):  # type: ignore[misc]
@@ -239,7 +243,7 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
         if refusal is not None and refusal is not True:
             del self.sockets[sid]
             if isinstance(refusal, OneTooMany):
-                raise Refused(BAD_REQUEST, "429 Too Many Requests", refusal.why, refusal.retry_after_s)
+                raise Refused(BAD_REQUEST, refusal.status, refusal.why, refusal.retry_after_s)
             raise Refused(FORBIDDEN, "401 Unauthorized")
         if session.closed:  # its connect handler has ended it
             raise Refused(FORBIDDEN, "401 Unauthorized")

@@ -272,6 +272,10 @@ class SocketIOFace:
             raise KeyError(client_id)
         return session
 
+    def count_sessions(self) -> int:
+        """Return how many sessions there are, one that is just opening included."""
+        return len(self._engine.sockets)
+
     def environ_of(self, session_id: str) -> Environ:
         """Return the WSGI environment that a session was opened with; nothing of one that is over."""
         environ: Environ = self._server.environ.get(session_id, {})

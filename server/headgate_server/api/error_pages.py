@@ -35,6 +35,8 @@ STATUS_BY_CODE = {
     "limit_reached": 409,
     "bus_refused": 502,
     "bus_unavailable": 503,
+    "overloaded": 503,
+    "paused": 503,
 }
 # Of an error of the tree that can be tried again and does not say when.
 RETRY_AFTER_S = 1

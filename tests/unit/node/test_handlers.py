@@ -18,6 +18,7 @@ from headgate.delivery.client import Client
 from headgate.errors import BusUnavailable, HeadgateError, LimitReached, PayloadTooLarge, Unauthorized, UnauthorizedReason
 from headgate.node.handlers import Handlers
 from headgate.node.logins import Logins
+from headgate.node.pauses import Pauses
 from headgate.node.publish_queue import PublishQueue
 from headgate.node.refusals import Refusals
 from headgate.publisher import Publisher
@@ -75,6 +76,7 @@ class Desk:
         self.admission.join(self.client.real(), None)
         self.logins = Logins(Settings(dev=True), identify, lambda identity: None)
         self.expiry: Expiry[Client] = Expiry(lambda clients: None)
+        self.pauses = Pauses()
         self.handlers = Handlers(
             cast(SocketIOFace, self.server),
             logins=self.logins,
@@ -84,6 +86,7 @@ class Desk:
             publisher=cast(Publisher, self.publisher),
             publish_queues={self.namespace.name: PublishQueue(self.publisher) if queued else cast(PublishQueue, self.publisher)},
             commands=cast(Any, None),
+            pauses=self.pauses,
         )
         self.requests = self.handlers.requests(self.namespace.real())
 
@@ -118,6 +121,16 @@ def test_an_unknown_request_is_refused_with_those_that_are_known() -> None:
     assert code(answer) == "invalid_request"
     assert "known: subscribe, unsubscribe, replay, publish, refresh, seen" in answer["error"]["message"]
     assert len(answer["error"]["message"]) < 200
+
+
+def test_a_publish_that_an_operator_has_paused_is_refused_with_a_time() -> None:
+    """And nothing is published; the client stays."""
+    desk = Desk()
+    desk.pauses.replace({"publishes": 60.0})
+    answer = desk.ask("publish", {"topic": "orders.1", "data": 1})
+    assert (answer["error"]["code"], answer["error"]["retry"]) == ("paused", True)
+    assert answer["error"]["retry_after_s"] >= 5
+    assert desk.publisher.published == []
 
 
 def test_a_publish_within_the_grants_goes_out_in_the_name_of_its_user() -> None:

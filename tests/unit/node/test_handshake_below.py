@@ -136,6 +136,24 @@ def test_a_connect_that_comes_with_the_handshake_is_read(ways: Ways, way: str) -
             received += data
 
 
+@pytest.mark.parametrize("query", [QUERY, "EIO=4&transport=polling"])
+@pytest.mark.parametrize("way", ["through", "below", "at_once"])
+def test_a_gateway_whose_loop_lags_refuses_a_handshake_with_503_and_a_time(ways: Ways, way: str, query: str) -> None:
+    """A load balancer may try another gateway; a client of ours waits for so long. No session is left behind."""
+    gateway = ways.gateway.gateway
+    for _ in range(3):
+        gateway._shedding.beat(1.0)
+    with opened(getattr(ways, way)) as sock:
+        sock.sendall(request(query, {}))
+        received = sock.recv(65536).decode()
+    assert received.startswith("HTTP/1.1 503 Service Unavailable\r\n")
+    assert (found := re.search(r"^Retry-After: (\d+)\r$", received, re.MULTILINE))
+    assert 3 <= int(found[1]) <= 10
+    assert f'"retry_after_s":{found[1]}' in received.replace(" ", "")
+    assert "overloaded" in received
+    assert not gateway._sockets._engine.sockets
+
+
 @pytest.mark.parametrize("way", ["below", "at_once"])
 def test_a_client_that_is_gone_leaves_no_session(ways: Ways, way: str) -> None:
     """It has sent its request, and has closed the connection before the answer."""

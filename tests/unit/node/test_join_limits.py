@@ -17,7 +17,9 @@ from headgate.node.evictions import Evictions
 from headgate.node.joining import Joining
 from headgate.node.logins import Logins
 from headgate.node.namespace import Resumption
+from headgate.node.pauses import Pauses
 from headgate.node.refusals import Refusals
+from headgate.node.shedding import Shedding
 from headgate.settings import Settings
 from headgate.transport.session import Session
 from headgate.transport.session_state import CLIENT_DISCONNECT
@@ -45,6 +47,9 @@ class RecordedSockets:
             connection.session = {}  # type: ignore[attr-defined]
             connection.cork = connection.uncork = lambda: None  # type: ignore[attr-defined]
         return connection
+
+    def count_sessions(self) -> int:
+        return len(self.connections) + 1
 
     def environ_of(self, session_id: str) -> dict[str, Any]:
         return self.environ.get(session_id, {})
@@ -98,6 +103,8 @@ class Door:
             evictions=Evictions(face, namespaces, self.settings, self.admission, self.pending),
             refusals=Refusals(100),
             drain=Drain(namespaces),
+            shedding=Shedding(0, 1.0, lambda: 0),
+            pauses=Pauses(),
         )
 
     def open(self, sid: str, environ: dict[str, Any] = HERE) -> OneTooMany | None:

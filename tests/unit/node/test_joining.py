@@ -346,6 +346,28 @@ def test_a_user_has_no_more_clients_than_it_may_and_a_leave_makes_room(gateway_o
     assert gateway.join({"token": "clerk"}).welcome
 
 
+def test_a_gateway_takes_so_many_clients_and_prefers_those_that_come_back(gateway_on_model: StartGatewayOnModel) -> None:
+    """With one place in twenty for clients that have been here; the others are told when to come back, and health says so."""
+    gateway = gateway_on_model(max_clients=20)
+    for _ in range(19):
+        assert gateway.join().welcome
+    newcomer = gateway.join()
+    error = refusal(newcomer)
+    newcomer.leave()
+    assert (error["code"], error["name"], error["limit"], error["retry"]) == ("limit_reached", "clients", 20, True)
+    assert 5 <= error["retry_after_s"] <= 20
+    last = gateway.join({"resume": {"epoch": gateway.redis.epoch, "offset": 0}})
+    assert last.welcome
+    refused = gateway.gateway.opening("one more", ENVIRON)
+    assert isinstance(refused, OneTooMany)
+    assert (refused.status, "clients (at most 20)" in refused.why) == ("503 Service Unavailable", True)
+    told = gateway.gateway.ready()
+    assert (told["ready"], told["admission"]) == (True, "full")
+    last.leave()
+    gevent.idle()
+    assert gateway.gateway.ready()["admission"] == "admitting"
+
+
 def test_a_client_that_leaves_the_namespace_gets_nothing_more_and_may_come_back(gateway_on_model: StartGatewayOnModel) -> None:
     """Over the same connection, with other subscriptions."""
     gateway = gateway_on_model()

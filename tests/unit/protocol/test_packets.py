@@ -18,6 +18,8 @@ from headgate.errors import (
     Forbidden,
     HeadgateError,
     LimitReached,
+    Overloaded,
+    Paused,
     PayloadTooLarge,
     Unauthorized,
     UnauthorizedReason,
@@ -32,7 +34,7 @@ ROOT = Path(__file__).resolve().parents[3]
 GOLDEN = json.loads((ROOT / "tests/golden/wire.json").read_text(encoding="utf-8"))
 NAMESPACE: str = GOLDEN["namespace"]
 REFUSALS: dict[str, type[HeadgateError]] = {
-    kind.code: kind for kind in (BusUnavailable, Forbidden, LimitReached, PayloadTooLarge, Unauthorized)
+    kind.code: kind for kind in (BusUnavailable, Forbidden, LimitReached, Overloaded, Paused, PayloadTooLarge, Unauthorized)
 }
 
 WORDS = st.text(alphabet="abcXYZ019_-", min_size=1, max_size=8)
@@ -205,7 +207,8 @@ def test_the_limits_of_a_golden_welcome_are_those_that_the_settings_tell(vector:
 )
 def test_a_golden_refusal_is_what_the_error_tree_says(error: dict[str, Any]) -> None:
     """Built from the same parts, our error has the same code, text and advice."""
-    told = {"code", "message", "retry"} | ({"retry_after_s"} if error["code"] != LimitReached.code else set())
+    says_when = (LimitReached, Overloaded, Paused)
+    told = {"code", "message", "retry"} | ({"retry_after_s"} if REFUSALS[error["code"]] not in says_when else set())
     parts = {name: value for name, value in error.items() if name not in told}
     assert REFUSALS[error["code"]](**parts).to_wire() == error
 

@@ -1,0 +1,80 @@
+"""`headgate pause` and `headgate resume`: stop connects, publishes or a namespace on every gateway. Imports click only."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import click
+
+from .options import redis_option, seconds
+from .output import one_line_errors
+
+if TYPE_CHECKING:
+    from headgate.redis.client import Client
+
+_WHAT = click.Choice(["connects", "publishes", "namespace"])
+
+
+@click.command()
+@click.argument("what", type=_WHAT, required=False)
+@click.argument("name", required=False)
+@click.option("--for", "for_", metavar="TIME", help="For how long: 90, 90s, 15m, 1h or 7d. Default: until `headgate resume`.")
+@redis_option
+@one_line_errors
+def pause(what: str | None, name: str | None, for_: str | None, redis_url: str | None) -> None:
+    """Refuse connects, publishes, or both in the namespace NAME, on every gateway within two seconds. Without WHAT: list.
+
+    Browsers and publishers over HTTP are told when to try again. Clients that are connected stay. Publishers that write to Redis
+    themselves are not stopped.
+    """
+    from headgate.redis import pauses
+
+    for_s = None if for_ is None else seconds(for_)
+    if what is None:
+        if for_ is not None:
+            raise click.UsageError("--for needs one of connects, publishes, namespace NAME")
+        paused = pauses.read_paused(_open(redis_url))
+        for each, left_s in sorted(paused.items()):
+            click.echo(f"{_words(each)}: {'until resumed' if math.isinf(left_s) else f'for {round(left_s)} s'}")
+        if not paused:
+            click.echo("nothing is paused")
+        return
+    member = _member(what, name)
+    pauses.pause(_open(redis_url), member, for_s)
+    click.echo(f"paused {_words(member)}" + ("" if for_s is None else f" for {for_s} s"))
+
+
+@click.command()
+@click.argument("what", type=_WHAT)
+@click.argument("name", required=False)
+@redis_option
+@one_line_errors
+def resume(what: str, name: str | None, redis_url: str | None) -> None:
+    """Let connects, publishes or the namespace NAME go on, on every gateway within two seconds."""
+    from headgate.redis import pauses
+
+    member = _member(what, name)
+    was_paused = pauses.resume(_open(redis_url), member)
+    click.echo(f"resumed {_words(member)}" if was_paused else f"{_words(member)}: not paused")
+
+
+def _open(redis_url: str | None) -> Client:
+    from headgate.publisher import find_redis_url
+    from headgate.redis.client import open_client
+
+    return open_client(redis_url or find_redis_url())
+
+
+def _member(what: str, name: str | None) -> str:
+    if (what == "namespace") != (name is not None):
+        raise click.UsageError("expected connects, publishes or namespace NAME")
+    if name is None:
+        return what
+    from headgate.redis.pauses import namespace_member
+
+    return namespace_member(name)
+
+
+def _words(member: str) -> str:
+    return member.replace(":", " ", 1)

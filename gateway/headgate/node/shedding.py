@@ -1,0 +1,157 @@
+"""Shedding: newcomers are refused while there is no room for them, or the event loop lags. No I/O.
+
+    ADMITTING ── late ──► STRAINED ── lasted ──► SHEDDING ── on time ──► RECOVERING ── lasted ──► ADMITTING
+        ▲                    │                      ▲                        │
+        └────── on time ─────┘                      └───────── late ─────────┘
+
+In: the lag of each beat of the loop (runtime/watchdog.py), and every session and CONNECT that asks to come in. Out: an error that
+says when to come back, spread at random so that those who were refused together come back apart.
+
+Rules. 1. Nobody who is in is disconnected: the newest is refused first. 2. While the loop lags, everyone who is not in yet is
+refused, at the handshake, where it is cheapest. 3. Of `max_clients` the last twentieth is for clients that come back: their
+CONNECT has `resume`, which costs nothing to read. A client may claim it; that gains it a part of this reserve and no more.
+
+One late beat is a pause of the process or its machine, so shedding begins after LATE_BEATS in a row. It ends when no beat was
+later than half of what began it for CALM_S.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import Enum
+from random import randint
+from time import monotonic
+
+import structlog
+
+from headgate.errors import LimitReached, Overloaded
+from headgate.metrics import SHED, SHEDDING
+
+log = structlog.get_logger("headgate.shedding")
+
+LATE_BEATS = 3
+CALM_S = 5.0
+# One place in so many is for clients that come back.
+RETURNING_SHARE = 20
+# From and to: when the refused may come back. A place is free when somebody leaves, a lag is over when the loop has caught up.
+FULL_RETRY_S = (5, 20)
+LAG_RETRY_S = (3, 10)
+
+
+class State(Enum):
+    """Whether newcomers are let in, and what is about to change that."""
+
+    ADMITTING = "admitting"
+    STRAINED = "strained"
+    """Beats are late; newcomers still come in."""
+    SHEDDING = "shedding"
+    RECOVERING = "recovering"
+    """Beats are on time; newcomers are still refused."""
+
+
+class Step(Enum):
+    """Everything that changes the state."""
+
+    LATE = "late"
+    ON_TIME = "on time"
+    LASTED = "lasted"
+
+
+_FOLLOWING: Mapping[tuple[State, Step], State] = {
+    (State.ADMITTING, Step.LATE): State.STRAINED,
+    (State.ADMITTING, Step.ON_TIME): State.ADMITTING,
+    (State.STRAINED, Step.LATE): State.STRAINED,
+    (State.STRAINED, Step.ON_TIME): State.ADMITTING,
+    (State.STRAINED, Step.LASTED): State.SHEDDING,
+    (State.SHEDDING, Step.LATE): State.SHEDDING,
+    (State.SHEDDING, Step.ON_TIME): State.RECOVERING,
+    (State.RECOVERING, Step.LATE): State.SHEDDING,
+    (State.RECOVERING, Step.ON_TIME): State.RECOVERING,
+    (State.RECOVERING, Step.LASTED): State.ADMITTING,
+}
+_REFUSING = frozenset({State.SHEDDING, State.RECOVERING})
+
+
+class Shedding:
+    """See the module.
+
+    Args:
+        max_clients: how many there may be; 0 for any number.
+        lag_s: a beat that is so late counts as late; 0 for never.
+        count: how many clients there are.
+    """
+
+    def __init__(
+        self,
+        max_clients: int,
+        lag_s: float,
+        count: Callable[[], int],
+        now_s: Callable[[], float] = monotonic,
+        spread: Callable[[int, int], int] = randint,
+    ) -> None:
+        self._max_clients, self._lag_s, self._count = max_clients, lag_s, count
+        self._now_s, self._spread = now_s, spread
+        self.state = State.ADMITTING
+        self._late_beats = 0
+        self._calm_from_s = 0.0
+
+    def beat(self, lag_s: float) -> None:
+        """The loop beats, so much too late. In the hub: it never waits."""
+        if not self._lag_s:
+            return
+        refusing = self.state in _REFUSING
+        if lag_s >= (self._lag_s / 2 if refusing else self._lag_s):
+            self._late_beats += 1
+            self._take(Step.LATE)
+            if self.state is State.STRAINED and self._late_beats >= LATE_BEATS:
+                self._take(Step.LASTED)
+                log.error("shedding began", lag_s=round(lag_s, 2), effect="newcomers are refused until the loop has caught up")
+        else:
+            self._late_beats = 0
+            if self.state is State.SHEDDING:
+                self._calm_from_s = self._now_s()
+            self._take(Step.ON_TIME)
+            if self.state is State.RECOVERING and self._now_s() - self._calm_from_s >= CALM_S:
+                self._take(Step.LASTED)
+                log.info("shedding ended")
+
+    def check_session(self, sessions: int) -> None:
+        """Refuse a new session; `sessions` are those that there are beside it.
+
+        Raises:
+            Overloaded: the loop lags.
+            LimitReached: `clients`.
+        """
+        self._check_lag()
+        if 0 < self._max_clients <= max(sessions, self._count()):
+            raise self._full()
+
+    def check_client(self, *, returning: bool) -> None:
+        """Refuse one client more; `returning`: it has been here before.
+
+        Raises:
+            Overloaded, LimitReached: as `check_session`.
+        """
+        self._check_lag()
+        reserved = 0 if returning else self._max_clients // RETURNING_SHARE
+        if 0 < self._max_clients <= self._count() + reserved:
+            raise self._full()
+
+    def word(self) -> str:
+        """Return how it stands, for people: `admitting`, `full` or `shedding`."""
+        if self.state in _REFUSING:
+            return "shedding"
+        return "full" if 0 < self._max_clients <= self._count() else "admitting"
+
+    def _check_lag(self) -> None:
+        if self.state in _REFUSING:
+            SHED.labels("lag").inc()
+            raise Overloaded(self._spread(*LAG_RETRY_S))
+
+    def _full(self) -> LimitReached:
+        SHED.labels("clients").inc()
+        return LimitReached("clients", self._max_clients, self._spread(*FULL_RETRY_S))
+
+    def _take(self, step: Step) -> None:
+        self.state = _FOLLOWING[self.state, step]
+        SHEDDING.set(self.state in _REFUSING)

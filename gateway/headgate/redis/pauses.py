@@ -1,0 +1,85 @@
+"""Pauses in Redis: operators stop connects, publishes or a namespace on every gateway, for a time or until they resume.
+
+In: `headgate pause` and `headgate resume`. Out: the sorted set PAUSED of members `connects`, `publishes` and `namespace:<name>`,
+whose score is the end by Redis' clock (`+inf`: none). Each gateway looks once a second (node/pauses.py). A flush ends all.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headgate.errors import HeadgateError, InvalidRequest, LimitReached
+from headgate.topic import check_namespace
+
+from .client import Client, call, call_at, call_many
+from .keys import PAUSED
+
+CONNECTS, PUBLISHES = "connects", "publishes"
+_NAMESPACE = "namespace:"
+# Those of namespaces; every gateway reads them all each second.
+MAX_PAUSES = 1000
+MAX_PAUSED_S = 400 * 86400
+
+
+def namespace_member(name: str) -> str:
+    """Return the member that stands for a namespace.
+
+    Raises:
+        UnknownNamespace: no namespace can have that name.
+    """
+    return _NAMESPACE + check_namespace(name)
+
+
+def namespace_of(member: str) -> str | None:
+    """Return the namespace that a member stands for; None of the others."""
+    return member.removeprefix(_NAMESPACE) if member.startswith(_NAMESPACE) else None
+
+
+def pause(client: Client, member: str, for_s: int | None = None) -> None:
+    """Pause it, for `for_s` seconds from now or until `resume`. A later call wins. Waits for Redis, three round trips at most.
+
+    Raises:
+        InvalidRequest: a time that cannot be.
+        LimitReached: MAX_PAUSES are active.
+        BusUnavailable, BusRefused: as `redis.client.call`. Call again: it is idempotent.
+    """
+    if for_s is not None and not 0 < for_s <= MAX_PAUSED_S:
+        raise InvalidRequest(f"for: expected a time from 1 second to {MAX_PAUSED_S // 86400} days")
+    now_s = int(call_at(client, PAUSED, "TIME")[0])
+    count, known = _replies(client, [("ZCARD", PAUSED), ("ZSCORE", PAUSED, member)])
+    if known is None and int(count) >= MAX_PAUSES:
+        raise LimitReached("pauses", MAX_PAUSES)
+    until = "+inf" if for_s is None else now_s + for_s
+    _replies(client, [("ZREMRANGEBYSCORE", PAUSED, "-inf", now_s), ("ZADD", PAUSED, until, member)])
+
+
+def resume(client: Client, member: str) -> bool:
+    """End a pause; return whether there was one.
+
+    Raises:
+        BusUnavailable, BusRefused: as `redis.client.call`. Call again: it is idempotent.
+    """
+    return bool(call(client, "ZREM", PAUSED, member))
+
+
+def read_paused(client: Client) -> dict[str, float]:
+    """Return each active pause with the seconds that are left (infinite: until `resume`). Two round trips; one if there is none.
+
+    Raises:
+        BusUnavailable, BusRefused: as `redis.client.call`.
+    """
+    found = call(client, "ZRANGE", PAUSED, 0, 2 * MAX_PAUSES, "WITHSCORES")
+    if not found:
+        return {}
+    pairs = found if isinstance(found[0], list | tuple) else zip(found[::2], found[1::2], strict=True)
+    now_s = int(call_at(client, PAUSED, "TIME")[0])
+    left_s = {member.decode("utf-8", "replace"): float(until) - now_s for member, until in pairs}
+    return {member: left for member, left in left_s.items() if left > 0}
+
+
+def _replies(client: Client, commands: list[tuple[str | int, ...]]) -> list[Any]:
+    replies = call_many(client, commands)
+    for reply in replies:
+        if isinstance(reply, HeadgateError):
+            raise reply
+    return replies

@@ -1,0 +1,114 @@
+"""What operators pause in Redis holds on every gateway, and ends by itself. Two gateways as processes on one Redis."""
+
+from __future__ import annotations
+
+import json
+import math
+import urllib.error
+import urllib.request
+
+import pytest
+from click.testing import CliRunner
+
+from headgate.cli.main import main
+from headgate.errors import LimitReached
+from headgate.redis import pauses
+from headgate.redis.client import Client, call
+from headgate.redis.keys import PAUSED
+from headgate.redis.pauses import pause, read_paused, resume
+from tests.support.gateway_process import GatewayProcess, StartGateway
+from tests.support.raw_client import RawClient
+from tests.support.redis_server import DEADLINE_S, wait_until
+
+HANDSHAKE = "/socket.io/?EIO=4&transport=polling"
+
+
+def ask(gateway: GatewayProcess, path: str, body: object = None) -> tuple[int, dict[str, object], str | None]:
+    """Return status, JSON and Retry-After of a request: a POST if it has a body."""
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(gateway.url + path, data, {"Content-Type": "application/json"})
+    try:
+        with urllib.request.urlopen(request, timeout=DEADLINE_S) as answer:
+            text = answer.read()
+            return answer.status, json.loads(text) if text[:1] == b"{" else {}, None
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, json.loads(error.read()), error.headers["Retry-After"]
+
+
+def publish(gateway: GatewayProcess) -> tuple[int, dict[str, object], str | None]:
+    return ask(gateway, "/api/publish", {"topic": "orders.1", "data": 1})
+
+
+def headgate(redis_url: str, *arguments: str) -> str:
+    result = CliRunner().invoke(main, [*arguments, "--redis", redis_url], catch_exceptions=False)
+    assert result.exit_code == 0, result.stderr
+    return result.stdout.strip()
+
+
+@pytest.mark.timeout(600)
+def test_a_pause_holds_on_every_gateway_until_it_is_resumed(start_gateway: StartGateway, redis_url: str) -> None:
+    """Over HTTP and the socket, told in the health page, and known to a gateway that starts later; those who are in stay."""
+    settings = {"HEADGATE_REDIS_URL": redis_url}
+    gateways = [start_gateway(settings, "--dev"), start_gateway(settings, "--dev")]
+
+    def told(gateway: GatewayProcess) -> object:
+        return ask(gateway, "/healthz")[1].get("paused")
+
+    assert headgate(redis_url, "pause") == "nothing is paused"
+    with RawClient(gateways[0].url, {}) as client:
+        assert client.welcome
+        assert headgate(redis_url, "pause", "publishes") == "paused publishes"
+        wait_until(lambda: all(told(gateway) == ["publishes"] for gateway in gateways), "both obey")
+        for gateway in gateways:
+            status, body, after_s = publish(gateway)
+            assert (status, body["error"]["code"]) == (503, "paused")  # type: ignore[index]
+            assert after_s == str(body["error"]["retry_after_s"])  # type: ignore[index]
+        answer = client.request("publish", {"topic": "orders.1", "data": 1})
+        assert (answer["error"]["code"], answer["error"]["what"], answer["error"]["retry"]) == ("paused", "publishes", True)
+
+        assert headgate(redis_url, "pause", "connects", "--for", "1h") == "paused connects for 3600 s"
+        assert headgate(redis_url, "resume", "publishes") == "resumed publishes"
+        wait_until(lambda: all(told(gateway) == ["connects"] for gateway in gateways), "both obey")
+        status, body, after_s = ask(gateways[1], HANDSHAKE)
+        assert (status, after_s) == (503, str(body["retry_after_s"]))
+        assert "paused by an operator: connects" in str(body["message"])
+        assert publish(gateways[1])[0] == 201
+        assert client.request("publish", {"topic": "orders.1", "data": 1})["ok"] is True
+
+        late = start_gateway(settings, "--dev")
+        wait_until(lambda: told(late) == ["connects"], "a gateway that starts later obeys")
+        assert ask(late, HANDSHAKE)[0] == 503
+
+        assert headgate(redis_url, "pause", "namespace", "notifications") == "paused namespace notifications"
+        assert headgate(redis_url, "resume", "connects") == "resumed connects"
+        assert headgate(redis_url, "resume", "connects") == "connects: not paused"
+        assert headgate(redis_url, "pause") == "namespace notifications: until resumed"
+        wait_until(lambda: told(gateways[0]) == ["namespace:notifications"], "it obeys")
+        with RawClient(gateways[0].url, {}) as refused:
+            error = refused.wait_for(lambda: refused.refusal, "the refusal")["data"]
+        assert (error["code"], error["what"], error["namespace"]) == ("paused", "namespace", "notifications")
+        assert publish(gateways[0])[0] == 503
+
+
+def test_a_pause_is_stored_until_its_end_and_a_later_one_wins(redis_client: Client) -> None:
+    """By Redis' clock: one that has ended is not read, and the next one removes it."""
+    now_s = int(call(redis_client, "TIME")[0])
+    call(redis_client, "ZADD", PAUSED, now_s - 1, "publishes")
+    assert read_paused(redis_client) == {}
+    pause(redis_client, "connects", 60)
+    assert call(redis_client, "ZRANGE", PAUSED, 0, -1) == [b"connects"]
+    assert 0 < read_paused(redis_client)["connects"] <= 60
+    pause(redis_client, "connects")
+    assert read_paused(redis_client) == {"connects": math.inf}
+    assert (resume(redis_client, "connects"), resume(redis_client, "connects")) == (True, False)
+
+
+def test_no_more_than_so_many_pauses_are_active(redis_client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each gateway reads them all every second. One that is active can be changed."""
+    monkeypatch.setattr(pauses, "MAX_PAUSES", 1)
+    pause(redis_client, "namespace:a")
+    pause(redis_client, "namespace:a", 60)
+    with pytest.raises(LimitReached) as refused:
+        pause(redis_client, "namespace:b")
+    assert refused.value.parts == {"name": "pauses", "limit": 1}

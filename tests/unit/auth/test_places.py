@@ -1,0 +1,214 @@
+"""Places of a user over several processes: a model with real counters, a Redis that leases, dies and comes back."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from headgate.auth.places import LOOK_RETRY_S, OUT_OF_TOUCH_S, PLACE_RETRY_S, SETTLE_S, Places
+from headgate.errors import LimitReached
+
+LEASE_S = 15.0
+
+
+class World:
+    """Processes that look at one store. `alive` is the store's; a process that is dead says nothing more."""
+
+    def __init__(self, processes: int, most: int) -> None:
+        self.now_s, self.most, self.store_is_up = 1000.0, most, True
+        self.told: dict[int, tuple[float, dict[str, int]]] = {}
+        self.own: list[dict[str, int]] = [{} for _ in range(processes)]
+        self.dead: set[int] = set()
+        self.known = [False] * processes
+        self.places = [self._places(number) for number in range(processes)]
+        for number in [*range(processes), *range(processes)]:
+            self.look(number)  # twice: each knows of all
+
+    def _places(self, number: int) -> Places:
+        places = Places(self.most, lambda: self.now_s)
+        places.own_of = lambda user: self.own[number].get(user, 0)
+        return places
+
+    def look(self, number: int) -> None:
+        question = self.places[number].next_question()
+        if not self.store_is_up or number in self.dead:
+            return
+        known = number in self.told and self.now_s - self.told[number][0] < LEASE_S
+        lost, self.known[number] = self.known[number] and not known, True
+        self.told[number] = (self.now_s, {**self.told.get(number, (0, {}))[1], **question.told, **self.own[number]})
+        live = {each: counts for each, (at_s, counts) in self.told.items() if self.now_s - at_s < LEASE_S}
+        others = {user: sum(live[each].get(user, 0) for each in live if each != number) for user in question.asked}
+        self.places[number].heard(question, len(live), others, lost=lost)
+
+    def join(self, number: int, user: str = "ana") -> LimitReached | None:
+        own = self.own[number].get(user, 0)
+        try:
+            self.places[number].check(user, own)
+        except LimitReached as refused:
+            return refused
+        self.own[number][user] = own + 1
+        self.places[number].changed(user, own + 1)
+        return None
+
+    def leave(self, number: int, user: str = "ana") -> None:
+        if self.own[number].get(user, 0):
+            self.own[number][user] -= 1
+            self.places[number].changed(user, self.own[number][user])
+
+    def die(self, number: int) -> None:
+        self.dead.add(number)
+        self.own[number].clear()
+
+    def total(self, user: str = "ana") -> int:
+        return sum(own.get(user, 0) for own in self.own)
+
+    def share(self) -> int:
+        return max(1, self.most // len(self.places))
+
+
+def test_one_process_holds_the_limit_exactly_and_asks_nothing() -> None:
+    """As it always did."""
+    world = World(1, 5)
+    assert [world.join(0) is None for _ in range(7)] == [True] * 5 + [False] * 2
+    assert world.places[0].next_question().asked == []
+    world.leave(0)
+    assert world.join(0) is None
+
+
+def test_the_limit_holds_over_processes_where_a_look_lies_between_two_joins() -> None:
+    """But for one client at each process that meets the user for the first time."""
+    world = World(4, 20)
+    while world.join(0) is None:
+        world.look(0)
+    assert world.total() == 20
+    for number in (1, 2, 3, 1, 2, 3):
+        world.join(number)
+        world.look(number)
+    assert world.total() <= 23
+    refused = world.join(2)
+    assert refused is not None
+    assert (refused.parts, refused.retry_after_s) == ({"name": "clients_per_user", "limit": 20}, PLACE_RETRY_S)
+
+
+def test_a_process_lets_in_its_part_at_once_and_more_after_a_look() -> None:
+    """A refusal before the look says that there may be room in a moment."""
+    world = World(4, 20)
+    assert [world.join(0) is None for _ in range(6)] == [True] * 5 + [False]
+    refused = world.join(0)
+    assert refused is not None
+    assert refused.retry_after_s == LOOK_RETRY_S
+    world.look(0)
+    assert world.join(0) is None
+
+
+def test_a_client_that_leaves_one_process_makes_room_at_another() -> None:
+    """After both have looked."""
+    world = World(2, 4)
+    for _ in range(8):
+        for number in (0, 1):
+            world.join(number)
+            world.look(number)
+    assert world.join(1) is not None
+    for _ in range(world.total() - 3):
+        world.leave(0)
+    world.look(0)
+    world.look(1)
+    assert world.join(1) is None
+
+
+def test_the_places_of_a_dead_process_come_back_when_its_lease_ends() -> None:
+    """Not before."""
+    world = World(2, 6)
+    while world.join(0) is None:
+        world.look(0)
+    world.join(1)
+    world.look(1)
+    had = world.own[1]["ana"]
+    world.die(0)
+    assert world.join(1) is not None
+    for _ in range(3):
+        assert world.join(1) is not None
+        world.now_s += LEASE_S / 3
+        world.look(1)
+    assert world.places[1].processes == 1
+    while world.join(1) is None:
+        pass
+    assert (had, world.total()) == (1, 6)
+
+
+def test_without_redis_each_process_keeps_its_share() -> None:
+    """Of the processes that were known. When Redis is back, having lost it all, each waits until the others have told theirs."""
+    world = World(4, 20)
+    world.store_is_up = False
+    world.now_s += OUT_OF_TOUCH_S + 1
+    for number in range(4):
+        while world.join(number) is None:
+            world.look(number)
+    assert [own["ana"] for own in world.own] == [5] * 4
+    world.store_is_up = True
+    for _ in range(2):
+        for number in range(4):
+            world.look(number)
+            assert world.join(number) is not None
+    world.now_s += SETTLE_S - 1
+    for number in range(4):
+        world.look(number)
+    world.now_s += 1
+    for number in range(4):
+        world.look(number)
+        assert world.join(number) is not None
+        world.look(number)
+    assert world.total() == 20
+    for _ in range(3):
+        world.leave(0)
+    world.look(0)
+    world.join(1)  # refused by what it knows, and asks
+    world.look(1)
+    assert world.join(1) is None
+
+
+def test_a_limit_below_the_number_of_processes_leaves_one_at_each() -> None:
+    """A share is never nothing, or a user could be shut out by a Redis that is away."""
+    world = World(5, 2)
+    assert [world.join(number) is None for number in range(5)] == [True] * 5
+    assert [world.join(number) is None for number in range(5)] == [False] * 5
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_whatever_happens_the_limit_is_exceeded_by_a_share_of_each_other_process_at_most(seed: int) -> None:
+    """Joins, leaves, looks in any order; and whoever is refused finds room once a client has left and all have looked."""
+    random = Random(seed)
+    world = World(random.randint(2, 5), random.randint(1, 24))
+    count = len(world.places)
+    for _ in range(600):
+        number = random.randrange(count)
+        step = random.random()
+        if step < 0.55:
+            world.join(number)
+        elif step < 0.65:
+            world.leave(number)
+        else:
+            world.look(number)
+        if random.random() < 0.05:
+            world.now_s += random.random() * 3
+            for each in range(count):
+                world.look(each)  # a lease is renewed in time
+        assert world.total() <= world.most + (count - 1) * world.share()
+    while world.total() >= world.most:
+        world.leave(random.randrange(count))
+    number = random.randrange(count)
+    for each in range(count):
+        world.look(each)
+    world.join(number)  # asks, if it had not
+    world.look(number)
+    assert world.total() >= world.most or world.join(number) is None
+
+
+def test_without_a_limit_nothing_is_told_or_asked() -> None:
+    """0 turns it off."""
+    places = Places(0)
+    places.processes = 3
+    places.check("ana", 10**6)
+    places.changed("ana", 1)
+    assert places.next_question() == ({}, [])

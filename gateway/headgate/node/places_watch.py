@@ -47,6 +47,7 @@ class PlacesWatch:
         """Begin, if there is a limit. Idempotent."""
         if not self._started and self._places.max_clients:
             self._started = True
+            self._id = secrets.token_hex(8)  # of this process, whichever one made the gateway before a fork
             spawn(self._run)
 
     def close(self) -> None:

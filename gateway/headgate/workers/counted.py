@@ -54,6 +54,7 @@ GAUGES: Mapping[str, Join] = {
     "headgate_clients": sum,
     "headgate_subscriptions": sum,
     "headgate_http_connections": sum,
+    "headgate_shedding": max,
     "headgate_gc_longest_pause_seconds": max,
     "headgate_worker_up": max,
     "headgate_monitored_value": max,

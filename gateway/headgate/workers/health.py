@@ -13,6 +13,8 @@ from typing import Any
 from .board import Row, State
 
 SILENT = "it does not answer"
+# The words of `admission`, the worst last (node/shedding.py).
+_ADMISSIONS = ("admitting", "full", "shedding")
 
 
 def joined(rows: Sequence[Row], answers: Mapping[int, Mapping[str, Any] | None]) -> dict[str, Any]:
@@ -28,6 +30,8 @@ def joined(rows: Sequence[Row], answers: Mapping[int, Mapping[str, Any] | None])
                 told |= {"ready": False, "error": SILENT}
             else:
                 told["ready"] = bool(answer.get("ready"))
+                if "admission" in answer:
+                    told["admission"] = answer["admission"]
                 serving.append(answer)
             is_ready = is_ready and told["ready"]
         workers.append(told)
@@ -38,6 +42,10 @@ def joined(rows: Sequence[Row], answers: Mapping[int, Mapping[str, Any] | None])
         "namespaces": _namespaces([each.get("namespaces", {}) for each in serving]),
         "workers": workers,
     }
+    if admissions := [each["admission"] for each in serving if "admission" in each]:
+        report["admission"] = max(admissions, key=_ADMISSIONS.index)
+    if any("paused" in each for each in serving):
+        report["paused"] = sorted({pause for each in serving for pause in each.get("paused", [])})
     errors = [each["revocations_error"] for each in serving if "revocations_error" in each]
     return report | ({"revocations_error": errors[0]} if errors else {})
 

@@ -50,6 +50,14 @@ def test_one_that_begins_or_leaves_is_named_and_does_not_count(state: State) -> 
     assert report["workers"][1] == {"worker": 2, "process": 102, "state": state.name.lower()}
 
 
+def test_the_worst_admission_is_told_and_every_pause() -> None:
+    """Each worker has room of its own, and may learn of a pause a second before another."""
+    answers = {1: answer(admission="admitting", paused=["connects"]), 2: answer(admission="shedding", paused=["namespace n"])}
+    report = joined([row(1), row(2)], answers)
+    assert (report["admission"], report["paused"]) == ("shedding", ["connects", "namespace n"])
+    assert [each["admission"] for each in report["workers"]] == ["admitting", "shedding"]
+
+
 def test_nobody_serves() -> None:
     """The machine is not ready."""
     report = joined([row(1, State.BOOTING)], {})

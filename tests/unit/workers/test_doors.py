@@ -12,14 +12,13 @@ import gevent
 import gevent.socket
 import pytest
 
-from headgate.workers import doors
 from headgate.workers.doors import CONNECTION, TAKEN, Door, ask
 
 
 @pytest.fixture(autouse=True)
 def cooperative(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sockets let the loop run, as in a worker, whose process gevent has patched."""
-    monkeypatch.setattr(doors.socket, "socket", gevent.socket.socket)
+    monkeypatch.setattr(socket, "socket", gevent.socket.socket)
 
 
 @pytest.fixture

@@ -171,17 +171,19 @@ def spawn(function: Callable[..., Any], *args: Any) -> Greenlet:
 class Idle:
     """The rest of the calling greenlet: it waits until somebody wakes it. A third of the cost of a Signal."""
 
-    __slots__ = ("_greenlet", "_hub")
+    __slots__ = ("_greenlet", "_hub", "is_woken")
 
     def __init__(self) -> None:
         self._greenlet, self._hub = gevent.getcurrent(), gevent.get_hub()
+        self.is_woken = False
 
     def wait(self) -> None:
-        """Wait until `wake`. Of the greenlet that made it, and once."""
+        """Wait until `wake`, or until somebody else ends or enters the greenlet. Of the greenlet that made it, and once."""
         self._hub.switch()
 
     def wake(self) -> None:
         """Let the greenlet go on in the next turn of the loop. Once. Callable from the hub."""
+        self.is_woken = True
         self._hub.loop.run_callback(self._greenlet.switch)
 
 

@@ -57,7 +57,20 @@ class Workers:
             self._idle.append(rest)
             if self._timer is None:
                 self._timer, self._spare = repeat(REST_S, self.look), 0
-            rest.wait()
+            try:
+                rest.wait()
+            except BaseException:
+                # Somebody has ended this greenlet; what it was woken for is another's.
+                if rest.is_woken:
+                    spawn(self._work)
+                raise
+            finally:
+                if not rest.is_woken:
+                    self._forget(rest)
+
+    def _forget(self, rest: Idle) -> None:
+        self._idle.remove(rest)
+        self._spare = min(self._spare, len(self._idle))
 
     def look(self) -> None:
         """End the greenlets that have not been needed since the last look. The timer calls it."""

@@ -202,11 +202,17 @@ class FirstRequests:
         server.connections.work(sock)  # or it would be ended itself, for one too many of its address
         try:
             answer = server.refusal(sock, environ) or route(request)
-        except OSError:
-            server.drop(sock)  # of the connection: nobody is there to be answered
+        except OSError:  # of the connection: nobody is there to be answered
+            if request.sock is None:
+                server.connections.close(sock)
+            else:
+                server.drop(sock)
             return
         except Exception:
             log.exception("route failed", path=head.path)
+            if request.sock is None:  # it is the route's
+                server.connections.close(sock)
+                return
             with suppress(OSError):
                 sock.send(error_answer("500 Internal Server Error", ROUTE_FAILED_TEXT))
             server.drop(sock)

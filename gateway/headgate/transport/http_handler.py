@@ -302,9 +302,12 @@ class HttpHandler(pywsgi.WSGIHandler):  # type: ignore[misc]
         received = self.rfile.peek()
         if again and waits == self._waits:
             gevent.sleep(0)  # it was here already, and the one behind it may be as well
-        if self.server.to_owner is not None and NAMES_SESSION in received and self.server.hand_over(self.socket, received):
-            self._leave()
-            raise ConnectionResetError(errno.ECONNRESET, "it is another process's connection now")
+        if self.server.to_owner is not None:
+            if received and b"\n" not in received:
+                received = self._peek_line(received)
+            if NAMES_SESSION in received and self.server.hand_over(self.socket, received):
+                self._leave()
+                raise ConnectionResetError(errno.ECONNRESET, "it is another process's connection now")
         if not received.startswith(self.server.route_starts):
             return None
         end = received.find(b"\r\n\r\n") + 4
@@ -320,6 +323,23 @@ class HttpHandler(pywsgi.WSGIHandler):  # type: ignore[misc]
             self._routed_block = block
         self.rfile.read(end)
         return routed
+
+    def _peek_line(self, received: bytes) -> bytes:
+        """Wait for the rest of a request line; return what there is of the request then, with nothing read.
+
+        Raises:
+            OSError: as `receive_into`.
+        """
+        self.rfile.read(len(received))
+        buffer = bytearray(_READ_BYTES)
+        while b"\n" not in received and len(received) < _READ_BYTES:
+            size = self.receive_into(memoryview(buffer)[: _READ_BYTES - len(received)])
+            if not size:
+                break
+            received += buffer[:size]
+        self._received = received
+        peeked: bytes = self.rfile.peek()
+        return peeked
 
     def _answer_routed(self, routed: _Routed) -> Outcome:
         """Answer a request, or give it to the application if its route leaves it to that."""

@@ -84,7 +84,10 @@ class HTTPServer(pywsgi.WSGIServer):  # type: ignore[misc]
         # Behind the path comes the query, or the version.
         self.route_starts = tuple(f"{method} {path}{end}".encode() for method, path in self.routes for end in "? ")
         self.connections: HttpConnections[PeerSocket | NativeSocket] = HttpConnections()
-        below = not self.ssl_enabled and any(isinstance(route, NeverWaits) for route in self.routes.values())
+        # With a pool, the hub would have to wait for a greenlet.
+        below = (
+            not self.ssl_enabled and self.pool is None and any(isinstance(route, NeverWaits) for route in self.routes.values())
+        )
         if below:
             self._first = FirstRequests(self)
         HTTP_CONNECTIONS.set_function(lambda: len(self.connections))
@@ -168,14 +171,17 @@ class HTTPServer(pywsgi.WSGIServer):  # type: ignore[misc]
 
     def adopt(self, descriptor: int, received: bytes) -> None:
         """Take a connection that another process has accepted, with what was read of it, as if it had been accepted here."""
-        sock = gevent.socket.socket(fileno=descriptor)
+        sock = NativeSocket(fileno=descriptor)
+        sock.setblocking(False)
         try:
             address = sock.getpeername()
         except OSError:  # its peer has gone
             sock.close()
             return
-        if self._take_in(sock, address):
-            super().do_handle(sock, address, Beginning(received))
+        if self.full():
+            self._refuse(sock, "503 Service Unavailable", "too many", NO_ROOM_TEXT)
+        elif self._take_in(sock, address):
+            self.to_handler(sock, address, Beginning(received))
 
     def hand_over(self, sock: PeerSocket, received: bytes) -> bool:
         """Hand a connection whose next request is another process's to that one; return whether it was. Switches greenlets."""

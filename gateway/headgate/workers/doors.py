@@ -29,15 +29,17 @@ _BACKLOG = 1024
 
 log = structlog.get_logger("headgate.workers")
 
-# kind, bytes, the descriptor that came with them → the answer.
-Answerer = Callable[[bytes, bytes, int | None], bytes]
+# kind → the answer.
+Answerer = Callable[[bytes], bytes]
+# Takes a descriptor, and the bytes that came with it.
+Adopter = Callable[[int, bytes], None]
 
 
 class Door:
     """The socket of this worker, and the greenlet behind it."""
 
-    def __init__(self, path: Path, answer: Answerer) -> None:
-        self._path, self._answer = path, answer
+    def __init__(self, path: Path, answer: Answerer, adopt: Adopter) -> None:
+        self._path, self._answer, self._adopt = path, answer, adopt
         path.unlink(missing_ok=True)  # of a worker that is gone
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listener.bind(str(path))
@@ -62,6 +64,7 @@ class Door:
 
     def _serve(self, connection: socket.socket) -> None:
         descriptor: int | None = None
+        is_taken = False
         try:
             with connection, deadline(HAND_OVER_S):
                 received, descriptors, _, _ = socket.recv_fds(connection, 65536, 1)
@@ -74,8 +77,15 @@ class Door:
                 message = bytearray(received[_HEAD.size :])
                 while len(message) < size:
                     message += _more(connection)
+                if kind == CONNECTION and descriptor is not None:
+                    # A sibling that waits no longer serves the connection itself: then this fails.
+                    connection.sendall(TAKEN)
+                    is_taken = True
+                else:
+                    connection.sendall(self._answer(kind))
+            if is_taken:
                 taken, descriptor = descriptor, None
-                connection.sendall(self._answer(kind, bytes(message), taken))
+                self._adopt(taken, bytes(message))  # type: ignore[arg-type]
         except (OSError, TimeoutError):
             pass  # the sibling has gone, or waits no longer
         finally:
@@ -86,22 +96,40 @@ class Door:
 def ask(path: Path, kind: bytes, message: bytes = b"", descriptor: int | None = None, within_s: float = ANSWER_S) -> bytes:
     """Return a sibling's answer, which may be empty. Switches greenlets.
 
+    A connection belongs to one worker at any moment: a sibling that has been given up can no longer answer, so it takes none.
+
     Raises:
         OSError: there is no such sibling, or it did not answer in time (TimeoutError).
     """
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection, deadline(within_s):
-        connection.connect(str(path))
-        whole = _HEAD.pack(kind, len(message)) + message
-        if descriptor is None:
-            connection.sendall(whole)
-        else:
-            sent = socket.send_fds(connection, [whole], [descriptor])
-            connection.sendall(whole[sent:])
-        connection.shutdown(socket.SHUT_WR)
-        answer = bytearray()
-        while len(answer) <= MAX_MESSAGE_BYTES and (part := connection.recv(65536)):
-            answer += part
-        return bytes(answer)
+    answer = bytearray()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        try:
+            with deadline(within_s):
+                connection.connect(str(path))
+                whole = _HEAD.pack(kind, len(message)) + message
+                if descriptor is None:
+                    connection.sendall(whole)
+                else:
+                    sent = socket.send_fds(connection, [whole], [descriptor])
+                    connection.sendall(whole[sent:])
+                connection.shutdown(socket.SHUT_WR)
+                while len(answer) <= MAX_MESSAGE_BYTES and (part := connection.recv(65536)):
+                    answer += part
+                return bytes(answer)
+        except (OSError, TimeoutError):
+            if descriptor is not None and (answer == TAKEN or _has_answered(connection)):
+                return TAKEN
+            raise
+
+
+def _has_answered(connection: socket.socket) -> bool:
+    """Let a sibling answer no more; return whether it has answered in the last moment. Does not wait."""
+    try:
+        connection.shutdown(socket.SHUT_RDWR)
+        connection.settimeout(0.0)
+        return connection.recv(len(TAKEN)) == TAKEN
+    except OSError:
+        return False
 
 
 def _more(connection: socket.socket) -> bytes:

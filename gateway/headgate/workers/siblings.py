@@ -8,7 +8,6 @@ owner and proves nothing: it selects a row of the board, and only a worker that 
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -70,8 +69,8 @@ class Siblings:
         adopt: Callable[[int, bytes], None],
     ) -> None:
         self._board, self._folder, self._own = board, folder, own
-        self._ready, self._adopt = ready, adopt
-        self._door = doors.Door(self._path(board.row(own)), self._answer)
+        self._ready = ready
+        self._door = doors.Door(self._path(board.row(own)), self._answer, adopt)
 
     def close(self) -> None:
         """Leave the counts of this worker to those that stay, and answer nobody any more. Idempotent."""
@@ -140,21 +139,16 @@ class Siblings:
 
         asked = [row for row in rows if row.state is not State.BOOTING]
         greenlets = [spawn(ask, row) for row in asked if row.slot != self._own]
-        answers |= {row.age: self._answer(kind, b"", None) for row in asked if row.slot == self._own}
+        answers |= {row.age: self._answer(kind) for row in asked if row.slot == self._own}
         for greenlet in greenlets:
             greenlet.join()
         return answers
 
-    def _answer(self, kind: bytes, message: bytes, descriptor: int | None) -> bytes:
+    def _answer(self, kind: bytes) -> bytes:
         if kind == doors.HEALTH:
             return msgspec.json.encode(self._ready())
         if kind == doors.METRICS:
             return msgspec.json.encode(_counted())
-        if kind == doors.CONNECTION and descriptor is not None:
-            self._adopt(descriptor, message)
-            return doors.TAKEN
-        if descriptor is not None:
-            os.close(descriptor)
         return b""
 
     def _keep(self, seen: Mapping[int, list[Family]], rows: list[Row]) -> counted.Totals:

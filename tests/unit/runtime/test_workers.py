@@ -91,3 +91,58 @@ def test_an_idle_greenlet_holds_nothing_of_its_last_function(workers: Workers) -
     turn()
     assert workers.idle == 1
     assert gone() is None
+
+
+def test_a_greenlet_that_somebody_ends_while_it_is_idle_loses_no_function(workers: Workers) -> None:
+    """A function may have left its greenlet to others, or a timeout in it that comes later."""
+    greenlets: list[gevent.Greenlet] = []
+    ran: list[int] = []
+    workers.start(lambda: greenlets.append(gevent.getcurrent()))
+    turn()
+    greenlets[0].kill()
+    assert workers.idle == 0
+    workers.start(lambda: ran.append(1))
+    turn()
+    assert ran == [1]
+
+
+def test_a_greenlet_that_somebody_ends_as_it_is_woken_loses_no_function(workers: Workers) -> None:
+    """Another runs what it was woken for."""
+    greenlets: list[gevent.Greenlet] = []
+    ran: list[int] = []
+    workers.start(lambda: greenlets.append(gevent.getcurrent()))
+    turn()
+    greenlets[0].kill(block=False)
+    workers.start(lambda: ran.append(1))
+    turn()
+    turn()
+    assert ran == [1]
+
+
+def test_a_greenlet_that_somebody_switches_to_while_it_is_idle_loses_no_function(workers: Workers) -> None:
+    """It ends, and is not asked again."""
+    greenlets: list[gevent.Greenlet] = []
+    ran: list[int] = []
+    workers.start(lambda: greenlets.append(gevent.getcurrent()))
+    turn()
+    gevent.get_hub().loop.run_callback(greenlets[0].switch)
+    turn()
+    workers.start(lambda: ran.append(1))
+    turn()
+    assert (ran, workers.idle) == ([1], 1)
+
+
+@pytest.mark.parametrize("end", [gevent.Timeout(), gevent.GreenletExit()])
+def test_a_function_that_ends_its_greenlet_ends_no_other_function(workers: Workers, end: BaseException) -> None:
+    """What came with it runs."""
+    ran: list[int] = []
+
+    def fail() -> None:
+        raise end
+
+    workers.start(fail)
+    workers.start(lambda: ran.append(1))
+    turn()
+    workers.start(lambda: ran.append(2))
+    turn()
+    assert ran == [1, 2]

@@ -9,13 +9,16 @@ from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
+import gevent
 import pytest
 from structlog.testing import capture_logs
 
 from headgate.metrics import ACCEPT_FAILURES, HTTP_CONNECTIONS, HTTP_ENDED
 from headgate.transport import descriptors, http_server
 from headgate.transport.http_limits import HttpLimits
+from headgate.transport.http_routes import NeverWaits
 from headgate.transport.http_server import ACCEPT_AGAIN_S, EXHAUSTED_LOG_S, PLACES_TAKEN_PAUSE_S, HTTPServer
+from headgate.transport.peer_socket import NativeSocket
 from tests.support.wsgi import Said
 
 ONE, OTHER = "192.0.2.1", "192.0.2.2"
@@ -394,3 +397,52 @@ class TestReservedPlaces:
         assert ACCEPT_FAILURES._value.get() == failures + 1
         fd, _ = full.listener.waiting.pop()  # type: ignore[misc]
         os.close(fd)
+
+
+def connection_from_here() -> tuple[int, socket.socket]:
+    """Return the descriptor of a connection that a sibling has accepted, and its peer."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        peer = socket.create_connection(listener.getsockname())
+        accepted, _ = listener.accept()
+    peer.settimeout(30)
+    return accepted.detach(), peer
+
+
+def test_an_adopted_connection_too_many_is_refused_without_waiting_for_its_peer(open_door: Callable[..., Door]) -> None:
+    """Its request has been read already by the sibling, so nothing more comes: the server goes on at once."""
+    door = open_door(max_connections_per_address=1)
+    door.server.connections.work(door.take("127.0.0.1"))
+    descriptor, peer = connection_from_here()
+    with peer, gevent.Timeout(30):
+        door.server.adopt(descriptor, b"GET / HTTP/1.1\r\nHost: test\r\n\r\n")
+        assert peer.recv(1000).startswith(b"HTTP/1.1 429 ")
+        assert peer.recv(1) == b""
+    assert len(door.server.connections) == 1
+
+
+def test_an_adopted_connection_is_refused_while_all_greenlets_are_taken() -> None:
+    """Waiting for one would keep the client, and the sibling, waiting."""
+    server = HTTPServer(("127.0.0.1", 0), lambda environ, start_response: [], spawn=1)
+    busy = server.pool.spawn(gevent.sleep, 3600)
+    descriptor, peer = connection_from_here()
+    with peer, gevent.Timeout(30):
+        server.adopt(descriptor, b"GET / HTTP/1.1\r\nHost: test\r\n\r\n")
+        assert peer.recv(1000).startswith(b"HTTP/1.1 503 ")
+    assert len(server.connections) == 0
+    busy.kill()
+
+
+def test_every_connection_of_a_bounded_number_of_greenlets_has_one_from_its_beginning() -> None:
+    """Else those that wait in the loop would ask for more greenlets than there may be, where nobody can wait for one."""
+    routes = {("GET", "/socket"): NeverWaits(lambda _: None)}
+    server = HTTPServer(("127.0.0.1", 0), lambda environ, start_response: [], routes=routes, spawn=1)
+    server.init_socket()
+    accepted, peer = socket.socketpair()
+    ours = NativeSocket(fileno=accepted.detach())
+    ours.setblocking(False)
+    server.do_handle(ours, (ONE, 5))
+    assert server.full()
+    peer.close()
+    gevent.sleep(0)
+    server.pool.kill()
+    server.close()

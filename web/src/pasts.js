@@ -22,8 +22,7 @@ const NOTHING = -1;
 
 /** Return whether one past brings all that another brings; false where only the gateway could tell. @param {any} one @param {any} other */
 function covers(one, other) {
-  if (one.epoch !== other.epoch) return false;
-  return one.last >= other.last || one.offset <= other.offset || one.time <= other.time;
+  return one.epoch === other.epoch && (one.last >= other.last || one.offset <= other.offset || one.time <= other.time);
 }
 
 /** Return pasts with one more, without those that others bring as well. @param {Since[]} pasts @param {Since} since @returns {Since[]} */
@@ -38,8 +37,8 @@ export function createPasts() {
   return {
     /** Expect a past for a pattern. @param {string} pattern @param {Since} since */
     expect(pattern, since) {
-      const { asked, last, begun, later } = pasts.get(pattern) ?? { asked: [], last: NOTHING, begun: false, later: [] };
-      pasts.set(pattern, { asked: withPast(asked, since), last, begun, later: begun ? [...later, since] : [], noted: new Set() });
+      const past = pasts.get(pattern) ?? { asked: [], last: NOTHING, begun: false, later: [] };
+      pasts.set(pattern, { ...past, asked: withPast(past.asked, since), later: past.begun ? [...past.later, since] : [], noted: new Set() });
     },
 
     /**
@@ -62,6 +61,7 @@ export function createPasts() {
       for (const past of pasts.values()) {
         const lower = (/** @type {Since} */ since) => ("offset" in since && !since.epoch ? { offset: Math.max(0, Math.min(since.offset, to)) } : since);
         past.asked = past.asked.map(lower);
+        past.later = past.later.map(lower);
         past.last = Math.min(past.last, to);
         for (const offset of past.noted) if (offset > to) past.noted.delete(offset);
       }
@@ -70,9 +70,10 @@ export function createPasts() {
     /** A new event came: each past that was coming is over. */
     pass() {
       for (const [pattern, { begun, later }] of pasts) {
-        if (begun) pasts.delete(pattern);
+        if (!begun) continue;
+        pasts.delete(pattern);
         // Those that were asked for since may come behind it.
-        if (begun) for (const since of later) this.expect(pattern, since);
+        for (const since of later) this.expect(pattern, since);
       }
     },
 
@@ -86,8 +87,7 @@ export function createPasts() {
         if (past && past.noted.add(offset).size > MAX_NOTED) pasts.delete(pattern);
         return true;
       }
-      if (!past || past.noted.has(offset) || (offset <= past.last && !past.later.length)) return false;
-      if (offset <= past.last) past.later.shift();
+      if (!past || past.noted.has(offset) || (offset <= past.last && !past.later.shift())) return false;
       past.last = offset;
       past.asked = past.later.length ? past.asked : [{ offset }];
       past.begun = true;

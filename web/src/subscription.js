@@ -62,10 +62,7 @@ export class Subscription extends Machine {
   /** A handler comes: a refusal need not stand. @param {Wishes} wishes */
   join(wishes) {
     this.#count(wishes, 1);
-    const [first, ...later] = this.pasts;
-    // One that is in flight may have been read already.
-    const asked = first && first === this.sent.since && this.can("acknowledge");
-    if (wishes.since) this.pasts = asked ? [first, ...withPast(later, wishes.since)] : withPast(this.pasts, wishes.since);
+    if (wishes.since) this.pasts = withPast(this.pasts, wishes.since);
     this.offer("retry");
     this.#compare();
   }

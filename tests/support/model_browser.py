@@ -163,7 +163,8 @@ class Browser:
         if pattern in self.patterns and not past:
             self.patterns[pattern] = (self.patterns[pattern][0], policy)
             return
-        self.patterns[pattern] = (start, policy)
+        # What it asked for before is still to come.
+        self.patterns[pattern] = (min(start, self.patterns.get(pattern, (start, policy))[0]), policy)
         self.checked = min(self.checked, start)
         if past:  # asked for again: it may come again, from there on
             self.last = min(self.last, start)

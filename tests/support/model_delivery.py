@@ -510,9 +510,11 @@ class World:
                 slot.browser.latest.add(pattern)
             self.matcher.add(pattern, client)
             if past is not None:
-                client.ask_past(pattern, past, here)
+                client.ask_past(pattern, past, here, is_new=fresh)
             start = client.place(here) if past is None else past
             if client.state.arriving:
+                if pattern in slot.handshake and past is not None and slot.handshake[pattern][1]:
+                    start = min(start, slot.handshake[pattern][0])  # the wider of the two
                 if fresh or past is not None:
                     slot.handshake[pattern] = (start, past is not None)
             else:

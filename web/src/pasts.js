@@ -6,15 +6,29 @@
  * after some of it ends it. Events that were under way before any of it came may reach the pattern's handlers too; they are
  * noted, so that they do not come twice.
  *
+ * Handlers of one pattern may ask for several. The gateway reads them in one go, from the earliest place on: it goes back to the start of
+ * a later one, if that lies before. So one that is asked for while another is being read may go back once, and cuts nothing short.
+ *
  * @import { Position, Since } from "./protocol.js"
- * @typedef {{ since: Since, last: number, begun: boolean, noted: Set<number> }} Past `last`: the latest offset of it that came;
- *   `begun`: some of it has come since it was asked for the last time
+ * @typedef {{ asked: Since[], last: number, begun: boolean, later: Since[], noted: Set<number> }} Past `asked`: all that is not over;
+ *   `last`: the latest offset of it that came; `begun`: some of it has come since it was asked for the last time; `later`: those of `asked`
+ *   that may go back behind `last`
  */
 
 /** Events that may be noted before a past begins; if that many come first, it will not begin any more. */
 const MAX_NOTED = 1000;
 /** Below every offset: nothing of it has come. */
 const NOTHING = -1;
+
+/** Return whether one past brings all that another brings; false where only the gateway could tell. @param {any} one @param {any} other */
+function covers(one, other) {
+  return one.epoch === other.epoch && (one.last >= other.last || one.offset <= other.offset || one.time <= other.time);
+}
+
+/** Return pasts with one more, without those that others bring as well. @param {Since[]} pasts @param {Since} since @returns {Since[]} */
+export function withPast(pasts, since) {
+  return pasts.some((each) => covers(each, since)) ? pasts : [...pasts.filter((each) => !covers(since, each)), since];
+}
 
 export function createPasts() {
   /** @type {Map<string, Past>} by pattern */
@@ -23,18 +37,19 @@ export function createPasts() {
   return {
     /** Expect a past for a pattern. @param {string} pattern @param {Since} since */
     expect(pattern, since) {
-      pasts.set(pattern, { since, last: NOTHING, begun: false, noted: new Set() });
+      const past = pasts.get(pattern) ?? { asked: [], last: NOTHING, begun: false, later: [] };
+      pasts.set(pattern, { ...past, asked: withPast(past.asked, since), later: past.begun ? [...past.later, since] : [], noted: new Set() });
     },
 
     /**
      * Ask again for the pasts that are not over, each where it goes on: behind an offset of the line that the client knows.
-     * @param {(pattern: string, since: Since) => void} ask @param {Position} [position] of the client
+     * @param {(pattern: string, pasts: Since[]) => void} ask @param {Position} [position] of the client
      */
     rewind(ask, position) {
       for (const [pattern, past] of pasts) {
         past.begun = false;
-        if ("offset" in past.since) past.since = { ...position, ...past.since };
-        ask(pattern, past.since);
+        past.asked = past.asked.map((since) => ("offset" in since ? { ...position, ...since } : since));
+        ask(pattern, past.asked);
       }
     },
 
@@ -44,8 +59,9 @@ export function createPasts() {
     /** The log has lost its end: what was seen of it above an offset counts for nothing. @param {number} to */
     rollBack(to) {
       for (const past of pasts.values()) {
-        const { since } = past;
-        if ("offset" in since && !since.epoch) past.since = { offset: Math.max(0, Math.min(since.offset, to)) };
+        const lower = (/** @type {Since} */ since) => ("offset" in since && !since.epoch ? { offset: Math.max(0, Math.min(since.offset, to)) } : since);
+        past.asked = past.asked.map(lower);
+        past.later = past.later.map(lower);
         past.last = Math.min(past.last, to);
         for (const offset of past.noted) if (offset > to) past.noted.delete(offset);
       }
@@ -53,7 +69,12 @@ export function createPasts() {
 
     /** A new event came: each past that was coming is over. */
     pass() {
-      for (const [pattern, { begun }] of pasts) if (begun) pasts.delete(pattern);
+      for (const [pattern, { begun, later }] of pasts) {
+        if (!begun) continue;
+        pasts.delete(pattern);
+        // Those that were asked for since may come behind it.
+        for (const since of later) this.expect(pattern, since);
+      }
     },
 
     /**
@@ -66,9 +87,9 @@ export function createPasts() {
         if (past && past.noted.add(offset).size > MAX_NOTED) pasts.delete(pattern);
         return true;
       }
-      if (!past || offset <= past.last || past.noted.has(offset)) return false;
+      if (!past || past.noted.has(offset) || (offset <= past.last && !past.later.shift())) return false;
       past.last = offset;
-      past.since = { offset };
+      past.asked = past.later.length ? past.asked : [{ offset }];
       past.begun = true;
       return true;
     },

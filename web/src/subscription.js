@@ -13,6 +13,7 @@
  * @typedef {{ overflow?: Overflow, since?: Since }} Sent overflow: the policy; undefined: it was to be unsubscribed
  */
 import { Machine } from "./machine.js";
+import { withPast } from "./pasts.js";
 import { OVERFLOW, SUBSCRIBE, UNSUBSCRIBE } from "./protocol.js";
 
 /**
@@ -42,8 +43,8 @@ export class Subscription extends Machine {
   overflow;
   /** Whether a handler wants gaps repaired. */
   repair = false;
-  /** The part of the past that the gateway has not been asked for. @type {Since | undefined} */
-  since;
+  /** The parts of the past that the gateway has not been asked for. @type {Since[]} */
+  pasts = [];
   /** The latest request. @type {Sent} */
   sent = {};
   /** Why it was refused. @type {HeadgateError | undefined} */
@@ -61,7 +62,7 @@ export class Subscription extends Machine {
   /** A handler comes: a refusal need not stand. @param {Wishes} wishes */
   join(wishes) {
     this.#count(wishes, 1);
-    this.since = wishes.since ?? this.since;
+    if (wishes.since) this.pasts = withPast(this.pasts, wishes.since);
     this.offer("retry");
     this.#compare();
   }
@@ -69,7 +70,7 @@ export class Subscription extends Machine {
   /** A handler has left. Return whether others are left. @param {Wishes} wishes that it had */
   leave(wishes) {
     this.#count(wishes, -1);
-    if (!this.overflow) this.since = undefined;
+    if (!this.overflow) this.pasts = [];
     this.#compare();
     return Boolean(this.overflow);
   }
@@ -79,7 +80,8 @@ export class Subscription extends Machine {
    * @returns {[name: string, body: SubscribeRequest]}
    */
   request() {
-    const { pattern, overflow, since } = this;
+    const { pattern, overflow } = this;
+    const [since] = this.pasts;
     this.take(overflow ? "request" : "unsubscribe");
     this.sent = { overflow, since };
     return [overflow ? SUBSCRIBE : UNSUBSCRIBE, { pattern, overflow: overflow === OVERFLOW[0] ? undefined : overflow, since }];
@@ -94,7 +96,7 @@ export class Subscription extends Machine {
   answered(error, sent = this.sent) {
     if (sent !== this.sent || !this.can("acknowledge")) return;
     this.take(!error ? "acknowledge" : error.retry ? "fail" : "refuse");
-    if (!error && this.since === sent.since) this.since = undefined;
+    if (!error && this.pasts[0] === sent.since) this.pasts.shift();
     return this.#refusal(error);
   }
 
@@ -130,6 +132,6 @@ export class Subscription extends Machine {
   #compare() {
     const { overflow } = this;
     this.offer(overflow ? "acquire" : "release");
-    this.offer(overflow && overflow === this.sent.overflow && !this.since ? "restore" : "change");
+    this.offer(overflow && overflow === this.sent.overflow && !this.pasts.length ? "restore" : "change");
   }
 }

@@ -37,10 +37,10 @@ export function createSubscriptions() {
     /** Return the subscription of a pattern, if there is one. @param {string} pattern */
     find: (pattern) => all.get(pattern),
 
-    /** Ask for a part of the past (again). @param {string} pattern @param {Since} since */
-    rewind(pattern, since) {
+    /** Ask for parts of the past (again). @param {string} pattern @param {Since[]} pasts */
+    rewind(pattern, pasts) {
       const subscription = all.get(pattern);
-      if (subscription) subscription.since = since;
+      if (subscription) subscription.pasts = [...pasts];
     },
 
     /**
@@ -49,7 +49,7 @@ export function createSubscriptions() {
      * @param {any} resuming true if it does
      * @returns {SubscribeRequest[]}
      */
-    connect: (resuming) => wanted().filter((each) => !resuming || (each.is("suspended") && !each.since)).map((each) => each.request()[1]),
+    connect: (resuming) => wanted().filter((each) => !resuming || (each.is("suspended") && !each.pasts.length)).map((each) => each.request()[1]),
 
     /**
      * Take the gateway's answers to the requests in CONNECT.

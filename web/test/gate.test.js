@@ -405,6 +405,66 @@ describe("the past", () => {
     assert.deepEqual(calls, [["a", null, 97], ["a", null, 98]]);
   });
 
+  it("is asked for once by two handlers of one pattern, the wider one", async () => {
+    const { calls, record } = recorder();
+    open();
+    await gateway.welcome();
+    gate.subscribe("a", { since: { last: 100 } }, record("long"));
+    gate.subscribe("a", { since: { last: 5 } }, record("short"));
+    assert.deepEqual(await gateway.answer("subscribe"), { pattern: "a", since: { last: 100 } });
+    gateway.event("a", null, 98, { replayed: true });
+    assert.deepEqual([calls.length, gateway.requests.length], [2, 0]);
+  });
+
+  it("is asked for twice by two handlers of one pattern, where only the gateway knows which goes further back", async () => {
+    open();
+    await gateway.welcome();
+    gate.subscribe("a", { since: { time: 1000 } }, () => {});
+    gate.subscribe("a", { since: { last: 5 } }, () => {});
+    assert.deepEqual([await gateway.answer("subscribe", 1), await gateway.answer("subscribe", 2)].map(({ since }) => since), [{ time: 1000 }, { last: 5 }]);
+  });
+
+  it("goes on for the first handler when a second one asks from elsewhere meanwhile, and goes back for the second", async () => {
+    const { calls, record } = recorder();
+    open();
+    await gateway.welcome();
+    gate.subscribe("a", { since: { offset: 50 } }, record("first"));
+    await gateway.answer("subscribe", 1);
+    gateway.event("a", null, 51, { replayed: true });
+    gate.subscribe("a", { since: { last: 60 } }, record("second"));
+    await gateway.answer("subscribe", 2);
+    for (const offset of [52, 41, 42]) gateway.event("a", null, offset, { replayed: true });
+    assert.deepEqual(calls.filter(([label]) => label === "second").map(([, , offset]) => offset), [52, 41, 42]);
+  });
+
+  it("is still to come when a new event ends the one that was read before", async () => {
+    const { calls, record } = recorder();
+    open();
+    await gateway.welcome();
+    gate.subscribe("a", { since: { last: 1 } }, record("first"));
+    await gateway.answer("subscribe", 1);
+    gateway.event("a", null, 100, { replayed: true });
+    gate.subscribe("a", { since: { last: 2 } }, record("second"));
+    gateway.event("a", null, 101);
+    await gateway.answer("subscribe", 2);
+    gateway.event("a", null, 99, { replayed: true });
+    gateway.event("a", null, 100, { replayed: true });
+    assert.deepEqual(calls.filter(([label]) => label === "second").map(([, , offset]) => offset), [101, 99, 100]);
+  });
+
+  it("of two handlers is asked for again on another connection, as far as neither is over", async () => {
+    open();
+    await gateway.welcome();
+    gate.subscribe("a", { since: { offset: 50 } }, () => {});
+    await gateway.answer("subscribe", 1);
+    gateway.event("a", null, 51, { replayed: true });
+    gate.subscribe("a", { since: { last: 60 } }, () => {});
+    await gateway.answer("subscribe", 2);
+    gateway.cut();
+    await gateway.welcome({}, 2);
+    assert.deepEqual([await gateway.answer("subscribe", 3), await gateway.answer("subscribe", 4)].map(({ since }) => since), [{ epoch: "e1", offset: 51 }, { last: 60 }]);
+  });
+
   it("is replayed page by page, to one pattern's handlers", async () => {
     const { calls, record } = recorder();
     open().on("a.*", record("a.*")).on("#", record("#"));

@@ -177,7 +177,7 @@ describe("Cursor", () => {
   /** The pasts that are not over, as the next connection asks for them. */
   const expected = () => {
     const asked = [];
-    pasts.rewind((pattern, since) => asked.push([pattern, since]), cursor.position());
+    pasts.rewind((pattern, sinces) => asked.push(...sinces.map((since) => [pattern, since])), cursor.position());
     return asked;
   };
 

@@ -131,9 +131,11 @@ class Client:
 
     # -- subscriptions --------------------------------------------------------------------------------------------
 
-    def subscribe(self, pattern: str, overflow: Overflow) -> None:
-        """Note a subscription; the matcher finds it."""
+    def subscribe(self, pattern: str, overflow: Overflow) -> bool:
+        """Note a subscription; the matcher finds it. Return whether the pattern is a new one."""
+        is_new = pattern not in self.subscriptions
         self.subscriptions.put(pattern, overflow)
+        return is_new
 
     def unsubscribe(self, pattern: str) -> bool:
         """Forget a subscription; False if there was none."""
@@ -258,10 +260,11 @@ class Client:
             return feed_offset
         return max(self.position, feed_offset if phase is Phase.HANDOVER else self.base)
 
-    def ask_past(self, pattern: str, start: int, feed_offset: int) -> None:
+    def ask_past(self, pattern: str, start: int, feed_offset: int, *, is_new: bool = True) -> None:
         """Have the log bring a pattern's events above `start`, and those of its others above the place where it is.
 
-        The place of a client that the feed feeds is `feed_offset`, which is only exact between two passes of the fan-out.
+        A pattern that is not new, and has not had all below `start` yet, goes on where it is. The place of a client that the
+        feed feeds is `feed_offset`, which is only exact between two passes of the fan-out.
         `pasts_complete` must follow, or the welcome if it is still arriving.
         """
         state = self.state
@@ -274,6 +277,8 @@ class Client:
         else:  # it has what it has had: only the new pattern goes further back than its position
             base = max(self.base, self.position)
             starts = {other: max(begin, self.position) for other, begin in self.starts.items()}
+        if not is_new:  # nothing that its handlers of before have still to get is left out
+            start = min(start, starts.get(pattern, start if state.arriving else base))
         if state.arriving and (first := self.forget_waiting()) is not None:
             base = min(base, first - 1)  # nothing has gone out yet, so all comes in one reading, in order
         self._read(Step.PAST_ASKED, base, {**starts, pattern: start})

@@ -289,11 +289,11 @@ class Subscriptions:
         Both in one step: an event that came live between the two would come out of the log again.
         """
         pattern = wanted.pattern
-        client.subscribe(pattern, wanted.overflow)
+        is_new = client.subscribe(pattern, wanted.overflow)
         if self._matcher.add(pattern, client):
             del needed[pattern]  # the matcher's from now on
         if start is not None:
-            client.ask_past(pattern, start, self._feed.position())
+            client.ask_past(pattern, start, self._feed.position(), is_new=is_new)
 
     def _remove(self, pattern: str, client: Client) -> None:
         if self._matcher.remove(pattern, client):

@@ -148,16 +148,17 @@ def test_a_pipelined_request_goes_to_the_owner_of_its_session(processes: tuple[P
     assert (one.bodies, other.bodies) == ([b""], [b""])
 
 
-def test_a_body_goes_with_its_request(processes: tuple[Process, Process]) -> None:
+@pytest.mark.parametrize("size", [10, 30_000])
+def test_a_body_goes_with_its_request(processes: tuple[Process, Process], size: int) -> None:
     """The part that was read with the head, and the part that comes later."""
     one, other = processes
-    peer = one.connect(asking(b"/elsewhere", FOREIGN, b"POST", b"Content-Length: 10\r\n") + b"first")
+    peer = one.connect(asking(b"/elsewhere", FOREIGN, b"POST", b"Content-Length: %d\r\n" % size) + bytes(size - 5))
     with gevent.Timeout(30):
         while not one.handed:
             turn()
     peer.sendall(b"later")
     heard(peer, b"other")
-    assert other.bodies == [b"firstlater"]
+    assert other.bodies == [bytes(size - 5) + b"later"]
 
 
 def test_a_session_of_nobody_else_stays(processes: tuple[Process, Process]) -> None:

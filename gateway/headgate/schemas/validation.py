@@ -19,6 +19,11 @@ from .keywords import DIALECT
 # In the place of an event's values in a reason: errors travel, and go into logs.
 MASK = "the value"
 
+# Levels of a value for which the library looks for the place of a fault. It tries every combination of the options of
+# each level: under a schema that refers to itself in two options, 12 levels take 0.1 s of CPU, and each two more five times
+# as long. `is_valid` does not.
+_MAX_LEVELS = 6
+_TOO_DEEP = f"{MASK} does not hold; no place is named in one of more than {_MAX_LEVELS} levels"
 _TYPES = "expected array, boolean, integer, null, number, object or string, or a list of these"
 _PATTERNS = jsonschema_rs.RegexOptions()
 _META = jsonschema_rs.Draft202012Validator({"$ref": DIALECT}, offline=True)
@@ -41,6 +46,8 @@ class Validator:
         """Return the first thing wrong with a value, None if it holds. A microsecond for a small value."""
         if self._validator.is_valid(value):
             return None
+        if _is_deeper(value, _MAX_LEVELS):
+            return Fault((), _TOO_DEEP)
         error = next(iter(self._validator.iter_errors(value)))
         return Fault(error.instance_path, error.message)
 
@@ -81,6 +88,12 @@ def validators(schemas: Mapping[str, tuple[str, Any]]) -> Mapping[str, Validator
             raise InvalidSchema(name, error.message.replace(MASK, "this", 1) + hint, pointer(error.instance_path)) from error
         found[name] = Validator(validator)
     return found
+
+
+def _is_deeper(value: object, levels: int) -> bool:
+    """Return whether containers lie in each other more deeply than that."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    return inner is not None and (levels == 0 or any(_is_deeper(each, levels - 1) for each in inner))
 
 
 def _refuse(address: str) -> NoReturn:

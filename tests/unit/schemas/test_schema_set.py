@@ -136,3 +136,12 @@ def test_the_same_documents_are_compiled_once() -> None:
     one = {"a.json": {"type": "integer"}}
     assert schema_set(texts(one)) is schema_set(texts(one))
     assert schema_set.cache_info().maxsize == module.MAX_COMPILED
+
+
+def test_a_deep_value_costs_no_search_for_the_place_of_its_fault() -> None:
+    """Under a schema with two ways into itself the search would take years, and a gateway has one loop."""
+    again = {"$ref": "#/$defs/list"}
+    lists = {"$defs": {"list": {"type": "array", "items": {"anyOf": [again, again]}}}, **again}
+    found = schema_set(texts({"a.json": lists})).violation("a", b"[" * 60 + b"1" + b"]" * 60)
+    assert found is not None
+    assert (found.parts["path"], found.parts["reason"][:18]) == ("$", "the value does not")

@@ -1,0 +1,52 @@
+"""The small Redis of the tests (tests/support/small_redis.py) answers as a real one does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from headgate.errors import HeadgateError
+from headgate.redis.client import Client, call_many
+from tests.support.small_redis import SmallRedis
+
+COMMANDS: list[tuple[Any, ...]] = [
+    ("ZADD", "set", 5, "b"),
+    ("ZADD", "set", 5, "a"),
+    ("ZADD", "set", "+inf", "z"),
+    ("ZADD", "set", 7, "a"),
+    ("ZRANGE", "set", 0, 9),
+    ("ZRANGE", "set", 0, 1),
+    ("ZSCORE", "set", "z"),
+    ("ZSCORE", "set", "none"),
+    ("ZCARD", "set"),
+    ("ZREMRANGEBYSCORE", "set", "-inf", 5),
+    ("ZREM", "set", "a"),
+    ("ZREM", "set", "a"),
+    ("ZCARD", "set"),
+    ("ZRANGE", "none", 0, 9),
+    ("HSET", "hash", "x", 1, "y", 2),
+    ("HSET", "hash", "x", 3, "w", 4),
+    ("HMGET", "hash", "x", "none", "y"),
+    ("HDEL", "hash", "x", "none"),
+    ("HMGET", "none", "x"),
+    ("EXPIRE", "hash", 15),
+    ("EXPIRE", "none", 15),
+    ("UNLINK", "hash"),
+    ("UNLINK", "hash"),
+]
+
+
+@pytest.mark.parametrize("command", ["ZADD", "HSET"])
+def test_it_refuses_what_a_real_one_refuses_and_runs_the_rest(command: str) -> None:
+    """In one round trip."""
+    server = SmallRedis()
+    server.refuses = command
+    replies = call_many(server.client(), [(command, "key", 1, "a"), ("ZCARD", "key")])
+    assert isinstance(replies[0], HeadgateError)
+    assert replies[1] == 0
+
+
+def test_it_answers_as_a_real_one(redis_client: Client) -> None:
+    """Every command that places and pauses send, and those that name nothing."""
+    assert call_many(SmallRedis().client(), COMMANDS) == call_many(redis_client, COMMANDS)

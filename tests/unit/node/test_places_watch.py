@@ -1,0 +1,157 @@
+"""The watch on places, step by step on a small Redis in this process: told, asked, lost, away and given back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import gevent
+import pytest
+from structlog.testing import capture_logs
+
+from headgate.auth.places import Places
+from headgate.errors import LimitReached
+from headgate.node import places_watch
+from headgate.node.places_watch import PlacesWatch
+from headgate.redis.keys import PROCESSES
+from headgate.redis.places import LEASE_S
+from tests.support.small_redis import SmallRedis
+
+
+class Process:
+    """A gateway process as far as places go: its clients, and its watch."""
+
+    def __init__(self, server: SmallRedis, most: int = 4) -> None:
+        self.own: dict[str, int] = {}
+        self.places = Places(most, lambda: float(server.now_s))
+        self.places.own_of = lambda user: self.own.get(user, 0)
+        self.watch = PlacesWatch("redis://127.0.0.1:1/0", self.places, lambda: self.own)
+
+    def join(self, user: str = "ana") -> bool:
+        """Let a client in, if there is room."""
+        try:
+            self.places.check(user, self.own.get(user, 0))
+        except LimitReached:
+            return False
+        self.own[user] = self.own.get(user, 0) + 1
+        self.places.changed(user, self.own[user])
+        return True
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> SmallRedis:
+    """The Redis of all watches."""
+    server = SmallRedis()
+    monkeypatch.setattr(places_watch, "open_client", lambda *_, **__: server.client())
+    return server
+
+
+@pytest.fixture
+def pair(server: SmallRedis) -> Iterator[tuple[Process, Process]]:
+    """Two processes that know of each other."""
+    one, two = Process(server), Process(server)
+    for _ in range(2):
+        one.watch.look()
+        two.watch.look()
+    yield one, two
+    one.watch.close()
+    two.watch.close()
+
+
+def test_both_together_let_in_as_many_as_may_be(pair: tuple[Process, Process]) -> None:
+    """With a look behind each join; one more at most, whom the second process met before it had ever looked at the user."""
+    joined = []
+    for _ in range(8):
+        for process in pair:
+            joined.append(process.join())
+            for each in pair:
+                each.watch.look()
+    assert 4 <= joined.count(True) <= 5
+    assert not any(joined[5:])
+
+
+def test_all_is_told_anew_when_redis_has_forgotten(server: SmallRedis, pair: tuple[Process, Process]) -> None:
+    """The next look finds it out, and the one behind it tells."""
+    one, two = pair
+    assert one.join()
+    one.watch.look()
+    server.flush()
+    one.watch.look()
+    one.watch.look()
+    two.places.check("ana", 0)
+    two.watch.look()
+    two.watch.look()
+    assert [two.join() for _ in range(4)].count(True) <= 3
+
+
+def test_redis_that_does_not_answer_is_one_line_in_the_log(server: SmallRedis, pair: tuple[Process, Process]) -> None:
+    """For each fault; and each process keeps its share meanwhile."""
+    one, _ = pair
+    with capture_logs() as entries:
+        server.up = False
+        one.watch.look()
+        one.watch.look()
+        server.up, server.refuses = True, "HSET"
+        one.join()
+        one.watch.look()
+        server.refuses = ""
+        one.watch.look()
+        server.up = False
+        one.watch.look()
+    assert [(entry["event"], entry["log_level"]) for entry in entries] == [("places out of reach", "warning")] * 3
+    server.now_s += LEASE_S
+    assert [one.join() for _ in range(4)].count(True) <= 2
+    server.up = True
+
+
+def test_it_looks_by_itself_and_gives_its_places_back(server: SmallRedis) -> None:
+    """At its start, and after a join; nothing is left of it in Redis at its end."""
+    process = Process(server)
+    assert not process.watch.next_look()
+    process.watch.start()
+    process.watch.start()
+    assert process.watch.next_look()
+    assert PROCESSES in server.keys()
+    process.watch.close()
+    process.watch.close()
+    assert server.keys() == set()
+
+
+def test_places_that_cannot_be_given_back_end_with_their_lease(server: SmallRedis) -> None:
+    """That is nobody's fault, and no warning."""
+    process = Process(server)
+    process.watch.start()
+    assert process.watch.next_look()
+    server.up = False
+    with capture_logs() as entries:
+        process.watch.close()
+    assert [(entry["event"], entry["log_level"]) for entry in entries] == [("places not given back", "debug")]
+
+
+def test_without_a_limit_nobody_looks(server: SmallRedis) -> None:
+    """Redis is not asked at all."""
+    process = Process(server, most=0)
+    process.watch.start()
+    assert not process.watch.next_look()
+    process.watch.close()
+    assert server.asked == []
+
+
+def test_a_fault_of_ours_does_not_end_it(server: SmallRedis, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is logged, and the next look is tried."""
+    looks: list[int] = []
+
+    def look(*arguments: Any, **options: Any) -> Any:
+        looks.append(1)
+        raise RuntimeError("a fault")
+
+    monkeypatch.setattr(places_watch, "look", look)
+    monkeypatch.setattr(places_watch, "GAP_S", 0.0)
+    process = Process(server)
+    with capture_logs() as entries, gevent.Timeout(30):
+        process.watch.start()
+        while len(looks) < 2:
+            process.places.wanted()
+            gevent.sleep(0.001)
+    process.watch.close()
+    assert {entry["event"] for entry in entries} == {"places watch failed"}

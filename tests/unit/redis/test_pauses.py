@@ -1,0 +1,86 @@
+"""Pauses in Redis: kept with their end by Redis' clock, bounded in number. On a small Redis in this process."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from headgate.errors import BusRefused, InvalidRequest, LimitReached, UnknownNamespace
+from headgate.redis.pauses import (
+    CONNECTS,
+    MAX_PAUSED_S,
+    MAX_PAUSES,
+    PUBLISHES,
+    namespace_member,
+    namespace_of,
+    pause,
+    read_paused,
+    resume,
+)
+from tests.support.small_redis import SmallRedis
+
+
+@pytest.fixture
+def server() -> SmallRedis:
+    return SmallRedis()
+
+
+def test_a_pause_lasts_for_its_time_or_until_it_is_resumed(server: SmallRedis) -> None:
+    """A later call wins; those that have ended are not read."""
+    client = server.client()
+    assert read_paused(client) == {}
+    pause(client, CONNECTS)
+    pause(client, PUBLISHES, 60)
+    pause(client, namespace_member("shop"), 10)
+    assert read_paused(client) == {"connects": math.inf, "publishes": 60, "namespace:shop": 10}
+    pause(client, PUBLISHES, 30)
+    server.now_s += 20
+    assert read_paused(client) == {"connects": math.inf, "publishes": 10}
+    assert resume(client, CONNECTS)
+    assert not resume(client, CONNECTS)
+    assert read_paused(client) == {"publishes": 10}
+
+
+def test_replies_that_come_flat_are_read_as_pairs(server: SmallRedis) -> None:
+    """Older versions of redis-py do not pair members and scores."""
+    pause(server.client(), PUBLISHES, 60)
+    ask = server.execute_command
+    server.execute_command = lambda *command: (  # type: ignore[method-assign]
+        [part for pair in ask(*command) for part in pair] if command[0] == "ZRANGE" else ask(*command)
+    )
+    assert read_paused(server.client()) == {"publishes": 60}
+
+
+def test_a_member_stands_for_its_namespace() -> None:
+    """Of a name that a namespace can have."""
+    assert namespace_of(namespace_member("shop")) == "shop"
+    assert namespace_of(CONNECTS) is None
+    with pytest.raises(UnknownNamespace):
+        namespace_member("no name")
+
+
+@pytest.mark.parametrize("for_s", [0, -1, MAX_PAUSED_S + 1])
+def test_a_time_that_cannot_be_is_refused(server: SmallRedis, for_s: int) -> None:
+    """Before Redis is asked."""
+    with pytest.raises(InvalidRequest, match="400 days"):
+        pause(server.client(), CONNECTS, for_s)
+    assert server.asked == []
+
+
+def test_one_pause_more_than_may_be_active_is_refused(server: SmallRedis) -> None:
+    """An active one may be prolonged; those that have ended make room when another is set."""
+    client = server.client()
+    for number in range(MAX_PAUSES):
+        pause(client, namespace_member(f"n{number}"), 60)
+    with pytest.raises(LimitReached):
+        pause(client, CONNECTS)
+    pause(client, namespace_member("n7"), 90)
+    assert read_paused(client)["namespace:n7"] == 90
+
+
+def test_a_refusal_is_told(server: SmallRedis) -> None:
+    """As of any other command."""
+    server.refuses = "ZADD"
+    with pytest.raises(BusRefused):
+        pause(server.client(), CONNECTS)

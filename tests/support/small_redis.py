@@ -31,7 +31,7 @@ class SmallRedis:
         """Forget everything."""
         self._sets, self._hashes, self._ends_s = {}, {}, {}
 
-    def keys(self) -> set[str]:
+    def present(self) -> set[str]:
         """Return the keys that there are."""
         self._expire()
         return {*self._sets, *self._hashes}

@@ -32,7 +32,7 @@ def test_clients_that_have_left_count_no_more(server: SmallRedis) -> None:
     assert look(client, "two", {}, ["ana", "ben"]).others == {"ana": 0, "ben": 1}
     leave(client, "one")
     assert look(client, "two", {}, ["ben"]) == Look(1, {"ben": 0}, known=True)
-    assert places_key("one") not in server.keys()
+    assert places_key("one") not in server.present()
 
 
 def test_a_dead_process_gives_its_places_back_when_its_lease_ends(server: SmallRedis) -> None:
@@ -55,7 +55,7 @@ def test_what_is_told_anew_takes_the_place_of_all_that_was_told(server: SmallRed
     look(client, "one", many, [], anew=True)
     assert look(client, "two", {}, ["ana", "user-0", "user-1199"]).others == {"ana": 0, "user-0": 1, "user-1199": 1}
     look(client, "one", dict.fromkeys(many, 0), [])
-    assert server.keys() == {PROCESSES}
+    assert server.present() == {PROCESSES}
 
 
 def test_a_refusal_and_a_broken_connection_are_told(server: SmallRedis) -> None:
